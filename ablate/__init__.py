@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ablate.api.browsing import Runs
     from ablate.api.browsing import open_store as open
     from ablate.api.checking import check
+    from ablate.api.comparing import LossComparison, compare
     from ablate.api.evaluating import Scores, evaluate
     from ablate.api.exporting import export
     from ablate.api.generating import Generated, generate
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
     from ablate.api.searching import SearchResult, search
     from ablate.api.starting import new
     from ablate.checkpoints import CheckpointError
-    from ablate.data.error import DataError
-    from ablate.errors import ArgumentError
+    from ablate.errors import ArgumentError, DataError
     from ablate.plugins import plug_in
     from ablate.running.engines import EngineError
     from ablate.running.rehearsing import CalibrationError
@@ -55,13 +55,14 @@ _HOME = {
     "ArgumentError": "ablate.errors",
     "CalibrationError": "ablate.running.rehearsing",
     "CheckpointError": "ablate.checkpoints",
-    "DataError": "ablate.data.error",
+    "DataError": "ablate.errors",
     "EngineError": "ablate.running.engines",
     "Exported": "ablate.api.reporting",
     "Failure": "ablate.running.stages",
     "Fits": "ablate.api.scaling",
     "Generated": "ablate.api.generating",
     "Imported": "ablate.api.importing",
+    "LossComparison": "ablate.api.comparing",
     "MissingPackageError": "ablate.searching.samplers",
     "Problem": "ablate.study.problems",
     "ReportError": "reports.reading.documents",
@@ -78,6 +79,7 @@ _HOME = {
     "Verdict": "ablate.api.result",
     "bench": "ablate.api.benching",
     "check": "ablate.api.checking",
+    "compare": "ablate.api.comparing",
     "evaluate": "ablate.api.evaluating",
     "export": "ablate.api.exporting",
     "export_report": "ablate.api.reporting",
@@ -110,6 +112,7 @@ __all__ = [
     "Fits",
     "Generated",
     "Imported",
+    "LossComparison",
     "MissingPackageError",
     "Problem",
     "ReportError",
@@ -127,6 +130,7 @@ __all__ = [
     "__version__",
     "bench",
     "check",
+    "compare",
     "evaluate",
     "export",
     "export_report",

@@ -28,6 +28,7 @@ COMMANDS = (
     "eval",
     "generate",
     "report",
+    "compare",
     "ledger",
     "logs",
     "serve",

@@ -1,12 +1,14 @@
-"""What may be wrong with a call. Every error of ablate that a caller can mend is an `AblateError`."""
+"""Errors that a caller can fix. This module imports nothing of ours: the store uses it too."""
 
 from __future__ import annotations
 
-from ablate.store import AblateError
+
+class AblateError(Exception):
+    """Base of all errors that a caller can fix. The text is the whole message, a line for each fault."""
 
 
 class ArgumentError(AblateError, ValueError):
-    """An argument that cannot be used: which one, why, and its value where that helps."""
+    """An argument that cannot be used: its name, the reason, and its value where that helps."""
 
     def __init__(self, argument: str, reason: str, value: object = None) -> None:
         self.argument, self.reason, self.value = argument, reason, value
@@ -15,3 +17,10 @@ class ArgumentError(AblateError, ValueError):
     def named(self, argument: str) -> str:
         """The argument, by this name, with its value."""
         return argument if self.value is None else f"{argument} {self.value}"
+
+
+class DataError(AblateError, ValueError):
+    """Data that is not available. The message is one line with the remedy."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ablate.store import Store
     from ablate.store.documents import JsonObject
+    from reports.findings.next_steps import NextStep
     from reports.findings.shapes import ArmSummary, StudySummary
 
 __all__ = [
@@ -23,7 +24,7 @@ __all__ = [
     "export_study",
     "figures_of",
     "headline",
-    "measured_beside",
+    "next_steps",
     "notebook_cell",
     "notes",
     "open_arms",
@@ -34,8 +35,10 @@ __all__ = [
     "render_site",
     "search_table",
     "sentence",
+    "step_words",
     "summarise",
     "table",
+    "unmeasured",
     "withheld",
 ]
 
@@ -108,21 +111,35 @@ def documents(summary: StudySummary) -> JsonObject:
     return printed(summary)
 
 
-def measured_beside(summary: StudySummary) -> str:
-    """What it means where a speed is marked; nothing where none is."""
+def unmeasured(summary: StudySummary) -> str:
+    """Why speeds are not known, and what measures them; nothing where they are known or not asked for."""
     from reports.wording import cost_words  # noqa: PLC0415 (keeps the import cheap)
 
-    return cost_words.measured_beside(summary)
+    return cost_words.unmeasured(summary)
 
 
 def notes(summary: StudySummary) -> list[str]:
-    """What a table and the headline leave out; of a run that answers nothing, what its speeds mean."""
+    """What a table and the headline leave out; of a run that answers nothing, why it has no speeds."""
     from reports.reading.outcomes import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
 
     found = []
     if summary.study.scale not in UNJUDGED:
         found = [*contrasts(summary), *changes(summary), *withheld(summary), detectable(summary)]
-    return list(filter(None, [*found, measured_beside(summary)]))
+    return list(filter(None, [*found, unmeasured(summary)]))
+
+
+def next_steps(summary: StudySummary) -> tuple[NextStep, ...]:
+    """The commands that follow from the verdicts, each with its time and its chance."""
+    from reports.findings.next_steps import next_steps as found  # noqa: PLC0415 (keeps the import cheap)
+
+    return found(summary)
+
+
+def step_words(step: NextStep, at_once: int = 1) -> str:
+    """A step as a sentence that ends in its command; at_once: how many runs share the work."""
+    from reports.findings.next_steps import step_words as words  # noqa: PLC0415 (keeps the import cheap)
+
+    return words(step, at_once)
 
 
 def withheld(summary: StudySummary) -> list[str]:

@@ -10,10 +10,13 @@ import tomllib
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 import ablate
+from ablate.cli import main
+from ablate.running.options import Options, RunOptions
 
 ROOT = Path(__file__).parent.parent
 GUIDE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
@@ -45,6 +48,27 @@ def test_functions_say_what_they_take_return_and_raise(name: str) -> None:
     assert ("Args:" in text and "Raises:" in text) or not parameters
     listed = text.partition("Args:")[2].partition("Returns:")[0]
     assert [each for each in parameters if not re.search(rf"\b{each}\b", listed)] == []
+
+
+def test_options_are_the_same_for_type_checkers_callers_and_the_command_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert set(RunOptions.__annotations__) == set(Options.model_fields)
+    optional = {name for name, field in Options.model_fields.items() if type(None) in get_args(field.annotation)}
+    assert {name for name, kind in get_type_hints(RunOptions).items() if type(None) in get_args(kind)} == optional
+    for function in (ablate.run, ablate.search):
+        parameters = inspect.signature(function).parameters
+        assert {name: parameters[name].default for name in Options.model_fields} == dict(Options())
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    flags = set(re.findall(r"--([a-z-]+)", capsys.readouterr().out))
+    assert {name.replace("_", "-") for name in Options.model_fields} - flags == {"engine-settings"}
+
+
+def test_an_option_that_a_function_does_not_take_is_refused() -> None:
+    call: Any = ablate.plan  # type checkers refuse it, too
+    with pytest.raises(TypeError, match="unexpected keyword argument 'shard'"):
+        call("norm_placement", shard=True)
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zoo import decode
+    from zoo.adapting import after_update
     from zoo.attend import attention_backend
     from zoo.block_spec import BlockSpec
     from zoo.checkpoint import open_model as open
@@ -42,6 +43,7 @@ _HOME = {
     "from_hf": "zoo.hf",
     "to_hf": "zoo.hf",
     "generate": "zoo.decode",
+    "after_update": "zoo.adapting",
     "roles": "zoo.init",
     "Decoder": "zoo.model",
     "build": "zoo.start",
@@ -61,6 +63,7 @@ __all__ = [
     "SpecError",
     "SpecWarning",
     "UnsupportedError",
+    "after_update",
     "attention_backend",
     "build",
     "convert",

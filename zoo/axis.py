@@ -43,6 +43,8 @@ class Spec(BaseModel):
 
     rules: ClassVar[Rules] = NO_RULE
     """Which rules hold for models that have it (see `zoo.rules`): to be declared, or it is refused by all of them."""
+    identity_version: ClassVar[int] = 1
+    """To be counted up when the same settings come to mean other numbers: digests then differ from those before."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """What differs from the defaults: the rest is in the class's documentation."""
@@ -54,7 +56,7 @@ class Spec(BaseModel):
 
 def is_off(value: Any) -> bool:
     """Whether a setting does nothing: null, zero, false or empty. `Field(exclude_if=is_off)` leaves it out of plain
-    data then, so that a spec from before there was such a setting keeps its digest."""
+    data then."""
     return not value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -19,7 +19,19 @@ KINDS: dict[str, Kind] = {
     "union_tag_invalid": "unknown_choice",
     "literal_error": "unknown_choice",
 }
-"""What pydantic's types of errors are."""
+"""The kinds of error that programs distinguish, by pydantic's types."""
+WORDING = (
+    (r"^[Ii]nput should be ", "must be "),
+    (r"\ba valid (dictionary or instance of \w+|dictionary)", "a map"),
+    (r"\ba valid (list|tuple)", "a list"),
+    (r"\ba valid integer", "a whole number"),
+    (r"\ba valid number", "a number"),
+    (r"\ba valid boolean", "true or false"),
+    (r"\ba valid string", "text"),
+)
+"""pydantic's words, and those of a YAML file."""
+LONGEST = 60
+"""Characters of a value that a message quotes."""
 
 Checked = TypeVar("Checked", bound=BaseModel)
 
@@ -50,22 +62,44 @@ def _reason(details: ErrorDetails, keys: list[str], owner: type[BaseModel] | Non
     kind, context = details["type"], details.get("ctx", {})
     if kind == "extra_forbidden":
         return _unknown(keys[-1], owner)
-    if kind == "missing":
-        return "is missing"
     if kind == "union_tag_invalid":
-        known = re.findall(r"'([^']*)'", context["expected_tags"])
-        return f"unknown kind '{context['tag']}'" + (
-            did_you_mean(context["tag"], known) or f": one of {', '.join(known)}"
-        )
+        return unknown("kind", context["tag"], re.findall(r"'([^']*)'", context["expected_tags"]))
     if kind == "union_tag_not_found":
         field = owner.model_fields.get(keys[-1]) if owner else None
         choice = choice_of(field) if field else None
         tag = choice.tag if choice else "kind"
         return f"must be a {tag}, or a map with the key '{tag}'"
-    message = "must be true or false" if kind == "bool_type" else details["msg"].removeprefix("Value error, ")
-    shown = details["input"]
-    simple = isinstance(shown, str | int | float | bool) or shown is None
-    return f"{message[:1].lower()}{message[1:]}" + (f", not {_yaml(shown)}" if simple else "")
+    return reason(details, keys[-1] if keys else "value")
+
+
+def reason(details: ErrorDetails, key: str) -> str:
+    """A complaint that concerns only the value of `key`, in the words of a YAML file."""
+    kind, given = details["type"], details["input"]
+    if kind == "missing":
+        return "is missing"
+    if kind == "literal_error":
+        return unknown(key, given, re.findall(r"'([^']*)'", details["ctx"]["expected"]))
+    if kind == "too_short":
+        return "needs at least one"
+    message = details["msg"].removeprefix("Value error, ")
+    for pattern, words in WORDING:
+        message = re.sub(pattern, words, message)
+    if message.split(" ")[0].istitle():
+        message = message[:1].lower() + message[1:]
+    is_scalar = isinstance(given, str | int | float | bool) or given is None
+    shows = is_scalar and yaml(given) not in message if kind == "value_error" else True
+    return f"{message}, not {yaml(given)}" if shows else message
+
+
+def unknown(what: str, word: object, known: Sequence[str]) -> str:
+    """`unknown kind 'bpee' (did you mean 'bpe'?)`, or a list of all known ones."""
+    return f"unknown {what} {yaml(word)}" + (did_you_mean(str(word), known) or f": one of {', '.join(known)}")
+
+
+def yaml(value: Any) -> str:
+    """A value as it could be written in YAML, cut where it is long."""
+    text = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def _unknown(key: str, owner: type[BaseModel] | None) -> str:
@@ -92,11 +126,6 @@ def _below(key: str, owner: type[BaseModel]) -> str | None:
     if direct or key == "kind":
         return direct
     return next((f"{name}.{path}" for name, part in inner for path in [_below(key, part)] if path), None)
-
-
-def _yaml(value: Any) -> str:
-    """A scalar as it is written in YAML."""
-    return json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
 
 
 def _walk(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[list[str], type[BaseModel] | None]:

@@ -1,11 +1,25 @@
-"""What tells two architectures apart, however their specs are written."""
+"""Identities: what tells two specs apart, as plain data, and its digest.
+
+A setting equal to its first default is left out, so that a new setting with a harmless default changes no digest. When
+a default changes, the field names the first one, which its absence keeps standing for:
+
+    lr: Annotated[PositiveFloat, FirstDefault(1e-3)] = 3e-3
+
+When the code of a spec computes something else from the same settings, its class counts up `identity_version`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
 
 from zoo.axis import Spec
 from zoo.edits import SpecJson
@@ -14,16 +28,75 @@ from zoo.facts import Fact, names_with
 if TYPE_CHECKING:
     from zoo.spec import ModelSpec
 
+DIGITS = 20
+"""Digests of runs and requests had 16 before November 2026, and covered every default."""
+TAGS = ("kind", "source")
+"""Settings that say which variant of an axis a spec is."""
+
+
+@dataclass(frozen=True)
+class FirstDefault:
+    """Field annotation: the value that digests leave out, where the default is another by now. `FirstDefault(...)`:
+    the setting was required at first, so every value is in digests."""
+
+    value: Any
+
+
+def identity_of(value: Any, *, versions: bool = True) -> Any:
+    """A spec, or values with specs inside, as plain data without first defaults. versions: of classes, too."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, BaseModel):
+        first, told = _first_defaults(type(value)), {}
+        for name in _hashed(type(value)):
+            each = identity_of(getattr(value, name), versions=versions)
+            if name not in first or not _is_same(each, first[name]):
+                told[name] = each
+        version = getattr(value, "identity_version", 1)
+        return {**told, "identity_version": version} if versions and version != 1 else told
+    if isinstance(value, Mapping):
+        return {str(key): identity_of(each, versions=versions) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [identity_of(each, versions=versions) for each in value]
+    return to_jsonable_python(value)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """As JSON: 1, 1.0 and true differ."""
+    return bool(one == other) and canonical(one) == canonical(other)
+
+
+@cache
+def _hashed(cls: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(name for name, field in cls.model_fields.items() if not field.exclude)
+
+
+@cache
+def _first_defaults(cls: type[BaseModel]) -> SpecJson:
+    """Each first default as plain data. Tags have none: they tell classes apart."""
+    firsts = {name: first_default(field) for name, field in cls.model_fields.items() if name not in TAGS}
+    return {name: identity_of(value, versions=False) for name, value in firsts.items() if value is not ...}
+
+
+def first_default(field: FieldInfo) -> Any:
+    """The value of a setting that digests leave out; `...` where they have every value."""
+    for said in field.metadata:
+        if isinstance(said, FirstDefault):
+            return said.value
+    return ... if field.is_required() else field.get_default(call_default_factory=True)
+
 
 def spelled_out(model: ModelSpec, dump: Callable[[Spec], SpecJson]) -> SpecJson:
-    """Every layer in full, every default a number. dump: what is told of a part."""
+    """Every layer in full, every default a number. dump: a part as plain data."""
     has_norms = model.has_final_norm or model.has_embedding_norm or model.mtp is not None
     has_norms = has_norms or model.head_transform is not None
     spelled = {"n_layers", *names_with(type(model), Fact.LAYERS)}
     encoder = {} if model.encoder_spec is None else {"encoder": spelled_out(model.encoder_spec, dump)}
+    layers = model.layers
+    dumped = {id(layer): dump(layer) for layer in layers}  # layers of one name are one object
     return {
         **{name: value for name, value in dump(model).items() if name not in spelled},
-        "layers": [dump(layer) for layer in model.layers],
+        "layers": [dumped[id(layer)] for layer in layers],
         "norm": dump(model.block.norm) if has_norms else None,
         "final_norm": model.has_final_norm,
         "embedding_norm": model.has_embedding_norm,
@@ -33,7 +106,11 @@ def spelled_out(model: ModelSpec, dump: Callable[[Spec], SpecJson]) -> SpecJson:
     }
 
 
-def digest_of(spelled: SpecJson) -> str:
-    """16 hex digits."""
-    text = json.dumps(spelled, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def canonical(data: object) -> str:
+    """JSON with sorted keys and without spaces."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest_of(data: object, digits: int = DIGITS) -> str:
+    """The first hex digits of the sha256 of canonical JSON."""
+    return hashlib.sha256(canonical(data).encode()).hexdigest()[:digits]

@@ -14,14 +14,15 @@ def recomputed(block: Block, x: Tensor, step: Step) -> Tensor:
     """`block(x, step)`, with the same bits and gradients, and the same draws of chance.
 
     A pass leaves in `step` what later layers share. The second pass must find what the first one found, or it would
-    compute less, and must leave nothing, or losses would count twice. So each has a step of its own, and only what the
-    first leaves is kept.
+    compute less, and must leave nothing, or losses would count twice. So each has a step of its own, only what the
+    first leaves is kept, and the second knows that it is one (`Step.again`).
     """
     found, first = step.copy(), True
 
     def run(x: Tensor) -> Tensor:
         nonlocal first
         own = found.copy()
+        own.again = not first
         out: Tensor = block(x, own)
         if first:
             first = False

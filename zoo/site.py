@@ -161,6 +161,7 @@ class Step:
     shared: modules that belong to the model and serve several layers, by `Position.name_for`.
     losses: what layers add to the training objective, already weighted.
     states: what parts of the stack keep from one layer to the next, by the part's name (see `zoo.features`).
+    again: whether a pass that was made before is computed again for its gradients: what it counts is counted already.
     """
 
     index: Tensor
@@ -181,6 +182,7 @@ class Step:
     prefix: str = ""
     losses: list[Tensor] = field(default_factory=list)
     states: dict[str, Any] = field(default_factory=dict)
+    again: bool = False
     _memo: dict[Any, Any] = field(default_factory=dict)
 
     @staticmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -35,9 +35,8 @@ from zoo.features.per_layer_embeddings import PerLayerEmbeddings
 from zoo.features.sharing import Sharing
 from zoo.features.unet_skips import UNetSkips
 from zoo.features.value_embeddings import ValueEmbeddings
-from zoo.ffns import Ffn
 from zoo.ffns._activations import PlainActivation
-from zoo.identity import digest_of, spelled_out
+from zoo.identity import digest_of, identity_of, spelled_out
 from zoo.init import InitSpec
 from zoo.mixers._cross import CrossAttention
 from zoo.origin import Origin, as_loaded
@@ -234,17 +233,9 @@ class ModelSpec(Spec):
     @property
     def couples_rows(self) -> str | None:
         """What makes training on one row of a batch depend on the others; None where nothing does."""
-        return self._first_of_ffns(lambda ffn: ffn.couples_rows)
-
-    @property
-    def changed_by_passes(self) -> str | None:
-        """What a training pass itself changes, before any gradient; None for nothing."""
-        return self._first_of_ffns(lambda ffn: ffn.changed_by_passes)
-
-    def _first_of_ffns(self, ask: Callable[[Ffn], str | None]) -> str | None:
         models = [self] if self.encoder_spec is None else [self, self.encoder_spec]
-        ffns = (block.ffn for model in models for block in model.layers)
-        return next((reason for ffn in ffns if (reason := ask(ffn)) is not None), None)
+        reasons = (block.ffn.couples_rows for model in models for block in model.layers)
+        return next((reason for reason in reasons if reason is not None), None)
 
     @property
     def encoder_spec(self) -> ModelSpec | None:
@@ -339,6 +330,10 @@ class ModelSpec(Spec):
         """Plain data that says the architecture alone: every layer spelled out, every default a number."""
         return spelled_out(self, lambda part: part.model_dump(mode="json"))
 
+    def identity(self) -> SpecJson:
+        """As `resolve`, without settings that have their first default (see `zoo.identity`)."""
+        return spelled_out(self, identity_of)
+
     def computation(self) -> SpecJson:
         """As `resolve`, without what shows in training alone: equal for models that compute the same once trained."""
         return spelled_out(self, what_computes)
@@ -350,8 +345,8 @@ class ModelSpec(Spec):
 
     @property
     def digest(self) -> str:
-        """16 hex digits that two spellings of one architecture share."""
-        return digest_of(self.resolve())
+        """20 hex digits that two spellings of one architecture share."""
+        return digest_of(self.identity())
 
 
 def parse(data: Any) -> ModelSpec:

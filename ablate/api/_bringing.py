@@ -15,6 +15,7 @@ from ablate.data.spec import parse
 from ablate.errors import ArgumentError
 from ablate.machine.environment import cores
 from ablate.machine.numerics import Numerics, enforce, pick_device
+from ablate.planning.adoption import adopt
 from ablate.running.importing import imported_run, take_in
 from ablate.running.progress import Wanted, open_progress, teller
 from ablate.store import Store
@@ -77,6 +78,7 @@ def brought(
     with open_progress(store, name, {}, progress) as shown:
         corpus = prepare(asked.source, store.data_dir, asked.folder, shown.data)
     assert isinstance(corpus, Corpus)  # of a text source
+    adopt(store)
     run = imported_run(checkpoint, corpus, asked.context, numerics)
     _refuse_namesake(store, name, run)
     if store.status(run.digest) != "finished":

@@ -18,7 +18,7 @@ from ablate.machine.environment import cores
 from ablate.machine.numerics import restored
 from ablate.planning.checks import conditions
 from ablate.planning.identity import request_digest
-from ablate.running.engines import Options, load
+from ablate.running.engines.inprocess import run_here
 from ablate.running.progress import Wanted, open_counts
 from ablate.running.request import Request
 from ablate.store import Store, StoreError
@@ -158,8 +158,7 @@ def _argument_error(path: str, reason: str) -> ArgumentError:
 def _evaluated(store: Store, request: Request) -> EvalsDocument:
     wanted = str(request.evals_digest)
     store.drop_incomplete_evals(request.digest, wanted)
-    for _ in load("inprocess", Options(request.identity.numerics.device)).run([request]):
-        pass
+    run_here(request, request.identity.numerics.device)
     document = store.read_evals(request.digest, wanted)
     if document is None:
         raise RuntimeError(f"run {request.digest} has no evaluation after it was evaluated")

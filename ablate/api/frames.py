@@ -135,9 +135,9 @@ def _contrast_row(judged: Judgement, unit: str) -> dict[str, object]:
         "detectable_low": found.detectable.low if found.detectable else None,
         "detectable_high": found.detectable.high if found.detectable else None,
         "seeds_needed": judged.seeds_needed,
-        "speed_ratio": found.speed_ratio.mean if found.speed_ratio else None,
-        "memory_ratio": found.memory_ratio.mean if found.memory_ratio else None,
-        "kv_ratio": found.kv_ratio,
+        "speed_ratio": found.costs.training.mean if found.costs.training else None,
+        "memory_ratio": found.costs.memory.mean if found.costs.memory else None,
+        "kv_ratio": found.costs.kv_ratio,
     }
 
 

@@ -17,7 +17,7 @@ from ablate.machine.environment import cores
 from ablate.machine.numerics import enforce, pick_device, restored
 from ablate.planning.checks import evaluated
 from ablate.planning.identity import request_digest
-from ablate.running.engines import Options, load
+from ablate.running.engines.inprocess import run_here
 from ablate.running.progress import Wanted, open_counts
 from ablate.running.request import Request
 from ablate.store import Store
@@ -113,8 +113,7 @@ def import_model(
     run, corpus = brought(place, checkpoint, own, asked, enforce(where, dtype, cores()), progress)
     request = _request(place, corpus, run, asked, measured=measure is not False, own=not settings)
     with open_counts(progress):
-        for _ in load("inprocess", Options(where)).run([request]):
-            pass
+        run_here(request, where)
     note(place, own, directory, run, request.measure_digest)
     return _imported(place, own, run, request, settings, progress)
 

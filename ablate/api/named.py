@@ -18,7 +18,9 @@ def named_run(name: str | Path, root: str | Path, known: Callable[[Store], Seque
         return Store(folder.parent), folder.name
     store = Store(root)
     start = _placed(store, start) or start
-    found = [digest for digest in known(store) if digest.startswith(start)]
+    here = known(store)
+    aliased = (stored for digest, stored in store.aliases.items() if digest.startswith(start) and stored in here)
+    found = list(dict.fromkeys([*(digest for digest in here if digest.startswith(start)), *aliased]))
     if len(found) != 1:
         reason = f"{len(found)} runs match: {', '.join(found)}" if found else "there is no such run"
         raise StoreError(f"{name}: {reason} in {store.root}/: give a digest, STUDY/ARM or STUDY/ARM/SEED")

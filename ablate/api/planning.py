@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 from pydantic import JsonValue
 
@@ -16,19 +15,22 @@ from ablate.machine.numerics import Numerics, restored
 from ablate.planning.campaign import Outcome
 from ablate.planning.durations import Duration, duration
 from ablate.planning.exports import Export, export_lines, exports
+from ablate.planning.foresight import Foresight, detectable_lines, foresight
 from ablate.planning.lengths import Corpora, length_lines, prepared
 from ablate.planning.memory import Need, Room, needs, warnings
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.plan_shown import matched_line, plan_json, plan_rows, remarks, tuning_runs
 from ablate.planning.study_document import study_rates
+from ablate.readable import clock
+from ablate.running.context import open_context
 from ablate.running.engines import EngineError
+from ablate.running.options import PlanOptions, documented
 from ablate.running.progress import Wanted
-from ablate.running.workshop import open_workshop
 from ablate.store import Store
 from ablate.store.documents import JsonObject
 from ablate.study.study import Study
 from ablate.study.written import Sets
-from ablate.training.execution import Execution, Microbatch
+from ablate.training.execution import Execution
 from evals.costs.machine import memory_bytes
 from evals.costs.matmul import peak_flops_per_second
 
@@ -128,15 +130,53 @@ class StudyPlan:
         ]
         return pl.DataFrame(rows, schema_overrides={"rung": pl.String})
 
+    @cached_property
+    def foresight(self) -> Foresight:
+        """The noise that is expected, and where it was measured."""
+        return foresight(self.outcome.plan, self.store)
+
+    @cached_property
+    def detectable(self) -> float | None:
+        """The difference in nats that the study will probably find (80 %); None where nothing is compared."""
+        return None if self._tests_no_arms else self.foresight.detectable(self.outcome.plan)
+
+    @property
+    def _tests_no_arms(self) -> bool:
+        return self.study.is_search_alone or self.study.screen is not None
+
+    def detect(self, difference: float) -> Detection:
+        """How many seeds find such a difference with 80 % probability, and how long they take.
+
+        Args:
+            difference: in nats, above 0.
+        """
+        plan, tune = self.outcome.plan, None if self.tuned else self.asked.tune
+        seeds = None if self._tests_no_arms else self.foresight.seeds(plan, difference)
+        runs = (seeds or 0) + (tuning_runs(tune) if tune else 0.0)
+        seconds = runs * sum(arm.estimated_seconds(self.flops_per_second) for arm in plan.arms)
+        return Detection(difference, seeds, seconds / (self.at_once * self.execution.devices) if seeds else None)
+
     def document(self) -> JsonObject:
         """What `ablate plan --json` prints."""
         planned = plan_json(self.outcome, self.flops_per_second, done=self.done, corpora=self.corpora, needs=self.needs)
         rates = study_rates(self.asked).model_dump()
         arms: list[JsonValue] = [
-            {**arm, "export": self._export_document(str(arm["name"]))}
+            {
+                **arm,
+                "export": self._export_document(str(arm["name"])),
+                "detectable": None if arm["name"] == self.study.baseline else self.detectable,
+            }
             for arm in cast(list[JsonObject], planned["arms"])
         ]
-        return {**planned, "arms": arms, "tuned": self.tuned, "rates": rates, "recompute": self.execution.recompute}
+        return {
+            **planned,
+            "arms": arms,
+            "tuned": self.tuned,
+            "rates": rates,
+            "recompute": self.execution.recompute,
+            "detectable": self.detectable,
+            "detectable_source": None if self.detectable is None else self.foresight.source,
+        }
 
     @cached_property
     def exports(self) -> dict[str, Export]:
@@ -163,6 +203,7 @@ class StudyPlan:
         notes += export_lines(self.exports)
         if self.study.is_search_alone:
             return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
+        notes += detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
         there = f"{len(self.done)} runs, of which {sum(self.done.values())} are in {self.store.root}/ already"
         return [*notes, there, *([f"{self.at_once} at once: {self.time}"] if str(self.time) else [])]
 
@@ -205,6 +246,28 @@ class StudyPlan:
         return "".join([*parts, *(f"<p>{escape(note)}</p>" for note in self.notes())])
 
 
+@dataclass(frozen=True)
+class Detection:
+    """How many seeds find a difference with 80 % probability.
+
+    Attributes:
+        difference: in nats.
+        seeds: how many; None if a thousand would not do.
+        seconds: the estimated time of training and tuning.
+    """
+
+    difference: float
+    seeds: int | None
+    seconds: float | None
+
+    def __str__(self) -> str:
+        if self.seeds is None or self.seconds is None:
+            return f"no number of seeds up to 1,000 would detect {self.difference:g} nats"
+        found = f"{self.seeds} seeds detect {self.difference:g} nats with 80 % power (--set seeds={self.seeds})"
+        return f"{found}: about {clock(max(1.0, self.seconds))} of training"
+
+
+@documented(PlanOptions.__annotations__)
 @restored()
 def plan(
     study: StudyLike,
@@ -212,14 +275,8 @@ def plan(
     scale: str | None = None,
     sets: Sets = (),
     store: str | Path = "runs",
-    device: str | None = None,
-    engine: str = "local",
-    workers: int | None = None,
-    workers_per_gpu: int = 1,
-    engine_settings: Mapping[str, str] | None = None,
-    microbatch: Microbatch | None = None,
-    recompute: bool = False,
     progress: Wanted = True,
+    **options: Unpack[PlanOptions],
 ) -> StudyPlan:
     """Work out what a study would run and what it would cost, without training.
 
@@ -227,9 +284,9 @@ def plan(
     the time of a training step is measured for every arm, unless the store has it.
 
     Args:
-        study, scale, sets, store, device, engine, workers, workers_per_gpu, engine_settings, microbatch, recompute:
-            as in `ablate.run`.
+        study, scale, sets, store: as in `ablate.run`.
         progress: as in `ablate.run`, for the measurement of step times.
+        options: see `ablate.running.options`.
 
     Returns:
         Arms and runs, as frames and as objects.
@@ -242,17 +299,16 @@ def plan(
         >>> plan = ablate.plan("gqa_groups", scale="cpu")
         >>> plan.arms.select("arm", "parameters", "kv_bytes_per_token", "seconds")
     """
-    execution = {"microbatch": microbatch, "recompute": recompute}
-    workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu, engine_settings)
-    asked = read(study, scale, sets, workshop.device)
-    if not workshop.engine.here:
-        raise EngineError(f"plan without engine={engine!r}: times are estimated for this machine")
-    planner = workshop.planner(asked)
+    context = open_context(store, options, progress)
+    asked = read(study, scale, sets, context.device)
+    if not context.engine.here:
+        raise EngineError(f"plan without engine={context.options.engine!r}: times are estimated for this machine")
+    planner = context.planner(asked)
     outcome, tuned = planner.foreseen()
     numerics = Numerics(**outcome.plan.runs[0].identity.numerics.model_dump())
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
     done = {run.digest: planner.loss(run.digest) is not None for rung in outcome.rungs for run in rung.plan.runs}
-    runs = workers_per_gpu if workshop.device == "cuda" else workshop.engine.at_once
-    room = Room(memory_bytes(workshop.device), runs)
-    at_once = workshop.engine.at_once
-    return StudyPlan(outcome, tuned, peak, done, workshop.store, asked, workshop.execution, room, at_once)
+    runs = context.options.workers_per_gpu if context.device == "cuda" else context.engine.at_once
+    room = Room(memory_bytes(context.device), runs)
+    at_once = context.engine.at_once
+    return StudyPlan(outcome, tuned, peak, done, context.store, asked, context.options, room, at_once)

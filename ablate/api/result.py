@@ -16,6 +16,7 @@ from ablate.errors import ArgumentError
 from ablate.running.stages import Failure, StudyRunner
 from ablate.store import Store, StudyFolder
 from ablate.store.documents import JsonObject
+from reports.findings.next_steps import NextStep
 from reports.findings.shapes import ArmSummary, StudySummary
 from zoo.errors import did_you_mean
 
@@ -58,6 +59,7 @@ class StudyResult:
         statuses: arm, seed and status of every requested run, tuning included, by digest.
         trained, reused: how many runs were trained, and how many the store had.
         promoted: the study that confirms the better effects of a design with fresh seeds, if one was written.
+        at_once: how many runs were trained at once, by which the times of `next` are estimated.
     """
 
     name: str
@@ -71,6 +73,7 @@ class StudyResult:
     trained: int = 0
     reused: int = 0
     promoted: Path | None = None
+    at_once: int = 1
 
     @classmethod
     def of(
@@ -90,6 +93,7 @@ class StudyResult:
             trained=sum(store.read_result(digest) is not None for digest, new in runner.to_train.items() if new),
             reused=sum(not new for new in runner.to_train.values()),
             promoted=promoted,
+            at_once=runner.context.engine.at_once,
         )
 
     @classmethod
@@ -192,6 +196,15 @@ class StudyResult:
         verdicts are withheld, and what could be seen."""
         return reports.notes(self.summary) if self.summary else []
 
+    @cached_property
+    def next(self) -> list[str]:
+        """What to run next, a sentence with a command for each step: its reason, time and chance."""
+        return [reports.step_words(step, self.at_once) for step in self._steps]
+
+    @property
+    def _steps(self) -> tuple[NextStep, ...]:
+        return reports.next_steps(self.summary) if self.summary else ()
+
     def document(self) -> JsonObject:
         """What `ablate run --json` prints."""
         return {
@@ -204,6 +217,7 @@ class StudyResult:
             "runs": list(self.statuses),
             "rates": reports.rates(self.summary) if self.summary else None,
             "promoted": str(self.promoted) if self.promoted else None,
+            "next": [step.document(self.at_once) for step in self._steps],
             **(reports.documents(self.summary) if self.summary else {"arms": [], "effects": [], "changes": []}),
         }
 

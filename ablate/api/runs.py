@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ablate.api.named import named_run
 from ablate.data.tokenizers._encoder import EOS
+from ablate.planning.adoption import adopt
 from ablate.store import Store, StoreError
 from ablate.store.documents import JsonObject, RunDocument, TextMeta
 from ablate.training.spec import TrainSpec
@@ -22,6 +23,7 @@ def find_run(name: str | Path, root: str | Path) -> tuple[Store, RunDocument]:
     of an imported model. Raises StoreError."""
     imported = Store(root).read_import(str(name))
     store, digest = named_run(imported.run if imported else name, root, Store.runs)
+    adopt(store)
     status, run = store.status(digest), store.read_run(digest)
     if status != "finished" or run is None:
         raise StoreError(f"{digest}: the run is {status}, so there is no model")

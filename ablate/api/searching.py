@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import optuna
 import polars as pl
@@ -18,23 +18,22 @@ import reports
 from ablate.api.allowing import refuse_code
 from ablate.api.questions import StudyLike, read, refuse_namesake
 from ablate.machine.numerics import restored
+from ablate.running.context import RunContext, open_context
 from ablate.running.corpora import prepare_checkpoints, prepare_corpora
 from ablate.running.engines import Engine
+from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Lines, Wanted, teller
-from ablate.running.workshop import Workshop, open_workshop
 from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.promotion import promote as write_promoted
 from ablate.searching.samplers import ended, make_pruner, make_sampler
 from ablate.searching.search import Search
-from ablate.searching.search_document import column_of, search_digest, search_document, write_tables
+from ablate.searching.search_document import asked_before, column_of, search_digest, search_document, write_tables
 from ablate.searching.storage import Owner, close_storage, open_storage
-from ablate.store.claims import STALL_SECONDS
 from ablate.store.documents import JsonObject, SearchDocument
 from ablate.study.problems import Place, Problem, StudyError
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
 from ablate.study.written import Sets
-from ablate.training.execution import Microbatch
 
 BEST = {"number", "settings", "values", "runs"}
 """What `ablate search --json` says of the best trials."""
@@ -101,6 +100,7 @@ class SearchResult:
         return self.best._repr_html_()
 
 
+@documented(RunOptions.__annotations__)
 @restored()
 def search(
     study: StudyLike,
@@ -108,21 +108,11 @@ def search(
     scale: str | None = None,
     sets: Sets = (),
     store: str | Path = "runs",
-    device: str | None = None,
-    engine: str = "local",
-    workers: int | None = None,
-    workers_per_gpu: int = 1,
-    engine_settings: Mapping[str, str] | None = None,
-    checkpoint_seconds: float = 60.0,
-    stall_timeout: float = STALL_SECONDS,
-    microbatch: Microbatch | None = None,
-    recompute: bool = False,
-    devices: int = 1,
-    shard: bool = False,
     progress: Wanted = True,
     allow_code: bool = False,
     storage: str | None = None,
     promote: int | None = None,
+    **options: Unpack[RunOptions],
 ) -> SearchResult:
     """Search a study's space for the best settings, or for the front between several objectives.
 
@@ -130,11 +120,11 @@ def search(
     resume, and finished ones are not repeated. Any number of processes may share one search.
 
     Args:
-        study, scale, sets, store, device, engine, workers, workers_per_gpu, engine_settings, checkpoint_seconds,
-            stall_timeout, microbatch, recompute, devices, shard, progress, allow_code: as in `ablate.run`.
+        study, scale, sets, store, progress, allow_code: as in `ablate.run`.
         storage: storage of the trials: `postgresql://…`, `sqlite:///…` or `grpc://host:port`; None: a journal in the
             store.
         promote: write this many of the best trials as an ordinary study with fresh seeds, in the study's folder.
+        options: see `ablate.running.options`.
 
     Returns:
         Trials and the best of them as frames, and the page of the report.
@@ -146,31 +136,23 @@ def search(
     Example:
         >>> ablate.search("search_small_lm", scale="smoke", sets={"search.trials": 8}).best
     """
-    execution = {
-        "checkpoint_seconds": checkpoint_seconds,
-        "stall_timeout": stall_timeout,
-        "microbatch": microbatch,
-        "recompute": recompute,
-        "devices": devices,
-        "shard": shard,
-    }
-    workshop = open_workshop(store, device, engine, workers, execution, progress, workers_per_gpu, engine_settings)
-    chosen = read(study, scale, sets, workshop.device)
+    context = open_context(store, options, progress)
+    chosen = read(study, scale, sets, context.device)
     if chosen.search is None:
         place = Place(chosen.written.place)
         raise StudyError([Problem(place, "", "has no search section, so nothing may vary")])
-    refuse_code(chosen, workshop.store, allow_code)
+    refuse_code(chosen, context.store, allow_code)
     with _quiet():
-        return _StudySearch(workshop, chosen, chosen.search, promote).run(storage)
+        return _StudySearch(context, chosen, chosen.search, promote).run(storage)
 
 
 class _StudySearch:
     """One study's search, from the space to the report."""
 
-    def __init__(self, workshop: Workshop, study: Study, spec: SearchSpec, promote: int | None) -> None:
-        self.workshop, self.study, self.spec, self.promote = workshop, study, spec, promote
-        self.store = workshop.store
-        self.lab = StudyLaboratory(study, workshop.planner(study).plan, self.store, workshop.request)
+    def __init__(self, context: RunContext, study: Study, spec: SearchSpec, promote: int | None) -> None:
+        self.context, self.study, self.spec, self.promote = context, study, spec, promote
+        self.store = context.store
+        self.lab = StudyLaboratory(study, context.planner(study).plan, self.store, context.request)
         self.lab.check()
         self.failures: list[str] = []
         self.folder = self.store.search(study.name, study.scale)
@@ -184,10 +166,10 @@ class _StudySearch:
             close_storage(storage)
 
     def _search(self, trials: optuna.Study) -> SearchResult:
-        engine, owner = self.workshop.engine, Owner(self.folder)
+        engine, owner = self.context.engine, Owner(self.folder)
         seed = owner.seed(trials)
         trials.sampler, trials.pruner = make_sampler(self.spec, seed), make_pruner(self.spec)
-        progress = Lines(self.store, self.study.name, {}, teller(self.workshop.progress))
+        progress = Lines(self.store, self.study.name, {}, teller(self.context.progress))
         progress.say(f"{self.spec.trials} trials, {_count_ended(trials)} of them done already")
         prepare_corpora(self.study, self.store, progress.data)
         prepare_checkpoints(self.study, self.store)
@@ -208,7 +190,9 @@ class _StudySearch:
                     self.failures.append(f"{self.study.baseline}: {event.error}")
 
     def _open(self, storage: BaseStorage) -> optuna.Study:
-        name = f"{self.study.name}-{self.study.scale}-{search_digest(self.lab)}"
+        name, before = f"{self.study.name}-{self.study.scale}-{search_digest(self.lab)}", self.folder.read()
+        if before is not None and before.optuna_study != name and asked_before(self.lab, before):
+            name = before.optuna_study
         return optuna.create_study(
             storage=storage,
             study_name=name,

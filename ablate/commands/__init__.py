@@ -20,6 +20,9 @@ PIPE_WIDTH = 200
 DONE, SOME_FAILED, BAD_INPUT = 0, 1, 2
 """Exit statuses."""
 
+Keywords = dict[str, Any]
+"""Keyword arguments by name, as argparse and `ablate` take them."""
+
 HERE = ("cpu", "cuda")
 """Where runs can be."""
 
@@ -28,8 +31,8 @@ class OptionError(AblateError):
     """Options that do not go together, or that mean nothing. The text is the whole message."""
 
 
-def add_study(parser: argparse.ArgumentParser, device: bool = True) -> None:
-    """What every command that reads a study takes. device: whether it says where it runs."""
+def add_study(parser: argparse.ArgumentParser) -> None:
+    """The study that a command reads, and the store."""
     parser.add_argument("study", metavar="STUDY.yaml", help="path of a study, or the name of a shipped one")
     parser.add_argument(
         "--scale", help="a scale of the study (default: on a GPU, gpu-quick or, if there is none, gpu; else cpu)"
@@ -42,8 +45,6 @@ def add_study(parser: argparse.ArgumentParser, device: bool = True) -> None:
         metavar="PATH=VALUE",
         help="edit the study, e.g. --set train.lr=1e-3 --set seeds=auto (may be repeated)",
     )
-    if device:
-        parser.add_argument("--device", choices=HERE, help="default: cuda if there is a GPU, else cpu")
     add_store(parser)
 
 
@@ -51,13 +52,30 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", default="runs", metavar="DIR", help="the store (default: runs/)")
 
 
-def add_engine(parser: argparse.ArgumentParser) -> None:
+def add_allow_code(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--engine",
-        default="local",
-        metavar="NAME",
-        help="what executes the runs: local, inprocess, ray or slurm (default: local)",
+        "--allow-code",
+        action="store_true",
+        help="allow the study's lm-eval task files to run code, now and later, as long as they do not change",
     )
+
+
+def add_run_options(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Options of execution: those named, or all of `ablate.run`."""
+    from ablate.running.options import Options, RunOptions, described
+
+    for name in names or RunOptions.__annotations__:
+        flag = "--" + name.replace("_", "-")
+        help_text = described(name).replace("`", "").replace("%", "%%")
+        if name == "engine_settings":
+            _add_engine_settings(parser)
+        elif Options.model_fields[name].annotation is bool:
+            parser.add_argument(flag, action="store_true", help=help_text)
+        else:
+            parser.add_argument(flag, default=Options.model_fields[name].default, help=help_text, **_HOW[name])
+
+
+def _add_engine_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slurm",
         action="append",
@@ -66,16 +84,15 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         help="an option of sbatch, for --engine slurm: --slurm partition=gpu --slurm time=4:00:00 (may be repeated)",
     )
     parser.add_argument("--address", help="for --engine ray: a cluster (default: $RAY_ADDRESS, or one on this machine)")
-    add_workers(parser)
 
 
-ENGINE = ("scale", "sets", "store", "device", "engine", "workers", "workers_per_gpu")
-"""Options that say what is run where, but for an engine's own."""
+def given_run_options(options: argparse.Namespace) -> Keywords:
+    """All that `add_study` and `add_run_options` add, as a function of `ablate` takes it."""
+    from ablate.running.options import RunOptions
 
-
-def given_engine(options: argparse.Namespace) -> dict[str, Any]:
-    """What `add_study` and `add_engine` were given, as a function of `ablate` takes it."""
-    return {**given(options, *ENGINE), "engine_settings": engine_settings(options)}
+    names = RunOptions.__annotations__.keys() - {"engine_settings"}
+    settings = engine_settings(options)
+    return {**given(options, "scale", "sets", "store", *names), "engine_settings": settings}
 
 
 def engine_settings(options: argparse.Namespace) -> dict[str, str]:
@@ -90,70 +107,11 @@ def engine_settings(options: argparse.Namespace) -> dict[str, str]:
     return address | dict(text.split("=", 1) for text in options.slurm)
 
 
-def add_workers(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--workers", type=positive, metavar="N", help="how many runs at once (default: all cores, or all GPUs)"
-    )
-    parser.add_argument(
-        "--workers-per-gpu",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="how many runs share a GPU, for small models; their measured speeds then affect each other (default: 1)",
-    )
-
-
-EXECUTION = ("checkpoint_seconds", "stall_timeout", "microbatch", "recompute", "allow_code", "devices", "shard")
-"""What `add_execution` adds."""
-
-
-def add_execution(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--checkpoint-seconds",
-        type=_seconds,
-        default=60.0,
-        metavar="S",
-        help="how often a run saves a checkpoint to resume from (default: 60)",
-    )
-    parser.add_argument(
-        "--stall-timeout",
-        type=_seconds,
-        default=300.0,
-        metavar="S",
-        help="take over a run after this long without a heartbeat from its process (default: 300)",
-    )
-    parser.add_argument(
-        "--devices",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="split the batches of each run across this many devices of one machine (default: 1)",
-    )
-    parser.add_argument(
-        "--shard",
-        action="store_true",
-        help="also shard weights, gradients and the optimizer's state across the --devices of a run (FSDP2)",
-    )
-    add_memory(parser)
-    parser.add_argument(
-        "--allow-code",
-        action="store_true",
-        help="allow the study's lm-eval task files to run code, now and later, as long as they do not change",
-    )
-
-
-def add_memory(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--microbatch",
-        type=_microbatch,
-        metavar="N|auto",
-        help="rows of a batch per pass, accumulating gradients; auto halves the number until it fits in memory",
-    )
-    parser.add_argument(
-        "--recompute",
-        action="store_true",
-        help="recompute activations in the backward pass: less memory, about a third more time",
-    )
+def positive(text: str) -> int:
+    """An argument that is a whole number from 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1")
+    return int(text)
 
 
 def _microbatch(text: str) -> int | str:
@@ -170,18 +128,26 @@ def _seconds(text: str) -> float:
     return value
 
 
+_N: Keywords = {"type": positive, "metavar": "N"}
+_S: Keywords = {"type": _seconds, "metavar": "S"}
+_HOW: dict[str, Keywords] = {
+    "device": {"choices": HERE},
+    "engine": {"metavar": "NAME"},
+    "workers": _N,
+    "workers_per_gpu": _N,
+    "devices": _N,
+    "microbatch": {"type": _microbatch, "metavar": "N|auto"},
+    "checkpoint_seconds": _S,
+    "stall_timeout": _S,
+}
+"""argparse's arguments for each option that takes a value."""
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
 
 
-def positive(text: str) -> int:
-    """An argument that is a whole number from 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1")
-    return int(text)
-
-
-def given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+def given(options: argparse.Namespace, *names: str) -> Keywords:
     """Options by name, as a function of `ablate` takes them."""
     return {name: getattr(options, name) for name in names}
 

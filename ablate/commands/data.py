@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 
-from ablate.commands import DONE, add_json, add_study, given, print_json, print_table
+from ablate.commands import DONE, add_json, add_run_options, add_study, given, print_json, print_table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_study(parser)
+    add_run_options(parser, "device")
     add_json(parser)
 
 

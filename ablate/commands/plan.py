@@ -4,6 +4,9 @@ Time is estimated from this machine's matmul speed, which is measured first. If 
 training step is measured for every arm, with --workers processes at once, unless the store has it already. Peak memory
 is that of one run, predicted by tracing a training step on tensors without data.
 
+The difference that the study will probably detect follows from the noise of comparable stored runs, else from what was
+measured elsewhere at the nearest size.
+
 --at applies the arms to a published model at full size instead, and predicts parameters, weight and cache bytes,
 prefill and decoding time on a device, by a roofline. For example:
   ablate plan studies/gqa_groups.yaml --at llama3-70b --context 131072 --device h200
@@ -14,6 +17,7 @@ prefill and decoding time on a device, by a roofline. For example:
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import Any
 
 from ablate.commands import (
@@ -21,9 +25,8 @@ from ablate.commands import (
     HERE,
     OptionError,
     add_json,
-    add_memory,
+    add_run_options,
     add_study,
-    add_workers,
     given,
     positive,
     print_json,
@@ -32,12 +35,19 @@ from ablate.commands import (
 )
 
 DTYPES = ("bfloat16", "float16", "float32")
+SETTINGS = ("workers", "workers_per_gpu", "microbatch", "recompute")
+"""Settings of execution that a plan on this machine depends on."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_study(parser, device=False)
-    add_workers(parser)
-    add_memory(parser)
+    add_study(parser)
+    add_run_options(parser, *SETTINGS)
+    parser.add_argument(
+        "--detect",
+        type=float,
+        metavar="NATS",
+        help="how many seeds detect such a difference with 80 %% power, and how long they take",
+    )
     parser.add_argument(
         "--device",
         help="cpu or cuda (default: cuda if there is a GPU); with --at, a device such as h200, or this",
@@ -70,17 +80,20 @@ def _show_plan(options: argparse.Namespace) -> int:
         )
     plan = ablate.plan(
         options.study,
-        **given(options, "scale", "sets", "store", "device", "workers", "workers_per_gpu", "microbatch", "recompute"),
+        **given(options, "scale", "sets", "store", "device", *SETTINGS),
     )
+    if options.detect is not None and not options.detect > 0:
+        raise OptionError(f"--detect {options.detect:g}: expected a difference above 0")
+    detection = plan.detect(options.detect) if options.detect else None
     if options.json:
-        print_json(plan.document())
+        print_json({**plan.document(), "detect": asdict(detection) if detection else None})
         return DONE
     print_prose([plan.study.question])
     for rung, rows in plan.tables():
         if rung:
             print(f"\n{rung}")
         print_table(rows)
-    print_prose(plan.notes())
+    print_prose([*plan.notes(), *([str(detection)] if detection else [])])
     return DONE
 
 

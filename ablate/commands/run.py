@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from ablate.commands import (
     DONE,
-    EXECUTION,
     SOME_FAILED,
-    add_engine,
-    add_execution,
+    add_allow_code,
     add_json,
+    add_run_options,
     add_study,
     given,
-    given_engine,
+    given_run_options,
     print_json,
     print_prose,
     print_table,
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_study(parser)
-    add_engine(parser)
-    add_execution(parser)
+    add_run_options(parser)
+    add_allow_code(parser)
     parser.add_argument(
         "--tracker",
         dest="trackers",
@@ -51,12 +50,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    result = ablate.run(options.study, **given_engine(options), **given(options, "promote", "trackers", *EXECUTION))
+    result = ablate.run(
+        options.study, **given_run_options(options), **given(options, "promote", "trackers", "allow_code")
+    )
     if options.json:
         print_json(result.document())
     elif result.summary:
         print_table(result.table())
-        print_prose([str(result.headline), *result.notes()])
+        print_prose([str(result.headline), *result.notes(), *result.next])
         print(result.report)
         if options.promote:
             print(_promoted(options, result))

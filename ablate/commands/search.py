@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 from ablate.commands import (
     DONE,
-    EXECUTION,
     SOME_FAILED,
-    add_engine,
-    add_execution,
+    add_allow_code,
     add_json,
+    add_run_options,
     add_study,
     given,
-    given_engine,
+    given_run_options,
     positive,
     print_json,
     print_table,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_study(parser)
-    add_engine(parser)
+    add_run_options(parser)
     parser.add_argument(
         "--storage",
         metavar="URL",
@@ -44,14 +43,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="write the N best trials as an ordinary study with fresh seeds, next to the study's file",
     )
-    add_execution(parser)
+    add_allow_code(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    result = ablate.search(options.study, **given_engine(options), **given(options, "storage", "promote", *EXECUTION))
+    result = ablate.search(
+        options.study, **given_run_options(options), **given(options, "storage", "promote", "allow_code")
+    )
     if options.json:
         print_json(result.document())
     else:

@@ -2,12 +2,12 @@
 
 from ablate.data.corpora import AnyCorpus, identify, open_corpus, prepare
 from ablate.data.corpus import Corpus
-from ablate.data.error import DataError
 from ablate.data.identity import DataIdentity
 from ablate.data.sources import DataSource, Progress
 from ablate.data.sources._synthetic import SyntheticSource
 from ablate.data.spec import DataSpec, parse
 from ablate.data.synthetic import SyntheticCorpus
+from ablate.errors import DataError
 
 __all__ = [
     "AnyCorpus",

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ablate.data.corpus import Corpus
-from ablate.data.error import DataError
 from ablate.data.identity import DataIdentity, identify_text
 from ablate.data.preparation import write_corpus
 from ablate.data.sources import DataSource, Progress, TextSource
 from ablate.data.sources._synthetic import SyntheticSource
 from ablate.data.synthetic import SyntheticCorpus, identify_synthetic, synthetic_meta
+from ablate.errors import DataError
 from ablate.store import DataFolder
 from ablate.store.documents import TextMeta
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ablate.data.error import DataError
 from ablate.data.examples import HeldOutRows, Windows
 from ablate.data.shuffle import offset, permuted
 from ablate.data.splitting import SHARES
+from ablate.errors import DataError
 from ablate.store import DataFolder, StoreError
 from ablate.store.documents import HeldOutPart, TextMeta
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ablate.data.sources import TextSource
 from ablate.data.splitting import survey
 from ablate.store.documents import TextSplit
+from zoo.identity import digest_of, identity_of
 
 SCHEMA = 2
+DIGITS = 32
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,8 @@ def identify_text(spec: TextSource, base: Path = Path()) -> DataIdentity:
     content = found.content if found else str(spec.fingerprint())
     split = split_of(spec, base, found.documents.held_out if found else 0)
     tokenizer = spec.tokenizer.identity(base)
-    digest = digest_of({"schema": SCHEMA, "content": content, "tokenizer": tokenizer, "split": split.model_dump()})
-    return DataIdentity(digest, spec.tokenizer.vocabulary(base), content)
+    known = {"schema": SCHEMA, "content": content, "tokenizer": tokenizer, "split": identity_of(split)}
+    return DataIdentity(digest_of(known, DIGITS), spec.tokenizer.vocabulary(base), content)
 
 
 def split_of(spec: TextSource, base: Path, held_out: int) -> TextSplit:
@@ -44,9 +43,3 @@ def split_of(spec: TextSource, base: Path, held_out: int) -> TextSplit:
     if spec.held_out(base) is None:
         return TextSplit(fraction=spec.validation_fraction, tokens=spec.validation_tokens)
     return TextSplit(fraction=None, tokens=spec.validation_tokens, given=held_out)
-
-
-def digest_of(identity: Mapping[str, object]) -> str:
-    """32 hex digits of the sha256 of canonical JSON."""
-    canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:32]

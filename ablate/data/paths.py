@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ablate.data.error import DataError
+from ablate.errors import DataError
 
 
 def expanded(path: str, base: Path) -> Path:

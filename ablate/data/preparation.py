@@ -9,13 +9,13 @@ from pathlib import Path
 
 import tokenizers
 
-from ablate.data.error import DataError
 from ablate.data.identity import DataIdentity, split_of
 from ablate.data.references import reference_losses
 from ablate.data.sources import Progress, TextSource
 from ablate.data.splitting import SPLITS, Survey, TextDocument, documents, pieces, survey
 from ablate.data.tokenizers._encoder import Encoder
 from ablate.data.writing import SplitWriter
+from ablate.errors import DataError
 from ablate.store import DataFolder
 from ablate.store.documents import PerSplit, ReferenceLosses, TextMeta
 

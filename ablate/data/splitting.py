@@ -9,8 +9,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from ablate.data.error import DataError
 from ablate.data.sources import TextSource
+from ablate.errors import DataError
 from ablate.store.documents import HeldOutPart, PerSplit
 
 FEWEST_DOCUMENTS = 20

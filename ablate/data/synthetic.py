@@ -8,15 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from pydantic import ValidationError
 
-from ablate.data.error import DataError
 from ablate.data.examples import Examples, HeldOutRows
-from ablate.data.identity import DataIdentity, digest_of
+from ablate.data.identity import DIGITS, DataIdentity
 from ablate.data.sources._synthetic import BLANK, IGNORED, Example, Level, SyntheticSource
 from ablate.data.spec import parse
+from ablate.errors import DataError
 from ablate.store import DataFolder
 from ablate.store.documents import HeldOutPart, SyntheticMeta
 from evals.reading.question import Question
 from zoo.errors import did_you_mean
+from zoo.explain import explain
+from zoo.identity import digest_of, identity_of
 
 STREAMS = {"train": 0, "test": 1, "questions": 2, "tuning": 3, "judging": 4}
 """Splits draw from streams of their own. A task with few examples, such as the sums of two digits, repeats some."""
@@ -88,9 +90,7 @@ def regraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> Synthe
     try:
         changed = type(source).model_validate({**source.model_dump(), **at})
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise DataError(f"{where}: {first['msg']}" if where else first["msg"].removeprefix("Value error, ")) from error
+        raise DataError(str(explain(error, type(source))[0])) from error
     if changed.vocab_size > source.vocab_size:
         raise DataError(
             f"that needs a vocabulary of {changed.vocab_size} tokens, and the model's has {source.vocab_size}"
@@ -122,8 +122,12 @@ def identify_synthetic(source: SyntheticSource) -> DataIdentity:
     for _, examples in _held_out(source, "test"):
         for part in (part for example in examples for part in example):
             made.update(part.astype("<i8").tobytes())
-    digest = digest_of({"synthetic": source.model_dump(mode="json"), "content": made.hexdigest()})
-    return DataIdentity(digest, source.vocab_size, made.hexdigest())
+    content = made.hexdigest()
+    return DataIdentity(synthetic_digest(source, content), source.vocab_size, content)
+
+
+def synthetic_digest(source: SyntheticSource, content: str) -> str:
+    return digest_of({"synthetic": identity_of(source), "content": content}, DIGITS)
 
 
 def synthetic_meta(source: SyntheticSource, identity: DataIdentity) -> SyntheticMeta:

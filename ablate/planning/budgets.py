@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from statistics import fmean
+from typing import NamedTuple
 
 from ablate.store.documents import RunNumerics
 from ablate.study.sections import Budget, ParameterMatch
@@ -38,16 +39,26 @@ class Workload:
     numerics: RunNumerics
 
 
-Clock = Callable[[Sequence[Workload]], Sequence[float]]
-"""Seconds per training step of each workload."""
+class StepTime(NamedTuple):
+    """Measured seconds of a training step. Workloads with one `calibration` have one time, and no error between them;
+    for `error` and `processes` see `CalibrationDocument`."""
+
+    seconds: float
+    calibration: str
+    error: float | None = None
+    processes: int | None = None
+
+
+Clock = Callable[[Sequence[Workload]], Sequence[StepTime]]
+"""The time of a training step of each workload."""
 
 
 class MatchError(ValueError):
     """No value of a knob matches the parameters. The text says why, of the knob."""
 
 
-def step_times(budget: Budget, work: Sequence[Workload], clock: Clock | None) -> Sequence[float | None]:
-    """Seconds per step of each workload; not asked, and None, where the budget is not in seconds."""
+def step_times(budget: Budget, work: Sequence[Workload], clock: Clock | None) -> Sequence[StepTime | None]:
+    """The step time of each workload; not asked, and None, where the budget is not in seconds."""
     if budget.seconds is None:
         return [None] * len(work)
     if clock is None:

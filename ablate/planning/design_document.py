@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ablate.planning.identity import digest_of
 from ablate.store.documents import StudyArm, StudyDesign, StudyEffect
+from ablate.store.documents.design import structure
 from ablate.study.design_spec import Screen, named
 from ablate.study.factorial import Effect
-
-RESOLUTIONS = {
-    3: "main effects are aliased with interactions of two factors",
-    4: "main effects are clear of interactions of two factors, which are aliased with each other",
-}
-ROMAN = {3: "III", 4: "IV", 5: "V", 6: "VI", 7: "VII", 8: "VIII"}
-CLEAR = "main effects and interactions of two factors are clear of each other"
+from zoo.identity import digest_of
 
 
 def design_document(screen: Screen, arms: Sequence[StudyArm]) -> StudyDesign:
@@ -41,16 +35,13 @@ def _effect(screen: Screen, effect: Effect, arms: Sequence[StudyArm]) -> StudyEf
 
 
 def _identity(arms: Sequence[StudyArm]) -> str:
-    """Of several arms, in any order."""
-    return digest_of(sorted(arm.identity for arm in arms))
+    """Of several arms, in any order: as long as theirs, by which an earlier version's ledger knows them."""
+    return digest_of(sorted(arm.identity for arm in arms), max(len(arm.identity) for arm in arms))
 
 
 def design_lines(screen: Screen, *, tuned: bool) -> Iterator[str]:
     """What is estimated, and what the runs cannot tell apart."""
-    runs, resolution = len(screen.runs), screen.design.resolution
-    clear = RESOLUTIONS.get(resolution, CLEAR) if resolution else "all effects are clear of each other"
-    size = f"a fraction of resolution {ROMAN.get(resolution, resolution)}" if resolution else "all combinations"
-    yield f"Design: {len(screen.factors)} factors in {runs} runs, {size}: {clear}."
+    yield f"Design. {structure(len(screen.factors), len(screen.runs), screen.design.resolution)}"
     yield f"Effects, judged together: {', '.join(map(named, screen.effects))}."
     if aliased := screen.design.alias_text():
         yield f"Aliased: {'; '.join(aliased)}."

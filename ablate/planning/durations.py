@@ -20,16 +20,18 @@ PHASES_OF_A_POINT = 2
 
 @dataclass(frozen=True)
 class Duration:
-    """Seconds of all runs, one after the other. `evaluating` is None where nobody knows yet."""
+    """Seconds of all runs, one after the other. `evaluating` is None where nobody knows yet. `comparing` is the time in
+    which arms are timed against each other, while nothing else runs."""
 
     training: float
     measuring: float
     evaluating: float | None
     tuning: float = 0.0
+    comparing: float = 0.0
 
     def __str__(self) -> str:
         """`about 4:50 in all: 4:10 of training, 0:40 of measuring`"""
-        parts = {"tuning": self.tuning, "training": self.training, "measuring": self.measuring}
+        parts = {"tuning": self.tuning, "training": self.training, "measuring": self.measuring + self.comparing}
         parts["evaluation"] = self.evaluating or 0.0
         known = {what: seconds for what, seconds in parts.items() if seconds}
         text = ", ".join(f"{_clock(seconds)} of {what}" for what, seconds in known.items())
@@ -41,7 +43,8 @@ class Duration:
     def __truediv__(self, at_once: float) -> Duration:
         """Of so many runs at once."""
         evaluating = None if self.evaluating is None else self.evaluating / at_once
-        return Duration(self.training / at_once, self.measuring / at_once, evaluating, self.tuning / at_once)
+        shared = (self.training / at_once, self.measuring / at_once, evaluating, self.tuning / at_once)
+        return Duration(*shared, self.comparing)
 
 
 def _clock(seconds: float) -> str:
@@ -53,7 +56,7 @@ def duration(
 ) -> Duration:
     """Of what these runs lack, by digest. speed: FLOPs per second of this machine's matrix products. tuning_runs: how
     many runs' worth of training each arm is tuned with before."""
-    training, measuring, evaluating, tuning = 0.0, 0.0, 0.0, 0.0
+    training, measuring, evaluating, tuning, comparing = 0.0, 0.0, 0.0, 0.0, 0.0
     unknown = False
     for plan in plans:
         lacks = {phase: sum(phase in missing[run.digest] for run in plan.runs) for phase in ("measure", "evals")}
@@ -62,12 +65,13 @@ def duration(
             training += seconds * sum("train" in missing[run.digest] for run in arm.runs)
             tuning += seconds * tuning_runs
         if lacks["measure"]:
+            comparing = max(comparing, plan.alternating_seconds)
             measuring += lacks["measure"] * (_taken(store.measurements, plan.measure_digest) or _declared(plan))
         if lacks["evals"]:
             taken = _taken(store.evaluations, plan.evals_digest)
             unknown |= taken is None
             evaluating += lacks["evals"] * (taken or 0.0)
-    return Duration(training, measuring, None if unknown else evaluating, tuning)
+    return Duration(training, measuring, None if unknown else evaluating, tuning, comparing)
 
 
 def _taken(read: Callable[[str], Iterable[MeasureDocument | EvalsDocument]], request: str | None) -> float | None:

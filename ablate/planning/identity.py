@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from pydantic import BaseModel
 
 from ablate.store.documents import JsonObject, RunDocument, RunStart, RunTeacher
+from ablate.training.spec import TrainSpec
 from evals.spec import EvalSettings
+from zoo.identity import DIGITS, canonical, digest_of, identity_of
 from zoo.registry import versions_of
 from zoo.spec import ModelSpec
 
-SCHEMA = 1
-DIGITS = 16
 SEED = "<the seed>"
 """Where the seed stands in the text that is hashed."""
 
@@ -37,25 +37,18 @@ class RunPlan:
         return self.identity.seed
 
 
-def digest_of(data: Mapping[str, object] | Sequence[str]) -> str:
-    """16 hex digits of the sha256 of canonical JSON."""
-    return hashlib.sha256(canonical(data).encode()).hexdigest()[:DIGITS]
-
-
-def canonical(data: Mapping[str, object] | Sequence[str]) -> str:
-    """JSON with sorted keys and without spaces."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
 def request_digest(spec: BaseModel) -> str:
     """The digest that names the document which answers a measurement or evaluation request.
 
     An edited task file or plug-in is another request.
     """
+    return digest_of({"request": identity_of(spec), **beside_request(spec)})
+
+
+def beside_request(spec: BaseModel) -> JsonObject:
+    """Versions of the files that a request names or is made of, where there are any."""
     beside = {"own": spec.content() if isinstance(spec, EvalSettings) else None, "plugins": versions_of(spec)}
-    return digest_of(
-        {"schema": SCHEMA, **spec.model_dump(mode="json"), **{key: value for key, value in beside.items() if value}}
-    )
+    return {key: dict(value) for key, value in beside.items() if value}
 
 
 def canonical_model(spec: ModelSpec) -> JsonObject:
@@ -71,13 +64,18 @@ def canonical_model(spec: ModelSpec) -> JsonObject:
     return {**spec.dump(), **fixed}
 
 
-def identified(run: RunDocument, resolved: JsonObject, seeds: Sequence[int]) -> Iterator[RunDocument]:
-    """The run with each of these seeds and its digest: that of everything else, with the model `resolved`.
+def run_identity(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> JsonObject:
+    """All that decides a run's numbers but its seed. spec, train: the run's own, as specs."""
+    beside = {name: value for name, value in identity_of(run).items() if name not in ("digest", "seed")}
+    return {**beside, "model": spec.identity(), "train": identity_of(train)}
+
+
+def identified(run: RunDocument, spec: ModelSpec, train: TrainSpec, seeds: Sequence[int]) -> Iterator[RunDocument]:
+    """The run with each of these seeds and its digest.
 
     What seeds have in common is written and hashed once: an arm may have thousands.
     """
-    plain = run.model_dump(by_alias=True, exclude={"digest"})
-    before, seed_of_run, after = canonical({**plain, "model": resolved, "seed": SEED}).partition(f'"{SEED}"')
+    before, seed_of_run, after = canonical({**run_identity(run, spec, train), "seed": SEED}).partition(f'"{SEED}"')
     if not seed_of_run or seed_of_run in after:
         raise ValueError("a run has one seed")
     common = hashlib.sha256(before.encode())
@@ -87,13 +85,13 @@ def identified(run: RunDocument, resolved: JsonObject, seeds: Sequence[int]) -> 
         yield run.model_copy(update={"seed": seed, "digest": found.hexdigest()[:DIGITS]})
 
 
-def starting(run: RunPlan, start: RunStart) -> RunPlan:
+def starting(run: RunDocument, start: RunStart) -> RunDocument:
     """The run when it starts from the weights of another, or of a checkpoint."""
-    digest = digest_of({"run": run.digest, "start": start.model_dump()})
-    return replace(run, identity=run.identity.model_copy(update={"digest": digest, "start": start}))
+    digest = digest_of({"run": run.digest, "start": identity_of(start)})
+    return run.model_copy(update={"digest": digest, "start": start})
 
 
-def taught(run: RunPlan, teacher: RunTeacher) -> RunPlan:
+def taught(run: RunDocument, teacher: RunTeacher) -> RunDocument:
     """The run when it is distilled from another, or from a checkpoint."""
-    digest = digest_of({"run": run.digest, "teacher": teacher.model_dump()})
-    return replace(run, identity=run.identity.model_copy(update={"digest": digest, "teacher": teacher}))
+    digest = digest_of({"run": run.digest, "teacher": identity_of(teacher)})
+    return run.model_copy(update={"digest": digest, "teacher": teacher})

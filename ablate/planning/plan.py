@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from ablate.data import DataError, DataIdentity, DataSource, identify
-from ablate.planning.budgets import Clock, Workload, price_of_step, step_times, training_cost
+from ablate.planning.budgets import Clock, StepTime, Workload, price_of_step, step_times, training_cost
 from ablate.planning.checks import check, evaluated
 from ablate.planning.identity import RunPlan, canonical_model, identified, request_digest
 from ablate.planning.matching import Matched, match_parameters
@@ -34,6 +34,8 @@ from zoo.spec import ModelSpec
 
 Identify = Callable[[DataSource], DataIdentity]
 
+SMOKE = "smoke"
+"""The scale that shows that a study runs, and nothing else."""
 UTILISATION = 0.4
 """Share of the matmul peak that small models reach in training, where nothing better is known."""
 
@@ -61,7 +63,7 @@ class ArmPlan:
     """Settings that tuning chose, by path."""
     matching: dict[str, int] = field(default_factory=dict)
     """The edit that matched the parameters, beside the arm's own `edits`."""
-    seconds_per_step: float | None = None
+    step_time: StepTime | None = None
     """As measured, where the budget is in seconds."""
     tokens_before: int = 0
     """Training tokens of the arm that it starts from."""
@@ -108,7 +110,7 @@ class ArmPlan:
     @property
     def seconds(self) -> float | None:
         """Training time of one run, by the measured time of a step."""
-        return None if self.seconds_per_step is None else self.steps * self.seconds_per_step
+        return None if self.step_time is None else self.steps * self.step_time.seconds
 
     def estimated_seconds(self, flops_per_second: float, utilisation: float = UTILISATION) -> float:
         """Training time of one run on a device with this matmul peak, unless it is known."""
@@ -141,6 +143,16 @@ class Plan:
         if self.measure is None:
             return False
         return len(self.measure.caches) > 1 or any(arm.runs[0].digest == digest for arm in self.arms if arm.runs)
+
+    @property
+    def alternating_seconds(self) -> float:
+        """What timing the arms against each other takes, at least; 0 where that is not done."""
+        return self.measure.alternating_seconds(len(self.arms)) if self.measure and self.is_timed else 0.0
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its arms are timed against each other: a smoke run finds nothing out."""
+        return self.measure is not None and len(self.arms) > 1 and self.study.scale != SMOKE
 
     @cached_property
     def measure_digest(self) -> str | None:
@@ -188,9 +200,9 @@ def make_plan(
     times = step_times(study.budget, work, clock)
     teachers = teacher_models(study, matched)
     arms: list[ArmPlan] = []
-    for each, workload, data, seconds in zip(matched, work, identities, times, strict=True):
+    for each, workload, data, step_time in zip(matched, work, identities, times, strict=True):
         teacher = teachers.get(each.arm.name)
-        arms.append(_plan_arm(study, each, workload, data, seconds, teacher, arms[0] if arms else None))
+        arms.append(_plan_arm(study, each, workload, data, step_time, teacher, arms[0] if arms else None))
     arms = with_sources(study, arms)
     return Plan(study, tuple(arms), study.measure, evals)
 
@@ -229,18 +241,18 @@ def _plan_arm(
     matched: Matched,
     workload: Workload,
     data: DataIdentity,
-    seconds_per_step: float | None,
+    step_time: StepTime | None,
     teacher: ModelSpec | None,
     baseline: ArmPlan | None,
 ) -> ArmPlan:
     arm, spec = matched.arm, matched.spec
     _check_width_transfer(study, arm, spec)
     costs = training_cost(arm.train, spec, study.data.widths(arm.train.context), teacher)
-    steps = _steps(_budgeted(study, arm), arm, costs, seconds_per_step)
+    steps = _steps(_budgeted(study, arm), arm, costs, step_time.seconds if step_time else None)
     tokens = steps * arm.train.batch * arm.train.context
     spent = {"tokens": tokens, "flops": tokens * costs.flops_per_token, "parameters": costs.params}
-    if seconds_per_step is not None:
-        spent["seconds"] = steps * seconds_per_step
+    if step_time is not None:
+        spent["seconds"] = steps * step_time.seconds
     seeds = study.seeds if arm.seeds is None else arm.seeds
     runs = tuple(RunPlan(arm.name, run) for run in _identities(study, arm, workload, data, seeds, steps))
     return ArmPlan(
@@ -258,7 +270,7 @@ def _plan_arm(
         identity=data,
         tuned=arm.tuned,
         matching=matched.matching,
-        seconds_per_step=seconds_per_step,
+        step_time=step_time,
     )
 
 
@@ -279,7 +291,7 @@ def _identities(
         plugins=versions_of(spec, workload.train, arm.data),
         reads=study.reads,
     )
-    return identified(run, spec.resolve(), seeds)
+    return identified(run, spec, workload.train, seeds)
 
 
 def _check_width_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:

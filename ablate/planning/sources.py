@@ -41,7 +41,7 @@ def _from_checkpoint(study: Study, arm: Arm, planned: ArmPlan) -> ArmPlan:
         reason = f"{arm.start.checkpoint} has {sizes}: set vocab_size in the base"
         raise study.error(arm.place("start.checkpoint"), reason)
     start = RunStart(checkpoint=found.digest, pooling=arm.start.pooling, growth=arm.start.growth)
-    runs = tuple(starting(run, start) for run in planned.runs)
+    runs = tuple(replace(run, identity=starting(run.identity, start)) for run in planned.runs)
     return replace(planned, runs=runs, checkpoint=arm.start.checkpoint)
 
 
@@ -54,7 +54,9 @@ def _from_arm(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
     before = ceil(source.tokens / planned.train.tokens)
     start = RunStart(pooling=arm.start.pooling, growth=arm.start.growth, batches_before=before)
     starts = [start.model_copy(update={"run": digests[run.seed]}) for run in planned.runs]
-    runs = [starting(run, start) for run, start in zip(planned.runs, starts, strict=True)]
+    runs = [
+        replace(run, identity=starting(run.identity, start)) for run, start in zip(planned.runs, starts, strict=True)
+    ]
     return replace(planned, runs=tuple(runs), tokens_before=source.tokens, checkpoint=source.checkpoint)
 
 
@@ -82,12 +84,13 @@ def _taught(study: Study, arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) 
     path = arm.teacher.checkpoint
     if path is not None:
         digest = Checkpoint.at(path, study.folder).digest
-        runs = [taught(run, _teacher(arm.teacher, checkpoint=digest)) for run in planned.runs]
-        return replace(planned, runs=tuple(runs), teacher=path)
-    source = next(plan for plan in plans if plan.name == arm.teacher.arm)
-    digests = {run.seed: run.digest for run in source.runs}
-    runs = [taught(run, _teacher(arm.teacher, run=digests[run.seed])) for run in planned.runs]
-    return replace(planned, runs=tuple(runs), teacher=arm.teacher.arm)
+        teachers = [_teacher(arm.teacher, checkpoint=digest) for _ in planned.runs]
+    else:
+        source = next(plan for plan in plans if plan.name == arm.teacher.arm)
+        digests = {run.seed: run.digest for run in source.runs}
+        teachers = [_teacher(arm.teacher, run=digests[run.seed]) for run in planned.runs]
+    runs = [replace(run, identity=taught(run.identity, each)) for run, each in zip(planned.runs, teachers, strict=True)]
+    return replace(planned, runs=tuple(runs), teacher=path or arm.teacher.arm)
 
 
 def _teacher(spec: TeacherSpec, run: str | None = None, checkpoint: str | None = None) -> RunTeacher:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import Outcome, Rung, Tuning, TuningPass
 from ablate.planning.design_document import design_document
-from ablate.planning.identity import digest_of
+from ablate.planning.identity import run_identity
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.tuning import Trial
 from ablate.store.documents import (
     CacheBytes,
     ParameterBudget,
-    RunDocument,
     SpentBudget,
     StudyArm,
     StudyContrast,
@@ -36,13 +37,19 @@ from ablate.study.study import Study
 from ablate.training.objectives import Objective
 from ablate.training.objectives.next_token import NextToken
 from evals.costs.prompts import convention
+from zoo.identity import digest_of
+
+NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 
 
-def study_document(outcome: Outcome, created: datetime | None = None) -> StudyDocument:
-    """What a study planned."""
+def study_document(
+    outcome: Outcome, created: datetime | None = None, aliases: Mapping[str, str] = NO_ALIASES
+) -> StudyDocument:
+    """What a study planned. aliases: by which identities the store's ledgers know arms, where an earlier version
+    judged them."""
     plan = outcome.plan
     study = plan.study
-    arms = tuple(map(study_arm, plan.arms))
+    arms = tuple(study_arm(arm, aliases) for arm in plan.arms)
     return StudyDocument(
         name=study.name,
         scale=study.scale,
@@ -55,6 +62,7 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> StudyDo
         matched=study.budget.matched,
         contrasts=tuple(StudyContrast(arm=arm, other=other) for arm, other in study.contrasts),
         margin=study.sections.margin,
+        pilot=study.sections.pilot,
         per=_per(study),
         objective=_objective(study.train.objective),
         conventions=_conventions(plan),
@@ -66,7 +74,7 @@ def study_document(outcome: Outcome, created: datetime | None = None) -> StudyDo
         looks=tuple(StudyLook(seeds=look.seeds, alpha=look.alpha) for look in outcome.looks),
         rates=study_rates(study),
         tuning=tuple(map(study_tuning, outcome.rungs[-1].tunings)),
-        ladder=tuple(map(_rung, outcome.rungs)) if len(outcome.rungs) > 1 else (),
+        ladder=tuple(_rung(rung, aliases) for rung in outcome.rungs) if len(outcome.rungs) > 1 else (),
     )
 
 
@@ -96,8 +104,8 @@ def _objective(objective: Objective) -> StudyObjective | None:
     return StudyObjective(kind=objective.kind, counts=objective.counts)
 
 
-def _rung(rung: Rung) -> StudyRung:
-    arms = tuple(map(study_arm, rung.plan.arms))
+def _rung(rung: Rung, aliases: Mapping[str, str]) -> StudyRung:
+    arms = tuple(study_arm(arm, aliases) for arm in rung.plan.arms)
     return StudyRung(
         name=str(rung.plan.study.rung), axis=rung.axis, arms=arms, tuning=tuple(map(study_tuning, rung.tunings))
     )
@@ -136,8 +144,9 @@ def study_rates(study: Study) -> StudyRates:
     return StudyRates(how="tuned" if is_tuned else "written", where=None)
 
 
-def study_arm(arm: ArmPlan) -> StudyArm:
+def study_arm(arm: ArmPlan, aliases: Mapping[str, str] = NO_ALIASES) -> StudyArm:
     """An arm, as the study's document says it."""
+    identity = digest_of(run_identity(arm.runs[0].identity, arm.spec, arm.train))
     return StudyArm(
         name=arm.name,
         edits=to_jsonable_python(arm.edits),
@@ -153,14 +162,12 @@ def study_arm(arm: ArmPlan) -> StudyArm:
         teacher=arm.teacher,
         kv_bytes_per_token=arm.kv_bytes_per_token,
         seconds=arm.seconds,
+        calibration=arm.step_time.calibration if arm.step_time else None,
+        step_time_error=arm.step_time.error if arm.step_time else None,
+        step_time_processes=arm.step_time.processes if arm.step_time else None,
         data=arm.identity.digest,
         cache_bytes=tuple(CacheBytes(context=context, bytes=size) for context, size in arm.cache_bytes),
         differs=arm.differs,
-        identity=_identity(arm.runs[0].identity),
+        identity=aliases.get(identity, identity),
         runs=tuple(StudyRun(digest=run.digest, seed=run.seed) for run in arm.runs),
     )
-
-
-def _identity(run: RunDocument) -> str:
-    """Of an arm, from its run with the first seed."""
-    return digest_of(run.model_dump(by_alias=True, exclude={"digest", "seed"}))

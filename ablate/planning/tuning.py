@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from ablate.planning.rate_curves import optimum
 from ablate.store.documents.study import RATE
 from ablate.study.space import Choice, Log, Space
 from ablate.study.tune_spec import TuneSpec
@@ -21,6 +20,8 @@ from ablate.study.tune_spec import TuneSpec
 if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
+
+    from ablate.noise.curve import RateCurve
 
 Settings = dict[str, Any]
 """Values by dotted path."""
@@ -35,6 +36,8 @@ NEAR_EDGE = 0.05
 """A best value within this share of a range's length from its end is at its edge."""
 NUDGE = 0.01
 """Where a value so small a share of a step further is illegal, nothing lies beyond an edge."""
+LEAST_NOISE = 1e-6
+"""Nats by which losses of two seeds differ at least; where they are equal, the curve still needs a scale."""
 MOST_ILLEGAL = 1000
 """So many illegal draws in a row mean that there is nothing legal to find."""
 
@@ -66,8 +69,8 @@ class Trial:
 @dataclass(frozen=True)
 class Tuned:
     """How tuning ended: every trial, the settings taken, and the paths whose best value may lie beyond those tried.
-    `curve` are the learning rates of the curve whose minimum was taken; where there is none and a rate was tuned alone,
-    `reason` says why."""
+    `curve` are the learning rates that a curve was fitted to, on which the rate taken has the least expected loss;
+    where there is none and a rate was tuned alone, `reason` says why."""
 
     trials: tuple[Trial, ...]
     chosen: Settings
@@ -107,11 +110,18 @@ def _grid(spec: TuneSpec, space: Space, legal: Legal, stalls: Stalls) -> Batches
     added: dict[tuple[str, int], int] = {}
     while wider := _wider(axes, trials, added, spec.extend, legal):
         trials += _tried(wider, (yield wider), stalls)
+    is_rate = list(axes) == [RATE]
+    for _ in range(spec.refine if is_rate else 0):
+        curve = _curve(trials)
+        rate = curve.next_rate() if curve else None
+        if rate is None or not legal(closer := {RATE: float(f"{rate:.3g}")}):
+            break
+        trials += _tried([closer], (yield [closer]), stalls)
     edges = tuple(path for path, values in axes.items() if _is_open(path, values, trials, legal))
     found = Tuned(tuple(trials), best(trials).settings, edges)
     if not _any_trains(trials):
         return _untrained(found, batch[(len(batch) - 1) // 2])
-    return _between(found) if list(axes) == [RATE] and not math.isinf(best(trials).loss) else found
+    return _on_curve(found) if is_rate and not math.isinf(best(trials).loss) else found
 
 
 def _any_trains(trials: Sequence[Trial]) -> bool:
@@ -127,13 +137,49 @@ def _untrained(found: Tuned, middle: Settings) -> Tuned:
     return replace(found, chosen=middle, reason=reason)
 
 
-def _between(found: Tuned) -> Tuned:
-    """The same with the rate at the minimum of a curve, to three digits, so that it can be carried in a study file."""
-    leave_out = not best(found.trials).stalled
-    means = {each.settings[RATE]: math.inf if each.stalled and leave_out else each.loss for each in found.trials}
-    least = optimum(means)
-    rate = float(f"{least.rate:.3g}") if least.through else least.rate
-    return replace(found, chosen={RATE: rate}, curve=least.through, reason=least.reason)
+def _curve(trials: Sequence[Trial]) -> RateCurve | None:
+    """The curve about the best rate; with one tuning seed, whose noise is not known, there is none.
+
+    The noise is that of the best rate and of those below it: above, it is often several times as large.
+    """
+    from ablate.noise.curve import RateCurve  # noqa: PLC0415 (scipy takes long, and a plan may tune nothing)
+    from ablate.noise.scatter import Noise, scatter  # noqa: PLC0415
+
+    losses = rate_losses(trials)
+    least = best(trials).settings[RATE]
+    steady = {rate: dict(enumerate(of)) for rate, of in losses.items() if rate <= least and all(map(math.isfinite, of))}
+    if len(next(iter(steady.values()), ())) < 2:
+        return None
+    noise = scatter(steady).noise or Noise(LEAST_NOISE, 1)
+    return RateCurve.fit(losses, Noise(max(noise.sd, LEAST_NOISE), noise.freedom))
+
+
+def rate_losses(trials: Sequence[Trial]) -> dict[float, Losses]:
+    """Losses by rate. A rate at which a seed stalled counts as failed, unless the best one is such a rate."""
+    failed = not best(trials).stalled
+    return {each.settings[RATE]: [math.inf] if each.stalled and failed else each.losses for each in trials}
+
+
+def _on_curve(found: Tuned) -> Tuned:
+    """The same with the tried rate of least expected loss."""
+    curve = _curve(found.trials)
+    if curve is None:
+        return replace(found, reason=_why_not(found))
+    rates = sorted(trial.settings[RATE] for trial in found.trials)
+    taken = min(rates, key=lambda rate: abs(math.log(rate / curve.rate)))
+    near = tuple(rate for rate in rates if curve.lowest <= rate <= curve.highest)
+    return replace(found, chosen={RATE: taken}, curve=near)
+
+
+def _why_not(found: Tuned) -> str:
+    """Why there is no curve."""
+    rate, rates = best(found.trials).settings[RATE], sorted(trial.settings[RATE] for trial in found.trials)
+    if rate in (rates[0], rates[-1]):
+        return f"not bracketed: the {'lowest' if rate == rates[0] else 'highest'} rate tried, {rate:g}, is the best"
+    below = rate_losses(found.trials)[rates[rates.index(rate) - 1]]
+    if not all(map(math.isfinite, below)):
+        return f"below the best rate, {rate:g}, a seed diverged or stalled"
+    return "one tuning seed does not tell the noise"
 
 
 def _wider(

@@ -2,34 +2,53 @@
 
 What is timed is a training step as a run counts it (`train_seconds`): reading its batch, forward, backward and update.
 Validation, logging and saving are not counted, nor what a run's first steps cost more than later ones: compilation
-above all. As many processes as there will be workers measure at once, each alternating between all models.
+above all. As many processes as there will be workers measure at once, each alternating between all models, and that is
+repeated until there are several: how much the ratio of two models differs from process to process is the error of their
+times.
 
 The steps of a run are part of its identity, so a time that was measured stays: to measure again, remove
-`calibration/<digest>.json` from the store. The number of workers is part of what was measured, the number of runs is
-not, so that seeds can be added.
+`calibration/<digest>.json` from the store. A model that is added later is measured against one whose time is known, and
+its time is a multiple of that one's, so that the machine's state on another day is not in their ratio. The number of
+workers is part of what was measured, the number of runs is not, so that seeds can be added.
 """
 
 from __future__ import annotations
 
+import math
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean, median, stdev
+from typing import NamedTuple
 
-from ablate.planning.budgets import Workload
-from ablate.planning.identity import SCHEMA, canonical_model, digest_of
+from ablate.planning.adoption import adopt_times
+from ablate.planning.budgets import StepTime, Workload
+from ablate.planning.identity import canonical_model
 from ablate.running.engines import Engine
-from ablate.running.rehearsal import Effort
+from ablate.running.rehearsal import Rehearsal, Rehearsed, Timed
 from ablate.running.rehearsing import CalibrationError
 from ablate.store import Store
-from ablate.store.documents import CalibrationDocument, Environment, JsonObject, RunData, RunDocument
+from ablate.store.documents import CalibrationDocument, CostProcess, JsonObject, RunData, RunDocument
 from ablate.training.result import quartiles
 from ablate.training.spec import timeless
+from evals.costs.alternation import Effort, Pace
+from zoo.identity import digest_of, identity_of
 from zoo.registry import versions_of
 
-UNSTEADY = 0.25
-"""Quartiles that lie further apart than this share of the median are worth a word."""
+UNSTEADY = 0.05
+"""A standard error of ln(step time) from which on it is worth a word."""
 ENDLESS = 10**9
 """Steps of a run that is only rehearsed."""
+PACE = Pace(seconds=1.0, rounds=6)
+"""Of each model in each process."""
+
+
+class Reference(NamedTuple):
+    """A workload whose step time, of so many tokens, is known."""
+
+    time: StepTime
+    tokens: int
 
 
 class Calibration:
@@ -42,29 +61,34 @@ class Calibration:
         corpus: Callable[[], Path],
         *,
         say: Callable[[str], None],
-        effort: Effort | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self.store, self.engine, self.corpus = store, engine, corpus
-        self.say, self.effort = say, effort or Effort()
+        self.say, self.pace = say, pace or PACE
 
-    def __call__(self, work: Sequence[Workload]) -> list[float]:
-        """Median seconds per step of each workload. Raises CalibrationError."""
+    def __call__(self, work: Sequence[Workload]) -> list[StepTime]:
+        """The step time of each workload. Raises CalibrationError."""
         digests = [digest_of(self.question(workload)) for workload in work]
-        missing = {
-            digest: workload
-            for digest, workload in zip(digests, work, strict=True)
-            if self.store.read_calibration(digest) is None
-        }
+        asked = dict(zip(digests, work, strict=True))
+        missing = {digest: each for digest, each in asked.items() if self.store.read_calibration(digest) is None}
+        adopt_times(self.store, {digest: (self.question(each), self.in_full(each)) for digest, each in missing.items()})
+        missing = {digest: each for digest, each in missing.items() if self.store.read_calibration(digest) is None}
         if missing:
-            self._measure(missing)
+            known = next((digest for digest in digests if digest not in missing), None)
+            self._measure(missing, {known: asked[known]} if known else {})
         return [self._known(digest) for digest in digests]
 
     def question(self, workload: Workload) -> JsonObject:
         """What names a measurement: model, training, numerics, plug-ins, device and workers at once."""
+        train = {name: each for name, each in identity_of(workload.train).items() if name not in timeless()}
+        told = {"model": workload.spec.identity(), "train": train, "numerics": identity_of(workload.numerics)}
+        return {**self.in_full(workload), **told}
+
+    def in_full(self, workload: Workload) -> JsonObject:
+        """The same with every default."""
         plugins = versions_of(workload.spec, workload.train)
         return {
             **({"plugins": dict(plugins)} if plugins else {}),
-            "schema": SCHEMA,
             "model": workload.spec.resolve(),
             "train": workload.train.model_dump(mode="json", exclude=timeless()),
             "numerics": workload.numerics.model_dump(),
@@ -72,51 +96,69 @@ class Calibration:
             "workers": self.engine.at_once,
         }
 
-    def _known(self, digest: str) -> float:
+    def _known(self, digest: str) -> StepTime:
         document = self.store.read_calibration(digest)
         if document is None:
             raise CalibrationError(f"{self.store.calibration_path(digest)} was removed meanwhile")
-        return document.seconds_per_step.median
+        return StepTime(document.step_seconds, digest, document.error, document.processes)
 
-    def _measure(self, missing: Mapping[str, Workload]) -> None:
+    def _measure(self, missing: Mapping[str, Workload], known: Mapping[str, Workload]) -> None:
+        """known: a workload whose time is known, against which the others are measured, if there is one."""
         models, workers = len(missing), self.engine.at_once
         self.say(f"Measuring the time of a training step: {_of(models, 'model')}, {_of(workers, 'worker')} at once.")
         corpus = self.corpus().resolve()
-        identities = tuple(_identity(digest, workload, corpus.name) for digest, workload in missing.items())
-        found = self.engine.rehearse(identities, str(corpus), self.effort)
-        for (digest, workload), seconds in zip(missing.items(), found.seconds, strict=True):
+        work = {**known, **missing}
+        request = Rehearsal(
+            arms=tuple(
+                Rehearsed(name=digest, identity=_identity(digest, each, corpus.name), corpus=str(corpus))
+                for digest, each in work.items()
+            ),
+            measure=None,
+            effort=Effort(judged=self.pace, drawn=self.pace),
+            store=str(self.store.absolute.root),
+            order=secrets.randbits(32),
+        )
+        timed = self.engine.rehearse(request, alone=False)
+        reference = next((Reference(self._known(name), each.train.tokens) for name, each in known.items()), None)
+        for digest, workload in missing.items():
             if self.store.read_calibration(digest) is not None:
                 continue  # another process was quicker: its time may be in use already
-            document = self.timed(digest, workload, seconds, found.environment)
+            document = self.timed(digest, workload, timed, reference)
             self._doubt(document)
             self.store.write_calibration(document)
 
     def timed(
-        self, digest: str, workload: Workload, seconds: Sequence[float], environment: Environment
+        self, digest: str, workload: Workload, found: Timed, reference: Reference | None = None
     ) -> CalibrationDocument:
-        """The document of steps that took these seconds."""
+        """The document of a workload that these processes have measured, against the `reference` if there is one."""
         import polars as pl  # noqa: PLC0415 (takes long; few budgets are in seconds)
 
+        tokens = workload.train.tokens
+        turns = [tokens * seconds for process in found.processes for seconds in process.points[0].seconds[digest]]
+        per_token, error = _estimate(found.processes, digest, reference)
         return CalibrationDocument(
             digest=digest,
             model=workload.spec.resolve(),
             train=workload.train.model_dump(mode="json", exclude=timeless()),
             numerics=workload.numerics,
-            device=environment.device,
+            device=found.environment.device,
             workers=self.engine.at_once,
-            seconds_per_step=quartiles(pl.Series(seconds)),
-            steps=len(seconds),
-            environment=environment,
+            seconds_per_step=quartiles(pl.Series(turns)),
+            steps=len(turns),
+            seconds=tokens * per_token,
+            error=error,
+            processes=len(found.processes),
+            environment=found.environment,
             measured=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
     def _doubt(self, found: CalibrationDocument) -> None:
-        """Say so where steps took unlike times: the machine may have been busy, and what was measured stays."""
-        steps = found.seconds_per_step
-        if steps.q75 - steps.q25 > UNSTEADY * steps.median:
+        """Say so where processes disagree: the machine may have been busy, and what was measured stays."""
+        if found.error is not None and found.error > UNSTEADY:
             path = self.store.calibration_path(found.digest)
             self.say(
-                f"Half of the steps took {steps.q25:.3g} to {steps.q75:.3g} s. If the machine was busy, remove {path}."
+                f"The time of a training step is uncertain by {100 * found.error:.0f} %."
+                f" If the machine was busy, remove {path}."
             )
 
 
@@ -131,6 +173,43 @@ def _identity(digest: str, workload: Workload, corpus: str) -> RunDocument:
         data=RunData(digest=corpus),
         numerics=workload.numerics,
     )
+
+
+def _estimate(processes: Sequence[CostProcess], digest: str, reference: Reference | None) -> tuple[float, float | None]:
+    """Seconds per token, and the standard error of their logarithm against the other models.
+
+    A process slows or speeds all its models alike, which is not in the ratio of two of them. So each process's mean
+    over its k models is taken away, which leaves (k − 1)/k of the variance of each. With a reference it is the ratio to
+    it that is measured, and its own error against the models that it was measured with comes on top.
+    """
+    logs = [{name: _log(process, name) for name in process.points[0].seconds} for process in processes]
+    own = [each[digest] for each in logs]
+    if reference is not None:
+        ratios = [each[digest] - each[reference.time.calibration] for each in logs]
+        known = reference.time.seconds / reference.tokens
+        return known * math.exp(fmean(ratios)), _combined(_standard_error(ratios), reference.time.error)
+    models = len(logs[0])
+    if models == 1:
+        return math.exp(fmean(own)), _standard_error(own)
+    error = _standard_error([each[digest] - fmean(each.values()) for each in logs])
+    return math.exp(fmean(own)), None if error is None else error * math.sqrt(models / (models - 1))
+
+
+def _log(process: CostProcess, name: str) -> float:
+    """ln of seconds per token: the median of turns without other programs, or of all where most had some."""
+    (point,) = process.points
+    quiet = [seconds for seconds in point.counted(name) if seconds is not None]
+    turns = point.seconds[name]
+    return math.log(median(quiet if len(quiet) >= len(turns) / 2 else turns))
+
+
+def _standard_error(values: Sequence[float]) -> float | None:
+    return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+
+
+def _combined(*errors: float | None) -> float | None:
+    known = [error for error in errors if error is not None]
+    return math.hypot(*known) if len(known) == len(errors) else None
 
 
 def _of(count: int, noun: str) -> str:

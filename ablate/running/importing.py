@@ -42,17 +42,18 @@ def imported_run(checkpoint: Checkpoint, corpus: Corpus, context: int, numerics:
     if corpus.vocab_size > spec.vocab_size:
         sizes = f"{corpus.vocab_size:,} tokens, and the model {spec.vocab_size:,}"
         raise CheckpointError(f"{checkpoint.folder}: the tokenizer has {sizes}: it is another model's")
+    train = TrainSpec(context=context, batch=max(1, TOKENS_AT_ONCE // context))
     run = RunDocument(
         digest="",
         seed=0,
         model=canonical_model(spec),
-        train=TrainSpec(context=context, batch=max(1, TOKENS_AT_ONCE // context)).model_dump(mode="json"),
+        train=train.model_dump(mode="json"),
         steps=0,
         data=RunData(digest=corpus.digest),
         numerics=numerics.identity(),
         imported=checkpoint.digest,
     )
-    return next(identified(run, spec.resolve(), [run.seed]))
+    return next(identified(run, spec, train, [run.seed]))
 
 
 def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corpus, numerics: Numerics) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from ablate.data import Corpus, SyntheticCorpus, open_corpus
-from ablate.machine.contention import Waiting, waiting
 from ablate.machine.environment import describe
 from ablate.machine.numerics import Numerics
 from ablate.planning.budgets import training_cost
@@ -34,6 +33,7 @@ from ablate.training.session import Ending, Session
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted, StopSignal
 from ablate.training.trained import keep_trained, trained_model, trained_tokenizer
+from evals.costs.contention import Waiting, waiting
 from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import PeakMemory, peak_memory
 from evals.costs.spec import MeasureSpec

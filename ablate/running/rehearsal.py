@@ -1,95 +1,176 @@
-"""One process that times training steps: `python -m ablate.running.rehearsal request.json`.
+"""One process that times arms against each other: `python -m ablate.running.rehearsal request.json`.
 
-Says `ready` on standard output once everything is built and waits for a line on standard input, so that several can
-begin at once. Then prints one JSON list for each run that it was asked about: the seconds of the steps that count.
+Says `ready` on standard output once its libraries are loaded, and waits for a line on standard input. Then it measures,
+and prints a `CostProcess` as one line of JSON.
+
+Models are built in an order of their own in each process, and let go in between: what is built first lies elsewhere in
+memory than what is built last, and may be faster for that alone.
 """
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from random import Random
 
+import zoo
 from ablate.data import open_corpus
 from ablate.machine.numerics import Numerics, enforce
 from ablate.running.lifeline import end_with_parent
 from ablate.store import Store
-from ablate.store.documents import Environment, Part, RunDocument
-from ablate.training.loop import TrainingStep
+from ablate.store.documents import CostPoint, CostProcess, Environment, JsonObject, Part, RunDocument
+from ablate.training.execution import DEFAULT, Execution
 from ablate.training.session import Session
+from ablate.training.spec import timeless
+from evals.costs.alternation import TURN_SECONDS, Effort, Turn, alternate, serving
+from evals.costs.memory import keep_freed_memory
+from evals.costs.spec import MeasureSpec
+from zoo.model import Decoder
 
-SETTLING_STEPS = 2
-"""Steps at the start of a turn that do not count: the caches still hold another run's numbers."""
 
+class Rehearsed(Part):
+    """An arm. identity: one of its runs, with endless steps."""
 
-class Effort(Part):
-    """How long is measured: `turns` per run after one that does not count, each of at least `steps` and `seconds`."""
-
-    turns: int = 4
-    steps: int = 8
-    seconds: float = 0.5
+    name: str
+    identity: RunDocument
+    corpus: str
 
 
 class Timed(Part):
-    """Seconds of the steps that count, by run, and where they were measured."""
+    """What was measured, process by process, and where."""
 
-    seconds: list[list[float]]
+    processes: tuple[CostProcess, ...]
     environment: Environment
 
 
 class Rehearsal(Part):
-    """Runs to time, alternating, from the one at `first` on. `scratch` is an empty store."""
+    """Arms to time. measure: what they are served with; None for training steps alone. order: a seed."""
 
-    identities: tuple[RunDocument, ...]
-    corpus: str
-    scratch: str
-    first: int
+    arms: tuple[Rehearsed, ...]
+    measure: JsonObject | None
     effort: Effort
+    store: str
+    execution: Execution = DEFAULT
+    order: int = 0
 
     def to_json(self) -> str:
         return self.model_dump_json(by_alias=True)
 
+    @property
+    def spec(self) -> MeasureSpec | None:
+        return None if self.measure is None else MeasureSpec.model_validate(self.measure)
+
 
 def main(arguments: list[str]) -> int:
     request = Rehearsal.model_validate_json(Path(arguments[0]).read_bytes())
-    runs = [_steps(identity, request) for identity in request.identities]
+    importlib.import_module("torch._dynamo")  # loaded by the first optimizer, and slow
     print("ready", flush=True)
     if not sys.stdin.readline():
         return 1
     threading.Thread(target=end_with_parent, daemon=True).start()
-    print(json.dumps(by_turns(runs, request.first, request.effort)), flush=True)
+    print(CostProcess(points=tuple(_points(request))).model_dump_json(), flush=True)
     return 0
 
 
-def _steps(identity: RunDocument, request: Rehearsal) -> Iterator[list[TrainingStep]]:
-    """The training steps of a run, in stretches."""
+def _points(request: Rehearsal) -> Iterator[CostPoint]:
+    order = Random(request.order)
+    keep_freed_memory()
+    if request.spec is not None:
+        models = _Alike(request.arms, _model)
+        built = {arm.name: _built(arm) for arm in models.shuffled(order)}
+        for point in serving(built, request.spec, request.effort, order):
+            yield models.named(point)
+        del built
+        gc.collect()
+    steps = _Alike(request.arms, _step)
+    yield steps.named(_trained(request, steps.shuffled(order), order))
+
+
+class _Alike:
+    """Arms of which those that compute the same, by a key, are measured once."""
+
+    def __init__(self, arms: Sequence[Rehearsed], key: Callable[[Rehearsed], object]) -> None:
+        groups: dict[str, list[Rehearsed]] = {}
+        for arm in arms:
+            groups.setdefault(json.dumps(key(arm), sort_keys=True), []).append(arm)
+        self.groups = list(groups.values())
+
+    def shuffled(self, order: Random) -> list[Rehearsed]:
+        """One arm of each group, in an order in which to build them."""
+        return order.sample([first for first, *_ in self.groups], len(self.groups))
+
+    def named(self, point: CostPoint) -> CostPoint:
+        """With what was measured of one arm said of all of its group."""
+        found: dict[str, dict[str, object]] = {}
+        for part in ("seconds", "waited", "reasons"):
+            known = getattr(point, part)
+            found[part] = {arm.name: known[own[0].name] for own in self.groups if own[0].name in known for arm in own}
+        return point.model_copy(update=found)
+
+
+def _model(arm: Rehearsed) -> JsonObject:
+    """What decides the speed of reading and generating."""
+    return arm.identity.model
+
+
+def _step(arm: Rehearsed) -> JsonObject:
+    """What decides the speed of training."""
+    return arm.identity.model_dump(mode="json", exclude={"digest", "seed", "data", "train"}) | {
+        "train": {name: value for name, value in arm.identity.train.items() if name not in timeless()},
+        "corpus": arm.corpus,
+    }
+
+
+def _enforced(identity: RunDocument) -> Numerics:
     wanted = identity.numerics
     enforce(wanted.device, wanted.dtype)
-    store, corpus = Store(request.scratch), open_corpus(Path(request.corpus))
-    numerics = Numerics(wanted.device, wanted.dtype, wanted.matmul)
-    return Session(store, identity, corpus, numerics, rest_seconds=request.effort.seconds / 2).rehearse()
+    return Numerics(wanted.device, wanted.dtype, wanted.matmul)
 
 
-def by_turns(runs: list[Iterator[list[TrainingStep]]], first: int, effort: Effort) -> list[list[float]]:
-    """Seconds of the steps that count, of each run."""
-    times: list[list[float]] = [[] for _ in runs]
-    for turn in range(effort.turns + 1):
-        for place in range(len(runs)):
-            index = (first + place) % len(runs)
-            taken = _turn(runs[index], effort)
-            if turn > 0:
-                times[index] += taken
-    return times
+def _built(arm: Rehearsed) -> Decoder:
+    """A model with initial values, which is as fast as a trained one."""
+    numerics = _enforced(arm.identity)
+    model: Decoder = zoo.build(zoo.parse(arm.identity.model), seed=0).to(numerics.device, numerics.torch_dtype)
+    return model
 
 
-def _turn(stretches: Iterator[list[TrainingStep]], effort: Effort) -> list[float]:
-    """Seconds of the steps of one turn, without those in which it settles."""
-    taken: list[float] = []
-    while len(taken) < effort.steps or sum(taken) < effort.seconds:
-        taken += [step.tokens / step.step / step.tokens_per_second for step in next(stretches)]
-    return taken[SETTLING_STEPS:]
+def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> CostPoint:
+    """Training steps as runs take them, each reading its batch."""
+    sessions = {arm.name: _session(request, arm) for arm in arms}
+    turns = {name: _training_turn(session) for name, session in sessions.items()}
+    for turn in turns.values():
+        turn()  # compiles, and touches memory for the first time
+    rounds = alternate(turns, request.effort.judged, order)
+    context, batch = (max(getattr(each.spec, name) for each in sessions.values()) for name in ("context", "batch"))
+    return CostPoint(work="training", context=context, batch=batch, **rounds._asdict())
+
+
+def _session(request: Rehearsal, arm: Rehearsed) -> Session:
+    return Session(
+        Store(request.store),
+        arm.identity,
+        open_corpus(Path(arm.corpus)),
+        _enforced(arm.identity),
+        request.execution,
+        rest_seconds=TURN_SECONDS,
+    )
+
+
+def _training_turn(session: Session) -> Turn:
+    """A stretch of steps. The first of several does not count: caches held other numbers, or the device was idle."""
+    stretches = session.rehearse()
+
+    def turn() -> float:
+        steps = next(stretches)
+        counted = steps[1:] or steps
+        return sum(1 / step.tokens_per_second for step in counted) / len(counted)
+
+    return turn
 
 
 if __name__ == "__main__":

@@ -1,96 +1,99 @@
-"""Timing training steps in as many processes at once as there will be workers."""
+"""Timing arms against each other in several processes."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
+from math import ceil
 from pathlib import Path
 from typing import IO
 
 from ablate.machine.environment import describe, environment_of_worker
-from ablate.running.rehearsal import Effort, Rehearsal, Timed
+from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.scratch import scratch
 from ablate.store import AblateError
-from ablate.store.documents import RunDocument
+from ablate.store.documents import CostProcess
+from evals.costs.spec import PROCESSES
+
+FEWEST = 3
+"""That measure as runs will train, as many at once: again and again until there are so many."""
 
 
 class CalibrationError(AblateError):
-    """Steps could not be timed. The text is why."""
+    """Speeds could not be measured. The text is why."""
 
 
-def rehearse(
-    identities: Sequence[RunDocument], corpus: str, effort: Effort, places: Sequence[Mapping[str, str]]
-) -> Timed:
-    """The times of all processes together. places: the environment variables of each. Raises CalibrationError."""
-    with scratch() as folder:
-        requests = [
-            Rehearsal(
-                identities=tuple(identities),
-                corpus=corpus,
-                scratch=str(folder / str(place)),
-                first=place,
-                effort=effort,
-            )
-            for place in range(len(places))
-        ]
-        with _processes(folder, requests, places) as processes:
-            for process in processes:
-                _expect(process)  # `ready`
-            for process in processes:
-                _pipe(process.stdin).write("go\n")
-                _pipe(process.stdin).flush()
-            answers = [json.loads(_expect(process)) for process in processes]
-    seconds = [[each for answer in answers for each in answer[i]] for i in range(len(identities))]
-    return Timed(seconds=seconds, environment=describe(identities[0].numerics.device, threads=1))
+def rehearse(request: Rehearsal, places: Sequence[Mapping[str, str]], *, alone: bool) -> Timed:
+    """What all processes measure, each in an order of its own. Raises CalibrationError.
+
+    places: the environment variables of processes that may work at once. alone: they work one after another, in the
+    first of the places.
+    """
+    waves = [places[:1]] * PROCESSES if alone else [places] * ceil(FEWEST / len(places))
+    found: list[CostProcess] = []
+    with scratch() as folder, _processes(folder, request, [*chain.from_iterable(waves)]) as processes:
+        for process in processes:
+            process.expect()  # that its libraries are loaded, which would disturb the others
+        waiting = iter(processes)
+        for wave in waves:
+            working = [next(waiting) for _ in wave]
+            for process in working:
+                process.begin()
+            found += [CostProcess.model_validate_json(process.expect()) for process in working]
+    device = request.arms[0].identity.numerics.device
+    return Timed(processes=tuple(found), environment=describe(device, threads=1))
 
 
 @contextmanager
-def _processes(
-    folder: Path, requests: Sequence[Rehearsal], places: Sequence[Mapping[str, str]]
-) -> Iterator[list[subprocess.Popen[str]]]:
+def _processes(folder: Path, request: Rehearsal, places: Sequence[Mapping[str, str]]) -> Iterator[list[_Process]]:
     """One rehearsal in each place. They end with the block, however it ends."""
-    processes: list[subprocess.Popen[str]] = []
+    processes: list[_Process] = []
     try:
-        for number, (request, variables) in enumerate(zip(requests, places, strict=True)):
-            path = folder / f"{number}.json"
-            path.write_text(request.to_json(), encoding="utf-8")
-            with path.with_suffix(".log").open("wb") as log:
-                processes.append(
-                    subprocess.Popen(
-                        [sys.executable, "-m", "ablate.running.rehearsal", str(path)],
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE,
-                        stderr=log,
-                        text=True,
-                        env=environment_of_worker(variables),
-                    )
-                )
+        for number, variables in enumerate(places):
+            own = request.model_copy(update={"order": request.order + number})
+            processes.append(_Process(own, variables, folder / f"{number}.json"))
         yield processes
-    except _NoAnswerError as error:
-        words = (folder / f"{processes.index(error.process)}.log").read_text(encoding="utf-8", errors="replace")
-        last = next((line for line in reversed(words.splitlines()) if line.strip()), "its process ended")
-        raise CalibrationError(f"the time of a training step could not be measured: {last}") from error
     finally:
         for process in processes:
-            process.kill()
-            process.communicate()
+            process.end()
 
 
-class _NoAnswerError(Exception):
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        super().__init__("a process ended without an answer")
-        self.process = process
+class _Process:
+    """A rehearsal that waits to be told to begin."""
 
+    def __init__(self, request: Rehearsal, variables: Mapping[str, str], path: Path) -> None:
+        path.write_text(request.to_json(), encoding="utf-8")
+        self._log = path.with_suffix(".log")
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "ablate.running.rehearsal", str(path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment_of_worker(variables),
+            )
 
-def _expect(process: subprocess.Popen[str]) -> str:
-    """The next line that the process prints."""
-    line = _pipe(process.stdout).readline()
-    if not line.endswith("\n"):
-        raise _NoAnswerError(process)
-    return line
+    def begin(self) -> None:
+        pipe = _pipe(self._process.stdin)
+        pipe.write("go\n")
+        pipe.flush()
+
+    def expect(self) -> str:
+        """The next line that it prints. Raises CalibrationError where it ends without one."""
+        line = _pipe(self._process.stdout).readline()
+        if not line.endswith("\n"):
+            words = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+            last = next((line for line in reversed(words) if line.strip()), "its process ended")
+            raise CalibrationError(f"speeds could not be measured: {last}")
+        return line
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
 
 
 def _pipe(pipe: IO[str] | None) -> IO[str]:

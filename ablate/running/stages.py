@@ -9,22 +9,26 @@ from itertools import chain
 from pathlib import Path
 
 from ablate.machine.numerics import Numerics
-from ablate.planning.campaign import Outcome, Stage
+from ablate.planning.campaign import Outcome, Stage, Stages
 from ablate.planning.durations import duration
 from ablate.planning.identity import RunPlan
 from ablate.planning.lengths import length_lines, prepared
 from ablate.planning.plan import Plan
 from ablate.planning.study_document import study_document
+from ablate.readable import clock
+from ablate.running.context import RunContext
 from ablate.running.corpora import prepare_checkpoints, prepare_corpora
+from ablate.running.costing import Costing
 from ablate.running.engines import Event
 from ablate.running.progress import Progress
+from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request
-from ablate.running.workshop import Workshop
 from ablate.store import Store
 from ablate.store.documents import JsonObject, RunDocument
 from ablate.study.study import Study
 from ablate.tracking import Trackers
 from evals.costs.matmul import peak_flops_per_second
+from evals.costs.spec import PROCESSES
 from evals.harness.skipped import skipped_lines
 
 
@@ -57,9 +61,9 @@ class StudyRunner:
     `open_arms` says, after a stage that trained seeds, which arms more seeds could settle.
     """
 
-    def __init__(self, study: Study, workshop: Workshop, open_arms: Callable[[], Sequence[str]]) -> None:
-        self.study, self.workshop, self.store = study, workshop, workshop.store
-        self.planner, self._open_arms = workshop.planner(study), open_arms
+    def __init__(self, study: Study, context: RunContext, open_arms: Callable[[], Sequence[str]]) -> None:
+        self.study, self.context, self.store = study, context, context.store
+        self.planner, self._open_arms = context.planner(study), open_arms
         self.to_train: dict[str, bool] = {}
         """Every run met so far, and whether it was still to be trained then."""
         self.labels: dict[str, tuple[str, int]] = {}
@@ -72,17 +76,40 @@ class StudyRunner:
     def run(self) -> None:
         """To the end, or until a run has failed: what failed may decide the next stage."""
         stages = self.planner.stages()
-        try:
-            stage = next(stages)
-            with self.workshop.follow(self.study, self.labels) as progress:
-                prepare_corpora(self.study, self.store, progress.data)
-                prepare_checkpoints(self.study, self.store)
+        stage: Stage | None = next(stages)
+        with self.context.follow(self.study, self.labels) as progress:
+            prepare_corpora(self.study, self.store, progress.data)
+            prepare_checkpoints(self.study, self.store)
+            while stage is not None:
                 self._carry_out(stage, progress)
-                while not self.failures:
-                    stage = stages.send(self._unsettled())
-                    self._carry_out(stage, progress)
+                stage = None if self.failures else self._next(stages)
+            if self.outcome is not None and not self.failures:
+                self._measure_costs(self.outcome, progress)
+
+    def _next(self, stages: Stages) -> Stage | None:
+        """None after the last."""
+        try:
+            return stages.send(self._unsettled())
         except StopIteration:
-            pass
+            return None
+
+    def _measure_costs(self, outcome: Outcome, progress: Progress) -> None:
+        """Measure the arms' speeds against each other, while nothing else of the study runs."""
+        costing, folder = self._costing(outcome), self.store.study(self.study.name, self.study.scale)
+        if costing.digest is None:
+            return
+        known = folder.read_costs(costing.digest)
+        if known is not None and not known.is_crowded:
+            return
+        seconds = costing.seconds
+        progress.say(f"Measuring the arms' speeds against each other: {PROCESSES} processes, about {clock(seconds)}.")
+        try:
+            costing.measure(folder)
+        except CalibrationError as error:
+            progress.say(str(error))
+
+    def _costing(self, outcome: Outcome) -> Costing:
+        return Costing(outcome.plan, self.store, self.context.engine, self.context.options.execution)
 
     def _unsettled(self) -> Sequence[str]:
         """The arms that more seeds could settle, where the study adds seeds by itself."""
@@ -95,7 +122,7 @@ class StudyRunner:
         self.labels |= {digest: (_label(plan, run), run.seed) for digest, (plan, run) in runs.items()}
         for plan, run in runs.values():
             self._ask_again(plan, run)
-        requests = [self.workshop.request(plan, run.identity) for plan, run in runs.values()]
+        requests = [self.context.request(plan, run.identity) for plan, run in runs.values()]
         missing = {request.digest: request.missing(self.store) for request in requests}
         self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
         progress.say(_reuse(stage.name, missing))
@@ -112,7 +139,7 @@ class StudyRunner:
         """Have the engine carry out what is to do."""
         progress.begin(todo)
         identities = {request.digest: request.identity for request in todo if "train" in missing[request.digest]}
-        with closing(self._trackers(progress)) as trackers, closing(self.workshop.engine.run(todo)) as events:
+        with closing(self._trackers(progress)) as trackers, closing(self.context.engine.run(todo)) as events:
             for event in events:
                 progress.show(event)
                 self._track(trackers, event, identities)
@@ -120,7 +147,7 @@ class StudyRunner:
                     self.failures.append(self._failure(event))
 
     def _trackers(self, progress: Progress) -> Trackers:
-        return Trackers(self.store, list(self.workshop.trackers), progress.say)
+        return Trackers(self.store, list(self.context.trackers), progress.say)
 
     def _track(self, trackers: Trackers, event: Event | None, identities: Mapping[str, RunDocument]) -> None:
         """Show trackers what happened to runs that are trained."""
@@ -135,7 +162,7 @@ class StudyRunner:
     def _expected(self, stage: Stage, missing: Mapping[str, Sequence[str]]) -> str:
         """`scale cpu on AMD EPYC 7B13, 2 runs at once: about 4:50 in all: 4:10 of training, 0:40 of measuring`, before
         it begins; of machines elsewhere, no time."""
-        engine = self.workshop.engine
+        engine = self.context.engine
         runs = f"{engine.at_once} run{'s' if engine.at_once > 1 else ''} at once"
         where = f"scale {self.study.scale} on {engine.where}, {runs}"
         if not engine.here:
@@ -143,7 +170,7 @@ class StudyRunner:
         numerics = Numerics(**stage.plans[0].runs[0].identity.numerics.model_dump())
         speed = peak_flops_per_second(numerics.device, numerics.torch_dtype)
         found = duration(stage.plans, missing, self.store, speed)
-        return f"{where}: {found / (engine.at_once * self.workshop.execution.devices)}"
+        return f"{where}: {found / (engine.at_once * self.context.options.devices)}"
 
     def _ask_again(self, plan: Plan, run: RunPlan) -> None:
         """An evaluation that went without some tasks is made again: their data may be there now."""
@@ -158,7 +185,9 @@ class StudyRunner:
         return Failure(event.digest, arm, seed, event.error or "failed", details if details.exists() else None)
 
     def _write_study(self, outcome: Outcome) -> None:
-        self.store.study(self.study.name, self.study.scale).write(study_document(outcome))
+        document = study_document(outcome, aliases=self.store.aliases)
+        document = document.model_copy(update={"costs": self._costing(outcome).digest})
+        self.store.study(self.study.name, self.study.scale).write(document)
 
     def statuses(self) -> list[JsonObject]:
         """What became of every run met."""

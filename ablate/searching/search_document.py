@@ -13,14 +13,15 @@ from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.trial import FrozenTrial
 from pydantic_core import to_jsonable_python
 
-from ablate.planning.identity import digest_of
 from ablate.planning.study_document import spent_budget
 from ablate.searching.asking import counts_of_illegal
-from ablate.searching.laboratory import StudyLaboratory
+from ablate.searching.laboratory import IllegalError, StudyLaboratory
 from ablate.searching.ranks import fronts
 from ablate.searching.samplers import ended
 from ablate.store import SearchFolder
 from ablate.store.documents import Distribution, SearchBase, SearchDocument, TrialRecord, TrialState, Values
+from ablate.study.search_spec import SearchSpec
+from zoo.identity import digest_of, identity_of
 
 Done = Sequence[Mapping[int, tuple[float, ...]]]
 """Values by trial, per share of the budget."""
@@ -31,16 +32,32 @@ def search_digest(lab: StudyLaboratory) -> str:
 
     How many trials there are, which sampler proposes them and what prunes them may change as it goes on.
     """
-    plan, spec = lab.base, lab.spec.model_dump(mode="json", exclude={"trials", "sampler", "pruner"})
+    asked = {name: each for name, each in identity_of(lab.spec).items() if name not in ("trials", "sampler", "pruner")}
     return digest_of(
         {
-            "search": spec,
-            "model": plan.spec.resolve(),
-            "train": plan.train.model_dump(mode="json"),
-            "budget": lab.study.budget.model_dump(mode="json"),
+            "search": asked,
+            "model": lab.base.spec.identity(),
+            "train": identity_of(lab.base.train),
+            "budget": identity_of(lab.study.budget),
             "data": lab.base.identity.digest,
         }
     )[:8]
+
+
+def asked_before(lab: StudyLaboratory, document: SearchDocument) -> bool:
+    """Whether a stored search, of a version with other digests perhaps, is the one that is asked for now: it has the
+    same space, objectives, constraints, shares and seeds, and a trial that ended had the runs that it would have."""
+    spec, trial = lab.spec, next((trial for trial in document.trials if trial.state == "finished"), None)
+    asked = {name: getattr(document, name) for name in ("space", "objectives", "constraints")}
+    before = SearchSpec.model_validate({**asked, "seeds": len(document.seeds)})
+    is_same = all(getattr(before, name) == getattr(spec, name) for name in (*asked, "seeds"))
+    if trial is None or not is_same or document.shares != tuple(spec.shares):
+        return False
+    try:
+        runs = lab.job(trial.params).digests
+    except IllegalError:
+        return False
+    return tuple(lab.store.aliases.get(run, run) for run in runs) == trial.runs
 
 
 def search_document(lab: StudyLaboratory, study: optuna.Study, done: Done) -> SearchDocument:

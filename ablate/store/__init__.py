@@ -1,4 +1,4 @@
-"""The ground floor: every path, every document and every write of a store. Imports nothing else of ours."""
+"""The ground floor: every path, document and write of a store. Imports nothing of ours but `ablate.errors`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ablate.errors import AblateError
     from ablate.store.claims import LockedError, LostClaimError
-    from ablate.store.errors import AblateError
     from ablate.store.files import StoreError, replacing, write_text
     from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
     from ablate.store.paths import tokenizer_in
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Lazy, so that the command line starts without pydantic.
 _HOME = {
-    "AblateError": "ablate.store.errors",
+    "AblateError": "ablate.errors",
     "DataFolder": "ablate.store.folders",
     "LockedError": "ablate.store.claims",
     "LostClaimError": "ablate.store.claims",

@@ -29,6 +29,9 @@ def damages(store: Store) -> Iterator[str]:
         yield from dict.fromkeys(_of_run(store, digest))
     for study in store.studies():
         yield from _whole(study.document_path, "remove it, and run the study again", study.read)
+        for path in sorted(study.path.glob("costs-*.json")):
+            request = path.stem.removeprefix("costs-")
+            yield from _whole(path, "remove it, and run the study again", study.read_costs, request)
     for search in store.searches():
         yield from _whole(search.document_path, "remove it, and run the search again", search.read)
     for digest in corpora(store):
@@ -37,8 +40,9 @@ def damages(store: Store) -> Iterator[str]:
         yield from _readable(sums.check, path, f"remove {path}, and run the study again", True)
     for name in store.imports():
         yield from _whole(store.import_path(name), "remove it, and import the model again", store.read_import, name)
-    for path in sorted(store.root.glob("calibration/*.json")):
-        yield from _whole(path, "remove it to measure the step time again", store.read_calibration, path.stem)
+    for digest in store.calibrations():
+        path = store.calibration_path(digest)
+        yield from _whole(path, "remove it to measure the step time again", store.read_calibration, digest)
     for name in store.ledgers():
         yield from _readable(store.read_ledger, name)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ablate.store.errors import AblateError
+from ablate.errors import AblateError
 
 
 class StoreError(AblateError):

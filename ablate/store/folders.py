@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ablate.store import jsonfile, sums
 from ablate.store.claims import claimed
-from ablate.store.documents import DataDocument, SearchDocument, StudyDocument, SyntheticMeta, TextMeta
+from ablate.store.documents import CostsDocument, DataDocument, SearchDocument, StudyDocument, SyntheticMeta, TextMeta
 from ablate.store.files import StoreError, remove_leftovers, replacing, write_text
 
 
@@ -37,6 +37,20 @@ class StudyFolder:
 
     def write(self, study: StudyDocument) -> None:
         jsonfile.write(self.document_path, study)
+
+    def costs_path(self, request: str) -> Path:
+        """The arms' speeds, measured against each other."""
+        return self.path / f"costs-{request}.json"
+
+    def read_costs(self, request: str) -> CostsDocument | None:
+        path, remedy = self.costs_path(request), "remove it, and run the study again to measure its arms' speeds"
+        found = jsonfile.read(path, CostsDocument, remedy)
+        if found is not None and found.request != request:
+            raise StoreError(f"{path}: request: expected {request!r}, not {found.request!r}: {remedy}")
+        return found
+
+    def write_costs(self, found: CostsDocument) -> None:
+        jsonfile.write(self.costs_path(found.request), found)
 
     def write_report(self, html: str) -> Path:
         return write_text(self.report_path, html)

@@ -7,8 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
+from ablate.store.documents import AliasRecord
 from ablate.store.files import StoreError
 from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
+from ablate.store.logs import Lines
 
 FOLDERS = {
     "studies",
@@ -38,12 +40,26 @@ class Paths:
         """The same files for a process that works elsewhere."""
         return Paths(self.root.resolve())
 
+    # Digests of earlier versions
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        """The stored digest of what was stored under another than today's, by today's."""
+        return {alias.digest: alias.stored for alias in self._alias_log.records()}
+
+    def _stored(self, digest: str) -> str:
+        return self.aliases.get(digest, digest)
+
+    @property
+    def _alias_log(self) -> Lines[AliasRecord]:
+        return Lines(self.root / "aliases.ndjson", AliasRecord, "remove it: the next command writes it again")
+
     # Runs
 
     def run_dir(self, digest: str) -> Path:
         found = self._run_dirs.get(digest)
         if found is None:
-            found = self._run_dirs[digest] = self.root / _checked(digest)
+            found = self._run_dirs[digest] = self.root / _checked(self._stored(digest))
         return found
 
     def run_path(self, digest: str) -> Path:
@@ -73,13 +89,19 @@ class Paths:
         return self.run_dir(digest) / "losses.ndjson"
 
     def measure_path(self, digest: str, request: str) -> Path:
-        return self.run_dir(digest) / f"measure-{_checked(request)}.json"
+        return self._answer(digest, "measure-{}.json", request)
 
     def evals_path(self, digest: str, request: str) -> Path:
-        return self.run_dir(digest) / f"evals-{_checked(request)}.json"
+        return self._answer(digest, "evals-{}.json", request)
 
     def samples_path(self, digest: str, request: str) -> Path:
-        return self.run_dir(digest) / f"evals-{_checked(request)}.samples.ndjson"
+        return self.evals_path(digest, request).with_suffix(".samples.ndjson")
+
+    def _answer(self, digest: str, name: str, request: str) -> Path:
+        """The document that answers a request, or the one that a version before this wrote in answer to it."""
+        path = self.run_dir(digest) / name.format(_checked(request))
+        stored = path.with_name(name.format(self._stored(request)))
+        return stored if stored != path and stored.exists() and not path.exists() else path
 
     def answers_path(self, digest: str) -> Path:
         """What the model answered, by question; may be removed."""
@@ -130,7 +152,7 @@ class Paths:
         return self.root / "allowed" / _checked(digest)
 
     def calibration_path(self, digest: str) -> Path:
-        return self.root / "calibration" / f"{_checked(digest)}.json"
+        return self.root / "calibration" / f"{_checked(self._stored(digest))}.json"
 
     def ledger_path(self, name: str) -> Path:
         """What was judged for the question of that study, at any scale."""

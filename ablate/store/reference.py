@@ -25,6 +25,7 @@ MODULES = (
     "evals",
     "sample",
     "study",
+    "costs",
     "design",
     "ledger",
     "search",
@@ -33,6 +34,7 @@ MODULES = (
     "sums",
     "calibration",
     "claim",
+    "alias",
     "_document",
 )
 INTRODUCTION = """# Stored documents

@@ -7,7 +7,8 @@ reading (`ablate.store.logs`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from urllib.parse import unquote
 from ablate.store import checksum, jsonfile
 from ablate.store.claims import STALL_SECONDS, Claim, claimed
 from ablate.store.documents import (
+    AliasRecord,
     CalibrationDocument,
     EvalsDocument,
     ImportDocument,
@@ -105,7 +107,7 @@ class Store(Paths):
 
     def read_run(self, digest: str) -> RunDocument | None:
         path, remedy = self.run_path(digest), self._train_again(digest)
-        return _owned(path, jsonfile.read(path, RunDocument, remedy), digest, remedy)
+        return self._owned(path, jsonfile.read(path, RunDocument, remedy), digest, remedy)
 
     def write_run(self, run: RunDocument) -> None:
         jsonfile.write(self.run_path(run.digest), run)
@@ -121,18 +123,18 @@ class Store(Paths):
         stamp = found.st_ino, found.st_size, found.st_mtime_ns
         if known is None or known.stamp != stamp:
             remedy = self._train_again(digest)
-            document = _owned(path, jsonfile.read(path, ResultDocument, remedy), digest, remedy)
+            document = self._owned(path, jsonfile.read(path, ResultDocument, remedy), digest, remedy)
             known = self._results[digest] = _KnownResult(path, stamp, document)
         return known.document
 
     def write_result(self, result: ResultDocument, losses: Sequence[ItemLoss] = ()) -> None:
         """With the final loss by document, where there is one, and checksums of what the result rests on."""
-        digest = result.digest
+        digest = self._stored(result.digest)
         if losses:
             jsonfile.write_lines(self.losses_path(digest), losses)
         files = (self.metrics_path(digest), self.probes_path(digest), self.losses_path(digest))
         found = LogSums(**{path.stem: checksum.of_file(path) for path in files if path.exists()})
-        jsonfile.write(self.result_path(digest), result.model_copy(update={"sums": found}))
+        jsonfile.write(self.result_path(digest), result.model_copy(update={"digest": digest, "sums": found}))
 
     def read_losses(self, digest: str) -> list[ItemLoss] | None:
         """The final loss by document or example; None where there is none."""
@@ -152,19 +154,17 @@ class Store(Paths):
 
     def measurements(self, request: str) -> Iterator[MeasureDocument]:
         """Of this request, of any run."""
-        found = (
-            self.read_measure(path.parent.name, request) for path in self._all(self.measure_path("any", request).name)
-        )
-        return filter(None, found)
+        return filter(None, (self.read_measure(digest, request) for digest in self._having("measure-{}.json", request)))
 
     def evaluations(self, request: str) -> Iterator[EvalsDocument]:
         """Of this request, of any run."""
-        found = (self.read_evals(path.parent.name, request) for path in self._all(self.evals_path("any", request).name))
-        return filter(None, found)
+        return filter(None, (self.read_evals(digest, request) for digest in self._having("evals-{}.json", request)))
 
-    def _all(self, name: str) -> Iterator[Path]:
-        """The file of this name in every run's folder that has it."""
-        return self.root.glob(f"*/{name}")
+    def _having(self, name: str, request: str) -> Iterator[str]:
+        """Digests of the runs that have a document of this name."""
+        names = {name.format(each) for each in (request, self._stored(request))}
+        found = (path.parent.name for each in sorted(names) for path in self.root.glob(f"*/{each}"))
+        return iter(dict.fromkeys(found))
 
     def read_evals(self, digest: str, request: str) -> EvalsDocument | None:
         remedy = "remove it to evaluate the run again"
@@ -189,9 +189,13 @@ class Store(Paths):
         log = Whole(path, SampleRecord, remedy, scores.samples_sha256 if scores else None)
         return list(log.records()) if log.sha256 or path.exists() else None
 
+    def calibrations(self) -> list[str]:
+        """Digests of the step times that were measured, sorted."""
+        return sorted(path.stem for path in self.root.glob("calibration/*.json"))
+
     def read_calibration(self, digest: str) -> CalibrationDocument | None:
         path, remedy = self.calibration_path(digest), "remove it to measure the step time again"
-        return _owned(path, jsonfile.read(path, CalibrationDocument, remedy), digest, remedy)
+        return self._owned(path, jsonfile.read(path, CalibrationDocument, remedy), digest, remedy)
 
     def write_calibration(self, found: CalibrationDocument) -> None:
         jsonfile.write(self.calibration_path(found.digest), found)
@@ -208,6 +212,13 @@ class Store(Paths):
         paths = sorted(self.run_dir(digest).glob("evals-*.json"), key=lambda path: path.stat().st_mtime_ns)
         found = (self.read_evals(digest, path.stem.removeprefix("evals-")) for path in paths)
         return [document for document in found if document is not None]
+
+    def add_aliases(self, stored: Mapping[str, str]) -> None:
+        """Find what is `stored` under other digests by these; of a store that is read-only, in this process alone."""
+        if os.access(self.root, os.W_OK):
+            self._alias_log.append(AliasRecord(digest=new, stored=old) for new, old in stored.items())
+        self.aliases |= stored
+        self._run_dirs.clear()
 
     def read_ledger(self, name: str) -> tuple[LedgerRecord, ...]:
         """What was judged for the question of the study of that name, the oldest first."""
@@ -314,6 +325,11 @@ class Store(Paths):
     def _train_again(self, digest: str) -> str:
         return f"remove {self.run_dir(digest)} to train the run again"
 
+    def _owned(self, path: Path, document: Owned | None, digest: str, remedy: str) -> Owned | None:
+        if document is not None and document.digest != self._stored(digest):
+            raise StoreError(f"{path}: digest: expected {digest!r}, not {document.digest!r}: {remedy}")
+        return document
+
     @contextmanager
     def claim(self, digest: str, stall_seconds: float = STALL_SECONDS, blocking: bool = True) -> Iterator[Claim]:
         """Hold a run alone (`ablate.store.claims`). Temporary files that a killed holder left are removed.
@@ -325,9 +341,3 @@ class Store(Paths):
         with claimed(directory, stall_seconds, blocking) as claim:
             remove_leftovers(directory)
             yield claim
-
-
-def _owned(path: Path, document: Owned | None, digest: str, remedy: str) -> Owned | None:
-    if document is not None and document.digest != digest:
-        raise StoreError(f"{path}: digest: expected {digest!r}, not {document.digest!r}: {remedy}")
-    return document

@@ -12,7 +12,7 @@ from ablate.data.sources import DataSource, TextSource
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers.bytes import BytesTokenizer
 from ablate.store.documents import JsonObject
-from ablate.study.complaints import complaints, plain
+from ablate.study.complaints import complaints
 from ablate.study.layers import Origins, Target, common_length
 from ablate.study.problems import Problem, StudyError
 from ablate.study.sections import StartSpec, StudySections, TeacherSpec
@@ -257,7 +257,7 @@ class ArmBuilder:
 
     def _model_problems(self, own: list[Edit], target: Target) -> Iterator[Problem]:
         for error in self._model_errors([*self.base, *own]):
-            path, why = tuple(error.path.split(".")), plain(error.reason)
+            path, why = tuple(error.path.split(".")), error.reason
             blamed = self._blamed(error, path, own or list(self.base))
             if blamed is None:
                 yield self.origins.problem(target, f"{error.path}: {why}", kind=error.kind)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -10,21 +9,11 @@ from typing import Any, NamedTuple, TypeAlias
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from zoo import explain
 from zoo.errors import Kind, did_you_mean
-from zoo.explain import KINDS
 
 Schema: TypeAlias = dict[str, Any]
 """A JSON Schema, of which only a few keywords are read."""
-
-WORDING = (
-    (r"^[Ii]nput should be ", "must be "),
-    (r"\ba valid (dictionary or instance of \w+|dictionary)", "a map"),
-    (r"\ba valid (list|tuple)", "a list"),
-    (r"\ba valid integer", "a whole number"),
-    (r"\ba valid number", "a number"),
-    (r"\ba valid boolean", "true or false"),
-    (r"\ba valid string", "text"),
-)
 
 
 class Complaint(NamedTuple):
@@ -42,9 +31,11 @@ def complaints(error: ValidationError, data: Any, schema: Schema) -> Iterator[Co
         path = user_path(details["loc"], data, missing=details["type"] == "missing")
         if details["type"] in ("union_tag_invalid", "union_tag_not_found"):
             path, reason = _choice(details, path)
+        elif details["type"] == "extra_forbidden":
+            reason = "unknown key" + _hint(path, data, schema)
         else:
-            reason = _reason(details, path, data, schema)
-        found.setdefault((path, KINDS.get(details["type"], "illegal")), []).append(reason)
+            reason = explain.reason(details, path[-1] if path else "value")
+        found.setdefault((path, explain.KINDS.get(details["type"], "illegal")), []).append(reason)
     for (path, kind), reasons in found.items():
         yield from (Complaint(path, reason, kind) for reason in _alternatives(reasons))
 
@@ -65,20 +56,7 @@ def _choice(details: ErrorDetails, path: tuple[str, ...]) -> tuple[tuple[str, ..
         return path, f"needs the key {tag}"
     word, known = details["ctx"]["tag"], re.findall(r"'([^']*)'", details["ctx"]["expected_tags"])
     inside = (tag,) if isinstance(details["input"], Mapping) else ()
-    return (*path, *inside), unknown(tag, word, known)
-
-
-def unknown(what: str, word: object, known: Sequence[str]) -> str:
-    """`unknown kind 'bpee' (did you mean 'bpe'?)`, or all that is known."""
-    return f"unknown {what} {yaml(word)}" + (did_you_mean(str(word), known) or f": one of {', '.join(known)}")
-
-
-def plain(message: str) -> str:
-    """pydantic's wording in the words of a YAML file."""
-    text = message.removeprefix("Value error, ")
-    for pattern, words in WORDING:
-        text = re.sub(pattern, words, text)
-    return text[:1].lower() + text[1:] if text.split(" ")[0].istitle() else text
+    return (*path, *inside), explain.unknown(tag, word, known)
 
 
 def user_path(location: tuple[str | int, ...], data: Any, *, missing: bool) -> tuple[str, ...]:
@@ -108,28 +86,8 @@ def _has(here: Any, part: str | int) -> bool:
     return isinstance(here, list | tuple) and isinstance(part, int) and part < len(here)
 
 
-def _reason(details: ErrorDetails, path: tuple[str, ...], data: Any, schema: Schema) -> str:
-    kind, context, given = details["type"], details.get("ctx", {}), details["input"]
-    if kind == "extra_forbidden":
-        return "unknown key" + _hint(path, data, schema)
-    if kind == "missing":
-        return "is missing"
-    if kind == "literal_error":
-        return unknown(path[-1] if path else "value", given, re.findall(r"'([^']*)'", context["expected"]))
-    if kind == "too_short":
-        return "needs at least one"
-    message = plain(details["msg"])
-    return message if kind == "value_error" else f"{message}, not {yaml(given)}"
-
-
-def yaml(value: Any) -> str:
-    """A value as it could be written in YAML, cut where it is long."""
-    text = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
 FEW_KEYS = 8
-"""So many may be listed."""
+"""Most choices that a message lists."""
 
 
 def _hint(path: tuple[str, ...], data: Any, schema: Schema) -> str:

@@ -23,7 +23,7 @@ from ablate.study.design_runs import design_runs
 from ablate.study.design_spec import FEWEST_SPARE, DesignError, Screen, screen
 from ablate.study.grid import cells
 from ablate.study.layering import together
-from ablate.study.layers import Origins, Target
+from ablate.study.layers import Layer, Origins, Target
 from ablate.study.problems import Problem, StudyError
 from ablate.study.scales import NAMING, Layers, Rungs, rungs_by_scale
 from ablate.study.search_space import space_problems
@@ -195,10 +195,11 @@ class _Reader:
                 yield self.origins.problem((section, name), reason, at_key=True)
         for layer in self.layers[1:]:
             edited = layer.nested.get(section)
-            for name in edited if isinstance(edited, Mapping) else ():
-                if name not in known:
-                    reason = f"there is no such {noun}" + did_you_mean(name, names)
-                    yield self.origins.problem((section, name), reason, at_key=True)
+            for name, edits in edited.items() if isinstance(edited, Mapping) else ():
+                similar = did_you_mean(name, names)
+                may_add = isinstance(written, Mapping) and _is_new_arm(section, layer, edits)
+                if name not in known and (similar or not may_add):
+                    yield self.origins.problem((section, name), f"there is no such {noun}{similar}", at_key=True)
 
     def _screen(self, tree: StudyMap, sections: StudySections | None) -> Screen | None:
         """The design of the study; None where it has problems, which are told."""
@@ -330,3 +331,9 @@ class _Reader:
             if isinstance(here, Mapping):
                 found += list(edits_in(here, root, number))
         return found
+
+
+def _is_new_arm(section: str, layer: Layer, edits: Any) -> bool:
+    """Whether a scale adds an arm: it edits the model. Edits of training alone are of an arm that there should be."""
+    adds = section == "arms" and layer.root[:1] == ("scales",) and not layer.is_rung
+    return adds and isinstance(edits, Mapping) and any(str(path).partition(".")[0] != "train" for path in edits)

@@ -20,7 +20,6 @@ from pydantic import (
 
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.spec import DataSpec
-from ablate.study.complaints import yaml
 from ablate.study.design_spec import DesignSpec
 from ablate.study.layering import (
     Layered,
@@ -40,6 +39,7 @@ from ablate.training.spec import TrainSpec
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
 from zoo.axis import Spec, is_off
+from zoo.explain import yaml
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,39}")
 """Names of arms and scales: they stand in file names, in edits by path, and in tables."""
@@ -300,6 +300,8 @@ class StudySections(Spec):
     """More comparisons between two arms, as `swiglu - geglu`: judged together with those against the baseline."""
     margin: PositiveFloat | None = None
     """The smallest loss difference that matters, in nats per token: one shown to be smaller is *no difference*."""
+    pilot: bool = False
+    """Whether this only explores: estimates and intervals, no verdicts, and nothing of the 5 % is spent."""
     measure: MeasureSpec | None = MeasureSpec()
     evals: EvalSpec | None = EvalSpec()
     probes: Annotated[Probes, Layered(merged_in_long)] = None

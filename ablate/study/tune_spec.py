@@ -16,16 +16,16 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Discriminator, Field, PositiveInt, Tag, WithJsonSchema, model_validator
 
 from ablate.store.documents.study import RATE
-from ablate.study.complaints import unknown
 from ablate.study.layering import Layered, space_by_path
 from ablate.study.layers import Layer
 from ablate.study.space import FIRST_SEED, Choice, Space
 from zoo.axis import Spec
 from zoo.edits import merge
+from zoo.explain import unknown
 
 COARSE = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Times an arm's own rate: what `auto` tries first. Losses at rates further apart than a factor of 2 leave too much to
-interpolation (`ablate.planning.rate_curves`)."""
+interpolation (`ablate.noise.curve`)."""
 FINE = (0.5, 1.0, 2.0)
 """Times the best rate of short runs: what is tried at full length."""
 BELOW = (0.5, 0.5**0.5, 1.0)
@@ -34,7 +34,7 @@ SHORT = 0.25
 TRIALS_PER_AXIS = 8
 SAMPLED = ("trials", "sampler", "at_once")
 """Settings of a search in ranges."""
-STEPPED = ("extend",)
+STEPPED = ("extend", "refine")
 """Settings of a grid."""
 
 
@@ -51,8 +51,9 @@ class TuneSpec(Spec):
 
     A learning rate is tuned in two passes. Short runs with one seed locate the best rate roughly. Then runs at full
     length, with `seeds` seeds, try that rate, half of it and twice it, and decide: the best rate depends on the length,
-    and differently for each arm. If a short run failed at the next higher rate, two lower ones are tried instead. The
-    rate chosen is the minimum of a smooth curve through the rates near the best.
+    and differently for each arm. If a short run failed at the next higher rate, two lower ones are tried instead. Where
+    a curve through the losses says that a rate between these may do better, up to `refine` more are tried. The rate
+    taken is the one of those tried whose expected loss is least.
 
     Other settings, or several together, are tuned in one pass, and those with the lowest validation loss are chosen. If
     the best value lies at the edge of a list, the list is extended.
@@ -63,10 +64,12 @@ class TuneSpec(Spec):
     fraction: Annotated[float, Field(gt=0, le=1)] | None = None
     """Share of the study's budget that a run of the first pass may spend (default: 0.25 of a learning rate alone, else
     1). With 1 there is no second pass."""
-    seeds: PositiveInt = 3
+    seeds: PositiveInt = 2
     """Tuning seeds start at 1000: an arm is not compared on the seeds that chose its settings."""
     extend: Annotated[int, Field(ge=0)] = 6
     """How many values may be added beyond each end of a list of numbers."""
+    refine: Annotated[int, Field(ge=0)] = 3
+    """How many rates may be tried between the best one and its neighbours."""
     trials: PositiveInt | None = None
     """How many settings are tried if the space has ranges (default: 8 per axis)."""
     sampler: Literal["tpe", "random"] = "tpe"

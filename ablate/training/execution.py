@@ -1,44 +1,62 @@
-"""How a run is carried out on its machine: no part of what the run is."""
+"""How a run is executed on its machine, which is not part of the run's identity."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from ablate.store.claims import STALL_SECONDS
 from ablate.store.documents import Part
 
 
+def is_count(given: object) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and given >= 1
+
+
+def _count(given: object) -> object:
+    if not is_count(given):
+        raise ValueError("expected a whole number from 1")
+    return given
+
+
 def _rows(given: object) -> object:
-    if given == "auto" or (isinstance(given, int) and given > 0 and not isinstance(given, bool)):
-        return given
-    raise ValueError("expected a number of rows, or auto")
+    if given != "auto" and not is_count(given):
+        raise ValueError("expected a number of rows, or auto")
+    return given
 
 
+Count = Annotated[int, BeforeValidator(_count)]
 Microbatch = Annotated[int | Literal["auto"], BeforeValidator(_rows)]
 
 
 class Execution(Part):
-    """Runs that differ only in this share a digest: their results agree to within rounding.
+    """Settings of a worker. Runs that differ only in these share a digest: their results agree to within rounding.
 
-    The exception is chance inside a model, dropout, stochastic depth and the first state of a loop, which is drawn anew
-    for every part of a batch.
+    The exception is randomness inside a model (dropout, stochastic depth, the first state of a loop), which is drawn
+    anew for every part of a batch.
+
+    The docstrings of the fields are shown to users: see `ablate.running.options`.
     """
 
-    checkpoint_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 60.0
-    """How often resumable state is saved."""
-    stall_timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = STALL_SECONDS
-    """After so many seconds without a sign of life from its process, a run is taken over by another."""
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = 60.0
+    """Seconds between the checkpoints that a run saves to resume from."""
+    stall_timeout: Annotated[float, Field(gt=0)] = STALL_SECONDS
+    """Seconds without a heartbeat after which a process counts as gone and another takes over its run. One that died on
+    this machine is noticed at once."""
     microbatch: Microbatch | None = None
-    """Rows of a batch at a time, their gradients accumulated. `auto` starts with all of them and halves their number
-    while they do not fit in memory; None is all of them, whether they fit or not."""
+    """Rows of a batch per pass, accumulating gradients, for models that would not fit in memory otherwise; auto halves
+    the number until they fit. Losses agree with those of whole batches to within rounding."""
     recompute: bool = False
-    """Keep the input of each block instead of its activations, and compute them again for the backward pass."""
-    devices: Annotated[int, Field(ge=1, strict=True)] = 1
-    """Processes that share a run's batches, on a device each."""
+    """Keep only each block's input, and recompute its activations in the backward pass: less memory, about a third more
+    time."""
+    devices: Count = 1
+    """Split the batches of each run across this many devices of one machine (data parallel): losses agree with those of
+    one device to within rounding."""
     shard: bool = False
-    """Share out weights, gradients and the optimizer's state among them, too."""
+    """Also shard weights, gradients and the optimizer's state across the devices of a run (FSDP2)."""
 
 
 DEFAULT = Execution()

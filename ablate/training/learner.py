@@ -49,8 +49,10 @@ class Learner:
     seed: int = 0
     accumulation: Accumulation = field(default_factory=Accumulation)
     average: WeightAverage | None = None
-    constrain: Callable[[], None] | None = None
-    """Puts the weights back, after an update, to what the model holds them to (`unit_weights`); None for nothing."""
+    after_update: Callable[[], None] = lambda: None
+    """What the model does after each update (`zoo.adapting`)."""
+    counts: Sequence[Tensor] = ()
+    """What the model counts in a batch."""
 
     def learn(self, step: int, lr: float, batch: Batch, watcher: Watcher | None = None) -> Learnt:
         """Update the weights by 1-based `step` on `batch`. `lr` is the schedule's."""
@@ -71,12 +73,15 @@ class Learner:
             except (RuntimeError, MemoryError) as error:
                 self.accumulation.halve(batch, error)
             self.optimizer.zero_grad(set_to_none=True)
+            for each in self.counts:
+                each.zero_()
             forget(self.numerics.device)
 
     def _summed(self, nats: Tensor) -> Tensor:
-        """The same over the team, whose gradients are added up too."""
-        gradients = _gradients_of(self._moved())
-        self.accumulation.team.add_up([nats, *(each for each in gradients if not is_shared_out(each))])
+        """The same over the team, whose gradients and counts are added up too."""
+        gradients, team = _gradients_of(self._moved()), self.accumulation.team
+        team.add_up([nats, *(each for each in gradients if not is_shared_out(each))])
+        team.add_up(self.counts)
         return nats
 
     def _moved(self) -> list[nn.Parameter]:
@@ -93,8 +98,7 @@ class Learner:
         for group in groups:
             group["lr"] = lr * group["lr_factor"]
         self.optimizer.step()
-        if self.constrain is not None:
-            self.constrain()
+        self.after_update()
         self.optimizer.zero_grad(set_to_none=True)
         return whole_of(norm)
 

@@ -36,8 +36,8 @@ from ablate.training.teaching import Taught
 from ablate.training.team import ALONE, Team, TeamError
 from ablate.training.trained import copied_model, trained_model
 from ablate.training.validation import HeldOutScores, score
+from zoo.adapting import after_update, counts_of
 from zoo.attend import executed_backends
-from zoo.sphere import project
 
 if TYPE_CHECKING:  # it loads torch's FSDP
     from ablate.training.sharding import Sharded
@@ -126,7 +126,9 @@ class Session:
         accumulation = Accumulation(execution.microbatch, self.model.spec.couples_rows, team=team)
         self.average = WeightAverage(self.part, self.spec.average, self.steps) if self.spec.average else None
         self.learner = Learner(
-            self.taught or loss, optimizer, self.spec, numerics, self.seed, accumulation, self.average, self._constraint
+            *(self.taught or loss, optimizer, self.spec, numerics, self.seed, accumulation, self.average),
+            after_update=partial(after_update, subject, constrain=self.adapters is None),
+            counts=counts_of(subject),
         )
         before = identity.start.batches_before if identity.start else 0
         self.reader = TrainingReader(corpus, self.spec, self.model.spec.vocab_size, self.seed, numerics.device, before)
@@ -155,11 +157,6 @@ class Session:
         if reason := refusal(self.spec, identity, self.model):
             raise TeamError(reason)
         return Sharded(self.model, self.numerics.device, self.team)
-
-    @property
-    def _constraint(self) -> Callable[[], None] | None:
-        """What is done after every update. Adapters leave the model's own weights as they are."""
-        return partial(project, self.model) if self.model.spec.unit_weights and self.adapters is None else None
 
     @property
     def adapters(self) -> Adapters | None:

@@ -19,7 +19,7 @@ import torch._dynamo  # noqa: F401
 
 from ablate.api.questions import read
 from ablate.running import phases
-from ablate.running.workshop import open_workshop
+from ablate.running.context import open_context
 from ablate.store import Store
 from ablate.training import session
 from ablate.training.learner import Learner
@@ -78,9 +78,9 @@ BESIDE = "batches, in a thread beside"
 
 def main(store: str, study: str, scale: str | None = None) -> None:
     imported = time.process_time()
-    workshop = open_workshop(store, "cpu", "local", 1, {}, False)
-    plan = workshop.planner(read(study, scale, (), "cpu")).foreseen()[0].plan
-    request = workshop.request(plan, plan.arms[0].runs[0].identity)
+    context = open_context(store, {"device": "cpu", "workers": 1})
+    plan = context.planner(read(study, scale, (), "cpu")).foreseen()[0].plan
+    request = context.request(plan, plan.arms[0].runs[0].identity)
     for part, places in PARTS.items():
         for owner, name in places:
             setattr(owner, name, counted(part, getattr(owner, name)))

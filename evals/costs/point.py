@@ -18,6 +18,7 @@ from evals.costs.clock import Clock, quartiles, synchronise
 from evals.costs.memory import available_bytes, is_out_of_memory, peak_memory
 from evals.costs.prompts import beyond_positions, prompt
 from evals.costs.spec import NO_CACHE, PLAIN
+from evals.reading.mode import evaluating
 from evals.reading.windows import Reason
 from zoo.attend import executed_backends
 from zoo.cache import Cache
@@ -105,6 +106,17 @@ class Point:
     def _cache(self, capacity: int) -> Cache:
         return self.model.new_cache(self.batch, capacity, encoder_capacity=self.context, kind=self.kind)
 
+    def repeats(self, phase: Phase, decoded: int) -> tuple[Iterator[float], int] | Reason:
+        """Seconds of endless repeats, the first of which is taken here, and the tokens of each; or the reason why there
+        are none. decoded: tokens that a repeat of decoding writes to each row."""
+        reads = phase == "prefill"
+        timings = self._prefill_seconds() if reads else self._decode_seconds(decoded=decoded)
+        if not reads and (reason := self._cannot_decode(decoded)):
+            return reason
+        with evaluating(self.model):
+            first = self._tried(timings.__next__)
+        return first if isinstance(first, str) else (timings, self.batch * (self.context if reads else decoded))
+
     def _tried(self, measurement: Callable[[], Found]) -> Found | Reason:
         """What `measurement` finds, or the reason why it cannot be had."""
         try:
@@ -159,7 +171,7 @@ class Point:
 
     def attempt(self, phase: Phase, number: int) -> Turn | Reason:
         """The same, where nothing raises."""
-        if phase == "decode" and (reason := NO_CACHE if self.encodes else self._too_long()):
+        if phase == "decode" and (reason := self._cannot_decode(_DECODED_PER_REPEAT)):
             return reason
         timings = {"prefill": self._prefill_seconds, "decode": self._decode_seconds}[phase]
         with peak_memory(self.device) as memory:
@@ -208,9 +220,11 @@ class Point:
             attention=turns[0].attention,
         )
 
-    def _too_long(self) -> str | None:
-        reason = beyond_positions(self.model.spec, self.context, _DECODED_PER_REPEAT)
-        return reason and f"{reason}, and decoding generates {_DECODED_PER_REPEAT} more tokens"
+    def _cannot_decode(self, tokens: int) -> str | None:
+        if self.encodes:
+            return NO_CACHE
+        reason = beyond_positions(self.model.spec, self.context, tokens)
+        return reason and f"{reason}, and decoding generates {tokens} more tokens"
 
     def _bytes_per_step(self) -> float:
         """Bytes of parameters and of the cache that a step reads: over its seconds and the bandwidth, the model
@@ -236,14 +250,14 @@ class Point:
             self._read(tokens, cache)
             yield self._now() - start
 
-    def _decode_seconds(self, turn: int = 0) -> Iterator[float]:
-        filled = self._cache(self.context + _DECODED_PER_REPEAT)
+    def _decode_seconds(self, turn: int = 0, decoded: int = _DECODED_PER_REPEAT) -> Iterator[float]:
+        filled = self._cache(self.context + decoded)
         self._read(next(self._inputs(turn)), filled, written=self.context)
         for text in self._inputs(turn):
             # What moves the keys of sinks belongs to the model, which is not copied.
             cache, tokens = copy.deepcopy(filled, {id(part): part for part in self.model.modules()}), text[:, :1]
             start = self._now()
-            for _ in range(_DECODED_PER_REPEAT):
+            for _ in range(decoded):
                 tokens = self._next(tokens, cache)
             yield self._now() - start
 

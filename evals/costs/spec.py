@@ -10,6 +10,13 @@ from zoo.axis import Choice, Spec
 from zoo.caches import CacheKind
 from zoo.caches.plain import Plain
 
+PROCESSES = 5
+"""In which all arms take turns, one after another."""
+JUDGED, DRAWN = 4.0, 0.5
+"""Times the `seconds` of a measurement: for training and the point of decoding that arms are judged by, and for the
+other points, of each arm in all processes together."""
+START_SECONDS = 3.0
+"""Of a process and its models."""
 PLAIN = Plain()
 NO_CACHE = "an encoder has no KV cache"
 
@@ -25,9 +32,16 @@ class MeasureSpec(Spec):
     contexts: tuple[PositiveInt, ...] = Field(default=(64, 256), min_length=1, strict=False)
     batches: tuple[PositiveInt, ...] = Field(default=(1, 8), min_length=1, strict=False)
     seconds: PositiveFloat = 0.3
-    """How long each point is measured, in three turns; slow points take longer, for one repeat in each turn."""
+    """How long each point of a run is measured, in three turns; slow points take longer, for one repeat in each turn.
+    Where arms are timed against each other, training and decoding at the longest context and the smallest batch have
+    four times as long, and the other points half of it: more narrows the intervals of their ratios."""
     caches: Annotated[
         tuple[Annotated[CacheKind, Choice("zoo.caches")], ...], Field(strict=False), AfterValidator(_beside_plain)
     ] = Field(default=(PLAIN,), exclude_if=lambda kinds: kinds == (PLAIN,))
     """Kinds of cache, such as `[int8, {kind: int4, group: 16}]`, each with its bytes, speed and loss on held-out text;
     a plain one is always measured."""
+
+    def alternating_seconds(self, arms: int) -> float:
+        """What it takes at least to time so many arms against each other."""
+        points = 2 * len(self.contexts) * len(self.batches)
+        return PROCESSES * START_SECONDS + arms * self.seconds * (2 * JUDGED + DRAWN * (points - 1))

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ablate.store import StoreError
+from zoo.identity import canonical
 from zoo.model import Decoder
 
 _AT_ONCE = 500
@@ -22,7 +23,7 @@ _AT_ONCE = 500
 
 def fingerprint(model: Decoder) -> str:
     """sha256 over the spec and every weight of a model: two checkpoints have one only where they compute the same."""
-    digest = hashlib.sha256(json.dumps(model.spec.dump(), sort_keys=True).encode())
+    digest = hashlib.sha256(canonical(model.spec.identity()).encode())
     for name, value in sorted(model.state_dict().items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())

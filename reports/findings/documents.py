@@ -7,6 +7,7 @@ import json
 from pydantic import JsonValue
 
 from ablate.store.documents import JsonObject
+from reports.findings.costs import ArmCosts
 from reports.findings.items import ItemDifference
 from reports.findings.shapes import ArmSummary, Comparison, EffectSummary, Score, StudySummary
 from reports.statistics.estimates import Estimate
@@ -38,6 +39,7 @@ def _arm(arm: ArmSummary) -> JsonObject:
         "excess": _mean(arm.excess),
         "tokens_per_second": _mean(arm.means.get("tokens_per_second")),
         "peak_memory_bytes": _mean(arm.means.get("peak_memory_bytes")),
+        "costs": _costs(arm.comparison.costs if arm.comparison else None),
         "kv_bytes_per_token": arm.kv_bytes_per_token,
         "parameters": arm.budget.parameters,
         "flops_per_token": arm.flops_per_token,
@@ -58,6 +60,21 @@ def _effect(found: EffectSummary) -> JsonObject:
         "verdict": found.verdict,
         **_difference(found.comparison),
     }
+
+
+def _costs(found: ArmCosts | None) -> JsonObject | None:
+    """Ratios to the baseline, of speeds as measured against it."""
+    if found is None:
+        return None
+    ratios = {"training_speed": found.training, "decoding_speed": found.decoding, "peak_memory": found.memory}
+    return {
+        **{name: _ratio(ratio) for name, ratio in ratios.items()},
+        "unmeasured": found.unmeasured,
+    }
+
+
+def _ratio(found: Estimate | None) -> JsonObject | None:
+    return None if found is None else {"ratio": found.mean, "interval": ends_as_json(found.low, found.high)}
 
 
 def _difference(found: Comparison | None) -> JsonObject:

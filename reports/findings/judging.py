@@ -48,6 +48,7 @@ def ledger_test(
         looks=tuple(look.seeds for look in study.looks),
         margin=study.margin,
         tuned=bool(study.tuning),
+        at=len(_seeds(arm) & _seeds(base)),
         p=p,
         p_tie=p_tie,
     )
@@ -77,7 +78,11 @@ def differences(
     for number, claims in enumerate(rounds(judged, map(difference_claim, _told(told))), start=1):
         level = ALPHA * share(number)
         known = [evidence.get(own[claim][0]) if claim in own else None for claim in claims]
-        counted = [each or of_p(p) for each, p in zip(known, claims.values(), strict=True)]
+        # the first p stands, whatever arms are in the pool of noise by now
+        counted = [
+            replace(each, p=p) if each and p is not None else of_p(p)
+            for each, p in zip(known, claims.values(), strict=True)
+        ]
         p_values, intervals = together(counted, correction, level)
         for claim, has, p, interval in zip(claims, known, p_values, intervals, strict=True):
             standing = Standing(min(1.0, p / share(number)) if has else None, interval, level, len(claims))
@@ -125,7 +130,7 @@ def judgements(
 ) -> Ledger:
     """Earlier ones, then this one, as `reports.statistics.ledger` reads them."""
     earlier = [_as_tuned(record.tests, ledger[:number]) for number, record in enumerate(ledger)]
-    return [[Judged(claim(test), p(test)) for test in each] for each in (*earlier, _as_tuned(tests, ledger))]
+    return [[Judged(claim(test), p(test), test.at) for test in each] for each in (*earlier, _as_tuned(tests, ledger))]
 
 
 def _as_tuned(tests: Sequence[LedgerTest], ledger: Sequence[LedgerRecord]) -> list[LedgerTest]:

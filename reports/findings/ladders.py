@@ -12,14 +12,14 @@ determine a law there is no number of it, and why is said instead. Trends are co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from reports.statistics import scaling_law, trend
-from reports.statistics.estimates import ALPHA, Estimate, Floats, estimate, geometric, holm
+from reports.statistics.estimates import ALPHA, Estimate, Floats, estimate, holm
 from reports.statistics.interval import Interval
 from reports.statistics.scaling_law import ScalingLaw
 from reports.statistics.simultaneous import Evidence, difference_intervals
@@ -46,7 +46,6 @@ class Size:
     parameters: int
     flops: float
     loss: Estimate | None
-    flops_per_second: Estimate | None
 
 
 @dataclass(frozen=True)
@@ -96,11 +95,14 @@ class LadderArm:
     speed_up: SpeedUp | None = None
 
 
-def summarise_ladder(runs: pl.DataFrame, baseline: str) -> tuple[LadderArm, ...]:
-    """Every arm, from one row per run: rung, arm, seed, parameters, flops, status, loss, flops_per_second (null: none).
+def summarise_ladder(
+    runs: pl.DataFrame, baseline: str, throughput: Mapping[str, Estimate] | None = None
+) -> tuple[LadderArm, ...]:
+    """Every arm, from one row per run: rung, arm, seed, parameters, flops, status, loss (null: none).
 
-    Sizes are in the order of their compute.
+    Sizes are in the order of their compute. throughput: FLOP/s of an arm at the last over the baseline's, where known.
     """
+    ratios = throughput or {}
     names = runs["arm"].unique(maintain_order=True).to_list()
     fits = {name: _fit(runs, name) for name in names}
     found = trends(runs, baseline)
@@ -111,7 +113,7 @@ def summarise_ladder(runs: pl.DataFrame, baseline: str) -> tuple[LadderArm, ...]
             _law(fits[name]),
             _undetermined(runs, name, fits[name]),
             found.get(name),
-            None if name == baseline else _speed_up(runs, name, baseline, fits[baseline]),
+            None if name == baseline else _speed_up(runs, name, baseline, fits[baseline], ratios.get(name)),
         )
         for name in names
     )
@@ -123,7 +125,6 @@ def _size(rows: pl.DataFrame) -> Size:
         parameters=int(rows["parameters"][0]),
         flops=float(rows["flops"][0]),
         loss=estimate(rows.filter(status="finished")["loss"].to_list()),
-        flops_per_second=estimate(rows["flops_per_second"].drop_nulls().to_list()),
     )
 
 
@@ -198,7 +199,9 @@ def _trend(runs: pl.DataFrame, name: str, baseline: str) -> trend.Trend | None:
     return trend.trend(np.log10(flops), gaps)
 
 
-def _speed_up(runs: pl.DataFrame, name: str, baseline: str, fit: ScalingLaw | None) -> SpeedUp | None:
+def _speed_up(
+    runs: pl.DataFrame, name: str, baseline: str, fit: ScalingLaw | None, ratio: Estimate | None
+) -> SpeedUp | None:
     """At the largest compute. None where the baseline's law does not reach the arm's loss, with its interval."""
     if fit is None or not fit.determined:
         return None
@@ -215,8 +218,6 @@ def _speed_up(runs: pl.DataFrame, name: str, baseline: str, fit: ScalingLaw | No
         return None
     used = float(pairs["flops"][0])
     factor = Interval(*(end / used for end in (needed.value, needed.low, needed.high)))
-    speeds = pairs.drop_nulls(["flops_per_second", "flops_per_second_base"])
-    ratio = geometric((speeds["flops_per_second"] / speeds["flops_per_second_base"]).to_list())
     return SpeedUp(factor, None, None) if ratio is None else SpeedUp(factor, ratio.mean, _product(factor, ratio))
 
 

@@ -17,18 +17,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import polars as pl
 
+from ablate.noise.curve import Penalty
+from ablate.noise.difference import seed_difference
 from ablate.store.documents import JsonObject, StudyRung
-from reports.findings.by_document import Gap as SeedGap
-from reports.findings.tuning import Choice, choices, mean_losses
+from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.waiting import REPEATED, waiting
 from reports.reading.collected import Collected
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import ALPHA, Estimate, estimate, holm
 from reports.statistics.interval import ends_as_json
 from reports.statistics.simultaneous import Evidence, difference_intervals, of_p
-from reports.statistics.tuning_noise import NOTHING, Penalty, Widened
 
 FRAME = "ladder"
 """The frame of the runs of all rungs, which the section of that name collects."""
@@ -109,7 +110,7 @@ def changes(data: Collected, repeated: Collection[str] = ()) -> tuple[Change, ..
     """
     plain = [_plain(data, arm, rung, arm in repeated) for arm in _others(data) for rung in data.study.ladder[:-1]]
     runs = data.frames[FRAME]
-    known = {rung.name: choices(rung.tuning, mean_losses(runs.filter(rung=rung.name))) for rung in data.study.ladder}
+    known = {rung.name: study_noise(rung.tuning, runs.filter(rung=rung.name)) for rung in data.study.ladder}
     tests = [_evidence(each, data.study.baseline, known) or UNKNOWN for each in plain]
     corrected, intervals = holm([test.p for test in tests]), difference_intervals(tests)
     return tuple(
@@ -148,7 +149,7 @@ def _plain(data: Collected, arm: str, rung: StudyRung, repeated: bool) -> Change
         after=estimate(both["gap_last"].to_list()),
         change=estimate((both["gap_last"] - both["gap"]).to_list()),
     )
-    unjudged = waiting(data.study.scale, runs) or (REPEATED if repeated else None)
+    unjudged = waiting(data.study, runs, "comparison") or (REPEATED if repeated else None)
     return replace(found, word="no verdict", reason=unjudged) if unjudged else replace(found, reason=_failed(runs))
 
 
@@ -159,24 +160,24 @@ def _failed(runs: pl.DataFrame) -> str | None:
     return ", ".join(told) or None
 
 
-def _evidence(found: Change, baseline: str, known: Mapping[str, Mapping[str, Choice]]) -> Evidence | None:
-    """None where nothing may be, or can be, tested. known: by rung and arm, what tuning says of its choice."""
-    if found.reason is not None or found.change is None or not found.change.sd:
+def _evidence(found: Change, baseline: str, known: Mapping[str, StudyNoise]) -> Evidence | None:
+    """None where nothing may be, or can be, tested. known: the noise at each rung."""
+    if found.reason is not None or found.change is None:
         return None
-    plain, (own, other) = SeedGap(found.change.values, None), _penalties(found, baseline, known)
-    tuned = own is not NOTHING or other is not NOTHING
-    test = Widened.of(plain.ends, own, other) if tuned else plain
-    return Evidence(found.change.mean, test.p(), test.ends)
+    test = seed_difference(np.asarray(found.change.values), None, None)
+    if test is None:
+        return None
+    own, other = _penalties(found, baseline, known)
+    test = replace(test, own=own, other=other)
+    return Evidence(found.change.mean, test.p(), test.interval)
 
 
-def _penalties(found: Change, baseline: str, known: Mapping[str, Mapping[str, Choice]]) -> tuple[Penalty, Penalty]:
+def _penalties(found: Change, baseline: str, known: Mapping[str, StudyNoise]) -> tuple[Penalty, Penalty]:
     """Of what makes the change larger, the arm at the last rung and the baseline at this one; and of the other two."""
-
-    def of(rung: str, arm: str) -> Penalty:
-        return known[rung][arm].penalty if arm in known[rung] else NOTHING
-
-    own = of(found.last, found.arm).and_of(of(found.rung, baseline))
-    return own, of(found.last, baseline).and_of(of(found.rung, found.arm))
+    (arm_last, base_last), (arm_here, base_here) = (
+        (known[rung].penalty(found.arm), known[rung].penalty(baseline)) for rung in (found.last, found.rung)
+    )
+    return arm_last.plus(base_here), base_last.plus(arm_here)
 
 
 def _told(found: Change) -> Change:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,14 +10,14 @@ import numpy as np
 import polars as pl
 
 from ablate.store.documents import LedgerTest, StudyDesign, StudyDocument, StudyEffect
-from reports.findings.disturbed import disturbances
+from reports.findings.costs import NO_COSTS, effect_costs
 from reports.findings.judging import Pair, Standing, differences, ties
 from reports.findings.shapes import Comparison, EffectSummary, Judgement
 from reports.findings.verdicts import decide, level, never_trained, reliability
 from reports.findings.waiting import REPEATED, waiting
 from reports.reading.collected import Collected
 from reports.statistics.detectable import detectable_effect
-from reports.statistics.estimates import ALPHA, Estimate, Floats, geometric
+from reports.statistics.estimates import ALPHA, Estimate, Floats
 from reports.statistics.screening import EffectTest, effect_tests, seed_effects
 from reports.statistics.simultaneous import Evidence
 from reports.statistics.stalled import Failures
@@ -68,10 +67,7 @@ class _Blocks:
 
     def plain(self) -> list[Comparison]:
         """Each effect by itself."""
-        losses = self._of_seeds("loss")
-        speeds, memory = (self._of_seeds(column, np.log) for column in ("tokens_per_second", "peak_memory_bytes"))
-        caches = self._cache_ratios()
-        alone = not any(disturbances(self.runs).values())
+        losses = seed_effects(self.signs, self.table("loss")) if self.seeds else np.empty((len(self.signs), 0))
         return [
             Comparison(
                 difference=_mean(losses[place]),
@@ -80,30 +76,9 @@ class _Blocks:
                 overall=None,
                 seeds=self.seeds,
                 alpha=self.alpha,
-                speed_ratio=_ratio(effect, speeds[place]),
-                memory_ratio=_ratio(effect, memory[place]),
-                decode_ratio=None,
-                kv_ratio=caches[place],
-                kv_context=None,
-                alone=alone,
             )
             for place, effect in enumerate(self.design.effects)
         ]
-
-    def _of_seeds(self, column: str, scale: Callable[[Floats], Floats] = np.asarray) -> Floats:
-        """(effects, seeds)."""
-        if not self.seeds:
-            return np.empty((len(self.signs), 0))
-        return seed_effects(self.signs, scale(self.table(column)))
-
-    def _cache_ratios(self) -> list[float | None]:
-        """What each factor multiplies the declared cache by; None for an interaction, and where a run has no cache."""
-        sizes = [arm.kv_bytes_per_token for arm in self.study.arms]
-        if not all(sizes):
-            return [None] * len(self.signs)
-        logarithms = seed_effects(self.signs, np.log(np.array(sizes, dtype=np.float64))[:, None])[:, 0]
-        effects = zip(self.design.effects, logarithms, strict=True)
-        return [math.exp(found) if len(effect.factors) == 1 else None for effect, found in effects]
 
     def _failures(self, effect: StudyEffect) -> Failures:
         high = pl.col("arm").is_in(effect.arms)
@@ -121,22 +96,18 @@ def _mean(values: Floats) -> Estimate | None:
     return Estimate(float(values.mean()), None, None, sd, tuple(values.tolist()))
 
 
-def _ratio(effect: StudyEffect, logarithms: Floats) -> Estimate | None:
-    """What a factor multiplies; nothing for an interaction, or where a run has no such number."""
-    known = len(effect.factors) == 1 and len(logarithms) > 0 and np.isfinite(logarithms).all()
-    return geometric(np.exp(logarithms).tolist()) if known else None
-
-
 def judge_effects(data: Collected) -> tuple[EffectSummary, ...]:
     """Every effect that the design judges, corrected for each other and for all that was judged before."""
     design = data.study.design
     if design is None:
         return ()
     blocks = _Blocks(data.study, design, data.runs)
-    reason = waiting(data.study.scale, data.runs)
-    found = _corrected(data, design, blocks, judged=reason is None)
+    reason = waiting(data.study, data.runs)
+    found, costs = _corrected(data, design, blocks, judged=reason is None), effect_costs(data, design)
     return tuple(
-        EffectSummary(effect, _judgement(data, effect, comparison, reason))
+        EffectSummary(
+            effect, _judgement(data, effect, replace(comparison, costs=costs.get(effect.name, NO_COSTS)), reason)
+        )
         for effect, comparison in zip(design.effects, found, strict=True)
     )
 
@@ -173,6 +144,7 @@ def _ledger_test(study: StudyDocument, effect: StudyEffect, test: EffectTest | N
         looks=tuple(look.seeds for look in study.looks),
         margin=study.margin,
         tuned=bool(study.tuning),
+        at=len(_planned_seeds(study)),
         p=None if test is None else min(1.0, looked * test.p),
         p_tie=tie,
     )

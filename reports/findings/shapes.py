@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 import polars as pl
 
+from ablate.noise.difference import Difference
+from ablate.noise.scatter import Odd
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyDocument, StudyEffect
-from reports.findings.by_document import Gap
-from reports.findings.disturbed import Disturbance
+from reports.findings.costs import NO_COSTS, ArmCosts
 from reports.findings.items import ItemDifference
-from reports.findings.outlying import Outlier
 from reports.findings.rungs import Change
 from reports.statistics.estimates import ALPHA, Estimate
 from reports.statistics.interval import Interval
@@ -44,10 +44,10 @@ RANKS: tuple[str, ...] = get_args(Verdict)
 class Comparison:
     """An arm against the baseline, seed by seed. `difference` is arm − baseline, in nats per token.
 
-    It is over the `seeds` that trained in both, and `gap` says what it is tested by, None where it is not. `failures`
-    counts the other seeds, and `overall` is the difference with what they may cost.
+    It is over the `seeds` that trained in both, odd ones left out, and `gap` says what it is tested by, None where it
+    is not. `failures` counts the other seeds, and `overall` is the difference with what they may cost.
 
-    `p_holm` is that of the paired t-test, `p_equivalence` that of the tests against the study's margin, both corrected
+    `p_holm` is that of the difference, `p_equivalence` that of the tests against the study's margin, both corrected
     for all that was judged for the question, looks included; they are None with fewer than two pairs or none that
     differ, and where the verdict is withheld. The interval of `difference` excludes zero where `p_holm` is significant.
     A test that is `repeated` has neither. `tuning_room` is how much further the interval reaches for the noise of
@@ -57,23 +57,15 @@ class Comparison:
     Where the best setting of either lies beyond those that were tried, the interval has no end on one side, the room is
     infinite, and neither of those two is known.
 
-    Ratios are arm / baseline: of training and decoding in tokens per second, of peak memory and of cache bytes, these
-    at `kv_context` tokens, the longest known; None where the ratio is the same at all lengths. The ratio of training
-    speeds says nothing of the arms unless their runs were measured `alone`.
+    `costs` are ratios of the arm to the baseline.
     """
 
     difference: Estimate | None
-    gap: Gap | None
+    gap: Difference | None
     failures: Failures
     overall: Interval | None
     seeds: tuple[int, ...]
     alpha: float
-    speed_ratio: Estimate | None
-    memory_ratio: Estimate | None
-    decode_ratio: Estimate | None
-    kv_ratio: float | None
-    kv_context: int | None
-    alone: bool
     test: LedgerTest | None = None
     p_holm: float | None = None
     p_equivalence: float | None = None
@@ -81,6 +73,9 @@ class Comparison:
     seeds_needed: int | None = None
     repeated: bool = False
     tuning_room: float = 0.0
+    usual: bool = True
+    """False where odd seeds of either arm are left out: what is said holds for runs that go well."""
+    costs: ArmCosts = NO_COSTS
 
     @property
     def shows_difference(self) -> bool:
@@ -186,8 +181,9 @@ class ArmSummary:
     missing: tuple[int, ...]
     means: Mapping[str, Estimate]
     """Over seeds, of every number in the frame of runs that a seed has, by column; and of the `excess`."""
-    disturbance: Disturbance
-    outlier: Outlier | None
+    training_speed: float | None
+    """Tokens per second, as measured in alternation with the other arms."""
+    outlier: Odd | None
     """A seed far from the others."""
     kv_bytes_per_token: float | None
     cache_bytes: tuple[tuple[int, int], ...]
@@ -245,7 +241,8 @@ class Noise:
 class StudySummary:
     """All that a report says. `environment` maps a key to its distinct values over the runs, `ledger` is what was
     judged under its name before, `elsewhere` what was under others, `contrasts` are those between arms other than the
-    baseline, `changes` say whether differences change with size and length. A study with a factorial design has
+    baseline, `changes` say whether differences change with size and length, `unmeasured` why speeds are not
+    known. A study with a factorial design has
     `effects`; its arms are compared with nothing.
 
     `sections` are those that have something to show, by name, in the order of the page; `grouped` are tasks of which a
@@ -263,6 +260,7 @@ class StudySummary:
     contrasts: tuple[Judgement, ...]
     effects: tuple[EffectSummary, ...]
     changes: tuple[Change, ...]
+    unmeasured: str | None
     grouped: frozenset[str]
     sections: Mapping[str, Section]
 

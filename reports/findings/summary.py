@@ -13,10 +13,10 @@ import polars as pl
 from ablate.store import Store
 from ablate.store.documents import StudyArm, StudyDocument
 from reports.findings import warnings
-from reports.findings.disturbed import Disturbance, disturbances
+from reports.findings.costs import StudyCosts, study_costs
 from reports.findings.items import ItemDifference, item_differences, unpaired
 from reports.findings.judging import Pair
-from reports.findings.outlying import Outlier, outliers
+from reports.findings.noise import study_noise
 from reports.findings.rungs import changes
 from reports.findings.screened import judge_effects
 from reports.findings.shapes import (
@@ -30,6 +30,7 @@ from reports.findings.shapes import (
     StudySummary,
     Verdict,
 )
+from reports.findings.step_time import UNKNOWN, step_time_errors
 from reports.findings.verdicts import compare, decide, level, never_trained
 from reports.findings.waiting import REPEATED, waiting
 from reports.reading.collect import collect
@@ -51,8 +52,9 @@ def summarise(data: Collected) -> StudySummary:
     """Pure: frames in, tuples out. Raises ReportError when runs were trained on different data."""
     _check_data(data)
     data = comparable(data)
-    judged = _judged(data)
-    arms, effects = _arms(data, judged), judge_effects(data)
+    costs = study_costs(data)
+    judged = _judged(data, costs)
+    arms, effects = _arms(data, judged, costs), judge_effects(data)
     found = {name: each.summarise(data) for name, each in sections().items()}
     return StudySummary(
         study=data.study,
@@ -66,6 +68,7 @@ def summarise(data: Collected) -> StudySummary:
         contrasts=tuple(each for (_, base), each in judged.items() if base != data.study.baseline),
         effects=effects,
         changes=changes(data, {arm.name for arm in arms if arm.withheld == REPEATED}) if data.study.ladder else (),
+        unmeasured=costs.reason,
         grouped=data.grouped,
         sections={name: section for name, section in found.items() if section is not None},
     )
@@ -99,15 +102,15 @@ def _is_open(verdict: Verdict, comparison: Comparison) -> bool:
     return unsettled and not comparison.waits_for_rates
 
 
-def _judged(data: Collected) -> dict[Pair, Judgement]:
-    pairs = [(arm.name, base.name) for arm, base in data.study.pairs]
-    withheld = {pair: reason for pair in pairs if (reason := _waiting(data, pair)) is not None}
-    found = compare(data.study, data.runs, data.ledger, withheld, data.losses, data.elsewhere)
-    return {pair: _judgement(data, pair, each, withheld.get(pair)) for pair, each in found.items()}
-
-
-def _waiting(data: Collected, pair: Pair) -> str | None:
-    return waiting(data.study.scale, data.runs.filter(pl.col("arm").is_in(pair)))
+def _judged(data: Collected, costs: StudyCosts) -> dict[Pair, Judgement]:
+    reason = waiting(data.study, data.runs)
+    errors = step_time_errors(data)
+    unknown = {pair: UNKNOWN for pair, error in errors.items() if math.isinf(error)}
+    withheld = {(arm.name, base.name): reason for arm, base in data.study.pairs} if reason else unknown
+    known = {pair: error for pair, error in errors.items() if pair not in unknown}
+    found = compare(data.study, data.runs, data.ledger, withheld, data.losses, data.elsewhere, known)
+    with_costs = {pair: replace(each, costs=costs.pairs[pair]) for pair, each in found.items()}
+    return {pair: _judgement(data, pair, each, withheld.get(pair)) for pair, each in with_costs.items()}
 
 
 def _judgement(data: Collected, pair: Pair, comparison: Comparison, waiting: str | None) -> Judgement:
@@ -117,31 +120,24 @@ def _judgement(data: Collected, pair: Pair, comparison: Comparison, waiting: str
     return Judgement(arm, base, comparison, said, withheld)
 
 
-def _arms(data: Collected, judged: Mapping[Pair, Judgement]) -> tuple[ArmSummary, ...]:
+def _arms(data: Collected, judged: Mapping[Pair, Judgement], costs: StudyCosts) -> tuple[ArmSummary, ...]:
     base = data.study.baseline_arm
     levels = {arm.name: level(data.study, arm, base) for arm in data.study.arms}
     waits = [each.arm for each in judged.values() if each.withheld]
     items = {} if data.study.design else item_differences(data, levels, waits)
-    disturbed, odd = disturbances(data.runs), outliers(data.runs)
+    odd = study_noise(data.study.tuning, data.runs).odd
+    speeds = {name: known.get("training") for name, known in costs.speeds.items()}
     found = (
-        _arm(data, arm, disturbed.get(arm.name), judged.get((arm.name, base.name)), items.get(arm.name, ()))
+        _arm(data, arm, speeds.get(arm.name), judged.get((arm.name, base.name)), items.get(arm.name, ()))
         for arm in data.study.arms
     )
-    return tuple(_beside(each, odd.get(each.name), base.name in odd) for each in found)
-
-
-def _beside(arm: ArmSummary, outlier: Outlier | None, of_base: bool) -> ArmSummary:
-    """With its outlying seed. One in a pair says nothing of what more seeds would do."""
-    comparison = arm.comparison
-    if comparison is not None and (outlier is not None or of_base):
-        comparison = replace(comparison, seeds_needed=None)
-    return replace(arm, outlier=outlier, comparison=comparison)
+    return tuple(replace(each, outlier=odd.get(each.name)) for each in found)
 
 
 def _arm(
     data: Collected,
     arm: StudyArm,
-    disturbance: Disturbance | None,
+    training_speed: float | None,
     judgement: Judgement | None,
     items: tuple[ItemDifference, ...],
 ) -> ArmSummary:
@@ -158,7 +154,7 @@ def _arm(
         diverged=tuple(runs.filter(status="diverged")["seed"]),
         missing=tuple(runs.filter(pl.col("status").is_in(["absent", "partial"]))["seed"]),
         means=_means(finished),
-        disturbance=disturbance or Disturbance(),
+        training_speed=training_speed,
         outlier=None,
         kv_bytes_per_token=arm.kv_bytes_per_token,
         cache_bytes=tuple((each.context, each.bytes) for each in arm.cache_bytes),

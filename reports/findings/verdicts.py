@@ -15,28 +15,24 @@ of those that it does not.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import polars as pl
 
+from ablate.noise.curve import NOTHING
+from ablate.noise.power import seeds_needed
 from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
-from reports.findings.by_document import Gap, gap_of
-from reports.findings.disturbed import alone, disturbances
+from reports.findings.by_document import document_error
 from reports.findings.judging import Pair, Standing, differences, ledger_test, ties
+from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.shapes import Comparison, Verdict
-from reports.findings.tuning import choices, mean_losses, with_room
 from reports.reading.outcomes import FAILED
-from reports.statistics.detectable import detectable_difference
-from reports.statistics.estimates import ALPHA, Estimate, estimate, geometric
-from reports.statistics.power import seeds_needed
+from reports.statistics.detectable import detectable_effect
+from reports.statistics.estimates import ALPHA, Estimate, estimate
 from reports.statistics.simultaneous import Evidence
 from reports.statistics.stalled import Failures, Reliability
-from reports.statistics.tuning_noise import Widened
-
-MEASURED_ONCE = 0.15
-"""Of a single run of either arm, a ratio nearer to 1 than 1.15 or its inverse may be noise: on an idle machine, two
-arms that compute the same decoded at speeds half as far apart. The turns of one process do not know that."""
 
 
 def level(study: StudyDocument, *arms: StudyArm) -> float:
@@ -62,27 +58,29 @@ def compare(
     withheld: Collection[Pair] = (),
     losses: pl.DataFrame | None = None,
     elsewhere: Sequence[Sequence[LedgerRecord]] = (),
+    shared: Mapping[Pair, float] = MappingProxyType({}),
 ) -> dict[Pair, Comparison]:
     """Every pair that the study compares, over the seeds that trained in both arms.
 
     runs: all of them. ledger: what was judged for the question before. withheld: pairs that are not judged yet, though
     they count. losses: the final ones by document, where known. elsewhere: what was judged under other names, by name.
+    shared: standard errors that all seeds of a pair have in common, beside that of documents.
     """
-    disturbed = {name for name, each in disturbances(runs).items() if each}
-    plain = {(arm.name, base.name): _compare(study, arm, base, runs, losses, disturbed) for arm, base in study.pairs}
-    known = choices(study.tuning, mean_losses(runs))
-    wide = {pair: (with_room(each.gap.ends, pair, known) or each.gap) for pair, each in plain.items() if each.gap}
+    noise = study_noise(study.tuning, runs)
+    plain = {
+        (arm.name, base.name): _compare(study, arm, base, runs, losses, noise, shared) for arm, base in study.pairs
+    }
     tests = {}
     for arm, base in study.pairs:
         pair = arm.name, base.name
-        p, p_tie = (None, None) if pair in withheld else _p_values(study, plain[pair], wide.get(pair))
+        p, p_tie = (None, None) if pair in withheld else _p_values(study, plain[pair])
         tests[pair] = ledger_test(study, arm, base, p, p_tie)
-    evidence = {pair: _evidence(plain[pair], wide[pair], test.p) for pair, test in tests.items() if test.p is not None}
+    evidence = {pair: _evidence(plain[pair], test.p) for pair, test in tests.items() if test.p is not None}
     judged = tuple(tests.values())
     standings = differences(judged, evidence, ledger, elsewhere=elsewhere)
     alike = ties(judged, ledger, elsewhere)
     return {
-        pair: _standing(study, replace(plain[pair], test=test), wide.get(pair), standings.get(pair), alike.get(pair))
+        pair: _standing(study, replace(plain[pair], test=test), standings.get(pair), alike.get(pair))
         for pair, test in tests.items()
     }
 
@@ -93,51 +91,32 @@ def _compare(
     base: StudyArm,
     runs: pl.DataFrame,
     losses: pl.DataFrame | None,
-    disturbed: Set[str],
+    noise: StudyNoise,
+    shared: Mapping[Pair, float],
 ) -> Comparison:
-    """By itself: what other tests there are is not known yet. disturbed: arms whose speeds are not their own."""
+    """By itself: what other tests there are is not known yet."""
     alpha = level(study, arm, base)
     own, theirs = (runs.filter(arm=each.name, status="finished") for each in (arm, base))
     pairs = own.join(theirs, on="seed", suffix="_base").sort("seed")
-    differences = (pairs["loss"] - pairs["loss_base"]).to_list()
+    odd = {each.seed for name in (arm.name, base.name) if (each := noise.odd.get(name))}
+    usual = pairs.filter(~pl.col("seed").is_in(odd))
+    seeds, values = usual["seed"].to_list(), (usual["loss"] - usual["loss_base"]).to_list()
     failures = Failures(*(reliability(runs.filter(arm=each.name)) for each in (arm, base)))
-    gap, difference = (
-        gap_of(losses, (arm.name, base.name), pairs["seed"].to_list(), differences),
-        estimate(differences, alpha),
-    )
+    pair = arm.name, base.name
+    gap = noise.difference(pair, values, math.hypot(document_error(losses, pair, seeds, values), shared.get(pair, 0.0)))
+    difference = estimate(values, alpha)
     if gap is not None and difference is not None:
-        low, high = gap.ends(alpha)
+        low, high = replace(gap, own=NOTHING, other=NOTHING).interval(alpha)
         difference = replace(difference, low=low, high=high)
-    kv_ratio, kv_context = _cache(arm, base)
     return Comparison(
         difference=difference,
         gap=gap,
         failures=failures,
-        overall=failures.overall(differences, alpha),
-        seeds=tuple(pairs["seed"]),
+        overall=failures.overall(gap, alpha),
+        seeds=tuple(seeds),
         alpha=alpha,
-        speed_ratio=_ratio(pairs, "tokens_per_second"),
-        memory_ratio=_ratio(pairs, "peak_memory_bytes"),
-        decode_ratio=measured_ratio(
-            pairs.filter(alone("measuring_waited"), alone("measuring_waited_base")), "decode_tokens_per_second"
-        ),
-        kv_ratio=kv_ratio,
-        kv_context=kv_context,
-        alone=disturbed.isdisjoint((arm.name, base.name)),
+        usual=not odd,
     )
-
-
-def _cache(arm: StudyArm, base: StudyArm) -> tuple[float | None, int | None]:
-    """How the caches compare, and at which context where that matters: windows and states stop growing."""
-    kv, base_kv = arm.kv_bytes_per_token, base.kv_bytes_per_token
-    if kv is None or not base_kv:
-        return None, None
-    sizes, base_sizes = ({each.context: each.bytes for each in of.cache_bytes} for of in (arm, base))
-    longest = max(sizes.keys() & base_sizes.keys(), default=None)
-    if longest is None or not base_sizes[longest]:
-        return kv / base_kv, None
-    ratio = sizes[longest] / base_sizes[longest]
-    return (kv / base_kv, None) if math.isclose(ratio, kv / base_kv, rel_tol=0.01) else (ratio, longest)
 
 
 def reliability(runs: pl.DataFrame) -> Reliability:
@@ -148,40 +127,39 @@ def reliability(runs: pl.DataFrame) -> Reliability:
     return Reliability(failed, trained.height + failed, sum(cost) / len(cost) if known else None)
 
 
-def _p_values(study: StudyDocument, plain: Comparison, wide: Gap | Widened | None) -> tuple[float | None, float | None]:
+def _p_values(study: StudyDocument, plain: Comparison) -> tuple[float | None, float | None]:
     """Of a difference and of a tie, corrected for the looks alone."""
-    if wide is None:
+    if plain.gap is None:
         return None, None
     looked = ALPHA / plain.alpha
-    p = min(1.0, looked * wide.p())
-    return p, None if study.margin is None else min(1.0, looked * wide.p_tie(study.margin))
+    p = min(1.0, looked * plain.gap.p())
+    return p, None if study.margin is None else min(1.0, looked * plain.gap.p_within(study.margin))
 
 
-def _evidence(plain: Comparison, wide: Gap | Widened, p: float) -> Evidence:
-    assert plain.difference is not None  # it has a p
-    looked = plain.alpha / ALPHA
-    return Evidence(plain.difference.mean, p, lambda level: wide.ends(level * looked))
+def _evidence(plain: Comparison, p: float) -> Evidence:
+    gap, looked = plain.gap, plain.alpha / ALPHA
+    assert gap is not None  # it has a p
+    return Evidence(gap.value, p, lambda level: gap.interval(level * looked))
 
 
 def _standing(
-    study: StudyDocument,
-    found: Comparison,
-    wide: Gap | Widened | None,
-    standing: Standing | None,
-    p_equivalence: float | None,
+    study: StudyDocument, found: Comparison, standing: Standing | None, p_equivalence: float | None
 ) -> Comparison:
     """The comparison among all that are judged."""
     difference, gap = found.difference, found.gap
-    if standing is None or difference is None or gap is None or wide is None:
+    if standing is None or difference is None or gap is None:
         return replace(found, repeated=standing is None)
-    number, spent = len(gap.values), standing.level / ALPHA
-    room = wide.room(found.alpha * spent)
+    spent = standing.level / ALPHA
+    room = gap.room(found.alpha * spent)
     needed, smallest = None, None
     if math.isfinite(room):
-        smallest = detectable_difference(gap.sd, number, standing.tests, alpha=spent * found.alpha).moved(room)
+        error = math.hypot(gap.error, gap.shared)
+        smallest = detectable_effect(error, gap.freedom, standing.tests, alpha=spent * found.alpha).moved(room)
     if smallest and study.looks and not found.failures.any:
-        last, shown = spent * last_level(study), max(0.0, abs(difference.mean) - room)
-        needed = seeds_needed(shown, gap.sd, number, standing.tests, study.margin, last)
+        seeds, last = len(found.seeds), spent * last_level(study)
+        shown = max(0.0, abs(difference.mean) - room)
+        sd = gap.error * math.sqrt(seeds)
+        needed = seeds_needed(shown, sd, seeds, standing.tests, study.margin, last, gap.freedom)
     return replace(
         found,
         difference=_within(difference, standing),
@@ -197,22 +175,6 @@ def _within(difference: Estimate, standing: Standing) -> Estimate:
     """With the interval of the test; that of the look alone where there is none."""
     found = standing.interval
     return difference if standing.p is None else replace(difference, low=found.low, high=found.high)
-
-
-def _ratio(pairs: pl.DataFrame, column: str) -> Estimate | None:
-    rows = pairs.drop_nulls([column, f"{column}_base"])
-    return geometric((rows[column] / rows[f"{column}_base"]).to_list())
-
-
-def measured_ratio(pairs: pl.DataFrame, column: str) -> Estimate | None:
-    """The same of what each run measured in turns: a single pair has the interval that the turns of both leave, or that
-    of what is measured once where that is wider."""
-    within = (f"{column}_within", f"{column}_within_base")
-    rows = pairs.drop_nulls([column, f"{column}_base", *within])
-    found = _ratio(pairs, column)
-    if found is None or len(found.values) > 1 or rows.is_empty():
-        return found
-    return found.widened(max(math.log1p(MEASURED_ONCE), math.hypot(*(rows[name][0] for name in within))))
 
 
 def never_trained(runs: pl.DataFrame) -> Verdict | None:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from ablate.store.documents import StudyDocument
 from reports.reading.outcomes import UNJUDGED
+
+PILOT = "a pilot has estimates and spends nothing of the 5 %: judge the question on other seeds, without `pilot: true`"
 
 REPEATED = (
     "some of these seeds were judged before, in another set, for another question or with the noise of tuning: judging "
@@ -16,9 +19,14 @@ REPEATED = (
 )
 
 
-def waiting(scale: str, runs: pl.DataFrame) -> str | None:
-    """Why a comparison of these runs is not judged; None where it may be."""
-    if scale in UNJUDGED:
-        return f"the scale {scale} shows that a study runs, not what it finds"
+def waiting(study: StudyDocument, runs: pl.DataFrame, of: str = "study") -> str | None:
+    """Why nothing is judged that rests on these runs, all of one study or `of` a part of it; None where it may be.
+
+    Noise is pooled over a study, so that it is judged when all of its runs have ended.
+    """
+    if study.scale in UNJUDGED:
+        return f"the scale {study.scale} shows that a study runs, not what it finds"
+    if study.pilot:
+        return PILOT
     missing = runs.filter(pl.col("status").is_in(["absent", "partial"])).height
-    return f"{missing} of {runs.height} runs of this comparison have not ended" if missing else None
+    return f"{missing} of {runs.height} runs of this {of} have not ended" if missing else None

@@ -13,6 +13,7 @@ from ablate.store.documents import LedgerRecord, StudyDocument
 from reports.figures import CONFIG, Figure, galleries
 from reports.figures.base import Attributes
 from reports.figures.style import looks
+from reports.findings.next_steps import next_steps
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.templating import FIGURES, render
@@ -67,7 +68,8 @@ def render_study(study_dir: Path | str, summary: StudySummary | None = None) -> 
 def record(summary: StudySummary, store: Store) -> None:
     """Add what is judged on this page to the ledger, or looked at without a verdict, unless it is there."""
     tests = summary.tests
-    looked = summary.study.scale not in UNJUDGED and any(arm.seeds for arm in summary.arms)
+    explores = summary.study.pilot or summary.study.scale in UNJUDGED
+    looked = not explores and any(arm.seeds for arm in summary.arms)
     if looked and tests and all(each.tests != tests for each in summary.ledger):
         now = datetime.now(UTC).isoformat(timespec="milliseconds")  # pages of two names may be drawn in one second
         store.append_ledger(summary.study.name, LedgerRecord(judged=now, scale=summary.study.scale, tests=tests))
@@ -104,6 +106,7 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None, ho
         compact=compact,
         markup={"Markdown": markdown(compact), "LaTeX": latex(compact)},
         source=source,
+        steps=next_steps(summary),
         progress=progress,
         home=home,
         most_listed=MOST_LISTED,

@@ -108,9 +108,9 @@ def _arms(studied: Studied) -> Iterator[_Arm]:
 
 
 def _first(costs: Sequence[Cost]) -> Iterator[tuple[str, Cost]]:
-    """The first cost of each kind, if it was measured alone: those at the longest context come first."""
+    """The first cost of each kind: those at the longest context come first."""
     for key in COSTS:
-        found = next((cost for cost in costs if cost.key.startswith(key) and cost.alone), None)
+        found = next((cost for cost in costs if cost.key.startswith(key)), None)
         if found is not None:
             yield key, found
 

@@ -10,26 +10,22 @@ import polars as pl
 
 from ablate.store import Store
 from ablate.store.documents import LedgerRecord
+from ablate.store.documents.costs import CROWDED
 from reports.reading import evaluations
 from reports.reading.collected import Collected
 from reports.reading.columns import RESULT, result_row
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS, Row, RunKey, Schema
 from reports.sections import sections
-from reports.statistics.estimates import half_width_of_log
 
 RUNS: Schema = (
     KEYS
     | RESULT
-    | dict.fromkeys(
-        ("uniform", "measuring_waited", "decode_tokens_per_second", "decode_tokens_per_second_within"), pl.Float64()
-    )
+    | dict.fromkeys(("uniform", "decode_tokens_per_second"), pl.Float64())
     | dict.fromkeys(("data", "dtype", "matmul"), pl.String())
 )
 """A result's own numbers; `uniform`, the loss of guessing every token of that text alike; and how fast the model
-decodes at the longest context and the smallest batch that were measured; `within`, how far the turns of the run's own
-measurement leave that open: half of the interval of its logarithm; for which share of the time measuring waited for a
-processor."""
+decodes at the longest context and the smallest batch that were measured, if it was measured alone."""
 CURVES = KEYS | {
     "step": pl.Int64,
     "tokens": pl.Int64,
@@ -60,6 +56,7 @@ def collect(study_dir: Path | str, store: Store | None = None) -> Collected:
         losses=_losses(documents),
         ledger=store.read_ledger(documents.study.name),
         elsewhere=_elsewhere(store, documents.study.name),
+        costs=documents.costs,
         frames={name: frame for each in sections().values() for name, frame in each.collect(documents).items()},
     )
 
@@ -81,13 +78,9 @@ def _run_row(documents: StudyDocuments, key: RunKey) -> Row:
 def _decoding(documents: StudyDocuments, key: RunKey) -> Row:
     measured = documents.measurements.get(key.digest)
     longest = measured.longest_decoding if measured else None
-    if measured is None or longest is None or longest.tokens_per_second is None:
+    if measured is None or longest is None or longest.tokens_per_second is None or (measured.waiting or 0.0) >= CROWDED:
         return {}
-    return {
-        "measuring_waited": measured.waiting,
-        "decode_tokens_per_second": longest.tokens_per_second.median,
-        "decode_tokens_per_second_within": half_width_of_log(longest.turns),
-    }
+    return {"decode_tokens_per_second": longest.tokens_per_second.median}
 
 
 def _losses(documents: StudyDocuments) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ablate.store.documents import Environment, LedgerRecord, StudyDocument
+from ablate.store.documents import CostsDocument, Environment, LedgerRecord, StudyDocument
 from reports.reading.keys import KEYS
 
 RunCurve = Mapping[str, NDArray[np.float64]]
@@ -37,6 +37,8 @@ class Collected:
     ledger: tuple[LedgerRecord, ...] = ()
     elsewhere: tuple[tuple[LedgerRecord, ...], ...] = ()
     frames: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    costs: CostsDocument | None = None
+    """The arms' speeds, measured against each other."""
 
     @cached_property
     def curve_of(self) -> dict[tuple[str, str], RunCurve]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ablate.store import AblateError, Store, StudyFolder
-from ablate.store.documents import MeasureDocument, ResultDocument, StudyDocument, TextMeta
+from ablate.store.documents import CostsDocument, MeasureDocument, ResultDocument, StudyDocument, TextMeta
 from reports.reading.evaluations import EvaluatedRun, read
 from reports.reading.keys import Row, RunKey, keys_of
 from reports.reading.outcomes import FAILED, outcomes
@@ -23,14 +23,21 @@ class StudyDocuments:
 
     study: StudyDocument
     store: Store
+    folder: StudyFolder
 
     @classmethod
     def of(cls, study_dir: Path | str, store: Store | None = None) -> StudyDocuments:
         """Raises ReportError without a study there. store: the one that it lies in, unless it is to be opened."""
-        study = StudyFolder(Path(study_dir)).read()
+        folder = StudyFolder(Path(study_dir))
+        study = folder.read()
         if study is None:
             raise ReportError(f"{study_dir} holds no study.json")
-        return cls(study, store or Store.of_study(study_dir))
+        return cls(study, store or Store.of_study(study_dir), folder)
+
+    @property
+    def costs(self) -> CostsDocument | None:
+        """The arms' speeds, measured against each other."""
+        return self.folder.read_costs(self.study.costs) if self.study.costs else None
 
     @cached_property
     def keys(self) -> list[RunKey]:

@@ -6,13 +6,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-import polars as pl
-
-from reports.findings.disturbed import alone, disturbances
-from reports.findings.verdicts import measured_ratio
+from reports.findings.costs import study_costs
 from reports.reading.collected import Collected
 from reports.statistics.estimates import Estimate
-from reports.wording.cost_words import BESIDE, TIME
+from reports.wording.cost_words import TIME, inverse
 
 ALIKE = 5e-3
 """Declared costs that differ by less are the same."""
@@ -20,14 +17,12 @@ ALIKE = 5e-3
 
 @dataclass(frozen=True)
 class Cost:
-    """`ratios` are arm / baseline, paired by seed. Those of a `declared` cost are exact; others have intervals, and are
-    the arms' own if measured `alone`."""
+    """`ratios` are arm / baseline. Those of a `declared` cost are exact; others have intervals."""
 
     key: str
     label: str
     ratios: Mapping[str, Estimate]
     declared: bool = False
-    alone: bool = True
 
     @property
     def name(self) -> str:
@@ -51,8 +46,26 @@ def all_one(ratios: Iterable[Estimate]) -> bool:
 
 def cost_ratios(data: Collected) -> tuple[Cost, ...]:
     """Those that any arm has beside the baseline: caches from the longest context on, times, memory and sizes."""
-    found = (*_caches(data), _time(data), *_decoding(data), _memory(data), *_sizes(data))
+    base = data.study.baseline
+    measured = {arm: found for (arm, other), found in study_costs(data).pairs.items() if other == base}
+    training = {arm: inverse(found.training) for arm, found in measured.items() if found.training}
+    decoding = {arm: inverse(found.decoding) for arm, found in measured.items() if found.decoding}
+    memory = {arm: found.memory for arm, found in measured.items() if found.memory}
+    found = (
+        *_caches(data),
+        Cost("training-time", f"training{TIME}", training),
+        Cost("decode-time", f"decoding{TIME}{_where(data)}", decoding),
+        Cost("peak-memory", "peak memory in training", memory),
+        *_sizes(data),
+    )
     return tuple(cost for cost in found if cost.ratios)
+
+
+def _where(data: Collected) -> str:
+    """Where decoding is judged."""
+    points = (process.judged("decoding") for process in data.costs.processes) if data.costs else ()
+    point = next(filter(None, points), None)
+    return f" at {point.context:,} tokens, batch {point.batch}" if point else ""
 
 
 def _caches(data: Collected) -> Iterator[Cost]:
@@ -73,41 +86,3 @@ def _declared(data: Collected, key: str, label: str, by_arm: Mapping[str, float]
     others = {name: value / base for name, value in by_arm.items() if name != data.study.baseline} if base else {}
     exact = {name: Estimate(ratio, ratio, ratio, None, (ratio,)) for name, ratio in others.items() if ratio > 0}
     return Cost(key, label, exact, declared=True)
-
-
-def _time(data: Collected) -> Cost:
-    per_token = 1 / pl.col("tokens_per_second")
-    is_alone = not any(disturbances(data.runs).values())
-    label = f"training{TIME}" + ("" if is_alone else f" {BESIDE}")
-    return Cost("training-time", label, _paired(data, _finished(data), per_token), alone=is_alone)
-
-
-def _memory(data: Collected) -> Cost:
-    return Cost("peak-memory", "peak memory in training", _paired(data, _finished(data), pl.col("peak_memory_bytes")))
-
-
-def _finished(data: Collected) -> pl.DataFrame:
-    return data.runs.filter(status="finished")
-
-
-def _decoding(data: Collected) -> Iterator[Cost]:
-    """Time for one more token of every sequence of the batch, from the longest context on."""
-    rows = data.frames["measures"].filter(kind="decode").drop_nulls("median")
-    rows = rows.filter(alone("waiting"))
-    places = rows.select("context", "batch").unique().sort("context", "batch", descending=[True, False])
-    for context, batch in places.iter_rows():
-        label = f"decoding{TIME} at {context:,} tokens, batch {batch}"
-        found = rows.filter(context=context, batch=batch)
-        yield Cost(f"decode-{context}-{batch}", label, _paired(data, found, 1 / pl.col("median")))
-
-
-def _paired(data: Collected, rows: pl.DataFrame, value: pl.Expr) -> dict[str, Estimate]:
-    """Of each arm the geometric mean over the seeds that the baseline has too. A single pair has the interval that the
-    turns of both leave, where they were measured in turns."""
-    within = pl.col("within") if "within" in rows.columns else pl.lit(None, pl.Float64)
-    columns = rows.select("arm", "seed", value=value, value_within=within)
-    known = columns.drop_nulls("value").filter(pl.col("value") > 0)
-    base = known.filter(arm=data.study.baseline)
-    both = known.filter(pl.col("arm") != data.study.baseline).join(base, on="seed", suffix="_base").sort("seed")
-    ratios = {arm.name: measured_ratio(both.filter(arm=arm.name), "value") for arm in data.study.arms}
-    return {name: ratio for name, ratio in ratios.items() if ratio is not None}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import polars as pl
 
 from ablate.store.documents import Measured, MeasuredPoint, Quartiles, SpeedPoint
+from ablate.store.documents.costs import CROWDED
 from reports.reading.keys import KEYS, Row, RunKey
-from reports.statistics.estimates import half_width_of_log
 
 MEASURES = KEYS | {
     "kind": pl.String,
@@ -19,7 +19,6 @@ MEASURES = KEYS | {
     "median": pl.Float64,
     "q25": pl.Float64,
     "q75": pl.Float64,
-    "within": pl.Float64,
     "seconds": pl.Float64,
     "seconds_to_read": pl.Float64,
     "bandwidth_utilisation": pl.Float64,
@@ -27,18 +26,27 @@ MEASURES = KEYS | {
     "declared_bytes": pl.Float64,
     "allocated_bytes": pl.Float64,
 }
+ALONE = pl.col("waiting").fill_null(0.0) < CROWDED
+"""Whether a run's measurement had the processor for itself."""
+
+
+def _alone(value: pl.Expr) -> pl.Expr:
+    return pl.when(ALONE).then(value)
+
+
 SERVING = {
     "cache": ("cache", pl.col("allocated_bytes")),
-    "prefill": ("prefill", pl.col("median")),
-    "first token": ("prefill", 1000 * pl.col("seconds")),
-    "reading": ("prefill", 1000 * pl.col("seconds_to_read")),
+    "prefill": ("prefill", _alone(pl.col("median"))),
+    "first token": ("prefill", _alone(1000 * pl.col("seconds"))),
+    "reading": ("prefill", _alone(1000 * pl.col("seconds_to_read"))),
     "prefill memory": ("prefill", pl.col("peak_memory_bytes") / 2**20),
-    "decode": ("decode", pl.col("median")),
-    "output token": ("decode", 1000 * pl.col("seconds")),
-    "bandwidth": ("decode", 100 * pl.col("bandwidth_utilisation")),
+    "decode": ("decode", _alone(pl.col("median"))),
+    "output token": ("decode", _alone(1000 * pl.col("seconds"))),
+    "bandwidth": ("decode", _alone(100 * pl.col("bandwidth_utilisation"))),
     "decode memory": ("decode", pl.col("peak_memory_bytes") / 2**20),
 }
-"""Kind of a curve → of which measurements, and what of them: bytes, tokens/s, ms, %, MiB."""
+"""Quantity → of which measurements of single runs, and what of them: bytes, tokens/s, ms, %, MiB. Speeds of runs whose
+measurement had the processor for itself."""
 
 
 BYTES_TOLERANCE = 0.01
@@ -61,7 +69,7 @@ def _points(found: Measured) -> Iterator[tuple[str, MeasuredPoint, Row]]:
     for decode in found.decode:
         seconds, utilisation = decode.seconds_per_output_token, decode.bandwidth_utilisation
         written = {"seconds": _median(seconds), "bandwidth_utilisation": _median(utilisation)}
-        yield "decode", decode, {**_speed(decode), **written, "within": half_width_of_log(decode.turns)}
+        yield "decode", decode, {**_speed(decode), **written}
 
 
 def _speed(point: SpeedPoint) -> Row:

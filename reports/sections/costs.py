@@ -9,16 +9,17 @@ from typing import ClassVar, Self
 import plotly.graph_objects as go
 import polars as pl
 
+from ablate.store.documents.costs import FEWEST_PROCESSES
 from reports.figures.base import Figure, Switch, SwitchOption, line, short
 from reports.figures.style import ArmStyle, blank
+from reports.findings.costs import speeds_at
 from reports.findings.curves import Curve, Point
-from reports.findings.disturbed import alone
 from reports.findings.overhead import bound_by_overhead
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 from reports.sections import Section
-from reports.sections._serving import MEASURES, PLAIN, SERVING, measured_rows, wrong_bytes
+from reports.sections._serving import ALONE, MEASURES, PLAIN, SERVING, measured_rows, wrong_bytes
 from reports.wording import cost_words, words
 from reports.wording.tables import frame_table
 
@@ -44,16 +45,8 @@ class Costs(Section):
     @classmethod
     def summarise(cls, data: Collected) -> Self:
         return cls(
-            tuple(
-                Curve(str(arm), kind, _over_context(rows), int(str(batch)))
-                for kind, (measured, value) in SERVING.items()
-                for (arm, batch), rows in data.frames["measures"]
-                .filter(kind=measured)
-                .with_columns(value.alias("y"))
-                .drop_nulls("y")
-                .group_by("arm", "batch", maintain_order=True)
-            ),
-            tuple(bound_by_overhead(data.frames["measures"])),
+            (*_in_alternation(data), *_of_runs(data.frames["measures"])),
+            tuple(bound_by_overhead(data.frames["measures"].filter(ALONE))),
         )
 
     @classmethod
@@ -61,12 +54,6 @@ class Costs(Section):
         """Of bytes, and of points that were not measured, but for what an arm cannot have: an encoder only reads."""
         measures = data.frames["measures"]
         yield from wrong_bytes(measures.with_columns(cache=pl.lit(PLAIN)))
-        crowded = measures.filter(~alone("waiting")).group_by("arm", maintain_order=True).agg(pl.max("waiting"))
-        for arm, waiting in crowded.iter_rows():
-            yield (
-                f"{arm}: other programs had the processor for {100 * waiting:.0f} % of the time in which decoding and"
-                " prefill were measured, so its speeds there are compared with nothing."
-            )
         reading = [arm.name for arm in data.study.arms if arm.kv_bytes_per_token is None]
         found = measures.filter(~pl.col("arm").is_in(reading) | (pl.col("kind") == "prefill"))
         gone = found.drop_nulls("reason").unique(["arm", "kind", "context", "batch"], maintain_order=True)
@@ -82,6 +69,35 @@ class Costs(Section):
         told = " ".join((BANDWIDTH, cost_words.overhead(self.overhead, len(summary.arms)))).strip()
         yield from _serving(self.curves, summary, style, DECODE, "Decoding by context", told)
         yield from _serving(self.curves, summary, style, PREFILL, "Prefill by context", "")
+
+
+def _of_runs(measures: pl.DataFrame) -> Iterator[Curve]:
+    """What each run measured by itself: bytes, which are its own, and the bandwidth that it used."""
+    for kind in ("cache", "prefill memory", "bandwidth", "decode memory"):
+        measured, value = SERVING[kind]
+        rows = measures.filter(kind=measured).with_columns(value.alias("y")).drop_nulls("y")
+        for (arm, batch), own in rows.group_by("arm", "batch", maintain_order=True):
+            yield Curve(str(arm), kind, _over_context(own), int(str(batch)))
+
+
+def _in_alternation(data: Collected) -> Iterator[Curve]:
+    """Speeds, of all arms in the same processes."""
+    points = [point for process in data.costs.processes for point in process.points] if data.costs else []
+    reading = [arm.name for arm in data.study.arms if arm.kv_bytes_per_token is None]
+    rows = [
+        {"arm": arm, "work": point.work, "context": point.context, "batch": point.batch, "speed": speed}
+        for point in points
+        if point.work != "training"
+        for arm, speed in speeds_at(point, data.study.baseline).items()
+    ]
+    frame = pl.DataFrame(rows, schema=SPEEDS)
+    for kind, (work, value) in SPEED_KINDS.items():
+        own = frame.filter(work=work).with_columns(y=value)
+        if kind in ("first token", "reading"):
+            own = own.filter(pl.col("arm").is_in(reading) == (kind == "reading"))
+        own = own.filter(pl.len().over("arm", "context", "batch") >= FEWEST_PROCESSES)
+        for (arm, batch), curve in own.group_by("arm", "batch", maintain_order=True):
+            yield Curve(str(arm), kind, _over_context(curve), int(str(batch)))
 
 
 def _all_agree(found: Iterable[Points]) -> bool:
@@ -164,6 +180,15 @@ def _cache(figure: go.Figure, look: ArmStyle, points: Points, mode: str, width: 
     )
 
 
+SPEEDS = {"arm": pl.String, "work": pl.String, "context": pl.Int64, "batch": pl.Int64, "speed": pl.Float64}
+SPEED_KINDS = {
+    "prefill": ("prefill", pl.col("speed")),
+    "first token": ("prefill", 1000 * pl.col("context") * pl.col("batch") / pl.col("speed")),
+    "reading": ("prefill", 1000 * pl.col("context") * pl.col("batch") / pl.col("speed")),
+    "decode": ("decoding", pl.col("speed")),
+    "output token": ("decoding", 1000 * pl.col("batch") / pl.col("speed")),
+}
+"""Kind of a curve → of which work, and what of it: tokens/s, ms."""
 DECODE = {
     "decode": "speed (tokens/s)",
     "output token": "time per output token (ms)",
@@ -212,7 +237,7 @@ def _serving(
         title=title,
         note=" ".join(
             (
-                f"Mean over seeds of each run's median. {_batches(batches)}",
+                f"Mean over processes in which all arms took turns. {_batches(batches)}",
                 *filter(None, [named]),
                 *summary.study.conventions,
             )
@@ -254,7 +279,7 @@ def _rows(first: list[Curve], shown: dict[str, list[Curve]]) -> list[tuple[str, 
 
 
 def _cell(point: Point | None) -> str:
-    """A mean with its range over seeds."""
+    """A mean with its range over processes, or over seeds."""
     if point is None:
         return words.NONE
     mean, low, high = (words.whole(v) if v >= 100 else f"{v:.3g}" for v in (point.mean, point.low, point.high))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from ablate.store.documents import StudyDesign
+from ablate.store.documents.design import structure
 from reports.figures.base import GOES_ON, NEUTRAL, Figure, frame_open, mean_point, name_rows, seed_points, two_lines
 from reports.figures.style import ArmStyle, blank, looks
 from reports.findings.shapes import StudySummary
@@ -31,7 +32,7 @@ class Effects(Section):
         return cls(data.study.design) if data.study.design else None
 
     def introduction(self, summary: StudySummary) -> str:
-        return effect_words.structure(summary, self.design)
+        return structure(len(self.design.factors), len(summary.arms), self.design.resolution)
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
         if all(each.judgement.withheld is None for each in summary.effects):
@@ -47,7 +48,7 @@ def _notes(summary: StudySummary, any_cost: bool) -> Iterator[str]:
     yield "Left of zero is better. Every effect is estimated from all runs: mean with the factor minus mean without it."
     yield "Bars are 95 % intervals, corrected as the verdicts are; open points show single seeds."
     yield "Below a name stands what it costs." if any_cost else ""
-    yield cost_words.measured_beside(summary)
+    yield cost_words.unmeasured(summary)
 
 
 def _with_cost(label: str, cost: str) -> str:
@@ -69,7 +70,7 @@ def _forest(summary: StudySummary) -> Figure:
     figure.update_layout(showlegend=False, margin_t=16)
     cut = GOES_ON * frame_open(figure, [value for _, value in found if value is not None])
     labels = [style[each.effect.name].label for each, _ in found]
-    costs = [cost_words.sure_costs(each.comparison) for each, _ in found]
+    costs = [cost_words.sure_costs(each.comparison.costs) for each, _ in found]
     name_rows(figure, labels)
     figure.update_yaxes(ticktext=[_with_cost(*row) for row in zip(labels, costs, strict=True)])
     rows = [

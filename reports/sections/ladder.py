@@ -11,6 +11,7 @@ import polars as pl
 
 from reports.figures.base import Figure, mean_point, short
 from reports.figures.style import ArmStyle, blank
+from reports.findings.costs import NO_COSTS, study_costs
 from reports.findings.ladders import LadderArm, LinePoint, summarise_ladder
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
@@ -30,7 +31,6 @@ LADDER = KEYS | {
     "parameters": pl.Int64,
     "flops": pl.Float64,
     "loss": pl.Float64,
-    "flops_per_second": pl.Float64,
 }
 
 
@@ -52,7 +52,9 @@ class Ladder(Section):
     @classmethod
     def summarise(cls, data: Collected) -> Self | None:
         sizes = data.frames[cls.name()].filter(pl.col("axis").fill_null("size") == "size")
-        return cls(summarise_ladder(sizes, data.study.baseline)) if sizes["rung"].n_unique() > 2 else None
+        if sizes["rung"].n_unique() <= 2:
+            return None
+        return cls(summarise_ladder(sizes, data.study.baseline, _throughput(data)))
 
     def introduction(self, summary: StudySummary) -> str:
         trends = sum(arm.trend is not None for arm in self.arms)
@@ -79,6 +81,16 @@ class Ladder(Section):
         yield _loss_by_compute(self.arms, summary, style)
 
 
+def _throughput(data: Collected) -> dict[str, Estimate]:
+    """FLOP/s of each arm over the baseline's, where its speed was measured against it."""
+    base, costs, found = data.study.baseline_arm, study_costs(data), {}
+    for arm in data.study.arms:
+        ratio = costs.pairs.get((arm.name, base.name), NO_COSTS).training
+        if ratio is not None:
+            found[arm.name] = ratio.scaled(arm.flops_per_token / base.flops_per_token)
+    return found
+
+
 def _rows(documents: StudyDocuments) -> Iterator[Row]:
     """The runs of every rung. The loss of one that diverged or is absent is null."""
     for rung in documents.study.ladder:
@@ -88,7 +100,6 @@ def _rows(documents: StudyDocuments) -> Iterator[Row]:
         for arm in rung.arms:
             for run in arm.runs:
                 result = results[run.digest]
-                speed = result.training_speed if result else None
                 yield {
                     "rung": rung.name,
                     "axis": rung.axis,
@@ -97,7 +108,6 @@ def _rows(documents: StudyDocuments) -> Iterator[Row]:
                     "parameters": arm.parameters,
                     "flops": arm.flops,
                     "loss": result.loss if result else None,
-                    "flops_per_second": None if speed is None else speed * arm.flops_per_token,
                 }
 
 

@@ -55,10 +55,9 @@ class TradeOff(Section):
             yield _figure(self.shown, found, list(same), summary, style)
 
 
-def _rank(cost: Cost) -> tuple[bool, int]:
-    """The cache, or else time; a time that was not measured alone is last. FLOPs are nearest to a time."""
-    kind = next((place for place, key in enumerate(FIRST) if cost.key.startswith(key)), len(FIRST))
-    return not cost.alone, kind
+def _rank(cost: Cost) -> int:
+    """The cache, or else time. FLOPs are nearest to a time."""
+    return next((place for place, key in enumerate(FIRST) if cost.key.startswith(key)), len(FIRST))
 
 
 def _decodes(costs: Sequence[Cost]) -> bool:
@@ -81,18 +80,17 @@ def _figure(
     places = frozenset(place for place, arm in enumerate(arms) if arm in unjudged and arm != base)
     plane = Plane([style[arm] for arm in arms], across, up, unjudged=places, about=[about[arm] for arm in arms])
     absent = [arm.name for arm in summary.arms if arm.name not in arms]
-    marked = [each for each in costs if not each.alone]
     notes = (
         f"Differences from {base}, where the dotted lines cross.",
         plane.explained,
         f"No loss to compare, so not shown: {listed(absent)}." if absent else "",
         f"All arms have the same {listed(same)}." if same else "",
-        cost_words.measured_beside(summary) if marked else "",
+        cost_words.unmeasured(summary),
         cost_words.overhead(serving.overhead, len(summary.arms)) if serving and _decodes(costs) else "",
     )
     return Figure(
         key="trade-off",
-        title=title_words.trade_off(summary, costs[0].label, costs[0].ratios, costs[0].alone) + mark(summary),
+        title=title_words.trade_off(summary, costs[0].label, costs[0].ratios) + mark(summary),
         note=" ".join((*filter(None, notes), *summary.study.conventions)),
         alt="; ".join(f"{row[0]}: {row[1]} {up[0].name}" for row in plane.rows(arms) if row[0] != base),
         drawing=plane.drawing(),

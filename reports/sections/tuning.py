@@ -8,11 +8,13 @@ from typing import Any, ClassVar, Self, TypeGuard
 
 import plotly.graph_objects as go
 
-from ablate.store.documents import StudyDocument, StudyPass, StudyTuning
+from ablate.store.documents import StudyPass, StudyTuning
+from ablate.store.documents.tuning_words import share
 from reports.figures.base import Figure, short
 from reports.figures.style import ArmStyle, blank, label
+from reports.findings.noise import Choice, StudyNoise, study_noise
+from reports.findings.rungs import FRAME
 from reports.findings.shapes import StudySummary
-from reports.findings.tuning import Choice, choices, curve_of
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.wording import rate_words, words
@@ -23,13 +25,16 @@ Points = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class ArmTuning:
-    """One arm at one size of a ladder (`size` is None without one), with what the noise of tuning leaves open, and the
-    curve of which its rate is the minimum."""
+    """One arm at one size of a ladder (`size` is None without one), with what the noise of tuning leaves open."""
 
     size: str | None
     found: StudyTuning
     choice: Choice | None
-    curve: Points
+
+    @property
+    def curve(self) -> Points:
+        """Expected loss by rate, in points; empty where there is no curve."""
+        return self.choice.curve if self.choice else ()
 
     @property
     def arm(self) -> str:
@@ -53,22 +58,19 @@ class Tuning(Section):
 
     @classmethod
     def summarise(cls, data: Collected) -> Self | None:
-        found = tunings_of(data.study)
+        found = tunings_of(data)
         return cls(found, rate_words.carried_lines(data.study)) if found else None
 
     @classmethod
     def warnings(cls, data: Collected) -> Iterator[str]:
         """What a reader must know of arms that may be better than they look."""
-        for each in tunings_of(data.study):
+        for each in tunings_of(data):
             yield from rate_words.warnings(each.name, each.found)
-        if rate_words.one_seed(data.study.tuning):
-            yield "Tuned with one seed: the noise of tuning is not known, so nothing is judged better or worse."
 
     def lines(self) -> Iterator[str]:
         """What each arm took, and how sure that is."""
         for each in self.tunings:
-            interval, erratic = (each.choice.rate, each.choice.erratic) if each.choice else (None, ())
-            yield rate_words.taken(each.name, each.found, interval, erratic)
+            yield rate_words.taken(each.name, each.found, each.choice.rate if each.choice else None)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """One per tuned setting, pass and size."""
@@ -80,16 +82,20 @@ class Tuning(Section):
                     yield _figure(found, path, summary.unit, style, coarse=True)
 
 
-def tunings_of(study: StudyDocument) -> tuple[ArmTuning, ...]:
+def tunings_of(data: Collected) -> tuple[ArmTuning, ...]:
     """Of the study, or of every rung of its ladder."""
-    if not study.ladder:
-        return _tunings(study.tuning, None)
-    return tuple(each for rung in study.ladder for each in _tunings(rung.tuning, rung.name))
+    if not data.study.ladder:
+        return _tunings(data.study.tuning, study_noise(data.study.tuning, data.runs), None)
+    runs = data.frames[FRAME]
+    return tuple(
+        each
+        for rung in data.study.ladder
+        for each in _tunings(rung.tuning, study_noise(rung.tuning, runs.filter(rung=rung.name)), rung.name)
+    )
 
 
-def _tunings(found: Sequence[StudyTuning], size: str | None) -> tuple[ArmTuning, ...]:
-    known = choices(found)
-    return tuple(ArmTuning(size, each, known.get(each.arm), curve_of(each)) for each in found)
+def _tunings(found: Sequence[StudyTuning], noise: StudyNoise, size: str | None) -> tuple[ArmTuning, ...]:
+    return tuple(ArmTuning(size, each, noise.choices.get(each.arm)) for each in found)
 
 
 def _figure(found: Sequence[ArmTuning], path: str, unit: str, style: Mapping[str, ArmStyle], *, coarse: bool) -> Figure:
@@ -104,12 +110,12 @@ def _figure(found: Sequence[ArmTuning], path: str, unit: str, style: Mapping[str
         figure.update_xaxes(type="log")
     elif not all(is_number(value) for value in values):
         figure.update_xaxes(type="category")
-    size, share = found[0].size, rate_words.share(shown[0][1].fraction)
+    size, length = found[0].size, share(shown[0][1].fraction)
     title = f"Tuning {path}, first pass" if coarse else f"Tuning {path}"
     return Figure(
         key="-".join(filter(None, ("tuning", path.replace(".", "-"), size, "first" * coarse))),
         title=title + (f" at size {size}" if size else ""),
-        note=f"Loss after tuning runs at {share}, on separate seeds, which are the open points. {_note(shown, coarse)}",
+        note=f"Loss after tuning runs at {length}, on separate seeds, the open points. {_note(shown, coarse)}",
         alt="; ".join(f"{each.arm}: {each.found.chosen[path]}" for each, _ in shown),
         drawing=figure,
         table=frame_table(("arm", *found[0].found.chosen, "seed", f"loss ({unit})"), list(_rows(shown))),
@@ -121,7 +127,7 @@ def _note(shown: Sequence[tuple[ArmTuning, StudyPass]], coarse: bool) -> str:
         return "These runs only say where to look: the best rate depends on the length."
     if any(len(each.found.chosen) > 1 for each, _ in shown):
         return "Lines are the best over the other settings; filled: the value taken."
-    return "Filled: the rate taken, the minimum of a curve through the rates about the best, with its 95 % interval."
+    return "Lines: expected loss near the best rate. Filled: the rate taken, with the 95 % interval of the best rate."
 
 
 def _rows(shown: Sequence[tuple[ArmTuning, StudyPass]]) -> Iterator[tuple[str, ...]]:

@@ -1,8 +1,8 @@
 """The smallest detectable difference, and how well it is known. Pure.
 
-    detectable = c(n, α, power) · s        s² (n − 1) / σ² ~ χ²(n − 1)
+    detectable = c(ν, α, power) · s        s²·ν/σ² ~ χ²(ν)
 
-c is that of `power.detectable`. The sd of three paired differences is between 0.16 and 1.92 times the true
+c is that of `ablate.noise.power.detectable`. The sd of three paired differences is between 0.16 and 1.92 times the true
 one in 95 % of studies, so what it says of the study's reach is as uncertain: the truth is between 0.52 and 6.3 times
 it. Assumes normal differences.
 """
@@ -13,9 +13,8 @@ import math
 
 import scipy  # whose parts are loaded when they are first used
 
-from reports.statistics.estimates import ALPHA
+from ablate.noise.power import ALPHA, POWER, detectable
 from reports.statistics.interval import Interval
-from reports.statistics.power import POWER, detectable
 
 
 def sd_interval(sd: float, n: int, alpha: float = ALPHA) -> Interval:
@@ -26,17 +25,10 @@ def sd_interval(sd: float, n: int, alpha: float = ALPHA) -> Interval:
     return Interval(sd, low, high)
 
 
-def detectable_difference(
-    sd: float, n: int, comparisons: int = 1, power: float = POWER, alpha: float = ALPHA
-) -> Interval:
-    """What n pairs find with probability `power`, with its 95 % interval; `alpha` is the level of the test."""
-    return detectable_effect(sd / math.sqrt(n), n - 1, comparisons, power, alpha)
-
-
 def detectable_effect(
     error: float, freedom: int, comparisons: int = 1, power: float = POWER, alpha: float = ALPHA
 ) -> Interval:
-    """The same of any t-test, by the standard error of its estimate."""
+    """What a t-test finds with probability `power`, with its 95 % interval, by the standard error of its estimate."""
     per_error = detectable(1.0, freedom, comparisons, power, alpha)
     spread = sd_interval(error, freedom + 1)
     return Interval(per_error * spread.value, per_error * spread.low, per_error * spread.high)

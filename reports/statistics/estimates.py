@@ -6,10 +6,9 @@ the seeds.
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -36,10 +35,10 @@ class Estimate:
     def half_width(self) -> float | None:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
-    def widened(self, half_width: float) -> Estimate:
-        """A positive ratio of two single measurements, with an interval of such a half-width of its logarithm: that of
-        a sum or difference of two is the root of the sum of their squares (Zou and Donner 2008)."""
-        return replace(self, low=self.mean * math.exp(-half_width), high=self.mean * math.exp(half_width))
+    def scaled(self, factor: float) -> Estimate:
+        """A ratio times an exact positive number; `sd` is of logarithms, and stays."""
+        low, high = (None if end is None else factor * end for end in (self.low, self.high))
+        return Estimate(factor * self.mean, low, high, self.sd, tuple(factor * value for value in self.values))
 
     def excludes(self, value: float) -> bool:
         """Whether there is an interval and `value` lies outside it."""
@@ -53,28 +52,6 @@ def mean_interval(values: ArrayLike, alpha: float = ALPHA) -> tuple[Floats, Floa
     mean = array.mean(axis=-1)
     half = scipy.stats.t.ppf(1 - alpha / 2, n - 1) * array.std(axis=-1, ddof=1) / math.sqrt(n)
     return mean, mean - half, mean + half
-
-
-def paired_p(differences: ArrayLike) -> Floats:
-    """Two-sided p of a paired t-test over the last axis (..., n), n ≥ 2; NaN where all equal."""
-    array = np.asarray(differences, dtype=np.float64)
-    n = array.shape[-1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = array.mean(axis=-1) / (array.std(axis=-1, ddof=1) / math.sqrt(n))
-    p = np.asarray(2 * scipy.stats.t.sf(np.abs(t), n - 1), dtype=np.float64)
-    return np.where(np.ptp(array, axis=-1) == 0, np.nan, p)
-
-
-def equivalence_p(differences: ArrayLike, margin: float) -> Floats:
-    """p of two one-sided paired t-tests over the last axis (..., n), n ≥ 2, of which some differ.
-
-    Small where the mean difference is shown to lie within ± `margin`: the larger p of H₀ mean ≤ −margin and
-    H₀ mean ≥ margin (Schuirmann 1987).
-    """
-    from statsmodels.stats.weightstats import ttost_paired  # noqa: PLC0415 (takes long; few studies give a margin)
-
-    first = np.moveaxis(np.asarray(differences, dtype=np.float64), -1, 0)
-    return np.asarray(ttost_paired(first, np.zeros_like(first), -margin, margin)[0], dtype=np.float64)
 
 
 def estimate(values: Sequence[float], alpha: float = ALPHA) -> Estimate | None:
@@ -98,23 +75,17 @@ def geometric(ratios: Sequence[float]) -> Estimate | None:
     return Estimate(math.exp(logs.mean), low, high, logs.sd, tuple(ratios))
 
 
-def half_width_of_log(values: Sequence[float]) -> float | None:
-    """Of the interval of the geometric mean of positive numbers, in logarithms. None for fewer than two."""
-    found = geometric(values)
-    return math.log(found.high / found.mean) if found and found.high else None
-
-
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Holm's step-down correction over the comparisons of one study, in the order given."""
-    if len(p_values) < 2:
-        return tuple(p_values)
-    from statsmodels.stats.multitest import multipletests  # noqa: PLC0415 (takes long to load)
+    """Holm's step-down correction over the comparisons of one study, in the order given.
 
-    gc.freeze()  # multipletests collects garbage, which takes a second where torch is loaded too
-    try:
-        return tuple(float(p) for p in multipletests(p_values, alpha=ALPHA, method="holm")[1])
-    finally:
-        gc.unfreeze()
+    p₍₁₎ ≤ … ≤ p₍ₘ₎ become max over j ≤ i of (m − j + 1)·p₍ⱼ₎, at most 1. Holm 1979, Scand. J. Statist. 6:65.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    steps = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    corrected = np.empty_like(p)
+    corrected[order] = steps
+    return tuple(corrected.tolist())
 
 
 def holm_by_name(p_values: Mapping[Name, float | None]) -> dict[Name, float | None]:

@@ -54,6 +54,8 @@ def difference_intervals(tests: Sequence[Evidence], alpha: float = ALPHA) -> tup
         low, high = test.interval(alpha / len(tests))
         if p < alpha:
             low, high = (max(low, 0.0), high) if test.value > 0 else (low, min(high, 0.0))
+        elif low > 0 or high < 0:  # beside a p that was judged with other noise
+            low, high = min(low, 0.0), max(high, 0.0)
         found.append(Interval(test.value, low, high))
     return tuple(found)
 

@@ -30,12 +30,12 @@ Simulated, failures of 2 nats in 10 % of seeds that cancel a gain of 0.2 nats, s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import scipy  # whose parts are loaded when they are first used
 
-from reports.statistics.estimates import ALPHA, mean_interval
+from ablate.noise.difference import Difference
+from reports.statistics.estimates import ALPHA
 from reports.statistics.interval import Interval
 
 
@@ -81,13 +81,13 @@ class Failures:
     def may_be_alike(self) -> bool:
         return not self.any
 
-    def overall(self, differences: Sequence[float], alpha: float = ALPHA) -> Interval | None:
-        """Arm − baseline with failures, from the differences of seeds that trained in both.
+    def overall(self, difference: Difference | None, alpha: float = ALPHA) -> Interval | None:
+        """Arm − baseline with failures, from the difference of seeds that trained in both.
 
-        None with fewer than two of these, or where it is not known what a failure costs.
+        None without one, or where it is not known what a failure costs.
         """
-        if len(differences) < 2 or self.arm.cost is None or self.baseline.cost is None:
+        if difference is None or self.arm.cost is None or self.baseline.cost is None:
             return None
-        mean, low, high = (float(value) for value in mean_interval(differences, alpha / 2))
+        low, high = difference.interval(alpha / 2)
         cost, saved = self.arm.at_most(alpha / 4) * self.arm.cost, self.baseline.at_most(alpha / 4) * self.baseline.cost
-        return Interval(mean, low - saved, high + cost)
+        return Interval(difference.value, low - saved, high + cost)

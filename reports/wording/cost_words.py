@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from reports.findings.disturbed import ALONE, STEADY
+from reports.findings.costs import ArmCosts
 from reports.findings.overhead import LITTLE
-from reports.findings.shapes import ArmSummary, Comparison, StudySummary
-from reports.findings.verdicts import MEASURED_ONCE
+from reports.findings.shapes import StudySummary
 from reports.statistics.estimates import Estimate
 from reports.wording.listing import listed
 
@@ -17,8 +17,7 @@ SAME_MEMORY = 0.01
 """Peak memory is that of a whole process: a share of it by which two runs of one arm may well differ."""
 SAME = "the same"
 NO_CHANGE = "no measurable change in"
-BESIDE = "†"
-UNKNOWN_SPEED = f"training speed not known {BESIDE}"
+UNKNOWN_SPEED = "speeds not measured"
 COUNTED = ("FLOPs", "parameters")
 """Costs of which there are fewer, not less."""
 TIME = " time per token"
@@ -27,33 +26,31 @@ FACTORS = 1.5
 """A change from so large a factor on is said as one."""
 
 
-def costs(comparison: Comparison) -> str:
+def costs(found: ArmCosts) -> str:
     """`training 3 % slower, 2× smaller KV cache, no measurable change in decoding speed or peak memory`, as far as they
     are known. What is the same goes without saying."""
-    found = _changes(comparison)
-    noise = [said.removeprefix(NO_CHANGE) for said in found if said.startswith(NO_CHANGE)]
+    changes = _changes(found)
+    noise = [said.removeprefix(NO_CHANGE) for said in changes if said.startswith(NO_CHANGE)]
     last = [f"{NO_CHANGE}{' or'.join(noise)}"] if noise else []
-    return ", ".join([*_clear(found), *last, *([] if comparison.alone else [UNKNOWN_SPEED])])
+    return ", ".join([*_clear(changes), *last, *([UNKNOWN_SPEED] if found.unmeasured else [])])
 
 
-def clear_costs(comparison: Comparison) -> str:
-    """`training 3 % slower, 2× smaller KV cache`: those that are not noise, for a headline; nothing of none where the
-    training speed is not known."""
-    nothing = f"{NO_CHANGE} cost" if comparison.alone and _changes(comparison) else ""
-    return sure_costs(comparison) or nothing
+def clear_costs(found: ArmCosts) -> str:
+    """`training 3 % slower, 2× smaller KV cache`: those that are not noise, for a headline; nothing of none where
+    speeds are not known."""
+    nothing = f"{NO_CHANGE} cost" if _changes(found) and not found.unmeasured else ""
+    return sure_costs(found) or nothing
 
 
-def sure_costs(comparison: Comparison) -> str:
+def sure_costs(found: ArmCosts) -> str:
     """Those that are not noise."""
-    return ", ".join(_clear(_changes(comparison)))
+    return ", ".join(_clear(_changes(found)))
 
 
-def _changes(comparison: Comparison) -> list[str]:
-    training = comparison.speed_ratio if comparison.alone else None
-    speeds = {"training": training, "decoding": comparison.decode_ratio}
+def _changes(found: ArmCosts) -> list[str]:
+    speeds = {"training": found.training, "decoding": found.decoding}
     changes = [speed_change(ratio, what) for what, ratio in speeds.items()]
-    found = [*changes, memory_change(comparison.memory_ratio), bytes_change(comparison.kv_ratio, comparison.kv_context)]
-    return list(filter(None, found))
+    return list(filter(None, [*changes, memory_change(found.memory), bytes_change(found.kv_ratio, found.kv_context)]))
 
 
 def _clear(changes: Iterable[str]) -> list[str]:
@@ -76,7 +73,7 @@ def change_of(cost: str, ratio: Estimate) -> str:
     """`8× smaller KV cache at 512 tokens`; a time is said as the speed that headlines give, `training 3 % slower`."""
     what, is_time, where = cost.partition(TIME)
     if is_time:
-        return speed_change(_inverse(ratio), what) + where
+        return speed_change(inverse(ratio), what) + where
     if _is_noise(ratio) or (cost.startswith("peak memory") and abs(ratio.mean - 1) < SAME_MEMORY):
         return f"{NO_CHANGE} {cost}"
     factor, word = (ratio.mean, "larger") if ratio.mean > 1 else (1 / ratio.mean, "smaller")
@@ -86,7 +83,7 @@ def change_of(cost: str, ratio: Estimate) -> str:
     return f"{_percent(change)} {'more' if change > 0 else 'fewer' if cost.startswith(COUNTED) else 'less'} {cost}"
 
 
-def _inverse(ratio: Estimate) -> Estimate:
+def inverse(ratio: Estimate) -> Estimate:
     low, high = (None if end is None else 1 / end for end in (ratio.high, ratio.low))
     return replace(ratio, mean=1 / ratio.mean, low=low, high=high, sd=None)
 
@@ -108,11 +105,8 @@ def _percent(change: float) -> str:
 
 
 def _is_noise(ratio: Estimate) -> bool:
-    """Whether a ratio's interval holds 1; of a single run, also whether it is near 1. What is declared is exact."""
-    exact = ratio.low is not None and ratio.low == ratio.high
-    if len(ratio.values) == 1 and not exact and abs(math.log(ratio.mean)) < math.log1p(MEASURED_ONCE):
-        return True
-    return ratio.low is not None and not ratio.excludes(1)
+    """Whether a ratio's interval contains 1. What is declared is exact."""
+    return not ratio.excludes(1)
 
 
 def bytes_change(ratio: float | None, context: int | None = None) -> str:
@@ -125,26 +119,16 @@ def bytes_change(ratio: float | None, context: int | None = None) -> str:
     return f"{factor:.3g}× {word} KV cache" + (f" at {context:,} tokens" if context else "")
 
 
-def beside_mark(arm: ArmSummary) -> str:
-    """What follows a speed that was not measured alone."""
-    return f" {BESIDE}" if arm.disturbance else ""
-
-
-def measured_beside(summary: StudySummary) -> str:
-    """What the mark means; nothing where there is none."""
-    reasons = _disturbances(summary)
-    return f"{BESIDE} Not measured alone, so that the speed is not the arm's own: {reasons}." if reasons else ""
-
-
-def _disturbances(summary: StudySummary) -> str:
-    marked = [arm.disturbance for arm in summary.arms if arm.disturbance]
-    if not marked:
+def unmeasured(summary: StudySummary) -> str:
+    """Why speeds are not known, and what measures them; nothing where they are known or not asked for."""
+    if summary.unmeasured is None:
         return ""
-    waited, shared, apart = (max(getattr(each, name) for each in marked) for name in ("waited", "shared", "apart"))
-    reasons = [f"its runs waited for a processor for up to {100 * waited:.0f} % of their training"] * (waited >= ALONE)
-    reasons += [f"up to {shared + 1:.0f} runs shared a GPU"] * (shared > 0)
-    reasons += [f"seeds of one arm, which compute the same, differ up to {apart:.1f}× in speed"] * (apart > STEADY)
-    return ", and ".join(reasons)
+    study = summary.study
+    name = Path(study.path).name if study.path else study.name
+    return (
+        f"Speeds not measured: {summary.unmeasured}. `ablate run {name} --scale {study.scale}`, with nothing else"
+        " running, measures them and trains nothing again."
+    )
 
 
 def overhead(slow: Sequence[str], arms: int) -> str:
@@ -162,7 +146,7 @@ def unmatched_time(summary: StudySummary) -> str:
     """What a study whose arms are not equally fast leaves open; nothing where time was matched."""
     if "seconds" in summary.study.matched:
         return ""
-    ratios = {arm.name: arm.comparison.speed_ratio for arm in summary.arms if arm.comparison and arm.comparison.alone}
+    ratios = {arm.name: arm.comparison.costs.training for arm in summary.arms if arm.comparison}
     unlike = [name for name, ratio in ratios.items() if ratio is not None and ratio.excludes(1)]
     if not unlike:
         return ""

@@ -13,11 +13,6 @@ from reports.wording.length_words import conditions, undertrained
 from reports.wording.listing import listed
 from reports.wording.tables import Table, without_empty
 
-ROMAN = {3: "III", 4: "IV", 5: "V", 6: "VI", 7: "VII", 8: "VIII"}
-CLEAR = {
-    3: "main effects are aliased with interactions of two factors",
-    4: "main effects are clear of interactions of two factors, which are aliased with each other",
-}
 CORRECTIONS = {
     "holm": "With probability 95 %, none of the effects ever named for this question is named wrongly: p-values are "
     "corrected (Holm) for every effect ever judged for it, and the intervals agree with them.",
@@ -59,7 +54,7 @@ def headline(summary: StudySummary, design: StudyDesign, setting: bool = True) -
 def _told(found: EffectSummary) -> str:
     """`gated (−0.045 ± 0.010 nats; or double × nope)`."""
     instead = f"; or {aliases(found.effect)}" if found.effect.aliases else ""
-    cost = f", {said}" if (said := clear_costs(found.comparison)) else ""
+    cost = f", {said}" if (said := clear_costs(found.comparison.costs)) else ""
     return f"{found.effect.name} ({words.difference(found.comparison)}{cost}{instead})"
 
 
@@ -68,7 +63,9 @@ def sentence(summary: StudySummary, found: EffectSummary) -> str:
     comparison = found.comparison
     if comparison.difference is None:
         return f"{found.verdict}: no seed finished in all {len(summary.arms)} runs."
-    value = ", ".join(filter(None, [words.difference(comparison), matching_words.matched(summary), costs(comparison)]))
+    value = ", ".join(
+        filter(None, [words.difference(comparison), matching_words.matched(summary), costs(comparison.costs)])
+    )
     ground = f": {found.judgement.withheld}" if found.judgement.withheld else _ground(summary, found)
     return f"{value}; {found.verdict}{ground}.{_instead(found.effect)}"
 
@@ -136,17 +133,6 @@ def method(summary: StudySummary, design: StudyDesign) -> Iterator[str]:
         yield f"No difference means smaller than {margin}: two one-sided t-tests, corrected by Holm at another 5 %."
 
 
-def structure(summary: StudySummary, design: StudyDesign) -> str:
-    """`A fraction of resolution IV, 16 of 64 combinations: main effects are clear of …`."""
-    if design.resolution is None:
-        return (
-            f"All {len(summary.arms)} combinations of {len(design.factors)} factors: effects are clear of each other."
-        )
-    clear = CLEAR.get(design.resolution, "main effects and interactions of two factors are clear of each other")
-    size = f"{len(summary.arms)} of {2 ** len(design.factors)} combinations"
-    return f"A fraction of resolution {ROMAN.get(design.resolution, design.resolution)}, {size}: {clear}."
-
-
 def proposal(summary: StudySummary) -> str:
     """How to confirm what was found."""
     survivors = [each.effect.name for each in summary.effects if each.verdict == "better"]
@@ -199,6 +185,6 @@ def _row(found: EffectSummary) -> tuple[str, ...]:
         words.p_value(comparison.p_holm),
         words.p_value(comparison.p_equivalence),
         words.detectable(comparison.detectable) if comparison.detectable else words.NONE,
-        costs(comparison) or words.NONE,
+        costs(comparison.costs) or words.NONE,
         aliases(found.effect),
     )

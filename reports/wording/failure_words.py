@@ -40,7 +40,7 @@ def _outlying(arm: ArmSummary) -> str:
     where = "above" if arm.outlier.above > 0 else "below"
     return (
         f"Seed {arm.outlier.seed} of {arm.name} ended {abs(arm.outlier.above):.2g} nats {where} its other seeds, far"
-        " beyond their scatter, and is in its mean and interval"
+        " beyond their scatter: differences leave it out and hold for runs that go well"
     )
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 import polars as pl
 
+from ablate.store.documents.costs import CROWDED
 from reports.findings.shapes import ArmSummary
 from reports.wording import cost_words, words
 
@@ -41,15 +42,26 @@ def mean_of(arm: ArmSummary, column: str) -> float | None:
 
 
 def _speed(arm: ArmSummary) -> str:
-    found = arm.comparison
-    change = cost_words.speed_change(found.speed_ratio).removesuffix(" in speed") if found and found.alone else ""
-    speed = words.whole(mean_of(arm, "tokens_per_second")) + cost_words.beside_mark(arm)
-    return speed + (f" ({change})" if change else "")
+    """As measured against the other arms, not in its own runs."""
+    ratio = arm.comparison.costs.training if arm.comparison else None
+    change = cost_words.speed_change(ratio).removesuffix(" in speed")
+    return words.whole(arm.training_speed) + (f" ({change})" if change else "")
 
 
-def _share(arm: ArmSummary, column: str) -> str:
-    mean = mean_of(arm, column)
-    return words.NONE if mean is None else f"{100 * mean:.1f} %"
+def _utilisation(arm: ArmSummary) -> str:
+    """At that speed."""
+    peak = mean_of(arm, "matmul_flops_per_second")
+    if arm.training_speed is None or not peak:
+        return words.NONE
+    return f"{100 * arm.training_speed * arm.flops_per_token / peak:.1f} %"
+
+
+ALONE = (pl.col("waiting").fill_null(0.0) < CROWDED) & (pl.col("beside").fill_null(0) == 0)
+"""Whether nothing else slowed a run."""
+
+
+def _undisturbed(value: pl.Expr) -> pl.Expr:
+    return pl.when(ALONE).then(value)
 
 
 RUN_MEASURES = (
@@ -68,20 +80,20 @@ RUN_MEASURES = (
         pl.col("loss") - pl.col("floor"),
         lambda arm: words.plus_minus(arm.excess),
     ),
-    RunMeasure("speed", "training speed (tokens/s)", "high", pl.col("tokens_per_second"), _speed),
+    RunMeasure("speed", "training speed (tokens/s)", "high", _undisturbed(pl.col("tokens_per_second")), _speed),
     RunMeasure(
         "mfu",
         "model FLOP utilisation (%)",
         "high",
-        100 * pl.col("mfu"),
-        lambda arm: _share(arm, "mfu"),
+        _undisturbed(100 * pl.col("mfu")),
+        _utilisation,
         "model FLOP utilisation",
     ),
     RunMeasure(
         "step-time",
         "time of a training step (ms)",
         "low",
-        1000 * pl.col("tokens") / pl.col("steps") / pl.col("tokens_per_second"),
+        _undisturbed(1000 * pl.col("tokens") / pl.col("steps") / pl.col("tokens_per_second")),
     ),
     RunMeasure(
         "peak-memory",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ablate.store.documents import LedgerTest
 from reports.findings.judging import as_one
 from reports.findings.shapes import StudySummary
-from reports.findings.verdicts import MEASURED_ONCE
 from reports.wording import effect_words, failure_words, words
 from reports.wording.listing import listed
 
@@ -16,17 +15,18 @@ def bars(summary: StudySummary) -> str:
     return (
         f"Bars and ± are 95 % intervals over seeds. Those of {what} are what the verdicts use: over held-out documents "
         "too where their losses are known, and for everything judged together. Shaded bands are ranges over seeds."
-        f"{_measured_once(summary)}"
+        f"{_costs(summary)}"
     )
 
 
-def _measured_once(summary: StudySummary) -> str:
-    ratios = (arm.comparison.decode_ratio for arm in summary.arms if arm.comparison)
-    if all(ratio is None or len(ratio.values) > 1 for ratio in ratios):
+def _costs(summary: StudySummary) -> str:
+    """Costs are claims of their own."""
+    measured = [each.comparison.costs for each in summary.judgements]
+    if not any(found.training or found.decoding for found in measured):
         return ""
     return (
-        " Decoding was measured in one run of each arm: its bars are over the turns of that measurement, and reach "
-        f"a factor of {1 + MEASURED_ONCE:g} at least, by which equal arms may differ."
+        " Those of speeds are over processes in which the arms took turns, in a random order, and are corrected for all"
+        " arms and kinds of cost together."
     )
 
 
@@ -70,14 +70,16 @@ def _compared(summary: StudySummary) -> list[str]:
     """Of arms against the baseline."""
     parts = [
         f"Differences are paired: each seed of an arm against the same seed of {summary.baseline}.",
-        f"Better and worse are two-sided paired t-tests of the held-out loss after the last step{_over(summary)}. With "
-        f"probability 95 %{_but_tuning(summary)}, no better or worse ever given for this question is wrong: p-values "
-        "are corrected (Holm) for every arm ever judged for it, and the intervals of differences agree with them.",
+        "One standard deviation of a run is estimated from all judging and full-length tuning runs of the study, after "
+        "what arm, rate and seed explain; a plainly noisier arm has its own. Better and worse are two-sided t-tests of "
+        f"the held-out loss after the last step{_over(summary)}. With probability 95 %{_but_tuning(summary)}, for "
+        "noise that is close to normal, all verdicts of this question together are right: p-values are corrected "
+        "(Holm) for every arm ever judged for it, and the intervals of differences agree with them.",
     ]
     if summary.study.margin is not None:
         parts.append(
-            f"No difference means smaller than {summary.study.margin:g} nats: two one-sided paired t-tests against "
-            "that margin, corrected likewise at another 5 %."
+            f"No difference means smaller than {summary.study.margin:g} nats: two one-sided t-tests against that "
+            "margin, corrected likewise at another 5 %."
         )
     return parts
 
@@ -91,9 +93,9 @@ def _but_tuning(summary: StudySummary) -> str:
 def _over(summary: StudySummary) -> str:
     """What the tests are over."""
     gaps = [each.comparison.gap for each in summary.judgements if each.comparison.gap is not None]
-    if not gaps or any(gap.table is None for gap in gaps):
+    if not any(gap.shared for gap in gaps):
         return ", over seeds: they speak of this held-out text"
-    return ", over seeds and held-out documents, which cross as random effects"
+    return ", with the scatter of held-out documents added to that of seeds"
 
 
 def _earlier(summary: StudySummary) -> list[str]:

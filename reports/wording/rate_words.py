@@ -7,19 +7,17 @@ from collections.abc import Iterator, Sequence
 
 from ablate.store.documents import StudyDocument, StudyPass, StudyTrial, StudyTuning
 from ablate.store.documents.study import RATE
+from ablate.store.documents.tuning_words import share, trials, untuned
 from reports.statistics.interval import Interval
 from reports.wording.listing import listed
-
-SHARES = {1.0: "full length", 0.5: "half the length", 0.25: "a quarter of the length"}
 
 
 def rates(study: StudyDocument) -> str:
     """What goes with every answer: `each arm at its own best learning rate (5 rates × 2 seeds at full length)`."""
     if study.rates.how == "carried":
-        where = f", see {study.rates.where}" if study.rates.where else ""
-        return f"learning rates tuned earlier{where}; their noise is not in the intervals"
+        return f"{untuned(study.rates)}; their noise is not in the intervals"
     if study.rates.how == "written" or not study.tuning:
-        return "learning rates not tuned"
+        return untuned(study.rates)
     beyond = "".join(f"; {words}" for words in _unbracketed(study))
     return f"each arm at its own best {_what(study)} ({_trials(study)}){beyond}"
 
@@ -37,25 +35,16 @@ def sentence(study: StudyDocument) -> str:
         return f"Learning rates were tuned before{where}; the noise of that tuning is not in the intervals."
     if study.rates.how == "written" or not study.tuning:
         return "This study did not tune learning rates, which may suit one arm better than another."
-    room = "One tuning seed does not tell the noise of tuning, so intervals have no end."
-    if not one_seed(study.tuning):
-        room = "Intervals have room for what an arm may have lost to the noise of tuning."
+    room = "Intervals have room for what an arm may have lost to the noise of tuning."
     return f"Before the comparison, every arm tuned its {_what(study)}: {_trials(study)}, on separate seeds. {room}"
 
 
 def beyond(study: StudyDocument) -> str:
     """Why an interval has no end on one side, or on both."""
-    if one_seed(study.tuning):
-        return "one tuning seed does not tell what an arm may have lost to the noise of tuning"
     untrained = [each.arm for each in study.tuning if not each.trains]
     if untrained and not any(each.edges for each in study.tuning if each.trains):
         return f"{listed(untrained)} trained with none of the settings tried"
     return f"a best {'learning rate' if _alone(study) else 'setting'} lies beyond those tried"
-
-
-def one_seed(tunings: Sequence[StudyTuning]) -> bool:
-    """Whether arms were tuned with one seed, which does not tell its noise."""
-    return any(len(each.trials[0].losses) == 1 for each in tunings)
 
 
 def _alone(study: StudyDocument) -> bool:
@@ -70,21 +59,14 @@ def _what(study: StudyDocument) -> str:
 def _trials(study: StudyDocument) -> str:
     """`3 rates × 2 seeds at full length, after 5 to 7 rates × 1 seed at a quarter of the length`."""
     noun = "rates" if _alone(study) else "settings"
-    last = f"{_count(study.tuning, noun)} at {share(study.tuning[0].fraction)}"
     coarse = [each.coarse[0] for each in study.tuning if each.coarse]
-    return last + (f", after {_count(coarse, noun)} at {share(coarse[0].fraction)}" if coarse else "")
+    return _of_arms(study.tuning, noun) + (f", after {_of_arms(coarse, noun)}" if coarse else "")
 
 
-def _count(passes: Sequence[StudyPass], noun: str) -> str:
+def _of_arms(passes: Sequence[StudyPass], noun: str) -> str:
+    """`5 to 7 rates × 1 seed at a quarter of the length`: one pass of every arm."""
     counts = [len(each.trials) for each in passes]
-    count = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-    seeds = len(passes[0].trials[0].losses)
-    return f"{count} {noun} × {seeds} seed{'' if seeds == 1 else 's'}"
-
-
-def share(fraction: float) -> str:
-    """`a quarter of the length`."""
-    return SHARES.get(fraction, f"{100 * fraction:g} % of the length")
+    return trials(counts, noun, len(passes[0].trials[0].losses), passes[0].fraction)
 
 
 def _unbracketed(study: StudyDocument) -> Iterator[str]:
@@ -101,28 +83,20 @@ def edge(tuning: StudyTuning) -> str:
     return "lowest" if tuning.rate == min(tuning.rates) else "highest"
 
 
-def taken(name: str, tuning: StudyTuning, interval: Interval | None, erratic: Sequence[StudyTrial] = ()) -> str:
+def taken(name: str, tuning: StudyTuning, interval: Interval | None) -> str:
     """`post: train.lr 0.017 (95 % interval 0.014 to 0.021). The best tried at a quarter of the length: 0.011.`"""
     chosen = ", ".join(f"{path} {json.dumps(value)}" for path, value in tuning.chosen.items())
     sure = f" (95 % interval {interval.low:.3g} to {interval.high:.3g})" if interval else ""
     why = f": {tuning.reason}" if tuning.reason else ""
     first = "".join(f" The best tried at {share(each.fraction)}: {_best(each)}." for each in tuning.coarse)
     stalled = "".join(_stalled(tuning)) if tuning.trains else ""
-    return f"{name}: {chosen}{sure}{why}.{stalled}{''.join(map(_erratic, erratic))}{first}"
+    return f"{name}: {chosen}{sure}{why}.{stalled}{first}"
 
 
 def _stalled(tuning: StudyTuning) -> Iterator[str]:
     for trial in tuning.trials:
         if trial.stalled:
             yield f" At {_at(trial)}, {trial.stalled} of {len(trial.losses)} seeds stalled."
-
-
-def _erratic(trial: StudyTrial) -> str:
-    known = [loss for loss in trial.losses if loss is not None]
-    return (
-        f" At {_at(trial)}, seeds ended {max(known) - min(known):.2g} nats apart, far more than at other rates,"
-        " whose noise is estimated without them."
-    )
 
 
 def _at(trial: StudyTrial) -> str:

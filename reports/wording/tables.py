@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from reports.findings.disturbed import ALONE
+from ablate.store.documents.costs import CROWDED
 from reports.findings.shapes import ArmBudget, ArmSummary, Comparison, StudySummary
 from reports.reading.keys import Row
-from reports.wording import cost_words, failure_words, words
+from reports.wording import failure_words, words
 from reports.wording.measures import RUN_MEASURES, mean_of
 
 Rows = tuple[tuple[str, ...], ...]
@@ -25,7 +25,7 @@ class Table:
     labels: int = 1
 
 
-SOMETIMES = ("bits/byte", "bits per byte", "accuracy", "above floor", "failed", "devices", "waited")
+SOMETIMES = ("bits/byte", "bits per byte", "accuracy", "above floor", "tokens/s", "failed", "devices", "waited")
 """Columns that are left out where they are empty: text has bits, synthetic tasks the next two."""
 
 
@@ -56,7 +56,7 @@ def _closing_row(summary: StudySummary, arm: ArmSummary) -> tuple[str, ...]:
         words.plus_minus(arm.bits_per_byte),
         words.plus_minus(arm.accuracy),
         words.plus_minus(arm.excess),
-        words.whole(mean_of(arm, "tokens_per_second")) + cost_words.beside_mark(arm),
+        words.whole(arm.training_speed),
         words.size(mean_of(arm, "peak_memory_bytes")),
         words.whole(arm.kv_bytes_per_token),
         failure_words.failed(arm) or words.NONE,
@@ -83,17 +83,18 @@ def compact_table(summary: StudySummary) -> Table:
 
 
 def _times(found: Comparison | None) -> str:
-    """`0.95 ± 0.04×`, marked where it was not measured alone."""
-    if found is None or found.speed_ratio is None:
+    """`0.95 ± 0.04×`, as measured against the baseline."""
+    if found is None or found.costs.training is None:
         return words.NONE
-    return f"{words.plus_minus(found.speed_ratio)}×" + ("" if found.alone else f" {cost_words.BESIDE}")
+    return f"{words.plus_minus(found.costs.training)}×"
 
 
 def _cache_times(found: Comparison | None) -> str:
     """`0.25×`, or `0.0312× at 512 tokens`."""
-    if found is None or found.kv_ratio is None:
+    if found is None or found.costs.kv_ratio is None:
         return words.NONE
-    return f"{found.kv_ratio:.3g}×" + (f" at {found.kv_context:,} tokens" if found.kv_context else "")
+    where = f" at {found.costs.kv_context:,} tokens" if found.costs.kv_context else ""
+    return f"{found.costs.kv_ratio:.3g}×{where}"
 
 
 def arms_table(summary: StudySummary) -> Table:
@@ -235,7 +236,8 @@ def _run_row(run: dict[str, float | str | None]) -> tuple[str, ...]:
         status,
         str(run["seed"]),
         *(_fixed(number(name), 4) for name in ("loss", "bits_per_byte", "accuracy", "train_loss")),
-        *(words.whole(number(name)) for name in ("steps", "tokens", "tokens_per_second")),
+        *(words.whole(number(name)) for name in ("steps", "tokens")),
+        words.whole(None if _is_disturbed(number("waiting"), number("beside")) else number("tokens_per_second")),
         _devices(number("devices")),
         _waited(number("waiting")),
         words.size(number("peak_memory_bytes")),
@@ -247,14 +249,19 @@ def _run_row(run: dict[str, float | str | None]) -> tuple[str, ...]:
     )
 
 
+def _is_disturbed(waited: float | None, beside: float | None) -> bool:
+    """Whether a run's speed is not its own."""
+    return (waited or 0.0) >= CROWDED or bool(beside)
+
+
 def _devices(count: float | None) -> str:
     """One goes without saying."""
     return words.NONE if count is None or count == 1 else words.whole(count)
 
 
 def _waited(share: float | None) -> str:
-    """For a processor, as a share of training, where its speed was not measured alone."""
-    return words.NONE if share is None or share < ALONE else f"{100 * share:.0f} %"
+    """For a processor, as a share of training, where that is why it has no speed."""
+    return words.NONE if share is None or share < CROWDED else f"{100 * share:.0f} %"
 
 
 def run_documents(summary: StudySummary) -> list[Row]:

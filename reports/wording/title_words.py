@@ -15,19 +15,19 @@ SETTLED = {"no difference": "no relevant difference"}
 MOST_NAMED = 4
 
 
-def trade_off(summary: StudySummary, cost: str, ratios: Mapping[str, Estimate], alone: bool = True) -> str:
+def trade_off(summary: StudySummary, cost: str, ratios: Mapping[str, Estimate]) -> str:
     """`mqa: 8× smaller KV cache at 512 tokens, +0.08 ± 0.02 nats, 2 seeds: inconclusive`, of the arm that saves most.
 
-    Where no saving is sure, of the arm whose loss differs most. A cost that was not measured `alone` is no finding.
+    Where no saving is sure, of the arm whose loss differs most.
     """
     compared = [arm for arm in summary.arms if arm.comparison and arm.comparison.difference and arm.name in ratios]
     if not compared:
         return f"Loss against {cost}"
-    cheaper = [arm for arm in compared if alone and ratios[arm.name].excludes(1) and ratios[arm.name].mean < 1]
+    cheaper = [arm for arm in compared if ratios[arm.name].excludes(1) and ratios[arm.name].mean < 1]
     told = min(cheaper, key=lambda arm: ratios[arm.name].mean) if cheaper else max(compared, key=_distance)
     found = told.comparison
     assert found is not None  # only those are compared
-    change = cost_words.change_of(cost, ratios[told.name]) if alone else ""
+    change = cost_words.change_of(cost, ratios[told.name])
     seeds = f"{len(found.seeds)} seed{'' if len(found.seeds) == 1 else 's'}"
     said = [change, words.difference(found)]
     if change.startswith((cost_words.NO_CHANGE, cost_words.SAME)):

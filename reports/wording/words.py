@@ -6,11 +6,11 @@ import math
 from collections.abc import Collection
 from datetime import UTC, datetime
 
+from ablate.noise.power import MOST_SEEDS
 from reports.findings.shapes import ArmSummary, Comparison, StudySummary
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval
-from reports.statistics.power import MOST_SEEDS
 from reports.wording import change_words, failure_words, rate_words
 from reports.wording.cost_words import clear_costs, costs
 from reports.wording.length_words import conditions, undertrained
@@ -149,7 +149,7 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
     if comparison.difference is None:
         return f"{arm.verdict}: no seed trained in both {arm.name} and {summary.baseline}."
     measured = f"{difference(comparison)} {terms(summary, arm)}"
-    parts = (measured, failure_words.where_it_trains(comparison), answers(arm), costs(comparison))
+    parts = (measured, failure_words.where_it_trains(comparison), answers(arm), costs(comparison.costs))
     said = ", ".join(filter(None, parts))
     ground = f": {arm.withheld}." if arm.withheld else _ground(summary, arm, comparison)
     return f"{said}; {arm.verdict}{ground}"
@@ -295,7 +295,7 @@ def _bracketed(summary: StudySummary, arm: ArmSummary) -> str:
         return arm.name
     decide = arm.verdict in ("better", "worse") or len(summary.arms) == 2
     said = difference(found).replace(" (", " [").replace(")", "]")  # in round brackets already
-    return f"{arm.name} ({', '.join(filter(None, [said, clear_costs(found) if decide else '']))})"
+    return f"{arm.name} ({', '.join(filter(None, [said, clear_costs(found.costs) if decide else '']))})"
 
 
 def in_groups(tasks: Collection[str]) -> str:

@@ -21,6 +21,7 @@ from ablate.training.execution import Execution
 from ablate.training.session import Session
 
 Identity = Callable[..., Any]
+BALANCED = {"kind": "deepseek_moe", "d_ff": 8, "experts": 8, "top_k": 2, "bias_rate": 0.01}
 LIMITED = """
 import resource, sys
 import torch
@@ -73,6 +74,22 @@ def test_a_run_in_less_memory_is_the_same_run(
     assert (again == losses) is ("recompute" in settings)
 
 
+@pytest.mark.parametrize(
+    "settings", [{"microbatch": 1}, {"recompute": True}, {"microbatch": 1, "recompute": True}], ids=str
+)
+def test_experts_are_balanced_once_for_each_batch(
+    tmp_path: Path, identity: Identity, corpus: Any, numerics: Any, settings: dict[str, Any]
+) -> None:
+    """The biases of routers, which move by the loads of a whole batch, end as they do in the plain run."""
+    document = identity(steps=12, model={"block": {"ffn": BALANCED}})
+    whole, losses = trained(Store(tmp_path / "whole"), document, corpus, numerics)
+    other, again = trained(Store(tmp_path / "other"), document, corpus, numerics, **settings)
+    assert again == pytest.approx(losses, abs=0 if settings == {"recompute": True} else 1e-4)
+    biases = [session.model.blocks[0].ffn.router.selection_bias for session in (whole, other)]
+    assert biases[0].abs().max() > 0.05
+    torch.testing.assert_close(biases[1], biases[0], rtol=0, atol=1e-6)
+
+
 def test_auto_takes_all_rows_while_they_fit(store: Store, identity: Identity, corpus: Any, numerics: Any) -> None:
     session, _ = trained(store, identity(steps=2), corpus, numerics, microbatch="auto")
     assert session.learner.accumulation.rows is None
@@ -81,8 +98,8 @@ def test_auto_takes_all_rows_while_they_fit(store: Store, identity: Identity, co
 def test_auto_halves_what_does_not_fit(
     store: Store, identity: Identity, corpus: Any, numerics: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A device that holds two rows at most, and forgets half a backward pass."""
-    document = identity(steps=3)
+    """A device that holds two rows at most, and forgets half a backward pass, with what it counted."""
+    document = identity(steps=3, model={"block": {"ffn": BALANCED}})
     session = Session(store, document, corpus, numerics, Execution(microbatch="auto"))
     plain = session.learner.loss
 
@@ -96,8 +113,10 @@ def test_auto_halves_what_does_not_fit(
     session.learner.loss = small
     with caplog.at_level(logging.INFO):
         session.run()
-    _, losses = trained(Store(store.root / "whole"), document, corpus, numerics)
+    whole, losses = trained(Store(store.root / "whole"), document, corpus, numerics)
     assert session.learner.accumulation.rows == 2
+    routers = [each.model.blocks[0].ffn.router for each in (session, whole)]
+    assert torch.equal(routers[0].selection_bias, routers[1].selection_bias)
     assert "out of memory with 4 rows at a time: 2 from now on" in caplog.text
     assert store.read_metrics(document.digest)["loss"].drop_nulls().to_list() == pytest.approx(losses, abs=1e-4)
 

@@ -17,9 +17,9 @@ from ruamel.yaml import YAML
 import ablate
 from ablate.api.named import named_run
 from ablate.api.questions import read
+from ablate.running.context import open_context
 from ablate.running.engines import Event
 from ablate.running.progress import counts
-from ablate.running.workshop import open_workshop
 from ablate.store import Store
 
 QUIET: dict[str, Any] = {"engine": "inprocess", "progress": False}
@@ -80,9 +80,9 @@ def test_a_study_that_was_read_keeps_its_edits(study: Path) -> None:
 def test_the_scale_follows_the_device(study: Path, monkeypatch: pytest.MonkeyPatch, device: str, scale: str) -> None:
     """A machine with a GPU that is asked to use its CPU."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    workshop = open_workshop("runs", device, "inprocess", None)
-    assert read(study, None, (), workshop.device).scale == scale
-    assert read(study, "gpu", (), workshop.device).scale == "gpu"
+    context = open_context("runs", {"device": device, "engine": "inprocess"})
+    assert read(study, None, (), context.device).scale == scale
+    assert read(study, "gpu", (), context.device).scale == "gpu"
 
 
 def test_a_word_is_the_name_of_a_study_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,9 +125,9 @@ def test_one_text_is_no_list_of_edits(study: Path) -> None:
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ({"device": "tpu"}, "device tpu: expected cpu or cuda"),
+        ({"device": "tpu"}, "device: expected cpu or cuda, not 'tpu'"),
         ({"workers": 0}, "workers: expected a whole number from 1, not 0"),
-        ({"checkpoint_seconds": -1.0}, "checkpoint_seconds: input should be greater than or equal to 0, not -1.0"),
+        ({"checkpoint_seconds": -1.0}, "checkpoint_seconds: must be greater than or equal to 0, not -1.0"),
         ({"microbatch": "half"}, "microbatch: expected a number of rows, or auto, not 'half'"),
         ({"engine": "ryay"}, "unknown engine 'ryay': one of inprocess, local, ray, slurm"),
     ],
@@ -142,8 +142,8 @@ def test_a_plan_says_that_its_arms_tune_first(question: dict[str, Any], tmp_path
     tune = {"space": {"train.lr": [1e-3, 3e-3]}, "seeds": 2, "fraction": 0.25}
     notes = ablate.plan({**question, "tune": tune}, store=tmp_path, device="cpu").notes()
     assert (
-        "before that, every arm tunes train.lr: 2 rates × 1 seed at 25 % of the budget, then 3 rates × 2 seeds at full "
-        "length, more where the best is at an edge"
+        "before that, every arm tunes train.lr: 2 rates × 1 seed at a quarter of the length, then 3 rates × 2 seeds "
+        "at full length, more where the best is at an edge"
     ) in notes
     assert "tuning costs as much as 6.5 runs of every arm" in notes
 
@@ -223,7 +223,7 @@ def test_a_caller_is_given_each_line(study: Path, store: Path, capfd: pytest.Cap
     ablate.run(study, scale="cpu", sets={"seeds": 3}, store=store, engine="inprocess", progress=lines.append)
     assert lines[0] == "seeds: 6 runs, 2 to train, 4 in the store already"
     assert re.fullmatch(r"scale cpu on .+, 1 run at once: about \d+:\d\d of training", lines[1])
-    assert lines[2].startswith("undertrained: pre, post: ")
+    assert lines[2].startswith("Undertrained (")
     ended = [line.partition(":")[0] for line in lines if line.startswith("[")]
     assert ended == ["[1/2] pre seed 2", "[2/2] post seed 2"]
     assert capfd.readouterr() == ("", "")
@@ -255,7 +255,7 @@ class Failing:
 
 
 def failing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ablate.running.workshop.load", lambda *_: Failing())
+    monkeypatch.setattr("ablate.running.context.load", lambda *_: Failing())
 
 
 def test_runs_that_fail_are_named_and_raise_nothing(

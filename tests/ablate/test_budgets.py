@@ -12,7 +12,7 @@ import pytest
 
 import zoo
 from ablate.data import DataIdentity
-from ablate.planning.budgets import MatchError, Workload, nearest, solve
+from ablate.planning.budgets import MatchError, StepTime, Workload, nearest, solve
 from ablate.planning.campaign import Outcome, Rung
 from ablate.planning.plan import Plan, make_plan
 from ablate.planning.plan_shown import matched_line, plan_json, plan_rows
@@ -235,9 +235,10 @@ def test_editors_know_the_budgets() -> None:
 SECONDS = STUDY.replace("{flops: 1e9, parameters: block.ffn.d_ff}", "{seconds: 60}")
 
 
-def clock(work: Sequence[Workload]) -> list[float]:
+def clock(work: Sequence[Workload]) -> list[StepTime]:
     """A quarter of a second, and half of one with one kv head."""
-    return [0.5 if workload.spec.layers[0].mixer.kv_heads == 1 else 0.25 for workload in work]  # type: ignore[attr-defined]
+    halves = [workload.spec.layers[0].mixer.kv_heads == 1 for workload in work]  # type: ignore[attr-defined]
+    return [StepTime(0.5, "slow", 0.02, 4) if half else StepTime(0.25, "fast", 0.01, 4) for half in halves]
 
 
 def test_seconds_give_steps_by_the_time_of_a_step(tmp_path: Path) -> None:
@@ -249,7 +250,9 @@ def test_seconds_give_steps_by_the_time_of_a_step(tmp_path: Path) -> None:
     assert mha.runs[0].identity.steps == 240
     assert plan_json(outcome_of(plan), flops_per_second=1.0)["arms"][1]["estimated_seconds"] == 60
     assert study_document(outcome_of(plan)).budget == SpentBudget(seconds=60)
-    assert study_document(outcome_of(plan)).arms[1].seconds == 60.0
+    document = study_document(outcome_of(plan)).arms[1]
+    assert (document.seconds, document.calibration) == (60.0, "slow")
+    assert (document.step_time_error, document.step_time_processes) == (0.02, 4)
     header, *rows = plan_rows(plan)
     assert [row[header.index("seconds/run")] for row in rows[:2]] == ["60", "60"]
 
@@ -264,9 +267,9 @@ def test_a_run_in_seconds_is_the_run_of_as_many_tokens(tmp_path: Path) -> None:
 def test_parameters_go_with_seconds_and_the_clock_is_asked_for_what_is_trained(tmp_path: Path) -> None:
     asked: list[Workload] = []
 
-    def watching(work: Sequence[Workload]) -> list[float]:
+    def watching(work: Sequence[Workload]) -> list[StepTime]:
         asked.extend(work)
-        return [1.0] * len(work)
+        return [StepTime(1.0, "one")] * len(work)
 
     plan = plan_of(tmp_path, SECONDS.replace("60", "60, parameters: block.ffn.d_ff"), clock=watching)
     assert plan.study.budget.matched == "seconds and parameters"

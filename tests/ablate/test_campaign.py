@@ -86,12 +86,12 @@ def test_without_tuning_there_is_one_stage(tmp_path: Path) -> None:
 
 
 def test_every_arm_goes_on_with_its_own_best(tmp_path: Path) -> None:
-    best = {"pre": 1e-2, "post": 1.5e-3, "double": 7e-2}
+    best = {"pre": 1e-2, "post": 1e-3, "double": 1e-1}
 
     def score(run: RunPlan) -> float:
         return math.log(lr(run) / best[run.arm.split()[0]]) ** 2
 
-    stages, outcome = gone_through(tmp_path, tuning(TUNE.replace("seeds: 2", "seeds: 2, extend: 1")), score)
+    stages, outcome = gone_through(tmp_path, tuning(TUNE.replace("seeds: 2", "seeds: 2, extend: 1, refine: 0")), score)
     assert [stage.name for stage in stages] == ["tuning, round 1", "tuning, round 2", "seeds"]
     first, second, last = (stage.plans[0] for stage in stages)
     assert len(first.runs) == 3 * 3 * 2
@@ -113,12 +113,12 @@ def test_every_arm_goes_on_with_its_own_best(tmp_path: Path) -> None:
 
 def test_arms_that_need_others_are_tuned_from_the_best_of_those(tmp_path: Path) -> None:
     """Trained whole for every tuning seed, at the rate that was found for it, before anything starts from it."""
-    best = {"pre": 3e-2, "post": 1e-2, "double": 1e-3, "student": 1e-2}
+    best = {"pre": 4e-2, "post": 1e-2, "double": 1.25e-3, "student": 1e-2}
     double = "block.norm_placement: double"
     arms = f"{{double: {{{double}}}, post: {{{double}, block.dropout: 0.1, start: {{arm: double, fraction: 0.5}}}}, "
     lines = STUDY.splitlines()
     lines[3] = f"arms: {arms}student: {{teacher: {{arm: double}}}}}}"
-    text = tuning("tune: {seeds: 2}\n", "\n".join(lines) + "\n").replace("batch: 2", "batch: 2, lr: 1e-2")
+    text = tuning("tune: {refine: 0}\n", "\n".join(lines) + "\n").replace("batch: 2", "batch: 2, lr: 1e-2")
 
     def score(run: RunPlan) -> float:
         return math.log(lr(run) / best[run.arm.split()[0]]) ** 2
@@ -131,7 +131,7 @@ def test_arms_that_need_others_are_tuned_from_the_best_of_those(tmp_path: Path) 
         {("double", 0), ("double", 1)},
     ]
     whole = {run.seed: run for stage in sources for run in stage.plans[0].runs}
-    assert {(lr(run), run.identity.steps) for run in whole.values()} == {(1e-3, 100)}
+    assert {(lr(run), run.identity.steps) for run in whole.values()} == {(1.25e-3, 100)}
     trials = [stages[number + 1].plans[0] for number in (stages.index(each) for each in sources)]
     short, full, last = ([run for run in plan.runs if run.arm.startswith("post")] for plan in trials)
     assert [{run.identity.steps for run in runs} for runs in (short, full, last)] == [{12}, {50}, {50}]
@@ -151,22 +151,22 @@ def test_short_runs_say_where_to_look_and_runs_at_full_length_decide(tmp_path: P
     """Post-norm wants a higher rate the longer it trains, the others do not."""
 
     def score(run: RunPlan) -> float:
-        best = 3e-2 if run.arm.startswith("post") and run.identity.steps == 100 else 1.2e-2
+        best = 2.7e-2 if run.arm.startswith("post") and run.identity.steps == 100 else 1e-2
         return math.log(lr(run) / best) ** 2 + 0.1 * (run.seed == 1001)
 
     stages, outcome = gone_through(
-        tmp_path, tuning("tune: {seeds: 2}\n").replace("batch: 2", "batch: 2, lr: 1e-2"), score
+        tmp_path, tuning("tune: {refine: 0}\n").replace("batch: 2", "batch: 2, lr: 1e-2"), score
     )
     first, second, third, last = (stage.plans[0] for stage in stages)
     assert [len(each.runs) for each in (first, second, third)] == [3 * 5, 3 * 3 * 2, 2]
     assert [{run.identity.steps for run in each.runs} for each in (first, second, third)] == [{25}, {100}, {100}]
     assert [{run.seed for run in each.runs} for each in (first, second)] == [{1000}, {1000, 1001}]
-    assert {run.arm.split()[0] for run in third.runs} == {"post"}  # 2.4e-2 was the highest rate tried, and the best
-    assert [arm.train.lr for arm in last.arms] == pytest.approx([1.2e-2, 3e-2, 1.2e-2], rel=1e-2)
+    assert {run.arm.split()[0] for run in third.runs} == {"post"}  # 2e-2 was the highest rate tried, and the best
+    assert [arm.train.lr for arm in last.arms] == pytest.approx([1e-2, 2e-2, 1e-2])
     pre, post, _ = study_document(outcome).tuning
-    assert (pre.rates, pre.fraction) == ((6e-3, 1.2e-2, 2.4e-2), 1.0)
-    assert post.rates == (6e-3, 1.2e-2, 2.4e-2, 4.8e-2)
-    assert post.trials[2].losses == pytest.approx([math.log(0.8) ** 2, math.log(0.8) ** 2 + 0.1])
+    assert (pre.rates, pre.fraction) == ((5e-3, 1e-2, 2e-2), 1.0)
+    assert post.rates == (5e-3, 1e-2, 2e-2, 4e-2)
+    assert post.trials[2].losses == pytest.approx([math.log(2 / 2.7) ** 2, math.log(2 / 2.7) ** 2 + 0.1])
     assert [(each.fraction, len(each.trials), len(each.trials[0].losses)) for each in post.coarse] == [(0.25, 5, 1)]
 
 
@@ -190,8 +190,10 @@ def test_where_short_runs_fail_above_the_best_rate_full_length_tries_lower_ones(
     text = STUDY.replace("batch: 2", "batch: 2, lr: 1e-2")
     _, outcome = gone_through(tmp_path, tuning("tune: auto\n", text), score)
     found = study_document(outcome).tuning[0]
-    assert found.rates == pytest.approx((5e-3, 7.07107e-3, 1e-2, 2**0.5 * 1e-2), rel=1e-5)  # the last follows the edge
-    assert found.chosen[RATE] == pytest.approx(9e-3, rel=1e-2)
+    first = (5e-3, 7.07107e-3, 1e-2, 2**0.5 * 1e-2)  # the last follows the edge
+    assert found.rates[:4] == pytest.approx(first, rel=1e-5)
+    assert all(7.07e-3 < rate < 2**0.5 * 1e-2 for rate in found.rates[4:])
+    assert found.chosen[RATE] == pytest.approx(9e-3, rel=0.12)
 
 
 def test_where_every_short_run_diverged_none_is_trained_at_full_length(tmp_path: Path) -> None:
@@ -213,8 +215,8 @@ def test_where_every_short_run_stalled_full_length_begins_at_the_arm_s_own_rate(
     _, outcome = gone_through(tmp_path, tuning("tune: auto\n", text), score, stalls_above=5)
     pre, post, _ = study_document(outcome).tuning
     assert (len(pre.coarse[0].trials), len(post.coarse[0].trials)) == (5, 11)
-    assert post.rates == pytest.approx((5e-3, 1e-2, 2e-2, 2.5e-3, 1.25e-3))
-    assert post.chosen[RATE] == pytest.approx(3e-3, rel=0.02)
+    assert post.rates[:5] == pytest.approx((5e-3, 1e-2, 2e-2, 2.5e-3, 1.25e-3))
+    assert post.chosen[RATE] == pytest.approx(3e-3, rel=0.15)
 
 
 def test_a_tuned_arm_is_the_same_run_as_one_that_is_written_so(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from ablate.store import Store
 from ablate.store.documents import CacheBytes, RunProbes, SpentBudget
 from ablate.study.reading import load_study
 from tests.documents import measure_of
+from zoo.identity import identity_of
 
 DATA = DataIdentity("d" * 32, 257, "")
 
@@ -67,7 +68,10 @@ def test_time_is_that_of_what_is_missing_and_of_tuning(tmp_path: Path) -> None:
     mha, mqa = plan.arms
     lacking = {run.digest: ["train", "measure"] for run in mha.runs} | {run.digest: [] for run in mqa.runs}
     found = duration([plan], lacking, store, 1e6)
-    assert found == Duration(2 * mha.flops / 0.4e6, 2 * 8 * 2 * 0.5, 0.0)
+    # Both arms against each other: five processes that take 3 s to start, half of a point's time for all but two.
+    against = 5 * 3 + 2 * 0.5 * (2 * 4 + 0.5 * 15)
+    assert found == Duration(2 * mha.flops / 0.4e6, 2 * 8 * 2 * 0.5, 0.0, comparing=against)
+    assert (found / 2).comparing == against, "while nothing else runs"
     assert duration([plan], lacking, store, 1e6, 3.0).tuning == pytest.approx(3 * (mha.flops + mqa.flops) / 0.4e6)
     for number, seconds in enumerate((10.0, 40.0, 20.0)):
         measured = measure_of(seconds=seconds)
@@ -124,9 +128,10 @@ def test_an_identity_is_run_json_and_its_digest_that_of_the_resolved_model(tmp_p
     assert stored["numerics"] == {"device": "cpu", "dtype": "float32", "matmul": "medium"}
     assert stored["data"] == {"digest": DATA.digest}
     assert zoo.parse(stored["model"]).digest == arm.spec.digest
-    hashed = {key: value for key, value in stored.items() if key != "digest"} | {"model": arm.spec.resolve()}
+    hashed = {key: stored[key] for key in ("seed", "steps", "data", "numerics")}
+    hashed |= {"model": arm.spec.identity(), "train": identity_of(arm.train)}
     text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
-    assert run.digest == stored["digest"] == hashlib.sha256(text.encode()).hexdigest()[:16]
+    assert run.digest == stored["digest"] == hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +238,7 @@ def test_tokens_per_parameter_leave_out_the_table_and_count_what_an_arm_started_
 @pytest.mark.parametrize(("tokens", "names"), [(3992, ["mha", "mqa"]), (4000, [])])
 def test_fewer_than_500_steps_are_called_undertrained(tmp_path: Path, tokens: int, names: list[str]) -> None:
     plan = plan_of(tmp_path, STUDY, f"budget={{tokens: {tokens}}}")
-    line = f"undertrained: {', '.join(names)}: below 5 tokens per non-embedding parameter or 500 steps, so the losses"
+    line = "Undertrained (fewer than 5 tokens per non-embedding parameter or 500 steps): all arms; these losses"
     assert [found.startswith(line) for found in length_lines(plan, {})] == [True] * bool(names)
     assert [arm["name"] for arm in plan_json(Outcome((Rung(plan),)))["arms"] if arm["undertrained"]] == names
 
@@ -307,8 +312,9 @@ def test_seeds_cost_no_planning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert counts[2] == counts[2000]
     assert [run.digest for run in many.arms[1].runs[:2]] == [run.digest for run in few.arms[1].runs]
     last = many.arms[1].runs[-1]
-    whole = last.identity.model_dump(by_alias=True, exclude={"digest"})
-    assert last.digest == identity.digest_of({**whole, "model": many.arms[1].spec.resolve()})
+    arm = many.arms[1]
+    whole = {**identity.run_identity(last.identity, arm.spec, arm.train), "seed": last.seed}
+    assert last.digest == identity.digest_of(whole)
     assert len({run.digest for run in many.runs}) == len(many.runs) == 4000
     seeds = [run.seed for run in many.arms[0].runs]
     assert seeds[:1000] == list(range(1000))

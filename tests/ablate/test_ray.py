@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from ablate.cli import main
-from ablate.running.engines import EngineError, Options, load
+from ablate.running.engines import EngineError, load
+from ablate.running.options import Options
 from ablate.store import Store
 from tests.ablate.test_kill import ROOT, outcome
 from tests.ablate.toy import toy_study
@@ -28,14 +29,14 @@ needs_ray = pytest.mark.skipif(WITHOUT, reason="the extra ray is not installed: 
 def test_without_the_package_there_is_a_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(EngineError, match=r"pip install ray$"):
-        load("ray", Options())
+        load(Options(engine="ray"))
 
 
 @needs_ray
 @pytest.mark.slow
 def test_a_cluster_that_does_not_answer_is_said_at_once() -> None:
     with pytest.raises(EngineError, match=r"no Ray cluster at 127\.0\.0\.1:1: .*refused"):
-        load("ray", Options(settings={"address": "127.0.0.1:1"}))
+        load(Options(engine="ray", engine_settings={"address": "127.0.0.1:1"}))
 
 
 @pytest.fixture
@@ -119,10 +120,11 @@ def test_runs_share_gpus_by_fractions_and_a_missing_cluster_is_said(cluster: Any
     """In a process of its own: a process talks to one cluster."""
     cluster.add_node(num_cpus=4, num_gpus=1)
     script = f"""
-from ablate.running.engines import Options, load
-engine = load("ray", Options(workers_per_gpu=3, settings={{"address": "{cluster.address}"}}))
+from ablate.running.engines import load
+from ablate.running.options import Options
+engine = load(Options(engine="ray", workers_per_gpu=3, engine_settings={{"address": "{cluster.address}"}}))
 assert (engine.device, engine.at_once) == ("cuda", 3), engine.at_once
-assert load("ray", Options(device="cpu", settings={{"address": "{cluster.address}"}})).at_once == 6
+assert load(Options(engine="ray", device="cpu", engine_settings={{"address": "{cluster.address}"}})).at_once == 6
 import ray, time
 from ablate.running.engines.ray import _task
 def share():

@@ -249,7 +249,7 @@ class Failing:
 
 
 def test_a_tuning_run_that_fails_is_named_and_ends_the_study(study, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("ablate.running.workshop.load", lambda *_: Failing())
+    monkeypatch.setattr("ablate.running.context.load", lambda *_: Failing())
     tune = "tune={space: {train.lr: [1e-3, 1e-2]}}"
     status, out, err = ablate(capsys, "run", study, "--store", tmp_path / "runs", "--json", "--set", tune)
     assert status == 1

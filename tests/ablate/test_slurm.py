@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from ablate.cli import main
-from ablate.running.engines import EngineError, Event, Options, load
+from ablate.running.engines import EngineError, Event, load
 from ablate.running.engines._remote import TRIES
 from ablate.running.engines.slurm import Slurm, _Job, minutes
+from ablate.running.options import Options
 from ablate.running.request import Request
 from ablate.store import Store
 from tests.ablate.conftest import identity_of
@@ -50,7 +51,9 @@ def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_many_runs_are_one_array_and_options_reach_sbatch(sbatch: Path, tmp_path: Path) -> None:
-    engine = load("slurm", Options(workers=2, settings={"partition": "gpu", "time": "1-12", "mem_per_cpu": "4G"}))
+    engine = load(
+        Options(engine="slurm", workers=2, engine_settings={"partition": "gpu", "time": "1-12", "mem_per_cpu": "4G"})
+    )
     assert isinstance(engine, Slurm)
     requests = [request_of(tmp_path, seed) for seed in range(3)]
     assert engine.capacity(requests) == 3
@@ -66,14 +69,14 @@ def test_many_runs_are_one_array_and_options_reach_sbatch(sbatch: Path, tmp_path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (Options(settings={"array": "0-3"}), "--slurm array=… is set by the engine"),
-        (Options(settings={"time": "soon"}), "--slurm time=soon: expected minutes"),
-        (Options(workers_per_gpu=2), "leave --workers-per-gpu out"),
+        (Options(engine="slurm", engine_settings={"array": "0-3"}), "--slurm array=… is set by the engine"),
+        (Options(engine="slurm", engine_settings={"time": "soon"}), "--slurm time=soon: expected minutes"),
+        (Options(engine="slurm", workers_per_gpu=2), "leave --workers-per-gpu out"),
     ],
 )
 def test_what_the_engine_cannot_do_is_refused(sbatch: Path, options: Options, message: str) -> None:
     with pytest.raises(EngineError, match=message):
-        load("slurm", options)
+        load(options)
 
 
 def test_without_slurm_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,8 +20,9 @@ from safetensors.torch import load_file
 from ablate.cli import main
 from ablate.data.examples import Examples
 from ablate.machine.numerics import Numerics
-from ablate.running.engines import EngineError, Options, load
+from ablate.running.engines import EngineError, load
 from ablate.running.engines.local import Pool
+from ablate.running.options import Options
 from ablate.store import Store
 from ablate.store.documents import RunDocument
 from ablate.training.accumulation import MicrobatchError
@@ -30,6 +31,7 @@ from ablate.training.session import Session
 from ablate.training.team import BUCKET_BYTES, Team, TeamError, _buckets, joined
 from tests.ablate.conftest import TinyCorpus, identity_of
 
+BALANCED = {"kind": "deepseek_moe", "d_ff": 8, "experts": 8, "top_k": 2, "bias_rate": 0.01}
 MIXTURE = {"block.ffn": {"kind": "topk_moe", "d_ff": 8, "experts": 4, "top_k": 2, "balance_loss": 0.1}}
 
 
@@ -66,9 +68,12 @@ def beside(store: Store, run: RunDocument, numerics: Numerics, meeting: Path, **
 
 
 @pytest.mark.parametrize("execution", [{}, {"microbatch": 1}, {"shard": True}, {"shard": True, "microbatch": 1}])
-def test_two_processes_take_the_steps_of_one(tmp_path: Path, numerics: Numerics, execution: dict[str, Any]) -> None:
-    """Eight steps of AdamW, the gradient clipped."""
-    run = identity_of(steps=8)
+@pytest.mark.parametrize("model", [{}, {"block.ffn": BALANCED}], ids=["dense", "experts"])
+def test_two_processes_take_the_steps_of_one(
+    tmp_path: Path, numerics: Numerics, model: dict[str, Any], execution: dict[str, Any]
+) -> None:
+    """Eight steps of AdamW, the gradient clipped, and the biases of routers moved by the loads of both."""
+    run = identity_of(steps=8, model=model)
     alone, both = Store(tmp_path / "alone"), Store(tmp_path / "both")
     session(alone, run, numerics, Team()).run()
     with beside(both, run, numerics, tmp_path / "meeting", **execution) as team:
@@ -108,9 +113,7 @@ def test_what_cannot_be_shared_out_is_refused(
 
 def test_weights_are_shared_out_among_several_devices(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(study), "--shard"]) == 2
-    assert capsys.readouterr().err == (
-        "ablate: --shard: weights are shared out among several devices: give their number, too (devices)\n"
-    )
+    assert capsys.readouterr().err == ("ablate: --shard: needs `devices` of 2 or more\n")
 
 
 def test_buckets_hold_all_tensors_once() -> None:
@@ -131,11 +134,11 @@ def test_what_cannot_be_shared_is_refused(tmp_path: Path, numerics: Numerics) ->
 def test_a_worker_has_as_many_gpus_as_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4")
     monkeypatch.setattr("ablate.running.engines._here.pick_device", lambda: "cuda")
-    pool = load("local", Options(devices=2))
+    pool = load(Options(devices=2))
     assert isinstance(pool, Pool)
     assert [place["CUDA_VISIBLE_DEVICES"] for place in pool.places] == ["0,1", "2,3"]
     with pytest.raises(EngineError, match="1 workers of 8 devices, but there are 5 GPUs"):
-        load("local", Options(devices=8))
+        load(Options(devices=8))
 
 
 @pytest.mark.slow

@@ -14,8 +14,9 @@ import pytest
 
 from ablate.machine import environment
 from ablate.readable import clock, short
-from ablate.running.engines import EngineError, Event, Options, load, names
+from ablate.running.engines import EngineError, Event, load, names
 from ablate.running.engines.local import Pool, Slot
+from ablate.running.options import Options
 from ablate.running.progress import Lines
 from ablate.running.progress.run import step_text
 from ablate.running.request import Request
@@ -82,14 +83,14 @@ def test_an_exception_is_kept_with_the_run_and_forgotten_by_the_next(request_for
 def test_engines_are_files():
     assert {"inprocess", "local"} <= set(names())
     with pytest.raises(EngineError, match="one of inprocess, local"):
-        load("nothing", Options("cpu"))
+        load(Options(engine="nothing"))
 
 
 def test_the_pool_runs_one_worker_per_core_unless_told():
-    pool = load("local", Options("cpu"))
+    pool = load(Options(device="cpu"))
     assert isinstance(pool, Pool)
     assert pool.at_once == environment.cores()
-    assert load("local", Options("cpu", workers=3)).at_once == 3
+    assert load(Options(device="cpu", workers=3)).at_once == 3
     assert all(variables["OMP_NUM_THREADS"] == "1" for variables in pool.places)
 
 
@@ -98,7 +99,7 @@ def test_gpus_are_shared_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ablate.running.engines._here.pick_device", lambda: "cuda")
 
     def places(**settings: int) -> list[str]:
-        pool = load("local", Options("cuda", **settings))
+        pool = load(Options(device="cuda", **settings))
         assert isinstance(pool, Pool)
         return [variables["CUDA_VISIBLE_DEVICES"] for variables in pool.places]
 

@@ -17,6 +17,9 @@ from ablate.store import Store
 from ablate.store.documents import (
     CacheBytes,
     CachePoint,
+    CostPoint,
+    CostProcess,
+    CostsDocument,
     DecodePoint,
     EvalsDocument,
     GradNorm,
@@ -37,9 +40,10 @@ from ablate.store.documents import (
     StudyRung,
     StudyTuning,
 )
+from ablate.store.documents.costs import Work
 from reports.findings.shapes import StudySummary
 from reports.sections import Section
-from tests.documents import measure_of, quartiles, result_of, run_of, text_meta_of
+from tests.documents import ENVIRONMENT, measure_of, quartiles, result_of, run_of, text_meta_of
 
 CONTEXTS = (64, 128, 256)
 TOKENS_PER_STEP = 2048
@@ -74,6 +78,8 @@ class StudyOf:
     question: str = "Where should the norm go?"
     source: str = "question: Where should the norm go?\n"
     measured: bool = True
+    processes: int = 5
+    """That timed the arms against each other, if it is measured; 0 as in stores of old."""
     text: bool = False
     """Whether the store has the text that runs read: its unigram loss is 5.98."""
     margin: float | None = None
@@ -104,8 +110,12 @@ class StudyOf:
                     if loss is not None:
                         store.write_run(run_of(run.digest, seed=run.seed, steps=arm.steps))
                         store.write_result(_result(run.digest, arm, run.seed, loss))
-        store.study(self.name, "cpu").write(self.document())
-        return store.study(self.name, "cpu").path
+        folder = store.study(self.name, "cpu")
+        folder.write(self.document())
+        if self.measured and self.processes:
+            speeds = {arm.name: arm.speed for arm in self.arms}
+            folder.write_costs(costs_of(speeds, processes=self.processes))
+        return folder.path
 
     def document(self) -> StudyDocument:
         return StudyDocument(
@@ -127,6 +137,7 @@ class StudyOf:
             created="2026-01-01T00:00:00+00:00",
             arms=tuple(map(self._arm, self.arms)),
             measure="m1" if self.measured else None,
+            costs=COSTS if self.measured and self.processes else None,
             evals="e1" if self.measured else None,
             rates=StudyRates(how="tuned" if self.tuning else "written", where=None),
             tuning=tuple(self.tuning),
@@ -268,6 +279,52 @@ def _probe_records(probes: Sequence[str], arm: Arm, seed: int) -> Iterator[Probe
 
 TURNS = (0.97, 1.0, 1.02)
 """What the turns of a measurement give, times its median."""
+
+
+COSTS = "c1"
+COSTS_SCATTER = 0.003
+"""Standard deviation of ln(speed) between processes, for each arm."""
+
+
+def costs_of(
+    speeds: Mapping[str, float], scatter: float = COSTS_SCATTER, processes: int = 5, waited: float = 0.0, seed: int = 0
+) -> CostsDocument:
+    """Arms that train at these speeds, and decode and read as `_measure` has it, timed against each other. Of the
+    processes' scatter the mean is taken away."""
+    draw = np.random.default_rng(seed)
+    noise = scatter * draw.standard_normal((processes, len(speeds)))
+    own = noise - noise.mean(axis=0)
+    return CostsDocument(
+        request=COSTS,
+        processes=tuple(
+            CostProcess(points=tuple(_cost_points(dict(zip(speeds, row, strict=True)), speeds, draw, waited)))
+            for row in own.tolist()
+        ),
+        environment=ENVIRONMENT,
+        seconds=20.0,
+        measured="2026-01-01T00:00:00+00:00",
+    )
+
+
+def _cost_points(
+    own: Mapping[str, float], speeds: Mapping[str, float], draw: np.random.Generator, waited: float
+) -> Iterator[CostPoint]:
+    """Of one process: each round has a slowness of its own, which all arms share."""
+    places = [(context, batch) for batch in (1, 8) for context in CONTEXTS]
+    kinds: list[tuple[Work, int, int, float]] = [("training", 128, 8, 1.0)]
+    kinds += [("prefill", c, b, 3.0 * b**0.5 / (1 + c / 512)) for c, b in places]
+    kinds += [("decoding", c, b, 0.1 * b**0.5 / (1 + c / 512)) for c, b in places]
+    for work, context, batch, factor in kinds:
+        slow = np.exp(0.1 * draw.standard_normal(4))
+        slow /= np.median(slow)
+        turns = {arm: slow / (factor * speed) * math.exp(own[arm]) for arm, speed in speeds.items()}
+        yield CostPoint(
+            work=work,
+            context=context,
+            batch=batch,
+            seconds={arm: tuple(seconds.tolist()) for arm, seconds in turns.items()},
+            waited=dict.fromkeys(speeds, (waited,) * 4),
+        )
 
 
 def _measure(arm: Arm, seed: int) -> MeasureDocument:

@@ -13,21 +13,21 @@ import pytest
 from scipy import stats
 
 import reports
+from ablate.noise.curve import UNBOUNDED
 from ablate.store import Store
 from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.study import RATE
 from reports.figures.base import GOES_ON
 from reports.findings.documents import documents
+from reports.findings.noise import study_noise
 from reports.findings.shapes import Comparison, StudySummary
 from reports.findings.summary import open_arms
-from reports.findings.tuning import choices
 from reports.findings.verdicts import decide
 from reports.statistics.screening import EffectTest
-from reports.statistics.tuning_noise import UNBOUNDED
 from reports.wording import rate_words, words
 from reports.wording.markup import LATEX
 from tests.reports.factory import Arm, StudyOf
-from tests.reports.test_tuned import Curve, tune
+from tests.reports.test_tuned import Curve, judging, tune
 
 BASE = [2.40, 2.41, 2.39, 2.405]
 BY = [0.098, 0.103, 0.101, 0.099]
@@ -95,11 +95,13 @@ def test_an_arm_that_trains_at_no_rate_may_be_anything_and_tells_nothing_of_nois
     draw = np.random.default_rng(3)
     arms = [Arm("pre", BASE), Arm("double", BASE), Arm("post", [base + by for base, by in zip(BASE, BY, strict=True)])]
     tunings = [tune(draw, name, Curve(1e-2, 0.5), 0.004) for name in ("pre", "double", "post")]
-    alone, known = choices(tunings[:2]), choices([*tunings[:2], untrained(tunings[2])])
+    runs = judging(np.random.default_rng(4), "pre", "double")
+    alone, known = study_noise(tunings[:2], runs), study_noise([*tunings[:2], untrained(tunings[2])], runs)
+    assert known.scatter == alone.scatter
     for name in ("pre", "double"):
-        assert known[name].rate == alone[name].rate and known[name].penalty.freedom == alone[name].penalty.freedom
-        np.testing.assert_array_equal(known[name].penalty.draws, alone[name].penalty.draws)
-    assert known["post"].penalty is UNBOUNDED and known["post"].rate is None
+        assert known.choices[name].rate == alone.choices[name].rate
+        np.testing.assert_array_equal(known.penalty(name).values, alone.penalty(name).values)
+    assert known.penalty("post") is UNBOUNDED and known.choices["post"].rate is None
     path = StudyOf(arms, tuning=[*tunings[:2], untrained(tunings[2])]).write(tmp_path)
     summary = reports.summarise(path)
     assert summary.arms[2].verdict == "inconclusive"

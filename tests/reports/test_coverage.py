@@ -2,7 +2,7 @@
 
 Simulated elsewhere: variance components (`statistics/test_crossed`), differences with failures
 (`statistics/test_stalled`), effects of designs (`statistics/test_screening`), ties (`statistics/test_simultaneous`,
-`test_verdicts`), what tuning adds (`statistics/test_tuning_noise`), differences of whole studies
+`test_verdicts`), what tuning adds (`test_tuned`), differences of whole studies
 (`tests/ablate/test_no_effect`). Losses by position have standard errors and ranges, no intervals.
 """
 
@@ -13,15 +13,19 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from ablate.noise.difference import Difference
+from ablate.noise.power import detectable
 from ablate.store.documents import StudyContrast
+from reports.findings.by_document import document_error
 from reports.findings.items import _over_items
 from reports.findings.verdicts import compare
 from reports.statistics.crossed import crossed
-from reports.statistics.detectable import detectable_difference
+from reports.statistics.detectable import detectable_effect
 from reports.statistics.estimates import Estimate, estimate, geometric, score_half_width
-from reports.statistics.power import smallest_detectable
 from tests.reports.factory import Arm, StudyOf
+from tests.reports.test_by_document import frame_of
 from tests.reports.test_verdicts import finished
 
 STUDIES = 2000
@@ -49,8 +53,9 @@ def recall_difference(draw: np.random.Generator) -> bool:
 
 
 def smallest_difference(draw: np.random.Generator) -> bool:
-    found = detectable_difference(float(draw.normal(0, 0.01, 3).std(ddof=1)), 3, comparisons=2)
-    return not found.excludes(smallest_detectable(0.01, 3, comparisons=2))
+    """From a standard error with four degrees of freedom."""
+    found = detectable_effect(0.01 * math.sqrt(draw.chisquare(4) / 4), 4, comparisons=2)
+    return not found.excludes(detectable(0.01, 4, comparisons=2))
 
 
 def score(draw: np.random.Generator, seeds: int, noise: float) -> bool:
@@ -106,7 +111,11 @@ def seeds_and_documents(draw: np.random.Generator) -> bool:
     """Losses of 60 documents of unlike lengths, weighted by their tokens."""
     tokens = draw.integers(50, 400, 60)
     cells = 0.02 + draw.normal(0, 0.01, (3, 1)) + draw.normal(0, 0.04, 60) + draw.normal(0, 0.05, (3, 60))
-    return not crossed(cells, tokens).interval().excludes(0.02)
+    by_seed = (cells * tokens).sum(axis=1) / tokens.sum()
+    frame = frame_of({"arm": cells, "base": np.zeros_like(cells)}, tokens)
+    shared = document_error(frame, ("arm", "base"), range(3), by_seed.tolist())
+    low, high = Difference(float(by_seed.mean()), float(stats.sem(by_seed)), 2, shared).interval(0.05)
+    return low <= 0.02 <= high
 
 
 SHIFTS = (0.1, 0.01, 0.0)
@@ -116,7 +125,7 @@ SHIFTS = (0.1, 0.01, 0.0)
 def compared(draw: np.random.Generator, shifts: tuple[float, ...]) -> list[Estimate]:
     """The differences of arms from a baseline, then of the last one from the first."""
     names = [f"arm{i}" for i in range(len(shifts) + 1)]
-    losses = draw.normal(2.3, 0.01, (len(names), 4)) + np.array([0.0, *shifts])[:, None]
+    losses = draw.normal(2.3, 0.01, (len(names), 4)) + draw.normal(0, 0.02, 4) + np.array([0.0, *shifts])[:, None]
     contrasts = (StudyContrast(arm=names[-1], other=names[1]),) if len(names) > 2 else ()
     study = StudyOf([Arm(name, [2.3] * 4) for name in names]).document().model_copy(update={"contrasts": contrasts})
     rows = [{"arm": n, "seed": s, "loss": float(losses[i, s])} for i, n in enumerate(names) for s in range(4)]

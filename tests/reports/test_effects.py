@@ -1,4 +1,4 @@
-"""Effects of a factorial design, from stored runs to the page: against statsmodels, and never 8 arms against one."""
+"""Effects of a factorial design, from stored runs to the page: against a regression, and never 8 arms against one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
-from statsmodels.stats.multitest import multipletests
 
 import reports
 from ablate.planning.design_document import design_document
@@ -21,6 +19,7 @@ from reports.findings.summary import open_arms
 from reports.pages.page import record, render_page
 from reports.statistics.ledger import FIRST_SHARE
 from reports.wording import answers
+from tests.regression import Regression, holm
 from tests.reports.browsing import data_of
 from tests.reports.factory import Arm, StudyOf
 
@@ -62,16 +61,16 @@ def by_name(summary: StudySummary) -> dict[str, EffectSummary]:
 
 
 def test_effects_and_p_are_those_of_a_regression_with_seed_blocks(found: tuple[Screen, StudySummary]) -> None:
-    """statsmodels with all contrasts of the design, corrected by its Holm within the first round of the ledger."""
+    """With all contrasts of the design, corrected by Holm within the first round of the ledger."""
     of, summary = found
     contrasts = [of.design.contrast(effect) for effect in of.effects]
     rest = [of.design.contrast(effect) for effect in (("gated", "double"), ("gated", "nope"))]
     columns = [np.repeat(each, SEEDS) for each in (*contrasts, *rest)]
     blocks = [np.tile(np.arange(SEEDS) == seed, 8).astype(float) for seed in range(SEEDS)]
-    fit = sm.OLS(losses(of).ravel(), np.column_stack([*columns, *blocks])).fit()
+    fit = Regression.of(losses(of).ravel(), np.column_stack([*columns, *blocks]))
     differences = [each.comparison.difference for each in summary.effects]
-    assert [value and value.mean for value in differences] == pytest.approx(2 * fit.params[:5])
-    p_values = np.minimum(multipletests(fit.pvalues[:5], method="holm")[1] / FIRST_SHARE, 1)
+    assert [value and value.mean for value in differences] == pytest.approx(2 * fit.coefficients[:5])
+    p_values = np.minimum(np.divide(holm(fit.p_values[:5]), FIRST_SHARE), 1)
     assert [each.comparison.p_holm for each in summary.effects] == pytest.approx(p_values)
 
 
@@ -108,7 +107,8 @@ def test_the_answer_speaks_of_effects(found: tuple[Screen, StudySummary]) -> Non
 
 
 def test_a_factor_is_explained_by_its_edits_and_costs_what_it_multiplies(tmp_path: Path) -> None:
-    """Half the cache for `gqa`, twice for `nope`: by all runs, of which none has a factor alone."""
+    """Half the cache for `gqa`, twice for `nope`, four fifths of the speed for `gated`: by all runs, of which none has
+    a factor alone."""
     of = plan()
     study = study_of(of, losses(of))
     parts = [set(run) for run in of.runs]
@@ -117,13 +117,20 @@ def test_a_factor_is_explained_by_its_edits_and_costs_what_it_multiplies(tmp_pat
             arm,
             edits={f"block.{factor}": [factor, 1] for factor in FACTORS if factor in has},
             kv_bytes_per_token=2048.0 * 0.5 ** ("gqa" in has) * 2 ** ("nope" in has),
+            speed=4000.0 * 0.8 ** ("gated" in has),
         )
         for arm, has in zip(study.arms, parts, strict=True)
     ]
-    summary = reports.summarise(replace(study, arms=arms).write(tmp_path))
-    ratios = {name: each.comparison.kv_ratio for name, each in by_name(summary).items()}
+    summary = reports.summarise(replace(study, arms=arms, measured=True).write(tmp_path))
+    ratios = {name: each.comparison.costs.kv_ratio for name, each in by_name(summary).items()}
     assert ratios.pop("gated × gqa") is None
     assert ratios == pytest.approx({"gated": 1, "double": 1, "gqa": 0.5, "nope": 2})
+    speeds = {name: each.comparison.costs.training for name, each in by_name(summary).items()}
+    assert speeds.pop("gated × gqa") is None
+    assert {name: ratio.mean for name, ratio in speeds.items() if ratio} == pytest.approx(
+        {"gated": 0.8, "double": 1, "gqa": 1, "nope": 1}
+    )
+    assert [name for name, ratio in speeds.items() if ratio and ratio.excludes(1)] == ["gated"]
     found = list(answers.findings(summary))
     assert [each.name for each in found[:2]] == ["gated", "nope"]
     assert {each.name: each.gloss for each in found} == {
@@ -161,7 +168,11 @@ def test_benjamini_and_hochberg_where_asked(tmp_path: Path) -> None:
     of = plan("benjamini_hochberg")
     summary = reports.summarise(study_of(of, losses(of)).write(tmp_path))
     plain = [each.comparison.test.p for each in summary.effects if each.comparison.test]
-    expected = np.minimum(multipletests(plain, method="fdr_bh")[1] / FIRST_SHARE, 1)
+    # Benjamini and Hochberg 1995: the least m·p₍ⱼ₎/j over j ≥ i
+    order = np.argsort(plain)
+    steps = np.array(plain)[order] * len(plain) / np.arange(1, len(plain) + 1)
+    expected = np.empty(len(plain))
+    expected[order] = np.minimum(np.minimum.accumulate(steps[::-1])[::-1] / FIRST_SHARE, 1)
     assert [each.comparison.p_holm for each in summary.effects] == pytest.approx(expected)
 
 
@@ -176,7 +187,7 @@ def test_rounds_of_seeds_go_on_for_all_runs_while_an_effect_is_open(tmp_path: Pa
 
 
 def test_effects_of_tuned_runs_are_judged_by_the_contrasts_without_an_effect(tmp_path: Path) -> None:
-    """statsmodels on the means of runs, which differ by what tuning got wrong as well."""
+    """A regression of the means of runs, which differ by what tuning got wrong as well."""
     of = screen(DesignSpec(factorial="full"), FACTORS)
     values = losses(of) + np.random.default_rng(1).normal(0, 0.02, (16, 1))
     trials = tuple(StudyTrial(settings={"train.lr": lr}, losses=(2.5,), runs=("t",)) for lr in (1e-3, 2e-3))
@@ -191,11 +202,10 @@ def test_effects_of_tuned_runs_are_judged_by_the_contrasts_without_an_effect(tmp
         coarse=(),
     )
     summary = reports.summarise(study_of(of, values, tuning=(tuned,)).write(tmp_path))
-    fit = sm.OLS(
-        values.mean(axis=1), sm.add_constant(np.array([of.design.contrast(each) for each in of.effects]).T)
-    ).fit()
+    contrasts = [of.design.contrast(each) for each in of.effects]
+    fit = Regression.of(values.mean(axis=1), np.column_stack([np.ones(16), *contrasts]))
     tests = [each.comparison.test for each in summary.effects]
-    assert [test and test.p for test in tests] == pytest.approx(fit.pvalues[1:])
+    assert [test and test.p for test in tests] == pytest.approx(fit.p_values[1:])
 
 
 def test_a_run_that_diverged_keeps_its_factors_from_being_better(tmp_path: Path) -> None:

@@ -65,7 +65,12 @@ def test_each_axis_can_be_switched_and_points_are_paired_ratios_and_differences(
         assert points["cheap"] == (1, 0)
         for arm, seeds, difference in (("good", 2, -0.205), ("middle", 2, -0.105), ("bad", 1, 0.10)):
             expected = math.prod(ratio(arm, seed) for seed in range(seeds)) ** (1 / seeds)
-            assert points[arm] == pytest.approx((expected, difference), rel=1e-5)
+            x, y = points[arm]
+            assert y == pytest.approx(difference, rel=1e-5)
+            if label == "peak memory in training" and seeds == 1:
+                assert x is None  # one run says nothing of how far memory scatters
+            else:
+                assert x == pytest.approx(expected, rel=1e-5)
         title = "document.getElementById('trade-off').layout.xaxis.title.text"
         assert found.page.evaluate(title) == f"{label}<br>relative to cheap · better ←"
     choose(found.page, "trade-off", "y", "difference in heldout_pairs: acc")
@@ -84,10 +89,9 @@ def test_an_arm_that_another_surely_beats_is_drawn_open(browser: Any, tmp_path: 
     study = StudyOf(
         [
             Arm("base", [2.40, 2.41, 2.42, 2.39], speed=4000),
-            Arm("slow", [2.60, 2.61, 2.62, 2.59], speed=2000),
+            Arm("slow", [2.60, 2.61, 2.63, 2.59], speed=2000),
             Arm("noisy", [2.80, 2.21, 2.62, 2.39], speed=2000),
         ],
-        measured=False,
     )
     found = visit(browser, reports.render(study.write(tmp_path)))
     assert {name: symbol.endswith("-open") for name, _, _, symbol, _ in found.page.evaluate(POINTS)} == {

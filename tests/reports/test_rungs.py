@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy import stats
-from statsmodels.stats.multitest import multipletests
 
 from reports.figures.style import looks
 from reports.findings.rungs import Change, changes
@@ -23,6 +22,7 @@ from reports.reading.collected import Collected
 from reports.sections.ladder import Ladder
 from reports.sections.rungs import Rungs
 from reports.wording import answers, rung_words, words
+from tests.regression import holm
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_tuned import Curve, tune
 
@@ -66,7 +66,7 @@ def test_repeated_seeds_have_no_verdict_on_changes(tmp_path: Path) -> None:
 
 
 def test_changes_are_paired_by_seed_and_corrected_over_arms_and_rungs(tmp_path: Path) -> None:
-    """As scipy's paired t-test and statsmodels' Holm have it."""
+    """As scipy's paired t-test and Holm have it."""
     gaps = {"post": (0.040, 0.052, 0.050), "double": (-0.05, -0.0485, -0.046)}
     summary = summary_of(tmp_path, gaps)
     assert [(each.arm, each.rung, each.axis) for each in summary.changes] == [
@@ -79,7 +79,7 @@ def test_changes_are_paired_by_seed_and_corrected_over_arms_and_rungs(tmp_path: 
             before = np.array(above(losses, gap, times)) - losses
             plain.append(stats.ttest_rel(after, before).pvalue)
             differences.append(float((after - before).mean()))
-    assert [each.p for each in summary.changes] == pytest.approx(multipletests(plain, method="holm")[1])
+    assert [each.p for each in summary.changes] == pytest.approx(holm(plain))
     assert [each.change and each.change.mean for each in summary.changes] == pytest.approx(differences)
     for each in summary.changes:
         assert each.p is not None
@@ -260,7 +260,11 @@ def test_the_noise_of_tuning_is_no_change(shown: Collected, curvature: float) ->
     names = [arm.name for arm in shown.study.arms]
 
     def says_so() -> bool:
-        tunings = {rung: {name: tune(draw, name, curve, sd) for name in names} for rung in (*AXES, "full")}
+        moved = draw.normal(0, 0.02, (len(AXES) + 1, 2)).tolist()
+        tunings = {
+            rung: {name: tune(draw, name, curve, sd, shared=shared) for name in names}
+            for rung, shared in zip((*AXES, "full"), moved, strict=True)
+        }
         ladder = [rung.model_copy(update={"tuning": tuple(tunings[rung.name].values())}) for rung in shown.study.ladder]
         document = shown.study.model_copy(update={"ladder": tuple(ladder), "tuning": ladder[-1].tuning})
         shared = draw.normal(0, 0.02, 4)

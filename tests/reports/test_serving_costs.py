@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy import stats
 
-from ablate.store import Store
+from ablate.store import Store, StudyFolder
 from reports.figures import Figure, draw
 from reports.findings.summary import summarise_study
 from reports.sections.caches import Caches
 from reports.sections.trade_off import TradeOff
 from reports.wording.tables import closing_table
-from tests.reports.factory import Arm, StudyOf, changed, shown
+from tests.reports.factory import Arm, StudyOf, changed, costs_of, shown
 
 STUDY = StudyOf([Arm("base", [2.4, 2.5], steps=4), Arm("gqa", [2.3, 2.4], steps=4, speed=5000)])
 
@@ -54,7 +56,8 @@ def serving(point: dict[str, Any], seed: int, used: float) -> dict[str, Any]:
     }
 
 
-def test_each_choice_of_the_switch_is_the_mean_over_seeds(tmp_path: Path) -> None:
+def test_each_choice_of_the_switch_is_a_mean(tmp_path: Path) -> None:
+    """Speeds over processes, of all arms in the same ones; bytes and bandwidth over the seeds that were measured."""
     found = figure(with_serving(tmp_path), "decode-by-context")
     (switch,) = found.switches
     options = {option.label: option for option in switch.options}
@@ -64,16 +67,27 @@ def test_each_choice_of_the_switch_is_the_mean_over_seeds(tmp_path: Path) -> Non
         "memory bandwidth used (%)",
         "peak memory (MiB)",
     ]
-    # The first line is the first arm's at batch 1: 400/(1 + context/512) tokens/s, the second seed 3 % faster.
-    speeds = [400 / (1 + context / 512) for context in (64, 128, 256)]
-    times = [1000 * (1 / s + 1 / (1.03 * s)) / 2 for s in speeds]
-    assert options["time per output token (ms)"].traces["y"][0] == pytest.approx(times, rel=1e-4)
+    # The first line is the first arm's at batch 1.
+    speeds = np.array([400 / (1 + context / 512) for context in (64, 128, 256)])
+    assert options["speed (tokens/s)"].traces["y"][0] == pytest.approx(speeds, rel=1e-4)
+    assert options["time per output token (ms)"].traces["y"][0] == pytest.approx(1000 / speeds, rel=1e-4)
     assert options["memory bandwidth used (%)"].traces["y"][0] == pytest.approx([40] * 3)
     assert options["peak memory (MiB)"].traces["y"][0] == pytest.approx([64.5] * 3)
     assert all(len(option.traces["y"]) == len(found.drawing.data) for option in switch.options)
     row = found.table.rows[0]
     assert row[:3] == ("base", "1", "64")
     assert row[5:] == ("40 (40 to 40)", "64.5 (64 to 65)")
+
+
+def test_speeds_that_were_not_measured_against_each_other_are_not_drawn(tmp_path: Path) -> None:
+    """As in stores of old, and where other programs had the processor."""
+    assert "decode-by-context" not in [
+        each.key for each in draw(summarise_study(replace(STUDY, processes=0).write(tmp_path / "a")))
+    ]
+    folder = STUDY.write(tmp_path / "b")
+    StudyFolder(folder).write_costs(costs_of({arm.name: arm.speed for arm in STUDY.arms}, waited=0.3))
+    keys = [each.key for each in draw(summarise_study(folder))]
+    assert "decode-by-context" not in keys and "prefill-by-context" not in keys
 
 
 @pytest.mark.parametrize(
@@ -87,14 +101,6 @@ def test_decoding_that_waits_for_operations_is_marked(tmp_path: Path, used: dict
         _, told, rest = figure(folder, key).note.partition("Decoding one sequence, ")
         assert bool(told) == (who is not None)
         assert rest.startswith(f"{who} used less than 25 % of the memory's bandwidth" if who else "")
-
-
-def test_documents_of_speed_alone_have_no_choice(tmp_path: Path) -> None:
-    folder = STUDY.write(tmp_path)
-    for key in ("decode-by-context", "prefill-by-context"):
-        found = figure(folder, key)
-        assert found.switches == ()
-        assert found.table.columns == ("arm", "batch", "context (tokens)", "speed (tokens/s)")
 
 
 KINDS = {"int4": (0.25, 1.5, 0.02), "sink, recent 60": (0.5, 1.0, 0.3)}
@@ -209,13 +215,20 @@ def test_an_encoder_has_a_time_to_read_and_nothing_is_missing(tmp_path: Path) ->
             document["prefill"] = [p | {"seconds_to_read": alike(p["context"] / 1000)} for p in document["prefill"]]
             document["prefill"][0] = {"context": 64, "batch": 1, "reason": "out of memory"}
             document["kv_bytes_per_token"] = None
+    timed = costs_of({arm.name: arm.speed for arm in STUDY.arms})
+    reading = [
+        process.model_copy(update={"points": tuple(p for p in process.points if p.work != "decoding")})
+        for process in timed.processes
+    ]
+    StudyFolder(folder).write_costs(timed.model_copy(update={"processes": tuple(reading)}))
     summary = summarise_study(folder)
+    assert summary.unmeasured is None
     keys = [each.key for each in draw(summary)]
     assert "decode-by-context" not in keys and "cache-by-context" not in keys
     found = figure(folder, "prefill-by-context")
     (switch,) = found.switches
     assert [option.label for option in switch.options] == ["speed (tokens/s)", "time to read (ms)"]
-    assert switch.options[1].traces["y"][0] == [128, 256]
+    assert switch.options[1].traces["y"][0] == pytest.approx([c * (1 + c / 512) / 12 for c in (64, 128, 256)], rel=1e-4)
     assert "Encoders read a context." in found.note
     missing = [warning for warning in summary.warnings if "not measured" in warning]
     assert missing == [

@@ -19,6 +19,7 @@ from reports.sections import difference_curves
 from reports.sections.difference_curves import DifferenceCurves
 from reports.sections.losses import Losses
 from reports.wording import words
+from tests.regression import pooled
 from tests.reports.factory import Arm, StudyOf, arm_documents, changed, shown, typical
 
 
@@ -34,7 +35,7 @@ def pair(base: list[float | None], arm: list[float | None], **kwargs: Any) -> St
     return StudyOf([Arm("base", base, steps=4), Arm("arm", arm, steps=4)], measured=False, **kwargs)
 
 
-def test_estimates_and_differences_are_those_of_scipy(tmp_path: Path) -> None:
+def test_estimates_and_differences_are_those_of_scipy_and_least_squares(tmp_path: Path) -> None:
     summary = summary_of(typical(4), tmp_path)
     base, pre = np.array([2.400, 2.412, 2.391]), np.array([2.310, 2.324, 2.299])
     arm = arm_of(summary, "pre")
@@ -44,14 +45,14 @@ def test_estimates_and_differences_are_those_of_scipy(tmp_path: Path) -> None:
     half = stats.t.ppf(0.975, 2) * stats.sem(pre)
     assert arm.loss.mean == pytest.approx(2.311)
     assert (arm.loss.low, arm.loss.high) == pytest.approx((2.311 - half, 2.311 + half))
-    expected = stats.ttest_rel(pre, base)
-    interval = expected.confidence_interval(0.98)  # 4 % of the first judgement, over two arms
+    expected = pooled({"post": base, "pre": pre, "double": [2.402, 2.405, 2.399]}, "pre", "post")
+    low, high = expected.interval(0.98)  # 4 % of the first judgement, over two arms
     assert arm.comparison.difference.mean == pytest.approx(-0.09)
-    assert arm.comparison.difference.low == pytest.approx(interval.low)
-    assert arm.comparison.difference.high == pytest.approx(interval.high)
+    assert arm.comparison.difference.low == pytest.approx(low)
+    assert arm.comparison.difference.high == pytest.approx(high)
     assert arm.comparison.test is not None
-    assert arm.comparison.test.p == pytest.approx(expected.pvalue)
-    assert arm.comparison.p_holm == pytest.approx(2 * expected.pvalue / 0.8)
+    assert arm.comparison.test.p == pytest.approx(expected.p)
+    assert arm.comparison.p_holm == pytest.approx(2 * expected.p / 0.8)
 
 
 def test_verdicts_costs_and_noise(tmp_path: Path) -> None:
@@ -59,11 +60,11 @@ def test_verdicts_costs_and_noise(tmp_path: Path) -> None:
     assert [arm.verdict for arm in summary.arms] == ["baseline", "better", "inconclusive"]
     double = arm_of(summary, "double").comparison
     assert double is not None
-    assert double.speed_ratio is not None
-    assert double.memory_ratio is not None
-    assert double.speed_ratio.mean == pytest.approx(3880 / 4000)
-    assert double.memory_ratio.mean == pytest.approx(231 / 201, rel=1e-3)
-    assert double.kv_ratio == 0.5
+    assert double.costs.training is not None
+    assert double.costs.memory is not None
+    assert double.costs.training.mean == pytest.approx(3880 / 4000)
+    assert double.costs.memory.mean == pytest.approx(231 / 201, rel=1e-3)
+    assert double.costs.kv_ratio == 0.5
     losses = [[2.400, 2.412, 2.391], [2.310, 2.324, 2.299], [2.402, 2.405, 2.399]]
     assert summary.noise.loss_sd == pytest.approx(np.sqrt(np.var(losses, axis=1, ddof=1).mean()))
     paired = np.array(losses[1:]) - np.array(losses[0])
@@ -254,7 +255,7 @@ def test_arm_documents_are_what_run_json_promises(tmp_path: Path) -> None:
     assert json.loads(json.dumps(documents, allow_nan=False)) == documents
     promised = (
         "name edits tuned matching seeds stalled diverged loss loss_interval bits_per_byte accuracy "
-        "accuracy_interval excess tokens_per_second peak_memory_bytes "
+        "accuracy_interval excess tokens_per_second peak_memory_bytes costs "
         "kv_bytes_per_token parameters flops_per_token evals verdict "
         "difference difference_interval p detectable difference_with_failures detectable_interval "
         "seeds_needed eval_differences"
@@ -264,6 +265,10 @@ def test_arm_documents_are_what_run_json_promises(tmp_path: Path) -> None:
     assert double["edits"] == {"block.residual": {"kind": "double"}}
     assert double["seeds"] == [0, 1, 2]
     assert double["tokens_per_second"] == pytest.approx(3880 * 1.004)
+    speed = double["costs"]["training_speed"]
+    assert speed["ratio"] == pytest.approx(3880 / 4000)
+    assert speed["interval"][0] < 3880 / 4000 < speed["interval"][1]
+    assert double["costs"]["unmeasured"] is None
     score = double["evals"]["heldout_pairs"]["acc"]
     assert score["value"] == pytest.approx(0.61)
     assert score["stderr"] == pytest.approx(np.sqrt(0.02**2 + 0.01**2 / 3))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,13 @@ from scipy import stats
 
 import reports
 from ablate.planning.looks import looks
+from ablate.store.documents import LedgerRecord
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import open_arms
 from reports.findings.verdicts import compare, decide
-from reports.sections.trade_off import TradeOff
-from reports.statistics.estimates import equivalence_p, holm, mean_interval, paired_p
 from reports.wording import method_words, words
-from tests.reports import factory
-from tests.reports.factory import Arm, StudyOf, arm_documents, shown
+from tests.regression import holm, pooled
+from tests.reports.factory import Arm, StudyOf, arm_documents
 
 BASE = [2.400, 2.412, 2.391, 2.405]
 NEAR = [2.402, 2.411, 2.392, 2.404]
@@ -59,11 +57,13 @@ def test_a_margin_tells_no_difference_from_not_knowing(tmp_path: Path) -> None:
     assert open_arms(summary) == ("noisy",)
     _, near, far, noisy = summary.arms
     assert near.comparison is not None
-    raw = [float(equivalence_p(np.subtract(losses, BASE), 0.01)) for losses in list(arms.values())[1:]]
+    usual = {name: losses for name, losses in arms.items() if name != "noisy"}  # which has a noise of its own
+    raw = [pooled(usual, name, "base").p_within(0.01) for name in ("near", "far")]
+    raw.append(pooled({name: arms[name] for name in ("base", "noisy")}, "noisy", "base").p_within(0.01))
     assert near.comparison.p_equivalence == pytest.approx(holm(raw)[0] / 0.8)
     assert near.seeds_needed is far.seeds_needed is None
     assert noisy.seeds_needed is None
-    assert "no difference larger than 0.01 nats (4 seeds, p = 0.0" in words.sentence(summary, near)
+    assert "no difference larger than 0.01 nats (4 seeds, p < 0.0001)" in words.sentence(summary, near)
     assert "nats) shows no difference from base larger than 0.01 nats" in words.headline(summary)
     assert words.verdict(summary, near) == "no difference > 0.01"
     assert "margin" in method_words.method(summary)
@@ -104,18 +104,19 @@ def test_a_win_that_diverged_seeds_forbid_is_not_open(tmp_path: Path) -> None:
 
 
 def test_an_arm_is_judged_at_the_look_of_its_number_of_seeds(tmp_path: Path) -> None:
-    """Arm a has three seeds, b five: their p-values count 0.05 / 0.02 and 0.05 / 0.03 times."""
-    base, a, b = [*BASE, 2.40], [2.35, 2.37, 2.34], [2.39, 2.40, 2.385, 2.402, 2.396]
+    """Arm a has three seeds, b five: their p-values count 0.05 / 0.02 and 0.05 / 0.03 times. Their noise is pooled."""
+    base, a, b = [*BASE, 2.40], [2.35, 2.37, 2.34], [2.388, 2.398, 2.383, 2.400, 2.394]
     summary = summary_of(study_of({"base": base, "a": a, "b": b}, looks=LOOKS), tmp_path)
     found = [arm.comparison for arm in summary.arms if arm.comparison is not None]
-    raw = [stats.ttest_rel(own, base[: len(own)]).pvalue for own in (a, b)]
+    tests = [pooled({"base": base, "a": a, "b": b}, name, "base") for name in ("a", "b")]
+    raw = [test.p for test in tests]
     assert [c.test.p for c in found if c.test] == pytest.approx([raw[0] * 2.5, raw[1] / 0.6])
     assert [c.p_holm for c in found] == pytest.approx(np.divide(holm([raw[0] * 2.5, raw[1] / 0.6]), 0.8))
-    for comparison, own, confidence in zip(found, (a, b), (1 - 0.02 * 0.4, 1 - 0.03 * 0.4), strict=True):
-        interval = stats.ttest_rel(own, base[: len(own)]).confidence_interval(confidence)
+    for comparison, test, confidence in zip(found, tests, (1 - 0.02 * 0.4, 1 - 0.03 * 0.4), strict=True):
+        low, high = test.interval(confidence)
         assert comparison.difference is not None
-        assert comparison.difference.low == pytest.approx(interval.low)
-        assert comparison.difference.high == pytest.approx(min(interval.high, 0.0))  # both arms are better, says Holm
+        assert comparison.difference.low == pytest.approx(low)
+        assert comparison.difference.high == pytest.approx(min(high, 0.0))  # both arms are better, says Holm
     assert "at 3, 5 seeds" in method_words.method(summary)
 
 
@@ -132,35 +133,17 @@ def test_one_seed_is_open_and_needs_an_unknown_number(tmp_path: Path) -> None:
     assert arm_documents(summary)[1]["seeds_needed"] is None
 
 
-@pytest.mark.parametrize(("turns", "least"), [((0.8, 1.0, 1.1), 0.0), ((0.97, 1.0, 1.02), math.log(1.15))])
-def test_one_seed_has_an_interval_of_decoding_speed_over_the_turns_of_its_measurement(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: tuple[float, ...], least: float
-) -> None:
-    """It is no narrower than what is called noise, so that no bar clears what words call the same."""
-    monkeypatch.setattr(factory, "TURNS", turns)
-    summary = summary_of(StudyOf([Arm("base", [2.4], steps=4), Arm("arm", [2.3], steps=4)]), tmp_path)
-    ratio = next(arm.comparison.decode_ratio for arm in summary.arms if arm.comparison)
-    own = stats.t.ppf(0.975, len(turns) - 1) * np.log(turns).std(ddof=1) / math.sqrt(len(turns))
-    half = max(own * math.sqrt(2), least)
-    assert (half == least) == (least > 0)
-    assert (ratio.low, ratio.high) == pytest.approx((math.exp(-half), math.exp(half)))
-    assert "Decoding was measured in one run of each arm" in method_words.bars(summary)
-    drawn = [cost.ratios["arm"] for cost in shown(summary, TradeOff).costs if cost.key.startswith("decode")]
-    assert len(drawn) == 6
-    for each in drawn:
-        assert (each.low, each.high) == pytest.approx((math.exp(-half), math.exp(half)))
-
-
 def finished(rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
     """A frame of runs from arm, seed and loss."""
-    names = ("tokens_per_second", "waiting", "beside", "peak_memory_bytes", "uniform")
-    names += ("measuring_waited", "decode_tokens_per_second", "decode_tokens_per_second_within")
-    unknown = (pl.lit(None, pl.Float64).alias(name) for name in names)
-    return pl.DataFrame(rows).with_columns(pl.lit("finished").alias("status"), *unknown)
+    unknown = pl.lit(None, pl.Float64).alias("uniform")
+    return pl.DataFrame(rows).with_columns(pl.lit("finished").alias("status"), unknown)
 
 
-def judged(losses: np.ndarray, seeds: Sequence[int], schedule: Any, margin: float | None) -> list[str]:
-    """Verdicts on arms with these losses (arms + 1, seeds), the baseline first, each with its own number of seeds."""
+def judged(
+    losses: np.ndarray, seeds: Sequence[int], schedule: Any, margin: float | None, ledger: list[LedgerRecord]
+) -> list[str]:
+    """Verdicts on arms with these losses (arms + 1, seeds), the baseline first, each with its own number of seeds; what
+    they are of is added to the ledger."""
     names = [f"arm{i}" for i in range(len(losses))]
     arms = [Arm(name, [2.4] * count) for name, count in zip(names, seeds, strict=True)]
     study = StudyOf(arms, looks=schedule, margin=margin).document()
@@ -169,16 +152,21 @@ def judged(losses: np.ndarray, seeds: Sequence[int], schedule: Any, margin: floa
         for i, (n, k) in enumerate(zip(names, seeds, strict=True))
         for s in range(k)
     ]
-    return [decide(comparison) for comparison in compare(study, finished(rows)).values()]
+    found = compare(study, finished(rows), ledger).values()
+    tests = tuple(each.test for each in found if each.test is not None)
+    ledger.append(LedgerRecord(judged="2026-01-01T00:00:00+00:00", scale="cpu", tests=tests))
+    return [decide(comparison) for comparison in found]
 
 
 def in_rounds(losses: np.ndarray, margin: float | None = None) -> tuple[list[str], list[int]]:
-    """Verdicts and seeds of a study that adds seeds to its open arms until none is open or the cap is reached."""
+    """Verdicts and seeds of a study that adds seeds to its open arms until none is open or the cap is reached. An arm
+    that is settled stays so, though the others' seeds change what is known of the noise."""
     schedule = [{"seeds": look.seeds, "alpha": look.alpha} for look in looks(3, losses.shape[1])]
     seeds, found = [3] * (len(losses) - 1), ["inconclusive"] * (len(losses) - 1)
+    ledger: list[LedgerRecord] = []
     for look in schedule:
         seeds = [look["seeds"] if v == "inconclusive" else n for v, n in zip(found, seeds, strict=True)]
-        again = judged(losses, [max(seeds), *seeds], schedule, margin)
+        again = judged(losses, [max(seeds), *seeds], schedule, margin, ledger)
         settled_again = [w for v, w in zip(found, again, strict=True) if v != "inconclusive"]
         assert "inconclusive" not in settled_again
         found = again
@@ -212,12 +200,15 @@ def test_looks_keep_the_error_rate_over_arms(arms: int) -> None:
     """With identical arms at most 5 % of studies name any of them at any look: Holm's first step decides that."""
     studies, schedule = 20_000, looks(3, 12)
     losses = np.random.default_rng(5).normal(2.3, 0.01, (studies, arms + 1, 12))
-    differences = losses[:, 1:] - losses[:, :1]
     named, covered = np.zeros(studies, dtype=bool), np.ones(studies, dtype=bool)
     for look in schedule:
-        seen = differences[..., : look.seeds]
-        named |= paired_p(seen).min(axis=-1) * (0.05 / look.alpha) * arms < 0.05
-        _, low, high = mean_interval(seen[:, 0], look.alpha)
-        covered &= (low <= 0) & (high >= 0)
+        seen = losses[..., : look.seeds]
+        by_arm = seen.mean(axis=2, keepdims=True)
+        rest = seen - by_arm - seen.mean(axis=1, keepdims=True) + seen.mean(axis=(1, 2), keepdims=True)
+        freedom = arms * (look.seeds - 1)
+        error = np.sqrt(2 * np.square(rest).sum(axis=(1, 2)) / freedom / look.seeds)
+        t = abs(by_arm[:, 1:, 0] - by_arm[:, :1, 0]) / error[:, None]
+        named |= t.max(axis=1) > stats.t.isf(look.alpha / arms / 2, freedom)
+        covered &= t[:, 0] <= stats.t.isf(look.alpha / 2, freedom)
     assert 0.01 < named.mean() <= 0.05
     assert covered.mean() >= 0.95

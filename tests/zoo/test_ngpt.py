@@ -82,7 +82,9 @@ def test_matrices_are_made_of_unit_vectors_before_and_after_every_step() -> None
     spec = TrainSpec(lr=0.1, warmup=0.0, grad_clip=None)
     optimizer = build_optimizer(model, zoo.roles(model), spec, D)
     tokens = random_tokens(model.spec, 2, 10)
-    learner = Learner(model.loss, optimizer, spec, enforce("cpu", "float32"), constrain=lambda: project(model))
+    learner = Learner(
+        model.loss, optimizer, spec, enforce("cpu", "float32"), after_update=lambda: zoo.after_update(model)
+    )
     for step in (1, 2):
         learner.learn(step, 0.1, Batch.next_token(tokens))
         assert all(torch.allclose(length, torch.ones_like(length)) for length in lengths(model))

@@ -42,11 +42,6 @@ class Ffn(Variant):
         return None
 
     @property
-    def changed_by_passes(self) -> str | None:
-        """What a training pass itself changes, before any gradient; None for nothing."""
-        return None
-
-    @property
     def reaches_back(self) -> bool:
         """Whether it sees tokens before its own."""
         return False

@@ -80,7 +80,7 @@ class MoE(Ffn):
             return "capacity_factor gives an expert places for the whole batch"
         if self.balance_loss and self.balance_over == "batch":
             return "balance_loss is over the whole batch"
-        return self.changed_by_passes
+        return None
 
     @property
     def router_bias_parameters(self) -> int:
@@ -199,8 +199,8 @@ class Router(nn.Module, ABC):
     def route(self, logits: Tensor) -> Routing:
         """logits: (..., E) float32."""
 
-    def learn(self, load: Tensor) -> None:
-        """Told in training how many tokens went to each expert: (E,)."""
+    def count(self, load: Tensor) -> None:
+        """Take note of a training pass. load: (E,), the tokens that it sent to each expert."""
 
 
 class MoELayer(FfnLayer):
@@ -230,7 +230,8 @@ class MoELayer(FfnLayer):
         step.tap("ffn.load", lambda: load / chosen.numel())
         if self.training:
             step.losses += self._losses(routing)
-            self.router.learn(load)
+            if not step.again:
+                self.router.count(load)
         if self.shared is not None:
             shared = self.shared(x, step)
             out = out + (shared if self.shared_gate is None else shared * self.shared_gate(x).sigmoid())

@@ -8,6 +8,7 @@ import torch
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
+from zoo.adapting import Adapting
 from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.facts import AtMost, Fact
@@ -71,23 +72,25 @@ class DeepSeekMoE(MoE):
     def balance_over(self) -> Literal["batch", "sequence"]:
         return self.loss_over
 
-    @property
-    def changed_by_passes(self) -> str | None:
-        return None if self.bias_rate is None else "bias_rate moves the router's bias once per batch"
-
     def router(self, d_model: int) -> Router:
         return DeepSeekRouter(self, d_model)
 
 
-class DeepSeekRouter(Router):
-    """x: (..., D) → `Routing`. Probabilities are the scores divided by their sum."""
+class DeepSeekRouter(Router, Adapting):
+    """x: (..., D) → `Routing`. Probabilities are the scores divided by their sum.
+
+    counts: (E,), the tokens that training passes have sent to each expert since the last update.
+    """
 
     selection_bias: Tensor | None
 
     def __init__(self, spec: DeepSeekMoE, d_model: int) -> None:
         super().__init__(d_model, spec.experts)
         self.spec = spec
-        self.register_buffer("selection_bias", None if spec.bias_rate is None else torch.zeros(spec.experts))
+        has_bias = spec.bias_rate is not None
+        self.register_buffer("selection_bias", torch.zeros(spec.experts) if has_bias else None)
+        counts = torch.zeros(spec.experts, dtype=torch.long) if has_bias else None
+        self.register_buffer("counts", counts, persistent=False)
 
     def route(self, logits: Tensor) -> Routing:
         scores = logits.sigmoid() if self.spec.score == "sigmoid" else logits.softmax(dim=-1)
@@ -112,6 +115,10 @@ class DeepSeekRouter(Router):
         return scores.topk(self.spec.top_k, dim=-1).indices
 
     @torch.no_grad()
-    def learn(self, load: Tensor) -> None:
+    def count(self, load: Tensor) -> None:
+        if self.counts is not None:
+            self.counts += load
+
+    def adapt(self, counts: Tensor) -> None:
         if self.selection_bias is not None and self.spec.bias_rate is not None:
-            self.selection_bias += self.spec.bias_rate * (load.float().mean() - load).sign()
+            self.selection_bias += self.spec.bias_rate * (counts.float().mean() - counts).sign()

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 
-from ablate.data.error import DataError
+from ablate.errors import DataError
 
 
 def rows(path: Path, column: str) -> Iterator[Any]:

@@ -11,8 +11,8 @@ from typing import IO, Any, cast
 
 import zstandard
 
-from ablate.data.error import DataError
 from ablate.data.sources._tar import texts
+from ablate.errors import DataError
 
 LINES = {".jsonl", ".ndjson"}
 TEXT = {".txt", ".md", ".parquet", ".tar", *LINES}

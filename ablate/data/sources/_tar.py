@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from ablate.data.error import DataError
+from ablate.errors import DataError
 
 Member = tuple[str, str, bytes]
 """The sample's key, the rest of the name, and the content."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ablate.data.error import DataError
+from ablate.errors import DataError
 
 Ids = NDArray[np.int64]
 

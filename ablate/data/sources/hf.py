@@ -16,9 +16,9 @@ from typing import IO, Any, Literal, Self, cast
 import zstandard
 from pydantic import PositiveInt
 
-from ablate.data.error import DataError
 from ablate.data.sources import Progress, TextSource
 from ablate.data.sources._readers import string
+from ablate.errors import DataError
 from ablate.store.documents import TextMeta
 
 COMMIT_DIGITS = 40

@@ -8,7 +8,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from ablate.data.error import DataError
 from ablate.data.paths import matches
 from ablate.data.sources import TextSource
 from ablate.data.sources._token_files import documents
@@ -16,6 +15,7 @@ from ablate.data.sources.files import Paths
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers._encoder import Encoder
 from ablate.data.tokenizers.bpe import BpeTokenizer
+from ablate.errors import DataError
 from zoo.axis import Choice
 
 

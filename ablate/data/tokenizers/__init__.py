@@ -14,6 +14,7 @@ from typing import ClassVar
 from ablate.data.tokenizers._encoder import Encoder
 from ablate.store.documents import JsonObject
 from zoo.axis import Variant
+from zoo.identity import identity_of
 
 
 class TokenizerSpec(Variant, ABC):
@@ -32,4 +33,5 @@ class TokenizerSpec(Variant, ABC):
 
     def identity(self, base: Path) -> JsonObject:
         """What decides the token ids, apart from the corpus."""
-        return self.model_dump(mode="json")
+        found: JsonObject = identity_of(self)
+        return found

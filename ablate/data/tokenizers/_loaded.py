@@ -9,10 +9,10 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from ablate.data.error import DataError
 from ablate.data.paths import expanded
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers._encoder import EOS, Encoder
+from ablate.errors import DataError
 from ablate.store.documents import JsonObject
 
 KNOWN_EOS = (EOS, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|im_end|>", "[SEP]")

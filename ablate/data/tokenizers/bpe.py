@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers._encoder import EOS, Encoder
+from zoo.identity import FirstDefault
 
 EOS_ID = 0
 """The trainer numbers special tokens first."""
@@ -27,7 +28,7 @@ class BpeTokenizer(TokenizerSpec):
     learns: ClassVar[bool] = True
 
     kind: Literal["bpe"] = "bpe"
-    vocab_size: Annotated[int, Field(ge=257)] = 4096
+    vocab_size: Annotated[int, Field(ge=257), FirstDefault(...)] = 4096
     """Tokens, the 256 bytes and end of text included."""
 
     def vocabulary(self, base: Path) -> int:

@@ -10,8 +10,8 @@ from typing import Literal
 
 from tokenizers import Tokenizer
 
-from ablate.data.error import DataError
 from ablate.data.tokenizers._loaded import LoadedTokenizer, tokenizer_of
+from ablate.errors import DataError
 
 
 class HfTokenizer(LoadedTokenizer):

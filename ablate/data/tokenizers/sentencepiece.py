@@ -12,9 +12,9 @@ from tokenizers.decoders import Decoder
 from tokenizers.models import Model
 from tokenizers.normalizers import Normalizer
 
-from ablate.data.error import DataError
 from ablate.data.tokenizers._loaded import LocalTokenizer
 from ablate.data.tokenizers._sentencepiece import BPE, NORMAL, UNIGRAM, USER_DEFINED, SentencePieceModel, parsed
+from ablate.errors import DataError
 
 SPACE = "▁"
 NEVER = -1e9

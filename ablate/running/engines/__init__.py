@@ -5,34 +5,21 @@ An engine only starts workers and says when they end. What is done, and how far 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
-from ablate.errors import ArgumentError
+from ablate.running.options import Options
 from ablate.running.request import Request
 from ablate.store import AblateError
-from ablate.store.documents import RunDocument
 from zoo.registry import member, members
 
 if TYPE_CHECKING:  # it loads torch
-    from ablate.running.rehearsal import Effort, Timed
+    from ablate.running.rehearsal import Rehearsal, Timed
 
 
 class EngineError(AblateError):
     """The engine is not available, or cannot do what was requested."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """`device` is "cpu" or "cuda", and None leaves it to the engine, as None does of `workers`. workers_per_gpu: at
-    most, on each. `settings` are the engine's own. devices: of each run."""
-
-    device: str | None = None
-    workers: int | None = None
-    workers_per_gpu: int = 1
-    settings: Mapping[str, str] = field(default_factory=dict)
-    devices: int = 1
 
 
 @dataclass(frozen=True)
@@ -80,8 +67,8 @@ class Engine(Protocol):
         """Ask the worker on a run, if there is one, to save its state and end: the run will have failed."""
         ...
 
-    def rehearse(self, identities: Sequence[RunDocument], corpus: str, effort: Effort) -> Timed:
-        """Time training steps where runs would take them, beside as many others. Raises CalibrationError."""
+    def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:
+        """Time arms against each other where runs would be, alone or beside as many others. Raises CalibrationError."""
         ...
 
 
@@ -93,10 +80,8 @@ def names() -> list[str]:
     return members(__name__)
 
 
-def load(name: str, options: Options) -> Engine:
-    """The engine of that name. Raises EngineError, and ArgumentError for a device that is not there."""
-    if name not in names():
-        raise EngineError(f"unknown engine '{name}': one of {', '.join(names())}")
-    if options.device not in (None, "cpu", "cuda"):
-        raise ArgumentError("device", "expected cpu or cuda", options.device)
-    return cast(_Module, member(__name__, name)).build(options)
+def load(options: Options) -> Engine:
+    """The engine that the options name. Raises EngineError, and ArgumentError for a device that does not exist."""
+    if options.engine not in names():
+        raise EngineError(f"unknown engine '{options.engine}': one of {', '.join(names())}")
+    return cast(_Module, member(__name__, options.engine)).build(options)

@@ -124,12 +124,14 @@ def variables_of(device: str) -> Mapping[str, str]:
     return SINGLE_THREADED if device == "cpu" else {}
 
 
-def rehearse_there(identities: list[dict[str, Any]], corpus: str, effort: dict[str, Any], beside: int) -> str:
-    """Time training steps where this is called, in so many processes beside each other: a `Timed`, as JSON."""
-    from ablate.running.rehearsal import Effort  # noqa: PLC0415 (loads torch, where that is needed)
-    from ablate.running.rehearsing import rehearse  # noqa: PLC0415 (as above)
-    from ablate.store.documents import RunDocument  # noqa: PLC0415 (as above)
+def rehearse_there(request: str, beside: int, alone: bool) -> str:
+    """Time arms where this is called, alone or in so many processes beside each other: a `Timed`, as JSON.
 
-    runs = [RunDocument.model_validate(each) for each in identities]
-    places = [variables_of(runs[0].numerics.device)] * beside
-    return rehearse(runs, corpus, Effort.model_validate(effort), places).model_dump_json(by_alias=True)
+    request: a `Rehearsal`, as JSON.
+    """
+    from ablate.running.rehearsal import Rehearsal  # noqa: PLC0415 (loads torch, where that is needed)
+    from ablate.running.rehearsing import rehearse  # noqa: PLC0415 (as above)
+
+    found = Rehearsal.model_validate_json(request)
+    places = [variables_of(found.arms[0].identity.numerics.device)] * beside
+    return rehearse(found, places, alone=alone).model_dump_json(by_alias=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 
 from ablate.machine.environment import device_name
-from ablate.running.engines import Engine, Event, Options
+from ablate.running.engines import Engine, Event
 from ablate.running.engines._here import device_here
-from ablate.running.rehearsal import Effort, Timed
+from ablate.running.options import Options
+from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import rehearse
 from ablate.running.request import Request
 from ablate.running.worker import carry_out
-from ablate.store.documents import RunDocument
 from ablate.training.stop import StopSignal
 
 
@@ -42,9 +42,15 @@ class InProcess:
     def stop(self, digest: str) -> None:
         """Nobody can ask while a run goes on."""
 
-    def rehearse(self, identities: Sequence[RunDocument], corpus: str, effort: Effort) -> Timed:
-        return rehearse(identities, corpus, effort, [{}])
+    def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:
+        return rehearse(request, [{}], alone=alone)
 
 
 def build(options: Options) -> Engine:
     return InProcess(device_here(options))
+
+
+def run_here(request: Request, device: str) -> None:
+    """Execute one request in this process. Raises ArgumentError for a device that does not exist."""
+    for _ in build(Options.of({"device": device})).run([request]):
+        pass

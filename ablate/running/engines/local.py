@@ -14,16 +14,16 @@ from typing import IO
 import torch
 
 from ablate.machine.environment import SINGLE_THREADED, cores, device_name, environment_of_worker
-from ablate.running.engines import Engine, EngineError, Event, Options
+from ablate.running.engines import Engine, EngineError, Event
 from ablate.running.engines._here import device_here
 from ablate.running.engines._polling import Polling, how_it_ended
-from ablate.running.rehearsal import Effort, Timed
+from ablate.running.options import Options
+from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import rehearse
 from ablate.running.request import Request
 from ablate.running.scratch import scratch
 from ablate.store import Store, processes
 from ablate.store.claims import Watch
-from ablate.store.documents import RunDocument
 
 RESTARTS = 2
 """How often a run is begun again whose process stands still."""
@@ -87,8 +87,8 @@ class Pool(Polling):
             slot.start(request)
         return free
 
-    def rehearse(self, identities: Sequence[RunDocument], corpus: str, effort: Effort) -> Timed:
-        return rehearse(identities, corpus, effort, self.places)
+    def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:
+        return rehearse(request, self.places, alone=alone)
 
 
 class Slot:

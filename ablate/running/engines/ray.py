@@ -17,13 +17,13 @@ from functools import partial
 from typing import Any
 
 from ablate.machine.environment import cores
-from ablate.running.engines import Engine, EngineError, Options
+from ablate.running.engines import Engine, EngineError
 from ablate.running.engines._polling import Polling
 from ablate.running.engines._remote import Handed, carry_out_there, rehearse_there
-from ablate.running.rehearsal import Effort, Timed
+from ablate.running.options import Options
+from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request
-from ablate.store.documents import RunDocument
 from ablate.training.stop import ENDED_BY_REQUEST
 from zoo.registry import VARIABLE
 
@@ -33,7 +33,7 @@ ANSWER_SECONDS = 10.0
 def build(options: Options) -> Engine:
     if importlib.util.find_spec("ray") is None:
         raise EngineError("the engine ray needs the package ray: pip install ray")
-    settings = dict(options.settings)
+    settings = dict(options.engine_settings or {})
     address = settings.pop("address", None)
     if settings:
         raise EngineError(f"the engine ray has no setting {min(settings)}: only address")
@@ -73,18 +73,17 @@ class Ray(Polling):
         gpus = self.devices * int(1e4 / self.workers_per_gpu) / 1e4 if self.device == "cuda" else 0
         return _task(carry_out_there, gpus, cpus=self.devices).remote(self.device, request.to_json())
 
-    def rehearse(self, identities: Sequence[RunDocument], corpus: str, effort: Effort) -> Timed:
+    def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:
         import ray  # noqa: PLC0415 (an extra)
 
         on_gpu = self.device == "cuda"
-        documents = [identity.model_dump(mode="json", by_alias=True) for identity in identities]
         beside = self.workers_per_gpu if on_gpu else 1
-        task = _task(rehearse_there, int(on_gpu)).remote(documents, corpus, effort.model_dump(), beside)
+        task = _task(rehearse_there, int(on_gpu)).remote(request.to_json(), beside, alone)
         try:
             return Timed.model_validate_json(ray.get(task))
         except ray.exceptions.RayError as error:
             reason = _last_line(error)
-            raise CalibrationError(f"the time of a training step could not be measured: {reason}") from error
+            raise CalibrationError(f"speeds could not be measured: {reason}") from error
         finally:
             ray.cancel(task)
 

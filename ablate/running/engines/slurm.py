@@ -20,14 +20,14 @@ from typing import Any
 
 from ablate.machine.environment import environment_of_worker
 from ablate.machine.numerics import pick_device
-from ablate.running.engines import Engine, EngineError, Options
+from ablate.running.engines import Engine, EngineError
 from ablate.running.engines._polling import Polling
 from ablate.running.engines._remote import Attempt, Handed, rehearse_there
-from ablate.running.rehearsal import Effort, Timed
+from ablate.running.options import Options
+from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request
 from ablate.store import Store
-from ablate.store.documents import RunDocument
 from ablate.training.stop import ENDED_BY_REQUEST
 
 AT_ONCE = 16
@@ -46,7 +46,7 @@ def build(options: Options) -> Engine:
         raise EngineError("the engine slurm needs the package submitit: pip install submitit")
     if options.workers_per_gpu > 1:
         raise EngineError("the engine slurm gives each run a GPU of its own: leave --workers-per-gpu out")
-    settings = {name.replace("_", "-"): value for name, value in options.settings.items()}
+    settings = {name.replace("_", "-"): value for name, value in (options.engine_settings or {}).items()}
     local = settings.pop("cluster", "slurm") == "local"
     if refused := OURS & settings.keys():
         raise EngineError(f"--slurm {min(refused)}=… is set by the engine")
@@ -124,17 +124,15 @@ class Slurm(Polling):
         )
         return executor
 
-    def rehearse(self, identities: Sequence[RunDocument], corpus: str, effort: Effort) -> Timed:
-        store = str(Path(corpus).parent.parent)
-        documents = [identity.model_dump(mode="json", by_alias=True) for identity in identities]
-        (job,) = self._submit(store, rehearse_there, [documents], [corpus], [effort.model_dump()], [1])
+    def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:
+        (job,) = self._submit(request.store, rehearse_there, [request.to_json()], [1], [alone])
         try:
             found = Timed.model_validate_json(job.result())
             _remove_files(job)
             return found
         except RuntimeError as error:  # submitit's
             reason = str(error).strip().splitlines()[-1]
-            raise CalibrationError(f"the time of a training step could not be measured: {reason}") from error
+            raise CalibrationError(f"speeds could not be measured: {reason}") from error
         finally:
             if not job.done():
                 job.cancel(check=False)

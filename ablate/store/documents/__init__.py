@@ -1,7 +1,9 @@
 """Stored documents: one typed model for each. Nothing here reads or writes; `ablate.store.Store` does."""
 
 from ablate.store.documents._document import Document, Environment, JsonObject, JsonScalar, Nats, Part, Quartiles, Unit
+from ablate.store.documents.alias import AliasRecord
 from ablate.store.documents.calibration import CalibrationDocument
+from ablate.store.documents.costs import CostPoint, CostProcess, CostsDocument
 from ablate.store.documents.data import (
     DataDocument,
     HeldOutPart,
@@ -60,11 +62,15 @@ from ablate.store.documents.study import (
 )
 
 __all__ = [
+    "AliasRecord",
     "CacheBytes",
     "CacheLoss",
     "CachePoint",
     "CalibrationDocument",
     "Choices",
+    "CostPoint",
+    "CostProcess",
+    "CostsDocument",
     "DataDocument",
     "DecodePoint",
     "Distribution",

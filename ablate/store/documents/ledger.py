@@ -24,6 +24,9 @@ class LedgerTest(Part):
     """The study's margin, in nats per token."""
     tuned: bool = False
     """Whether the study tuned these arms, so that `p` allows for the noise of that."""
+    at: int = 0
+    """Number of seeds that `p` is of. The first p on so many stands; 0 in stores from before noise was pooled over a
+    study, whose p-values are computed anew."""
     p: float | None
     """Of a difference; null where there is none yet."""
     p_tie: float | None

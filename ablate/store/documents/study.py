@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
@@ -79,6 +80,11 @@ class CacheBytes(Part):
     """Their size."""
 
 
+def taught_by(teacher: str) -> str:
+    """`taught by big (its forward passes are in the budget, its training is not)`."""
+    return f"taught by {teacher} (its forward passes are in the budget, its training is not)"
+
+
 class StudyArm(Part):
     """One arm, as it was planned."""
 
@@ -111,6 +117,14 @@ class StudyArm(Part):
     """Declared cache bytes at the training context, divided by its tokens; null for an encoder."""
     seconds: Seconds | None
     """Planned training time of one run, where the budget is in seconds."""
+    calibration: str | None = Field(default=None, exclude_if=is_none)
+    """Names the measurement of its step time in `calibration/`, where the budget is in seconds: arms with the same one
+    have the same time."""
+    step_time_error: Annotated[float | None, Unit("ln s")] = Field(default=None, exclude_if=is_none)
+    """Standard error of the logarithm of its step time against other arms': of the ratio of two arms' times, the root
+    of the sum of both squares, over `step_time_processes` processes. Null where it is not known."""
+    step_time_processes: int | None = Field(default=None, exclude_if=is_none)
+    """Processes that measured it."""
     data: str
     """Digest of the arm's corpus, which differs between arms with different tokenizers."""
     cache_bytes: tuple[CacheBytes, ...]
@@ -282,6 +296,8 @@ class StudyDocument(Document):
     """The factorial design whose runs the arms are; null where arms are compared with the baseline."""
     margin: NatsPerToken | None
     """The largest difference that does not matter."""
+    pilot: bool = Field(default=False, exclude_if=operator.not_)
+    """Whether it only explores, so that nothing is judged."""
     per: Literal["token", "target", "byte"]
     """Unit of compared losses: `target` where an objective scores only some tokens, `byte` where arms have
     different tokenizers."""
@@ -297,6 +313,8 @@ class StudyDocument(Document):
     """Digest of the measurement request."""
     evals: str | None
     """Digest of the evaluation request."""
+    costs: str | None = Field(default=None, exclude_if=is_none)
+    """Digest of the measurement of its arms' speeds against each other."""
     looks: tuple[StudyLook, ...]
     """Empty where the number of seeds is fixed."""
     rates: StudyRates

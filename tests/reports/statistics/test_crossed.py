@@ -1,17 +1,15 @@
-"""Crossed variance components against statsmodels' analysis of variance, t-intervals, and by simulation."""
+"""Crossed variance components against an analysis of variance, t-intervals, and by simulation."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
-import statsmodels.api as sm
 from scipy import stats
-from statsmodels.formula.api import ols
 
 from reports.statistics.crossed import crossed
+from tests.regression import least_squares
 
 
 def table(draw: np.random.Generator, shape: tuple[int, int], sds: tuple[float, float, float]) -> np.ndarray:
@@ -25,14 +23,17 @@ def table(draw: np.random.Generator, shape: tuple[int, int], sds: tuple[float, f
 
 
 def test_components_are_those_of_an_analysis_of_variance() -> None:
+    """Mean squares as what a factor's dummy variables explain beyond those of the other."""
     values = table(np.random.default_rng(0), (4, 9), (1.0, 2.0, 0.5))
-    frame = pd.DataFrame([(r, c, values[r, c]) for r in range(4) for c in range(9)], columns=["row", "column", "y"])
-    squares = sm.stats.anova_lm(ols("y ~ C(row) + C(column)", frame).fit())
-    mean_squares = squares["sum_sq"] / squares["df"]
+    cells, losses = list(np.ndindex(4, 9)), values.ravel().tolist()
+    left, freedom = least_squares(cells, losses)
+    without_rows, _ = least_squares([(0, column) for _, column in cells], losses)
+    without_columns, _ = least_squares([(row, 0) for row, _ in cells], losses)
+    residual = left / freedom
     found = crossed(values)
-    assert found.residual_variance().value == pytest.approx(mean_squares["Residual"])
-    assert found.row_variance().value == pytest.approx((mean_squares["C(row)"] - mean_squares["Residual"]) / 9)
-    assert found.column_variance().value == pytest.approx((mean_squares["C(column)"] - mean_squares["Residual"]) / 4)
+    assert found.residual_variance().value == pytest.approx(residual)
+    assert found.row_variance().value == pytest.approx(((without_rows - left) / 3 - residual) / 9)
+    assert found.column_variance().value == pytest.approx(((without_columns - left) / 8 - residual) / 4)
     assert found.mean == pytest.approx(values.mean())
 
 

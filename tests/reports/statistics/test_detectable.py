@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
-from statsmodels.stats.weightstats import DescrStatsW
+from scipy import stats
 
-from reports.statistics.detectable import detectable_difference, sd_interval
-from reports.statistics.power import smallest_detectable
+from ablate.noise.power import detectable
+from reports.statistics.detectable import detectable_effect, sd_interval
 
 
 def test_sd_interval_by_table() -> None:
@@ -17,23 +19,16 @@ def test_sd_interval_by_table() -> None:
     assert (ten.low, ten.high) == pytest.approx((2 * (9 / 19.023) ** 0.5, 2 * (9 / 2.700) ** 0.5), rel=1e-3)
 
 
-def test_sd_interval_holds_the_variances_that_statsmodels_does_not_reject() -> None:
-    values = np.random.default_rng(0).normal(0, 0.01, 6)
-    found = sd_interval(float(values.std(ddof=1)), 6)
-    for end in (found.low, found.high):
-        assert DescrStatsW(values).var_ddof(1) == pytest.approx(found.value**2)
-        statistic = 5 * found.value**2 / end**2
-        assert min(statistic / 0.831212, 12.832502 / statistic) == pytest.approx(1, rel=1e-5)
-
-
-@pytest.mark.parametrize("n", [2, 3, 5, 12])
-def test_the_interval_covers_the_true_detectable_difference(n: int) -> None:
-    truth = smallest_detectable(0.01, n, comparisons=3)
-    sds = np.random.default_rng(n).normal(0, 0.01, (4_000, n)).std(axis=1, ddof=1)
-    per_sd = detectable_difference(1.0, n, comparisons=3)
-    assert per_sd.value == pytest.approx(smallest_detectable(1.0, n, 3))
-    covered = np.mean((per_sd.low * sds < truth) & (truth < per_sd.high * sds))
-    assert covered == pytest.approx(0.95, abs=0.015)
+@pytest.mark.parametrize("freedom", [1, 2, 4, 11])
+def test_the_interval_covers_the_true_detectable_difference(freedom: int) -> None:
+    """With a noncentral t of scipy's for the truth."""
+    critical = stats.t.isf(0.05 / 3 / 2, freedom)
+    of_one = detectable_effect(1.0, freedom, comparisons=3)
+    assert of_one.value == pytest.approx(detectable(1.0, freedom, comparisons=3))
+    assert stats.nct.sf(critical, freedom, of_one.value) == pytest.approx(0.8, abs=1e-6)
+    errors = np.sqrt(np.random.default_rng(freedom).chisquare(freedom, 4_000) / freedom)
+    covered = np.mean((of_one.low * errors < of_one.value) & (of_one.value < of_one.high * errors))
+    assert covered == pytest.approx(0.95, abs=4 * math.sqrt(0.05 * 0.95 / 4_000))
 
 
 def test_at_three_seeds_the_estimate_is_023_to_173_times_the_truth_nine_times_in_ten() -> None:

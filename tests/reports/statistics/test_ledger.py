@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from reports.statistics.estimates import holm, paired_p
+from ablate.planning.looks import looks
+from reports.statistics.estimates import holm
 from reports.statistics.ledger import Claim, Contrast, Judged, corrected, rounds
-from reports.statistics.sequential import anytime_p
 
 THREE = frozenset(range(3))
 
@@ -47,11 +47,12 @@ def test_arms_and_seeds_that_come_later_are_rounds_of_their_own() -> None:
 def test_seeds_that_were_seen_give_no_second_fixed_sample_test(seeds: frozenset[int]) -> None:
     first, again = judged("a", 0.3), judged("a", 0.0001, seeds)
     assert corrected([[first], [again]]) == corrected([[first]])
-    anytime = judged("a", 0.2, None)
-    assert corrected([[anytime], [first]]) == corrected([[anytime]])
+    planned = judged("a", 0.2, None)
+    assert corrected([[planned], [first]]) == corrected([[planned]])
 
 
-LOOKS = (3, 5, 8)
+PLANNED = looks(3, 8)
+LOOKS = tuple(look.seeds for look in PLANNED)
 FOUR = frozenset({1, 2, 3, 5})
 
 
@@ -83,7 +84,7 @@ def test_what_was_looked_at_shares_the_round_of_the_first_verdict() -> None:
     assert fewer.claim not in corrected([looked, [fewer]])
 
 
-def test_an_anytime_test_stays_the_same_test_whatever_the_seeds() -> None:
+def test_a_test_in_planned_looks_stays_the_same_test_whatever_the_seeds() -> None:
     found = corrected([[judged("a", 0.3, None), judged("b", None, None)], [judged("a", 0.01, None)]])
     assert found[judged("a", 0.01, None).claim] == pytest.approx(2 * 0.01 / 0.8)
     assert found[judged("b", None, None).claim] is None
@@ -99,6 +100,16 @@ def test_later_arms_never_take_back_a_verdict(history: list[list[tuple[int, floa
     for length in range(len(ledger)):
         before, after = corrected(ledger[:length]), corrected(ledger)
         assert all(after[test] == p for test, p in before.items())
+
+
+def paired_p(differences: np.ndarray) -> np.ndarray:
+    return np.asarray(stats.ttest_1samp(differences, 0.0, axis=-1).pvalue)
+
+
+def planned_p(differences: np.ndarray) -> float:
+    """At one of the looks that a study of three to eight seeds plans, of which each spends its own share of 5 %."""
+    alpha = next(look.alpha for look in PLANNED if look.seeds == len(differences))
+    return min(1.0, float(paired_p(differences)) * 0.05 / alpha)
 
 
 def share_wrong(rejects: list[bool]) -> float:
@@ -133,11 +144,11 @@ def more_of_what_looks_good(losses: np.ndarray) -> bool:
     return significant([[judged("0", float(p[0]))], *([rest] if p[0] < 0.2 and better else [])])
 
 
-def anytime_hill_climbing(losses: np.ndarray) -> bool:
-    """Two arms at first, then one more after each seed; all are judged again by an anytime test after every seed."""
+def hill_climbing(losses: np.ndarray) -> bool:
+    """Two arms at first, then two more after each look; all are judged again at every look."""
     differences, ledger = losses[1:] - losses[0], []
-    for n in range(3, losses.shape[1]):
-        ledger.append([judged(str(i), float(anytime_p(x[:n])), None) for i, x in enumerate(differences[: n - 1])])
+    for number, seeds in enumerate(LOOKS, start=1):
+        ledger.append([judged(str(i), planned_p(x[:seeds]), None) for i, x in enumerate(differences[: 2 * number])])
         if significant(ledger):
             return True
     return False
@@ -148,7 +159,7 @@ def picked_seeds(losses: np.ndarray) -> bool:
     differences = losses[1] - losses[0]
     best = np.argsort(differences)[:4]
     p, chosen = float(paired_p(differences[best])), frozenset(best.tolist())
-    planned = Judged(Claim(Contrast("0", "base"), None, LOOKS), float(anytime_p(differences)))
+    planned = Judged(Claim(Contrast("0", "base"), None, LOOKS), planned_p(differences))
     turned = Judged(Claim(Contrast("base", "0"), chosen), p)
     return significant([[planned], [judged("0", p, chosen)], [turned]])
 
@@ -165,7 +176,7 @@ ADVERSARIES = [
     kept_best,
     until_one_wins,
     more_of_what_looks_good,
-    anytime_hill_climbing,
+    hill_climbing,
     picked_seeds,
     kept_best_unseen,
 ]

@@ -1,4 +1,4 @@
-"""Effects against Montgomery's filtration-rate example, statsmodels' regression, and error rates by simulation."""
+"""Effects against Montgomery's filtration-rate example, a regression, and error rates by simulation."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from numpy.typing import NDArray
 
 from ablate.study.factorial import Design, Effect, design
 from reports.statistics.interval import Interval
 from reports.statistics.screening import Correction, EffectTest, effect_tests, together
+from tests.regression import Regression
 
 FILTRATION = {"": 45, "ad": 100, "bd": 45, "ab": 65, "cd": 75, "ac": 60, "bc": 80, "abcd": 96}
 """Montgomery, example 8.1: the half fraction D = ABC of the filtration-rate experiment, by the factors at +."""
@@ -52,24 +52,24 @@ def test_effects_of_montgomery_s_half_fraction() -> None:
 
 
 def test_effects_and_errors_are_those_of_a_regression_with_seed_blocks() -> None:
-    """Full design, all interactions: statsmodels' coefficients are half the effects."""
+    """Full design, all interactions: coefficients are half the effects."""
     full, draw = design("ABC", 8), np.random.default_rng(1)
     effects = [("A", "B"), ("A", "C"), ("B", "C"), ("A", "B", "C")]
     losses = draw.normal(0, 1, (8, 4)) + draw.normal(0, 5, 4)
     found = screen(full, losses, effects)
     columns = [np.repeat(full.contrast(each.effect), 4) for each in found]
     blocks = [np.tile(np.arange(4) == seed, 8).astype(float) for seed in range(4)]
-    fit = sm.OLS(losses.ravel(), np.column_stack([*columns, *blocks])).fit()
-    assert [each.interval.value for each in found] == pytest.approx(2 * fit.params[:7])
-    assert [each.p for each in found] == pytest.approx(fit.pvalues[:7])
+    fit = Regression.of(losses.ravel(), np.column_stack([*columns, *blocks]))
+    assert [each.interval.value for each in found] == pytest.approx(2 * fit.coefficients[:7])
+    assert [each.p for each in found] == pytest.approx(fit.p_values[:7])
 
 
 def test_error_from_contrasts_without_an_effect_is_that_of_a_regression_of_run_means() -> None:
     plan, draw = design("ABCDEF", 16), np.random.default_rng(6)
     losses = draw.normal(0, 1, (16, 3)) + draw.normal(0, 2, (16, 1))
     found = screen(plan, losses, tuned=True)
-    fit = sm.OLS(losses.mean(axis=1), sm.add_constant(plan.levels)).fit()
-    assert [each.p for each in found] == pytest.approx(fit.pvalues[1:])
+    fit = Regression.of(losses.mean(axis=1), np.column_stack([np.ones(16), plan.levels]))
+    assert [each.p for each in found] == pytest.approx(fit.p_values[1:])
 
 
 def rejected(p: list[float], correction: Correction) -> set[int]:

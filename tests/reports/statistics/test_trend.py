@@ -1,31 +1,30 @@
-"""Trends over sizes: against scipy and statsmodels."""
+"""Trends over sizes: against scipy and plain least squares."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from scipy import stats
-from statsmodels.regression.linear_model import OLS
-from statsmodels.tools.tools import add_constant
 
 from reports.statistics.trend import trend
+from tests.regression import Regression
 
 X = np.array([0.0, 0.8, 1.7, 2.4])
 
 
 def test_the_wider_of_two_t_intervals() -> None:
-    """Of the seeds' slopes (scipy), and of least squares through the means (statsmodels)."""
+    """Of the seeds' slopes (scipy), and of least squares through the means."""
     draw = np.random.default_rng(0)
     for misfit in (0.0, 0.1):
         table = 0.02 * X[:, None] + misfit * draw.normal(size=(4, 1)) + 0.01 * draw.normal(size=(4, 5))
         slopes = [float(np.polyfit(X, column, 1)[0]) for column in table.T]
-        line = OLS(table.mean(axis=1), add_constant(X)).fit()
+        line = Regression.of(table.mean(axis=1), np.column_stack([np.ones(4), X]))
         seeds = stats.ttest_1samp(slopes, 0.0)
         ends = seeds.confidence_interval(0.95)
         found, wide = trend(X, table), trend(X, table).interval()
-        assert found.value == pytest.approx(float(line.params[1])) == pytest.approx(float(np.mean(slopes)))
-        assert found.p == pytest.approx(max(float(seeds.pvalue), float(line.pvalues[1])))
-        low, high = line.conf_int()[1]
+        assert found.value == pytest.approx(float(line.coefficients[1])) == pytest.approx(float(np.mean(slopes)))
+        assert found.p == pytest.approx(max(float(seeds.pvalue), float(line.p_values[1])))
+        low, high = line.interval(1)
         assert (wide.low, wide.high) == pytest.approx((min(low, ends.low), max(high, ends.high)))
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ablate.machine import contention
-from ablate.machine.contention import waiting
+from evals.costs import contention
+from evals.costs.contention import waiting
 
 
 @pytest.mark.skipif(not contention.SCHEDSTAT.exists(), reason="this system does not count it")

@@ -1,0 +1,237 @@
+"""`ablate.compare`: judge anybody's losses by the rules of the reports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+from pydantic import JsonValue
+
+from ablate.errors import ArgumentError
+from ablate.store.documents import JsonObject
+from reports.findings.losses import Contrast, Losses, judge, smallest_detectable
+from zoo.errors import did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NEEDED = ("arm", "seed", "loss")
+KNOWN = (*NEEDED, "rate", "split", "cost")
+SPLITS = ("tuning", "judging")
+READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
+    ".csv": pl.read_csv,
+    ".parquet": pl.read_parquet,
+    ".ndjson": pl.read_ndjson,
+    ".jsonl": pl.read_ndjson,
+}
+COSTS_ALIKE = 0.01
+
+
+@dataclass(frozen=True)
+class LossComparison:
+    """What losses say of arms.
+
+    Attributes:
+        arms: a polars frame: arm, seeds, failed, loss (the mean), rate, cost (the mean).
+        contrasts: a polars frame: arm, against, difference, low, high, p, verdict, reason. p is corrected for all
+            contrasts, and low to high excludes zero where it is below 0.05; an end may be infinite.
+        detectable: the smallest difference that these seeds find with 80 % probability; None if that is not known.
+        notes: what a reader must know, such as arms of unequal cost.
+    """
+
+    arms: pl.DataFrame
+    contrasts: pl.DataFrame
+    detectable: float | None
+    notes: tuple[str, ...] = ()
+
+    def document(self) -> JsonObject:
+        """The same as `ablate compare --json` prints it; infinite ends are null."""
+        return {
+            "arms": _rows(self.arms),
+            "contrasts": _rows(self.contrasts),
+            "detectable": self.detectable,
+            "notes": list(self.notes),
+        }
+
+
+def compare(
+    losses: pl.DataFrame | pd.DataFrame | Path | str, *, baseline: str | None = None, margin: float | None = None
+) -> LossComparison:
+    """Judge every arm against the baseline, from final losses alone.
+
+    Args:
+        losses: a polars or pandas frame, or a CSV, parquet or JSON-lines file, with a row for each run and columns
+            `arm`, `seed`, `loss` (lower is better; empty, NaN or infinite where the run failed); where known also
+            `rate` (the learning rate), `split` (`tuning` for runs that chose the rate, `judging` for the others) and
+            `cost` (FLOPs, seconds, dollars …). Seeds that arms have in common are paired.
+        baseline: the arm that others are compared with (default: the first one).
+        margin: the largest difference that does not matter; without it no verdict is `no difference`.
+
+    Returns:
+        Verdicts on every arm, with their intervals, as frames.
+
+    Raises:
+        ArgumentError: if a column is missing or has values that cannot be read, with the remedy.
+
+    Example:
+        >>> ablate.compare("losses.csv", baseline="pre", margin=0.01).contrasts
+    """
+    frame = _checked(_frame(losses))
+    arms = [_arm(str(name), rows) for (name,), rows in frame.group_by("arm", maintain_order=True)]
+    names = [arm.name for arm in arms]
+    base = names[0] if baseline is None else baseline
+    if base not in names:
+        raise ArgumentError(
+            "baseline", f"no arm of that name{did_you_mean(base, names)}; arms: {', '.join(names)}", base
+        )
+    if len(arms) < 2:
+        raise ArgumentError("losses", f"only one arm, {base}: nothing to compare it with")
+    if margin is not None and not margin > 0:
+        raise ArgumentError("margin", "expected a number above 0", margin)
+    pairs = [(name, base) for name in names if name != base]
+    contrasts = judge(arms, pairs, margin)
+    return LossComparison(
+        _arms_frame(arms), _contrasts_frame(contrasts), smallest_detectable(arms, len(pairs)), tuple(_notes(arms, base))
+    )
+
+
+def _frame(losses: pl.DataFrame | pd.DataFrame | Path | str) -> pl.DataFrame:
+    if isinstance(losses, pl.DataFrame):
+        return losses
+    if not isinstance(losses, Path | str):
+        return pl.from_pandas(losses)
+    path = Path(losses)
+    if (read := READERS.get(path.suffix.lower())) is None:
+        raise ArgumentError("losses", f"expected a file that ends in {', '.join(READERS)}", path)
+    try:
+        return read(path)
+    except (OSError, pl.exceptions.PolarsError, ValueError) as error:
+        raise ArgumentError("losses", f"cannot be read: {str(error).splitlines()[0]}", path) from error
+
+
+def _checked(frame: pl.DataFrame) -> pl.DataFrame:
+    """The known columns with their types. Raises ArgumentError."""
+    columns = ", ".join(frame.columns)
+    for name in NEEDED:
+        if name not in frame.columns:
+            raise ArgumentError("losses", f"no column `{name}`{did_you_mean(name, frame.columns)}; columns: {columns}")
+    found = frame.select(name for name in KNOWN if name in frame.columns).with_columns(pl.col("arm").cast(pl.String))
+    for name in ("loss", "rate", "cost"):
+        if name in found.columns:
+            found = found.with_columns(_number(found, name))
+    if "split" in found.columns:
+        odd = set(found["split"].drop_nulls().to_list()) - set(SPLITS)
+        if odd:
+            raise ArgumentError(
+                "losses", f"column `split`: expected tuning or judging, not {sorted(map(str, odd))[0]!r}"
+            )
+    if found["arm"].null_count() or found["seed"].null_count():
+        raise ArgumentError("losses", "columns `arm` and `seed` may have no empty cells")
+    return found
+
+
+def _number(frame: pl.DataFrame, name: str) -> pl.Series:
+    series = frame[name]
+    if series.dtype == pl.String:
+        series = series.str.strip_chars().replace({"": None})
+    try:
+        return series.cast(pl.Float64)
+    except pl.exceptions.PolarsError as error:
+        raise ArgumentError("losses", f"column `{name}` has values that are not numbers") from error
+
+
+def _arm(name: str, rows: pl.DataFrame) -> Losses:
+    has_split = "split" in rows.columns
+    tuning = rows.filter(split="tuning") if has_split else rows.clear()
+    judging = rows.filter(pl.col("split").fill_null("judging") == "judging") if has_split else rows
+    if has_split and "rate" not in rows.columns and tuning.height:
+        raise ArgumentError("losses", f"tuning runs of {name} need a column `rate`")
+    rates = judging["rate"].drop_nulls().unique().to_list() if "rate" in rows.columns else []
+    if len(rates) > 1:
+        raise ArgumentError(
+            "losses",
+            f"{name} has judging runs at {len(rates)} rates: mark the runs that chose its rate with `tuning` in a "
+            "column `split`, and judge it at one rate, on other seeds",
+        )
+    seeds = judging["seed"].to_list()
+    if (twice := next((seed for seed in seeds if seeds.count(seed) > 1), None)) is not None:
+        raise ArgumentError("losses", f"{name} has seed {twice} more than once")
+    if not seeds:
+        raise ArgumentError("losses", f"{name} has no judging runs")
+    numbers = _seed_numbers(seeds)
+    by_rate: dict[float, list[float]] = {}
+    for rate, loss in tuning.select("rate", "loss").iter_rows() if tuning.height else ():
+        if rate is None:
+            raise ArgumentError("losses", f"a tuning run of {name} has no rate")
+        by_rate.setdefault(rate, []).append(_loss(loss))
+    costs = judging["cost"].drop_nulls().to_list() if "cost" in rows.columns else []
+    return Losses(
+        name,
+        {number: _loss(loss) for number, loss in zip(numbers, judging["loss"], strict=True)},
+        by_rate,
+        rates[0] if rates else None,
+        sum(costs) / len(costs) if costs else None,
+    )
+
+
+def _seed_numbers(seeds: list[Hashable]) -> list[int]:
+    """Seeds as numbers; words stand for themselves through their bytes."""
+    return [int.from_bytes(str(seed).encode()) if not isinstance(seed, int) else seed for seed in seeds]
+
+
+def _loss(value: float | None) -> float:
+    """Infinite where a run failed."""
+    return value if value is not None and math.isfinite(value) else math.inf
+
+
+def _arms_frame(arms: list[Losses]) -> pl.DataFrame:
+    rows = [
+        {
+            "arm": arm.name,
+            "seeds": len(arm.finished),
+            "failed": arm.reliability.failed,
+            "loss": sum(arm.finished.values()) / len(arm.finished) if arm.finished else None,
+            "rate": arm.rate,
+            "cost": arm.cost,
+        }
+        for arm in arms
+    ]
+    types = {"arm": pl.String, "seeds": pl.Int64, "failed": pl.Int64, "loss": pl.Float64}
+    return pl.DataFrame(rows, schema={**types, "rate": pl.Float64, "cost": pl.Float64})
+
+
+def _contrasts_frame(contrasts: list[Contrast]) -> pl.DataFrame:
+    numbers = dict.fromkeys(("difference", "low", "high", "p"), pl.Float64)
+    types = {
+        **dict.fromkeys(("arm", "against"), pl.String),
+        **numbers,
+        **dict.fromkeys(("verdict", "reason"), pl.String),
+    }
+    rows = [{name: asdict(each)[name] for name in types} for each in contrasts]
+    return pl.DataFrame(rows, schema=list(types.items()))
+
+
+def _notes(arms: list[Losses], baseline: str) -> list[str]:
+    """What a reader must know beside the verdicts."""
+    base = next(arm for arm in arms if arm.name == baseline)
+    notes = []
+    if base.cost:
+        ratios = {arm.name: arm.cost / base.cost for arm in arms if arm.cost}
+        unlike = [f"{name} {ratio:.2f}×" for name, ratio in ratios.items() if abs(ratio - 1) > COSTS_ALIKE]
+        if unlike:
+            notes.append(f"arms did not cost the same as {baseline}: {', '.join(unlike)}")
+    if not all(arm.tuning for arm in arms):
+        notes.append("no tuning runs for every arm: verdicts hold at the rates that were used, not for each arm's best")
+    return notes
+
+
+def _rows(frame: pl.DataFrame) -> list[JsonValue]:
+    """Rows of a frame by column; infinite numbers are null."""
+    return [
+        {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
+        for row in frame.iter_rows(named=True)
+    ]

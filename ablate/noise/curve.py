@@ -1,0 +1,347 @@
+"""Loss against learning rate near its best: which rate to take, which to try next, what the taken one may have lost.
+
+With x = log₁₀ rate and u = x − x*, each hypothesis has its minimum m at x*:
+
+    smooth   L = m + A·2(e^ku − 1 − ku)/k²       k = 0 is a parabola; larger k rises ever more steeply above x*
+    ramp     L = m + A·u² below, m + B·u above   a basin that ends in a ramp
+    cliff    L = m + A·u² or m + A·|u| below     anything ≥ m above: those losses say nothing else of the basin
+
+for x* on a grid between the rates about the best one. A, B ≥ 0 are fitted by least squares to the mean losses, and a
+hypothesis weighs as much as Student's likelihood of its residuals, times σ/`PRIOR_RANGE` for each parameter that it
+has more than a smooth curve (the Occam factor of a parameter whose prior is that wide). Losses that no hypothesis fits
+to within the noise make all of it as much larger. All tuning seeds are shared by an arm's rates, so what a seed does
+to all of them cancels.
+
+The rate taken is always one that was tried. What it may have lost, P = L(x̂) − m, is a distribution over hypotheses and
+amplitudes: near a smooth optimum it is of second order in the noise, beside a cliff as much as the basin may still
+have fallen before it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy  # whose parts are loaded when they are first used
+from numpy.typing import NDArray
+
+from ablate.noise.scatter import Noise
+
+Floats = NDArray[np.float64]
+
+ROUNDING = 1e-9
+STEP = 0.02
+"""Decades between the places of the minimum that are considered."""
+SKEWS = (0.0, 1.5, 3.0, 6.0, 12.0, 24.0)
+"""k of smooth curves, per decade."""
+PRIOR_RANGE = 1.0
+"""Nats within which a loss above a cliff or the height of a ramp may lie, before anything is known."""
+BELOW, ABOVE = 3, 2
+"""Rates below and above the best tried that the curve is fitted to: further off it is another one."""
+WORTH_TRYING = 0.1
+"""Expected gain, in standard deviations of a run, above which another rate is tried."""
+SHRINKAGE = 4
+"""Degrees of freedom that the pooled noise counts for beside that of a rate above the best, which is often larger."""
+LEVELS = np.append(np.geomspace(1e-5, 0.05, 60, endpoint=False), np.linspace(0.05, 1.0, 96))
+"""Upper tail probabilities at which a penalty is tabulated."""
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """Distribution of what a choice may have lost: `values` in nats, in order, with `weights` that sum to 1."""
+
+    values: Floats
+    weights: Floats
+
+    @classmethod
+    def of(cls, values: Floats, weights: Floats) -> Penalty:
+        """Compress weighted draws to the quantiles at `LEVELS`."""
+        order = np.argsort(values)
+        below = np.cumsum(weights[order]) - weights[order] / 2
+        edges = np.append(0.0, LEVELS)
+        quantiles = np.interp(1 - (edges[:-1] + edges[1:]) / 2, below, values[order])
+        return cls(quantiles[::-1], np.diff(edges)[::-1])
+
+    @property
+    def is_bounded(self) -> bool:
+        """False where nothing bounds the loss."""
+        return bool(np.isfinite(self.values[-1]))
+
+    @property
+    def is_nothing(self) -> bool:
+        """True where no choice was made."""
+        return float(self.values[-1]) == 0.0
+
+    def at_most(self, most: float) -> Penalty:
+        """The same, knowing that no more than this can have been lost."""
+        return Penalty(np.minimum(self.values, most), self.weights) if self.is_bounded else self
+
+    def plus(self, other: Penalty) -> Penalty:
+        """The sum of two independent penalties."""
+        if self.is_nothing or other.is_nothing:
+            return other if self.is_nothing else self
+        return Penalty.of(
+            np.add.outer(self.values, other.values).ravel(), np.multiply.outer(self.weights, other.weights).ravel()
+        )
+
+
+NOTHING = Penalty(np.zeros(1), np.ones(1))
+"""An arm that chose nothing."""
+UNBOUNDED = Penalty(np.full(1, math.inf), np.ones(1))
+"""An arm whose best setting may lie beyond those that were tried."""
+
+
+def choice_penalty(means: Sequence[float], chosen: int, noise: Noise, draws: int = 10_000) -> Penalty:
+    """What taking one of several unordered settings may have lost; `noise` is that of their mean losses."""
+    draw = np.random.default_rng(0)
+    scale = noise.sd * np.sqrt(noise.freedom / draw.chisquare(noise.freedom, (draws, 1)))
+    truth = np.asarray(means) + scale * draw.normal(size=(draws, len(means)))
+    return Penalty.of(truth[:, chosen] - truth.min(axis=1), np.full(draws, 1 / draws))
+
+
+@dataclass(frozen=True)
+class RateCurve:
+    """The hypotheses about one arm's losses by rate, weighted by the evidence. Arrays are over hypotheses.
+
+    x: log₁₀ of the rates that it is fitted to, in order; y: their mean losses; `best`: the place of the least one.
+    """
+
+    x: Floats
+    y: Floats
+    best: int
+    variance: Floats
+    """That of these means."""
+    sd: float
+    """Standard deviation of one run."""
+    freedom: int
+    star: Floats
+    """x*."""
+    shape: NDArray[np.int_]
+    """The place in `SHAPES`."""
+    minimum: Floats
+    """m."""
+    amplitude: Floats
+    """(hypotheses, 2): A and B."""
+    error: Floats
+    """Standard errors of these."""
+    weight: Floats
+
+    @classmethod
+    def fit(cls, losses: Mapping[float, Sequence[float]], noise: Noise | None) -> RateCurve | None:
+        """Fit to the losses of every tuning seed by rate, infinite where a seed failed.
+
+        noise: that of one run. None where the best rate is not between two others, or the noise is not known.
+        """
+        rates = sorted(losses)
+        means = np.array([np.mean(losses[rate]) for rate in rates])
+        window = _window(means)
+        if window is None or noise is None or noise.sd == 0:
+            return None
+        low, best, high, fails_above = window
+        near = rates[low : high + 1]
+        x, y = np.log10(near), means[low : high + 1]
+        end = math.log10(rates[high + 1]) if fails_above and best == high else float(x[-1])
+        tables = np.array([losses[rate] for rate in near], dtype=np.float64)
+        variance = _variances(tables, best - low, noise) / tables.shape[1]
+        return _fitted(x, y, best - low, variance, noise, end)
+
+    @property
+    def rate(self) -> float:
+        """The rate to take: the tried one, no further than its neighbours from the best, of least expected loss."""
+        near = np.arange(max(self.best - 1, 0), min(self.best + 2, len(self.x)))
+        cautious = self.expected(self.x[near]) + np.sqrt(self.variance[near])
+        return float(10 ** self.x[near[int(np.argmin(cautious))]])
+
+    def expected(self, x: Floats) -> Floats:
+        """Expected loss at these places."""
+        return np.asarray(self.weight @ self._losses(x))
+
+    def _losses(self, x: Floats) -> Floats:
+        """(hypotheses, places). Above a cliff it is that of the nearest rate tried there, or `PRIOR_RANGE` higher."""
+        left, right = _bases(x[None, :] - self.star[:, None], self.shape)
+        found = self.minimum[:, None] + self.amplitude[:, :1] * left + self.amplitude[:, 1:] * right
+        beyond = _IS_CLIFF[self.shape][:, None] & (x[None, :] > self.star[:, None])
+        over = np.interp(x, np.append(self.x, self.x[-1] + STEP), np.append(self.y, self.y[-1] + PRIOR_RANGE))
+        return np.where(beyond, np.maximum(over, self.minimum[:, None]), found)
+
+    def penalty(self, rate: float, draws: int = 20_000) -> Penalty:
+        """What this rate may have lost."""
+        x, draw = math.log10(rate), np.random.default_rng(0)
+        picked = draw.choice(len(self.weight), draws, p=self.weight)
+        scale = np.sqrt(self.freedom / draw.chisquare(self.freedom, draws))
+        u = x - self.star[picked]
+        left, right = (each[:, 0] for each in _bases(u[:, None], self.shape[picked]))
+        side = (right > 0).astype(int)  # one amplitude is at work on either side
+        mean, error = self.amplitude[picked, side], scale * self.error[picked, side]
+        lost = _positive(mean, error, draw) * np.where(side == 1, right, left)
+        beyond = _IS_CLIFF[self.shape[picked]] & (u > 0)
+        over = float(np.interp(x, self.x, self.y)) - self.minimum[picked]
+        lost = np.where(beyond, np.maximum(over, 0.0), lost)
+        return Penalty.of(lost, np.full(draws, 1 / draws))
+
+    def next_rate(self) -> float | None:
+        """The rate between the best and its neighbours that gains most if tried; None where none is worth it."""
+        at = self.x[[int(np.argmin(abs(self.x - math.log10(self.rate))))]]
+        ends = [self.x[max(self.best - 1, 0)], self.x[self.best], self._end]
+        places = np.concatenate([a + (b - a) * np.array([0.25, 0.5, 0.75]) for a, b in itertools.pairwise(ends)])
+        gain = self.weight @ np.maximum(self._losses(at) - self._losses(places), 0.0)
+        most = int(np.argmax(gain))
+        return float(10 ** places[most]) if gain[most] > WORTH_TRYING * self.sd else None
+
+    @property
+    def lowest(self) -> float:
+        """The lowest rate that it is fitted to, with room for rounding."""
+        return float(10 ** self.x[0]) * (1 - ROUNDING)
+
+    @property
+    def highest(self) -> float:
+        """The highest rate that it is fitted to, with room for rounding."""
+        return float(10 ** self.x[-1]) * (1 + ROUNDING)
+
+    @property
+    def _end(self) -> float:
+        """Where the bracket of the best rate ends above: the next rate, or the one that failed."""
+        return float(self.x[self.best + 1]) if self.best + 1 < len(self.x) else float(self.star.max())
+
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """Rates between which the best one lies with 95 % probability."""
+        order = np.argsort(self.star)
+        below = np.cumsum(self.weight[order])
+        low, high = (float(self.star[order][np.searchsorted(below, level)]) for level in (0.025, 0.975))
+        return 10**low, 10**high
+
+    def points(self, count: int = 41) -> tuple[tuple[float, float], ...]:
+        """Rates and expected losses, for drawing."""
+        x = np.linspace(self.x[0], self.x[-1], count)
+        return tuple(zip((10**x).tolist(), self.expected(x).tolist(), strict=True))
+
+
+SHAPES = (*((f"smooth {k:g}", 1) for k in SKEWS), ("ramp", 2), ("cliff", 2), ("falling cliff", 2))
+"""Names, and the number of parameters beside m and x*."""
+_IS_CLIFF = np.array(["cliff" in name for name, _ in SHAPES])
+_RAMP, _CLIFF, _FALLING = range(len(SKEWS), len(SKEWS) + 3)
+
+
+def _bases(u: Floats, shape: NDArray[np.int_]) -> tuple[Floats, Floats]:
+    """What A and B multiply, (hypotheses, places) each; a smooth curve has A on both sides."""
+    below = np.minimum(u, 0.0)
+    left = below**2
+    for place, k in enumerate(SKEWS):
+        of = shape == place
+        left[of] = u[of] ** 2 if k == 0 else 2 * (np.expm1(np.minimum(k * u[of], 60.0)) - k * u[of]) / k**2
+    left[shape == _FALLING] = -below[shape == _FALLING]
+    right = np.where((shape == _RAMP)[:, None], np.maximum(u, 0.0), 0.0)
+    return left, right
+
+
+def _window(means: Floats) -> tuple[int, int, int, bool] | None:
+    """Places of the lowest rate to fit, of the best and of the highest, and whether the one above that failed.
+
+    None where the best rate has no neighbour below, or neither a neighbour nor a failed rate above.
+    """
+    finite = np.isfinite(means)
+    if not finite.any():
+        return None
+    best = int(np.argmin(np.where(finite, means, np.inf)))
+    low = high = best
+    while low > 0 and best - low < BELOW and finite[low - 1]:
+        low -= 1
+    while high + 1 < len(means) and high - best < ABOVE and finite[high + 1]:
+        high += 1
+    fails_above = high + 1 < len(means) and not finite[high + 1]
+    return None if low == best or (high == best and not fails_above) else (low, best, high, fails_above)
+
+
+def _variances(losses: Floats, best: int, noise: Noise) -> Floats:
+    """Variance of one run at each rate: the pooled one, and above the best rate its own where that is larger.
+
+    A rate's own is that of its differences from the best, shrunken towards the pooled one.
+    """
+    found = np.full(len(losses), noise.sd**2)
+    seeds = losses.shape[1]
+    if seeds > 1:
+        beyond = losses[best + 1 :] - losses[best]
+        own = np.maximum(beyond.var(axis=1, ddof=1) - noise.sd**2, 0.0)
+        shrunken = (SHRINKAGE * noise.sd**2 + (seeds - 1) * own) / (SHRINKAGE + seeds - 1)
+        found[best + 1 :] = np.maximum(found[best + 1 :], shrunken)
+    return found
+
+
+def _fitted(x: Floats, y: Floats, best: int, variance: Floats, noise: Noise, end: float) -> RateCurve:
+    stars = np.arange(x[0], end + STEP / 2, STEP)
+    star, shape = (each.ravel() for each in np.meshgrid(stars, np.arange(len(SHAPES)), indexing="ij"))
+    u = x[None, :] - star[:, None]
+    left, right = _bases(u, shape)
+    silent = _IS_CLIFF[shape][:, None] & (u > 0)  # losses above a cliff
+    weights = np.where(silent, 0.0, 1 / variance)
+    enough = (weights > 0).sum(axis=1) >= 2
+    star, shape, left, right, weights = (each[enough] for each in (star, shape, left, right, weights))
+    minimum, amplitude, error, squares = _least_squares(y, left, right, weights)
+    under = np.maximum(minimum[:, None] - y[None, :], 0.0)  # nor is a loss above a cliff below the minimum
+    squares += np.where(weights > 0, 0.0, under**2 / variance).sum(axis=1)
+    spare = max(len(x) - 3, 1)
+    misfit = max(1.0, float(squares.min()) / spare)
+    freedom = noise.freedom
+    score = -(freedom + len(x)) / 2 * np.log1p((squares - squares.min()) / misfit / freedom)
+    occam = math.log(math.sqrt(2 * math.pi * float(variance.min())) / PRIOR_RANGE)
+    extra = np.array([count - 1 for _, count in SHAPES])[shape]
+    score += np.minimum(occam, 0.0) * np.where(_IS_CLIFF[shape], (weights == 0).sum(axis=1), extra)
+    weight = np.exp(score - score.max())
+    return RateCurve(
+        x,
+        y,
+        best,
+        variance,
+        noise.sd,
+        freedom,
+        star,
+        shape,
+        minimum,
+        amplitude,
+        error * math.sqrt(misfit),
+        weight / weight.sum(),
+    )
+
+
+def _least_squares(y: Floats, left: Floats, right: Floats, weights: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """m, (A, B) ≥ 0, their standard errors, and the weighted sum of squares, for every hypothesis."""
+    total = weights.sum(axis=1)
+
+    def centred(values: Floats) -> tuple[Floats, Floats]:
+        mean = (weights * values).sum(axis=1) / total
+        return mean, values - mean[:, None]
+
+    (mean_y, dy), (mean_a, da), (mean_b, db) = centred(np.broadcast_to(y, left.shape)), centred(left), centred(right)
+    aa, bb, ab, ay, by = ((weights * p * q).sum(axis=1) for p, q in ((da, da), (db, db), (da, db), (da, dy), (db, dy)))
+    tiny = 1e-12
+    alone_a, alone_b = np.maximum(ay, 0) / np.maximum(aa, tiny), np.maximum(by, 0) / np.maximum(bb, tiny)
+    determinant = aa * bb - ab**2
+    both = determinant > tiny * np.maximum(aa * bb, tiny)
+    safe = np.where(both, determinant, 1.0)
+    a, b = (bb * ay - ab * by) / safe, (aa * by - ab * ay) / safe
+    inside = both & (a >= 0) & (b >= 0)
+    gain_a, gain_b = alone_a * ay, alone_b * by
+    a_only = gain_a >= gain_b
+    a = np.where(inside, a, np.where(a_only, alone_a, 0.0))
+    b = np.where(inside, b, np.where(a_only, 0.0, alone_b))
+    error = np.sqrt(
+        np.stack(
+            [np.where(both, bb / safe, 1 / np.maximum(aa, tiny)), np.where(both, aa / safe, 1 / np.maximum(bb, tiny))],
+            1,
+        )
+    )
+    rest = dy - a[:, None] * da - b[:, None] * db
+    squares = (weights * rest**2).sum(axis=1)
+    return mean_y - a * mean_a - b * mean_b, np.stack([a, b], axis=1), error, squares
+
+
+def _positive(mean: Floats, error: Floats, draw: np.random.Generator) -> Floats:
+    """Draws of normal amplitudes that are not negative."""
+    below = scipy.special.ndtr(-mean / error)
+    quantile = scipy.special.ndtri(below + draw.random(len(mean)) * (1 - below))
+    return np.maximum(mean + error * np.where(np.isfinite(quantile), quantile, 0.0), 0.0)

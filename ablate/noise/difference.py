@@ -1,0 +1,122 @@
+"""The difference of two arms, and all that is uncertain about it.
+
+    D = min L_a − min L_b = d + noise − P_a + P_b        d = mean over shared seeds of loss_a − loss_b
+
+`error` is the standard error of d over seeds with Student's degrees of freedom; `shared` that of what all seeds have
+in common (the held-out documents, a measured step time), which more seeds do not reduce; P_a and P_b are what the
+choice of each arm's settings may have lost (`ablate.noise.curve`). With T ~ d + t(ν)·error + N(0, shared²), normal of
+variance error²·ν/χ² + shared² given χ² ~ χ²(ν), an interval at level α has the ends
+
+    low: P(T − P_a < low) = α/2        high: P(T + P_b > high) = α/2        p: the α at which one of them is zero
+
+No end takes credit for what the other arm may have lost, so it contains the interval without tuning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import scipy  # whose parts are loaded when they are first used
+
+from ablate.noise.curve import NOTHING, Floats, Penalty
+from ablate.noise.scatter import ROUNDING
+
+NODES, TAIL = 128, 1e-12
+"""Places of χ² at which T is integrated, and the probability beyond the outer ones."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference in nats, arm − other. Levels are two-sided."""
+
+    value: float
+    error: float
+    freedom: int
+    shared: float = 0.0
+    own: Penalty = NOTHING
+    other: Penalty = NOTHING
+
+    def below(self, value: float) -> float:
+        """P(T − P_own < value): one-sided p of a difference of `value` or less."""
+        return self._tail(value, self.own, 1.0)
+
+    def above(self, value: float) -> float:
+        """P(T + P_other > value): one-sided p of a difference of `value` or more."""
+        return self._tail(value, self.other, -1.0)
+
+    def _tail(self, value: float, penalty: Penalty, sign: float) -> float:
+        if not penalty.is_bounded:
+            return 1.0
+        centre = sign * (value - self.value) + penalty.values
+        if not self.shared:
+            return float(penalty.weights @ scipy.special.stdtr(self.freedom, centre / self.error))
+        stretch, weights = _stretch(self.freedom)
+        scale = np.hypot(self.error * stretch, self.shared)
+        return float(penalty.weights @ scipy.special.ndtr(centre[:, None] / scale[None, :]) @ weights)
+
+    def p(self) -> float:
+        """Two-sided p of no difference."""
+        return min(1.0, 2 * min(self.below(0.0), self.above(0.0)))
+
+    def p_within(self, margin: float) -> float:
+        """p of two one-sided tests: small where the difference lies within ± `margin` (Schuirmann 1987)."""
+        return max(self.below(-margin), self.above(margin))
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Ends at this level; infinite beside a penalty without a bound."""
+        reach = math.hypot(self.error * float(scipy.stats.t.isf(level / 2, self.freedom)), 10 * self.shared)
+        low = high = math.nan
+        if not self.own.is_bounded:
+            low = -math.inf
+        if not self.other.is_bounded:
+            high = math.inf
+        if math.isnan(low):
+            last = self.value - reach - 1.01 * float(self.own.values[-1])
+            low = _root(lambda value: self.below(value) - level / 2, last, self.value)
+        if math.isnan(high):
+            last = self.value + reach + 1.01 * float(self.other.values[-1])
+            high = _root(lambda value: level / 2 - self.above(value), self.value, last)
+        return low, high
+
+    def room(self, level: float) -> float:
+        """How much further the interval reaches for the choice of settings than without it; maybe infinite."""
+        plain = Difference(self.value, self.error, self.freedom, self.shared).interval(level)
+        low, high = self.interval(level)
+        return max(plain[0] - low, high - plain[1], 0.0)
+
+
+@cache
+def _stretch(freedom: int) -> tuple[Floats, Floats]:
+    """√(ν/χ²) with weights that sum to 1: trapezoids in ln χ², whose density falls off smoothly on both sides."""
+    low, high = np.log([scipy.stats.chi2.ppf(TAIL, freedom), scipy.stats.chi2.isf(TAIL, freedom)])
+    square = np.exp(np.linspace(low, high, NODES))
+    weights = square * scipy.stats.chi2.pdf(square, freedom)
+    return np.sqrt(freedom / square), weights / weights.sum()
+
+
+def _root(rising: Callable[[float], float], low: float, high: float) -> float:
+    while rising(low) > 0:
+        low -= high - low
+    while rising(high) < 0:
+        high += high - low
+    return float(scipy.optimize.brentq(rising, low, high))
+
+
+def seed_difference(differences: Floats, sd: float | None, freedom: int | None) -> Difference | None:
+    """Difference of two arms over shared seeds.
+
+    sd, freedom: the pooled noise of a run; None where an arm is noisier than the rest: then the scatter of these
+    differences alone. None with fewer than two seeds, or where all differ alike: such runs are not independent.
+    """
+    seeds = len(differences)
+    if seeds < 2 or float(np.ptp(differences)) <= ROUNDING:
+        return None
+    if sd is None or freedom is None:
+        error, freedom = float(np.std(differences, ddof=1)) / math.sqrt(seeds), seeds - 1
+    else:
+        error = sd * math.sqrt(2 / seeds)
+    return Difference(float(np.mean(differences)), error, freedom) if error > 0 else None

@@ -1,0 +1,127 @@
+"""Power: which differences a number of seeds can see. Pure arithmetic, for normal differences.
+
+    detectable = δ with P(T > t_crit) = 0.8,  T ~ noncentral t(ν, δ/error),  error = σ √(2/n)
+
+The level is α / comparisons throughout: what Holm's correction asks of the smallest p, so power is not overstated.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import scipy  # whose parts are loaded when they are first used
+from numpy.typing import NDArray
+
+from ablate.noise.scatter import Floats, Noise
+
+ALPHA = 0.05
+POWER = 0.8
+MOST_SEEDS = 1000
+"""Beyond so many more seeds a question is hopeless at this size."""
+FAR = 10
+
+
+def detectable(error: float, freedom: int, comparisons: int = 1, power: float = POWER, alpha: float = ALPHA) -> float:
+    """The true difference that a t-test finds with probability `power`, given the standard error of its estimate.
+
+    Solves power = P(T > t_crit) for T noncentral t with noncentrality δ / error; finding the wrong sign does not count
+    as finding it.
+    """
+    critical = float(scipy.stats.t.isf(alpha / comparisons / 2, freedom))
+
+    def missing(noncentrality: float) -> float:
+        return float(scipy.stats.nct.sf(critical, freedom, noncentrality)) - power
+
+    high = critical
+    while missing(high) < 0:
+        high *= 2
+    return float(scipy.optimize.brentq(missing, 0.0, high)) * error
+
+
+def detectable_by(noise: Noise, seeds: int, arms: int, comparisons: int | None = None, alpha: float = ALPHA) -> float:
+    """The difference from the baseline that a study of so many arms and seeds finds with probability `POWER`.
+
+    noise: that of one run, known beforehand; the study's own (arms − 1)(seeds − 1) degrees of freedom are added.
+    """
+    freedom = noise.freedom + (arms - 1) * (seeds - 1)
+    return detectable(noise.sd * math.sqrt(2 / seeds), freedom, comparisons or arms - 1, alpha=alpha)
+
+
+def seeds_for(
+    difference: float, noise: Noise, arms: int, comparisons: int | None = None, alpha: float = ALPHA
+) -> int | None:
+    """The fewest seeds with which such a study detects `difference`; None where `MOST_SEEDS` would not do."""
+
+    def is_enough(seeds: int) -> bool:
+        return detectable_by(noise, seeds, arms, comparisons, alpha) <= difference
+
+    low, high = 2, 2
+    while not is_enough(high):
+        low, high = high + 1, 2 * high
+        if low > MOST_SEEDS:
+            return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle + 1, high)
+    return high
+
+
+def seeds_needed(
+    difference: float,
+    sd: float,
+    n: int,
+    comparisons: int = 1,
+    margin: float | None = None,
+    alpha: float = ALPHA,
+    freedom: int | None = None,
+) -> int | None:
+    """How many seeds more than `n` settle a pair with probability 0.8, if its true difference and sd are these.
+
+    sd: that of the differences of paired seeds, which has so many degrees of freedom at n seeds (default: n − 1).
+
+    Settled means found to differ, or, with a margin, found not to differ by more than it: whichever takes fewer seeds.
+    None where even `MOST_SEEDS` more would not do.
+    """
+    seeds = np.arange(n + 1, n + 1 + MOST_SEEDS)
+    grown = seeds - 1 if freedom is None else freedom + (seeds - n)
+    enough = difference_power(difference, sd, seeds, alpha / comparisons, grown) >= POWER
+    if margin is not None:
+        enough |= equivalence_power(difference, sd, seeds, margin, alpha / comparisons, grown) >= POWER
+    return int(np.argmax(enough)) + 1 if enough.any() else None
+
+
+def difference_power(
+    difference: float, sd: float, seeds: NDArray[np.int_], alpha: float, freedom: NDArray[np.int_] | None = None
+) -> Floats:
+    """P(t-test of `seeds` pairs finds the difference, with its sign), two-sided at `alpha`."""
+    return _one_sided(abs(difference) / sd, seeds, alpha / 2, freedom)
+
+
+def equivalence_power(
+    difference: float,
+    sd: float,
+    seeds: NDArray[np.int_],
+    margin: float,
+    alpha: float,
+    freedom: NDArray[np.int_] | None = None,
+) -> Floats:
+    """P(both one-sided t-tests at `alpha` put the difference within ± `margin`), never overstated.
+
+    P(A and B) ≥ P(A) + P(B) − 1, each a noncentral t, and close to it where that is near 0.8; Phillips 1990
+    (doi:10.1007/BF01063556) has the exact form.
+    """
+    above = _one_sided((margin + difference) / sd, seeds, alpha, freedom)
+    below = _one_sided((margin - difference) / sd, seeds, alpha, freedom)
+    return np.asarray(np.maximum(above + below - 1, 0.0))
+
+
+def _one_sided(effect: float, seeds: NDArray[np.int_], alpha: float, freedom: NDArray[np.int_] | None) -> Floats:
+    """P(T > t_crit) for T noncentral t with noncentrality effect·√n.
+
+    The latter is cut at ± FAR · t_crit, where P is 1 or 0: far beyond, its series converges no more.
+    """
+    known = seeds - 1 if freedom is None else freedom
+    critical = scipy.stats.t.isf(alpha, known)
+    noncentrality = np.clip(effect * np.sqrt(seeds), -FAR * critical, FAR * critical)
+    return np.asarray(scipy.stats.nct.sf(critical, known, noncentrality))

@@ -1,0 +1,221 @@
+"""The scatter of runs about what their arm, rate and seed explain: one standard deviation for a whole study.
+
+    y_rs = μ_r + b_s + e_rs        rows r (an arm at a rate), blocks s (seeds shared by rows), e ~ N(0, σ²)
+
+Blocks are fitted by least squares, so that rows may lack some seeds, and several tables (judging runs, tuning runs)
+have blocks of their own and σ in common. Three kinds of runs leave the pool, each by a test at level `LEVEL`, corrected
+for the number of candidates, that is repeated until it finds nothing (Cook & Weisberg 1982, Residuals and Influence in
+Regression, §2.2):
+
+    one odd run of a row    t = e / (s₋ √(1 − h)) ~ t(ν − 1)       s₋ without the run, h its leverage
+    a noisier row           F = (SS − SS₋)/(ν − ν₋) / (SS₋/ν₋)     SS₋ without the row
+    a table unlike the first                                        F of their mean squares, two-sided
+
+An odd run is left out of its arm's mean, and named. A noisier row has its own σ. The first table is the one that is
+judged: losses of synthetic tasks, solved or not, may lie nats apart in tuning runs and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy  # whose parts are loaded when they are first used
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Row = Hashable
+Table = Mapping[Any, Mapping[int, float]]
+"""Losses by row and seed."""
+
+LEVEL = 0.01
+"""Share of studies without such a run, or such a row, that lose one."""
+FEWEST = 3
+"""Seeds of a row below which none can be the odd one."""
+ENOUGH = 3
+"""Degrees of freedom that must be left without a run for it to be the odd one: with fewer, losses that are rounded to
+three digits agree by chance."""
+DIGITS = 8
+ROUNDING = 10**-DIGITS
+"""Nats below which scatter is rounding."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Standard deviation of one run in nats, with its degrees of freedom."""
+
+    sd: float
+    freedom: int
+
+    def of_mean(self, seeds: int) -> Noise:
+        """The noise of a mean over so many seeds."""
+        return Noise(self.sd / math.sqrt(seeds), self.freedom)
+
+
+@dataclass(frozen=True)
+class Odd:
+    """A run far from what the other seeds of its row lead one to expect: `above` in nats, negative below."""
+
+    seed: int
+    above: float
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """The pooled noise, None where nothing tells it; the standard deviation of each noisier row; the odd runs."""
+
+    noise: Noise | None
+    noisier: Mapping[Row, float] = field(default_factory=dict)
+    odd: Mapping[Row, Odd] = field(default_factory=dict)
+
+
+def scatter(*tables: Table, blocks: bool = True) -> Scatter:
+    """Pool the residuals of all tables, the judged one first. Rows are named differently in different tables.
+
+    blocks: False where the seeds of different rows have nothing in common.
+    """
+    twins = {twin: row for table in tables for twin, row in _twins(table)}
+    kept = [{row: dict(of) for row, of in table.items() if row not in twins} for table in tables]
+    noisier: dict[Row, float] = {}
+    odd: dict[Row, Odd] = {}
+    noise = None
+    while True:
+        fits = [_Fit(table, blocks) for table in kept]
+        squares, freedom = sum(fit.squares for fit in fits), sum(fit.freedom for fit in fits)
+        if freedom <= 0:
+            break
+        if found := _odd_run(fits, squares, freedom, odd):
+            place, row, run = found
+            del kept[place][row][run.seed]
+            odd[row] = run
+        elif loud := _noisier_row(kept, fits, squares, freedom, blocks):
+            place, row = loud
+            rest = {name: of for name, of in kept[place].items() if name != row}
+            noisier[row] = _sd_beside(rest, {row: tables[place][row]}, blocks)
+            kept[place] = rest
+            odd.pop(row, None)
+        elif unlike := _unlike_table(fits):
+            sd = math.sqrt(fits[unlike].squares / fits[unlike].freedom)
+            if sd > math.sqrt(squares / freedom):
+                noisier |= dict.fromkeys(kept[unlike], sd)
+            kept[unlike] = {}
+        else:
+            noise = Noise(math.sqrt(squares / freedom), freedom)
+            break
+    for twin, row in twins.items():
+        noisier |= {twin: noisier[row]} if row in noisier else {}
+        odd |= {twin: odd[row]} if row in odd else {}
+    return Scatter(noise, noisier, odd)
+
+
+def _twins(table: Table) -> Iterator[tuple[Row, Row]]:
+    """Rows that differ from an earlier one by the same at every seed, each with that one: they tell nothing of noise.
+
+    Runs that compute the same have losses that move together. Counted as independent, they would make the noise of the
+    other rows look smaller than it is.
+    """
+    known: dict[Hashable, Row] = {}
+    for row, of in table.items():
+        if len(of) > 1:
+            seeds = sorted(of)
+            pattern = tuple((seed, round(of[seed] - of[seeds[0]], DIGITS)) for seed in seeds)
+            if known.setdefault(pattern, row) != row:
+                yield row, known[pattern]
+
+
+class _Fit:
+    """Least squares of one table. Row means are taken out first, so that only the blocks are solved for."""
+
+    def __init__(self, table: Table, blocks: bool) -> None:
+        self.rows = [row for row, of in table.items() if len(of) > 1]
+        self.seeds = [seed for row in self.rows for seed in table[row]]
+        self.sizes = [len(table[row]) for row in self.rows]
+        self.squares, self.freedom = 0.0, 0
+        self.deviations = self.residuals = self.leverage = np.empty(0)
+        """Of each run: from the mean of its row, from what row and block explain, and its leverage."""
+        if self.rows:
+            self._solve(table, blocks)
+
+    def _solve(self, table: Table, blocks: bool) -> None:
+        known = np.array(sorted(set(self.seeds)) if blocks else [], dtype=np.int64)
+        y, b = [], []
+        for row in self.rows:
+            losses = np.fromiter(table[row].values(), np.float64)
+            shares = (np.fromiter(table[row], np.int64)[:, None] == known).astype(np.float64)
+            y.append(losses - losses.mean())
+            b.append(shares - shares.mean(axis=0))
+        values, design = np.concatenate(y), np.concatenate(b)
+        inverse = np.linalg.pinv(design.T @ design, rcond=1e-9)
+        self.deviations = values
+        left = values - design @ (inverse @ (design.T @ values))
+        self.residuals = np.where(abs(left) > ROUNDING, left, 0.0)
+        self.leverage = 1 / np.repeat(self.sizes, self.sizes) + np.einsum("ij,jk,ik->i", design, inverse, design)
+        self.squares = float(self.residuals @ self.residuals)
+        self.freedom = len(values) - round(float(self.leverage.sum()))
+
+    def by_row(self) -> list[tuple[float, Row]]:
+        """Mean squared residual of each row."""
+        parts = np.split(self.residuals**2, np.cumsum(self.sizes)[:-1]) if self.rows else []
+        return [(float(part.mean()), row) for row, part in zip(self.rows, parts, strict=True)]
+
+
+def _odd_run(fits: Sequence[_Fit], squares: float, freedom: int, odd: Mapping[Row, Odd]) -> tuple[int, Row, Odd] | None:
+    """The run of the largest externally studentised residual, if that is significant; a row has one at the most."""
+    if freedom - 1 < ENOUGH:
+        return None
+    least, found = LEVEL / sum(len(fit.seeds) for fit in fits), None
+    for place, fit in enumerate(fits):
+        free = 1 - fit.leverage
+        sizes = np.repeat(fit.sizes, fit.sizes)
+        rows = [row for row, size in zip(fit.rows, fit.sizes, strict=True) for _ in range(size)]
+        usable = (free > 1e-9) & (sizes >= FEWEST) & np.array([row not in odd for row in rows], dtype=bool)
+        if not usable.any():
+            continue
+        distance = np.where(usable, fit.residuals**2 / np.where(usable, free, 1.0), 0.0)
+        # where only two rows have a seed, both of its runs are as far off: the odd one is further from its own row
+        furthest = distance > (1 - 1e-6) * distance.max()
+        largest = int(np.argmax(np.where(furthest, abs(fit.deviations), -1.0)))
+        rest = (squares - distance[largest]) / (freedom - 1)
+        if rest <= 0:
+            continue
+        p = 2 * float(scipy.stats.t.sf(math.sqrt(distance[largest] / rest), freedom - 1))
+        if p < least:
+            least = p
+            found = place, rows[largest], Odd(fit.seeds[largest], float(fit.residuals[largest] / free[largest]))
+    return found
+
+
+def _noisier_row(
+    tables: Sequence[Table], fits: Sequence[_Fit], squares: float, freedom: int, blocks: bool
+) -> tuple[int, Row] | None:
+    """The row of the largest residuals, if these are larger than the others'."""
+    candidates = [(square, place, row) for place, fit in enumerate(fits) for square, row in fit.by_row()]
+    _, place, row = max(candidates, key=lambda each: each[0])
+    without = _Fit({name: of for name, of in tables[place].items() if name != row}, blocks)
+    rest = squares - fits[place].squares + without.squares
+    left = freedom - fits[place].freedom + without.freedom
+    if not 0 < left < freedom or rest <= 0:
+        return None
+    own = (squares - rest) / (freedom - left)
+    p = float(scipy.stats.f.sf(own / (rest / left), freedom - left, left))
+    return (place, row) if p < LEVEL / sum(len(fit.rows) for fit in fits) else None
+
+
+def _unlike_table(fits: Sequence[_Fit]) -> int | None:
+    """The place of a later table whose noise is not that of the first."""
+    for place, fit in enumerate(fits[1:], start=1):
+        if fit.freedom and fits[0].freedom:
+            ratio = fit.squares / fit.freedom / max(fits[0].squares / fits[0].freedom, ROUNDING**2)
+            tails = (tail(ratio, fit.freedom, fits[0].freedom) for tail in (scipy.stats.f.sf, scipy.stats.f.cdf))
+            if 2 * float(min(tails)) < LEVEL:
+                return place
+    return None
+
+
+def _sd_beside(rest: Table, row: Table, blocks: bool) -> float:
+    """Standard deviation of a row, all of its runs included, beside the rest of its table."""
+    known, whole = _Fit(rest, blocks), _Fit({**rest, **row}, blocks)
+    return math.sqrt((whole.squares - known.squares) / (whole.freedom - known.freedom))

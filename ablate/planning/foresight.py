@@ -1,0 +1,112 @@
+"""What a study will probably be able to see, before it is trained: from the noise of runs like its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ablate.planning.plan import ArmPlan, Plan
+from ablate.store import Store
+
+if TYPE_CHECKING:
+    from ablate.noise.scatter import Noise
+
+ALIKE = 2.0
+"""Stored runs are comparable if their size and their length differ by at most this factor."""
+STUDIES_READ = 50
+LEAST_FREEDOM = 4
+"""Degrees of freedom below which stored runs tell less than what was measured elsewhere."""
+MEASURED: tuple[tuple[float, float, int, str], ...] = (
+    (0.056e6, 0.0120, 36, "nine five-seed studies of 0.1 M parameters on a CPU"),
+    (0.2e6, 0.0128, 12, "studies of 0.2 M parameters on a CPU"),
+    (124e6, 0.0014, 19, "public speed-runs of 124 M parameters"),
+)
+"""Non-embedding parameters, standard deviation of one run's loss in nats, its degrees of freedom, and where."""
+FIRST_SHARE = 0.8
+"""Share of the 5 % that a first judgement may spend, as in `reports.statistics.ledger`."""
+FIRST = FIRST_SHARE * 0.05
+
+
+@dataclass(frozen=True)
+class Foresight:
+    """The noise that is expected of a study's runs, and where it was measured."""
+
+    noise: Noise
+    source: str
+
+    def detectable(self, plan: Plan) -> float | None:
+        """The difference in nats that the study finds with 80 % probability; None without arms to compare or seeds.
+
+        What tuning leaves open comes on top.
+        """
+        from ablate.noise.power import detectable_by  # noqa: PLC0415 (scipy takes long, and a run needs none)
+
+        arms, seeds = len(plan.arms), min(len(arm.runs) for arm in plan.arms)
+        if arms < 2 or seeds < 2:
+            return None
+        return detectable_by(self.noise, seeds, arms, alpha=FIRST)
+
+    def seeds(self, plan: Plan, difference: float) -> int | None:
+        """The fewest seeds that find such a difference; None if a thousand would not."""
+        from ablate.noise.power import seeds_for  # noqa: PLC0415 (scipy takes long, and a run needs none)
+
+        return seeds_for(difference, self.noise, len(plan.arms), alpha=FIRST) if len(plan.arms) > 1 else None
+
+
+def foresight(plan: Plan, store: Store) -> Foresight:
+    """The noise of comparable runs of the store, else of the nearest size that was measured elsewhere."""
+    return _stored(plan, store) or _measured(plan.arms[0])
+
+
+def _measured(arm: ArmPlan) -> Foresight:
+    from ablate.noise.scatter import Noise  # noqa: PLC0415 (scipy takes long, and a run needs none)
+
+    size = arm.length.parameters
+    _, sd, freedom, where = min(MEASURED, key=lambda known: max(known[0] / size, size / known[0]))
+    return Foresight(Noise(sd, freedom), f"measured in {where}")
+
+
+def _stored(plan: Plan, store: Store) -> Foresight | None:
+    from ablate.noise.scatter import scatter  # noqa: PLC0415 (scipy takes long, and a run needs none)
+
+    tables = [table for _, table in zip(range(STUDIES_READ), _tables(plan, store), strict=False)]
+    noise = scatter(*tables).noise if tables else None
+    if noise is None or noise.sd == 0 or noise.freedom < LEAST_FREEDOM:
+        return None
+    return Foresight(noise, f"from comparable runs of {store.root}")
+
+
+def _tables(plan: Plan, store: Store) -> Iterator[Mapping[str, Mapping[int, float]]]:
+    """Losses by arm and seed of each stored study of like size, length and data."""
+    wanted = plan.arms[0]
+    data = {arm.identity.digest for arm in plan.arms}
+    for folder in islice(store.studies(), STUDIES_READ):
+        document = folder.read()
+        if document is None:
+            continue
+        base = document.baseline_arm
+        alike = _near(base.length.parameters, wanted.length.parameters) and _near(base.steps, wanted.steps)
+        if not alike or base.data not in data:
+            continue
+        table = {}
+        for arm in document.arms:
+            results = {run.seed: store.read_result(run.digest) for run in arm.runs}
+            losses = {seed: found.loss for seed, found in results.items() if found and found.status == "finished"}
+            table[f"{document.name} {arm.name}"] = {seed: loss for seed, loss in losses.items() if loss is not None}
+        if table:
+            yield table
+
+
+def _near(one: float, other: float) -> bool:
+    return bool(one and other) and max(one / other, other / one) <= ALIKE
+
+
+def detectable_lines(detectable: float | None, found: Foresight, *, tuned: bool) -> list[str]:
+    """`will probably detect differences of 0.029 nats (80 % power): …`; none without a number."""
+    if detectable is None:
+        return []
+    room = ", plus what tuning leaves open" if tuned else ""
+    noise = f"the loss of a run scatters by {found.noise.sd:.2g} nats, {found.source}"
+    return [f"will probably detect differences of {detectable:.2g} nats{room} (80 % power): {noise}"]

@@ -1,0 +1,109 @@
+"""What the arms of a study cost in time, measured against each other once nothing else of the study runs.
+
+Speed needs no trained weights, and it is the same for every seed. Arms that compute the same, because they differ in a
+learning rate alone, have one measurement, and so the same speed.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+
+from ablate.planning.plan import ArmPlan, Plan
+from ablate.running.calibration import ENDLESS
+from ablate.running.engines import Engine
+from ablate.running.rehearsal import Rehearsal, Rehearsed
+from ablate.store import Store, StudyFolder
+from ablate.store.documents import CostsDocument, JsonObject
+from ablate.training.execution import Execution
+from ablate.training.spec import timeless
+from evals.costs.alternation import Effort, Pace
+from evals.costs.spec import DRAWN, JUDGED, PROCESSES
+from zoo.identity import digest_of, identity_of
+from zoo.registry import versions_of
+
+ROUNDS = 8
+"""At least, in each process, of what arms are judged by."""
+NAME = "costs"
+"""Stands for a digest where nothing is stored."""
+
+
+@dataclass(frozen=True)
+class Costing:
+    """The arms of a plan that is measured, where an engine works."""
+
+    plan: Plan
+    store: Store
+    engine: Engine
+    execution: Execution
+
+    @cached_property
+    def digest(self) -> str | None:
+        """Names the measurement; None where there is none to make, also where a run has several devices."""
+        measure = self.plan.measure
+        if measure is None or not self.plan.is_timed or self.execution.devices > 1:
+            return None
+        request = {
+            "arms": {arm.name: _work(arm) for arm in self.plan.arms},
+            "measure": {name: each for name, each in identity_of(measure).items() if name != "caches"},
+            "execution": self.execution.model_dump(include={"microbatch", "recompute"}),
+            "device": self.engine.where,
+        }
+        return digest_of(request)
+
+    @property
+    def seconds(self) -> float:
+        """What measuring takes, at least."""
+        return self.plan.alternating_seconds
+
+    def measure(self, folder: StudyFolder) -> None:
+        """Measure, and keep it. Raises CalibrationError."""
+        if self.digest is None:
+            raise ValueError("the study measures nothing")
+        began = time.monotonic()
+        found = self.engine.rehearse(self._request(), alone=True)
+        folder.write_costs(
+            CostsDocument(
+                request=self.digest,
+                processes=found.processes,
+                environment=found.environment,
+                seconds=time.monotonic() - began,
+                measured=datetime.now(UTC).isoformat(timespec="seconds"),
+            )
+        )
+
+    def _request(self) -> Rehearsal:
+        spec = self.plan.measure
+        if spec is None:
+            raise ValueError("the study measures nothing")
+        drawn = Pace(seconds=DRAWN * spec.seconds / PROCESSES, rounds=1)
+        return Rehearsal(
+            arms=tuple(self._rehearsed(arm) for arm in self.plan.arms),
+            measure=spec.model_dump(mode="json"),
+            effort=Effort(judged=Pace(seconds=JUDGED * spec.seconds / PROCESSES, rounds=ROUNDS), drawn=drawn),
+            store=str(self.store.absolute.root),
+            execution=self.execution,
+            order=secrets.randbits(32),
+        )
+
+    def _rehearsed(self, arm: ArmPlan) -> Rehearsed:
+        own = {"digest": NAME, "steps": ENDLESS, "start": None, "probes": None}
+        identity = arm.runs[0].identity.model_copy(update=own)
+        return Rehearsed(
+            name=arm.name, identity=identity, corpus=str(self.store.absolute.data(identity.data.digest).path)
+        )
+
+
+def _work(arm: ArmPlan) -> JsonObject:
+    """What decides how fast an arm is."""
+    identity = arm.runs[0].identity
+    return {
+        "model": arm.spec.resolve(),
+        "train": arm.train.model_dump(mode="json", exclude=timeless()),
+        "numerics": identity.numerics.model_dump(),
+        "teacher": identity.teacher.model_dump() if identity.teacher else None,
+        "plugins": {**(versions_of(arm.spec, arm.train) or {})},
+    }

@@ -1,0 +1,144 @@
+"""How and where a study's runs are executed: one description of each option, for Python and for the command line.
+
+The fields of `Options` have the name, type, default and text of every option. `ablate.run` and its like take them as
+`**options: Unpack[RunOptions]`, which type checkers read; `documented` puts them in the signature and docstring that
+people read, and `ablate.commands.add_options` on the command line.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Literal, ParamSpec, TypedDict, TypeVar
+
+from pydantic import BeforeValidator, model_validator
+
+from ablate.errors import ArgumentError
+from ablate.training.execution import Count, Execution, Microbatch
+from zoo.errors import SpecError
+from zoo.explain import checked
+
+WIDTH = 120
+"""Columns of a docstring."""
+
+MARK = " " * 8 + "options: see `ablate.running.options`."
+"""Line of a docstring that the options replace."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _known(device: object) -> object:
+    if device not in ("cpu", "cuda"):
+        raise ValueError("expected cpu or cuda")
+    return device
+
+
+Device = Annotated[Literal["cpu", "cuda"], BeforeValidator(_known)]
+
+
+class Options(Execution):
+    """The settings of workers, and of the engine that starts them."""
+
+    device: Device | None = None
+    """cpu or cuda (default: cuda if there is a GPU)."""
+    engine: str = "local"
+    """What executes the runs: local in separate processes, inprocess in this one, slurm as jobs of a Slurm cluster, ray
+    as tasks of a Ray cluster."""
+    engine_settings: Mapping[str, str] | None = None
+    """For slurm, options of sbatch, such as `{"partition": "gpu"}`; for ray, `{"address": …}`."""
+    workers: Count | None = None
+    """How many runs at once (default: one for each core or GPU)."""
+    workers_per_gpu: Count = 1
+    """How many runs share a GPU. Small models leave most of it idle, but runs that share a GPU affect each other's
+    measured speed."""
+
+    @model_validator(mode="after")
+    def _together(self) -> Options:
+        if self.shard and self.devices == 1:
+            raise SpecError("shard", "needs `devices` of 2 or more")
+        if self.devices > 1 and self.workers_per_gpu > 1:
+            raise SpecError("devices", "more than 1 excludes `workers_per_gpu` above 1")
+        return self
+
+    @classmethod
+    def of(cls, settings: Mapping[str, object]) -> Options:
+        """Options from a caller's keywords. Raises ArgumentError."""
+        try:
+            return checked(cls, settings)
+        except SpecError as error:
+            raise ArgumentError(error.path, error.reason) from error
+
+    @property
+    def execution(self) -> Execution:
+        """The part that is sent to workers."""
+        return Execution(**{name: getattr(self, name) for name in Execution.model_fields})
+
+
+class PlanOptions(TypedDict, total=False):
+    """Options that a plan depends on: fields of `Options`, for type checkers."""
+
+    device: str | None
+    engine: str
+    engine_settings: Mapping[str, str] | None
+    workers: int | None
+    workers_per_gpu: int
+    microbatch: Microbatch | None
+    recompute: bool
+
+
+class RunOptions(PlanOptions, total=False):
+    """All fields of `Options`, for type checkers."""
+
+    devices: int
+    shard: bool
+    checkpoint_seconds: float
+    stall_timeout: float
+
+
+def described(name: str) -> str:
+    """One option's text, with its default, as the middle of a sentence."""
+    field = Options.model_fields[name]
+    text = " ".join((field.description or "").split()).removesuffix(".")
+    text = text[:1].lower() + text[1:]
+    if field.default in (None, False):
+        return text
+    return (
+        f"{text} (default: {field.default:g})"
+        if isinstance(field.default, float)
+        else f"{text} (default: {field.default})"
+    )
+
+
+def documented(names: Iterable[str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Show options in the signature of a function that takes them as `**options`, and in its docstring.
+
+    Other options raise TypeError.
+    """
+
+    def document(function: Callable[P, R]) -> Callable[P, R]:
+        *own, _ = (signature := inspect.signature(function)).parameters.values()
+        shown = signature.replace(parameters=[*own, *map(_parameter, names)])
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            shown.bind(*args, **kwargs)
+            return function(*args, **kwargs)
+
+        setattr(call, "__signature__", shown)  # noqa: B010 (functions have no such attribute for mypy)
+        if function.__doc__ is not None:  # python -OO has none
+            call.__doc__ = function.__doc__.replace(MARK, "\n".join(map(_entry, names)))
+        return call
+
+    return document
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    default, annotation = Options.model_fields[name].default, RunOptions.__annotations__[name].__forward_arg__
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _entry(name: str) -> str:
+    return textwrap.fill(f"{name}: {described(name)}.", WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12)

@@ -1,0 +1,205 @@
+"""What arms cost: training and decoding speed as measured in alternation, peak memory, bytes of caches. Pure.
+
+Two arms are compared where at least three processes could measure both. A measurement that does not count has no number
+at all, but a reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, geometric_mean, median
+from typing import TypeVar
+
+import polars as pl
+
+from ablate.store.documents import CostPoint, CostsDocument, StudyArm, StudyDesign, StudyDocument
+from ablate.store.documents.costs import CROWDED, FEWEST_PROCESSES, Work
+from reports.findings.judging import Pair
+from reports.reading.collected import Collected
+from reports.reading.outcomes import UNJUDGED
+from reports.statistics.costs import judge
+from reports.statistics.estimates import Estimate
+
+TIMED: tuple[Work, ...] = ("training", "decoding")
+MEMORY = "memory"
+FEWEST_RUNS = 2
+"""Runs of both arms from which on peak memory is compared."""
+
+Name = TypeVar("Name", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class ArmCosts:
+    """Ratios of an arm to another: of tokens per second in `training` and in `decoding`, of peak `memory`, and of bytes
+    of the KV cache, these at `kv_context` tokens, the longest known; None there where all lengths have one ratio.
+
+    The interval of a measured ratio excludes 1 where the arms differ, all arms and kinds of cost judged together.
+    unmeasured: why speeds are not known; None where they are, and where the study asks for none.
+    """
+
+    training: Estimate | None = None
+    decoding: Estimate | None = None
+    memory: Estimate | None = None
+    kv_ratio: float | None = None
+    kv_context: int | None = None
+    unmeasured: str | None = None
+
+
+NO_COSTS = ArmCosts()
+
+
+@dataclass(frozen=True)
+class StudyCosts:
+    """pairs: of each arm to the one that it is compared with. speeds: tokens per second by arm and work. reason: why
+    some speeds are not known."""
+
+    pairs: Mapping[Pair, ArmCosts] = field(default_factory=dict)
+    speeds: Mapping[str, Mapping[Work, float]] = field(default_factory=dict)
+    reason: str | None = None
+
+
+def study_costs(data: Collected) -> StudyCosts:
+    """Every pair that the study compares, with the speed of every arm that was measured."""
+    pairs = {(arm.name, base.name): (arm, base) for arm, base in data.study.pairs}
+    ratios = judged_ratios(data, {pair: {pair[0]: 1.0, pair[1]: -1.0} for pair in pairs})
+    missing = {pair for pair in pairs if any((pair, work) not in ratios for work in _asked(data.study, pairs[pair]))}
+    known = speeds(data)
+    reason = unmeasured(data) if missing or len(known) < len(data.study.arms) else None
+    found = {
+        pair: ArmCosts(
+            training=ratios.get((pair, "training")),
+            decoding=ratios.get((pair, "decoding")),
+            memory=ratios.get((pair, MEMORY)),
+            kv_ratio=kv[0],
+            kv_context=kv[1],
+            unmeasured=reason if pair in missing else None,
+        )
+        for pair, (arm, base) in pairs.items()
+        for kv in [_cache(arm, base)]
+    }
+    return StudyCosts(found, known, reason)
+
+
+def _asked(study: StudyDocument, arms: Sequence[StudyArm]) -> tuple[Work, ...]:
+    """What is timed of these arms: an encoder generates nothing."""
+    return TIMED if all(arm.kv_bytes_per_token is not None for arm in arms) else ("training",)
+
+
+def effect_costs(data: Collected, design: StudyDesign) -> dict[str, ArmCosts]:
+    """What each factor of a design multiplies costs by; interactions have none."""
+    arms = {arm.name: arm for arm in data.study.arms}
+    effects = {effect.name: set(effect.arms) for effect in design.effects if len(effect.factors) == 1}
+    weights = {
+        name: {arm: 1 / len(high) if arm in high else -1 / (len(arms) - len(high)) for arm in arms}
+        for name, high in effects.items()
+    }
+    ratios = judged_ratios(data, weights)
+    sizes = {name: arm.kv_bytes_per_token for name, arm in arms.items()}
+    logs = {name: math.log(size) for name, size in sizes.items() if size}
+    return {
+        name: ArmCosts(
+            training=ratios.get((name, "training")),
+            decoding=ratios.get((name, "decoding")),
+            memory=ratios.get((name, MEMORY)),
+            kv_ratio=math.exp(sum(own[arm] * log for arm, log in logs.items())) if len(logs) == len(arms) else None,
+        )
+        for name, own in weights.items()
+    }
+
+
+def judged_ratios(data: Collected, contrasts: Mapping[Name, Mapping[str, float]]) -> dict[tuple[Name, str], Estimate]:
+    """For each contrast, weights of arms that add up to 0: what it multiplies speeds and memory by, as far as known.
+
+    All of them are judged together.
+    """
+    logs: dict[tuple[Name, str], Sequence[float]] = {}
+    for name, weights in contrasts.items():
+        for work in TIMED:
+            values = [] if data.costs is None else list(_log_speeds(data.costs, work, weights))
+            if len(values) >= FEWEST_PROCESSES:
+                logs[name, work] = values
+        values = list(_log_memory(data.runs, weights))
+        if len(values) >= FEWEST_RUNS:
+            logs[name, MEMORY] = values
+    return judge(logs)
+
+
+def _log_speeds(costs: CostsDocument, work: Work, weights: Mapping[str, float]) -> Iterator[float]:
+    """Of a contrast in each process that counts, as ln of tokens per second; all arms against the last."""
+    base = list(weights)[-1]
+    for process in costs.processes:
+        point = process.judged(work)
+        logs = {arm: point.log_ratio(arm, base) for arm in weights} if point is not None else {base: None}
+        known = [weights[arm] * log for arm, log in logs.items() if log is not None]
+        if len(known) == len(logs):
+            yield -sum(known)
+
+
+def _log_memory(runs: pl.DataFrame, weights: Mapping[str, float]) -> Iterator[float]:
+    """Of a contrast for each seed that finished in all its arms."""
+    finished = runs.filter(pl.col("arm").is_in(list(weights)), status="finished").drop_nulls("peak_memory_bytes")
+    for _, own in finished.group_by("seed", maintain_order=True):
+        if own.height == len(weights):
+            rows = own.select("arm", "peak_memory_bytes").iter_rows()
+            yield sum(weights[arm] * math.log(peak) for arm, peak in rows)
+
+
+def speeds(data: Collected) -> dict[str, dict[Work, float]]:
+    """Tokens per second of each arm at what arms are judged by: the geometric mean over processes that count."""
+    if data.costs is None:
+        return {}
+    found: dict[str, dict[Work, float]] = {}
+    for work in TIMED:
+        points = [point for process in data.costs.processes if (point := process.judged(work)) is not None]
+        known = [speeds_at(point, data.study.baseline) for point in points]
+        for arm in data.study.arms:
+            own = [each[arm.name] for each in known if arm.name in each]
+            if len(own) >= FEWEST_PROCESSES:
+                found.setdefault(arm.name, {})[work] = geometric_mean(own)
+    return found
+
+
+def speeds_at(point: CostPoint, baseline: str) -> dict[str, float]:
+    """Tokens per second of each arm in one process: that of the baseline, or else of the first arm, times their ratio
+    in rounds that both have. The machine may be faster in some rounds than in others."""
+    base = baseline if baseline in point.seconds else next(iter(point.seconds), baseline)
+    known = [seconds for seconds in point.counted(base) if seconds is not None]
+    logs = {arm: point.log_ratio(arm, base, fewest=1) for arm in point.seconds}
+    return {arm: 1 / (median(known) * math.exp(log)) for arm, log in logs.items() if log is not None and known}
+
+
+def unmeasured(data: Collected) -> str | None:
+    """Why speeds are not known; None of a study that asks for none."""
+    study = data.study
+    if study.measure is None or study.scale in UNJUDGED or len(study.arms) < 2:
+        return None
+    if (data.runs["devices"].fill_null(1) > 1).any():
+        return "each run had several devices"
+    if study.costs is None:
+        return "this study was measured before its arms were timed against each other"
+    if data.costs is None:
+        return "the measurement was interrupted, or has not begun"
+    shares = [share or 0.0 for process in data.costs.processes for point in process.points for share in _shares(point)]
+    if max(shares, default=0.0) < CROWDED:
+        return f"{len(data.costs.processes)} processes measured, of which at least {FEWEST_PROCESSES} must"
+    return f"other programs had the processor for {100 * fmean(shares):.0f} % of the time"
+
+
+def _shares(point: CostPoint) -> Iterator[float | None]:
+    for shares in point.waited.values():
+        yield from shares
+
+
+def _cache(arm: StudyArm, base: StudyArm) -> tuple[float | None, int | None]:
+    """How the caches compare, and at which context where that matters: windows and states stop growing."""
+    kv, base_kv = arm.kv_bytes_per_token, base.kv_bytes_per_token
+    if kv is None or not base_kv:
+        return None, None
+    sizes, base_sizes = ({each.context: each.bytes for each in of.cache_bytes} for of in (arm, base))
+    longest = max(sizes.keys() & base_sizes.keys(), default=None)
+    if longest is None or not base_sizes[longest]:
+        return kv / base_kv, None
+    ratio = sizes[longest] / base_sizes[longest]
+    return (kv / base_kv, None) if math.isclose(ratio, kv / base_kv, rel_tol=0.01) else (ratio, longest)

@@ -1,0 +1,189 @@
+"""Judge a table of anybody's losses by the rules of the pages: the same noise model, corrections and words. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import numpy as np
+
+from ablate.noise.difference import Difference
+from ablate.noise.power import ALPHA, detectable, detectable_by
+from ablate.noise.scatter import Noise, scatter
+from ablate.store.documents import StudyTrial, StudyTuning
+from ablate.store.documents.study import RATE
+from reports.findings.noise import StudyNoise, tuning_tables
+from reports.findings.shapes import Verdict
+from reports.statistics.estimates import holm
+from reports.statistics.simultaneous import Evidence, difference_intervals, of_p
+from reports.statistics.stalled import Failures, Reliability
+
+
+@dataclass(frozen=True)
+class Losses:
+    """One arm: its final losses by seed (infinite where a run failed), tuning losses by rate, and what it cost."""
+
+    name: str
+    judging: Mapping[int, float]
+    tuning: Mapping[float, Sequence[float]]
+    rate: float | None = None
+    """The rate of the judging runs."""
+    cost: float | None = None
+    """Mean over runs, in whatever unit."""
+
+    @property
+    def finished(self) -> dict[int, float]:
+        """Losses of the runs that did not fail."""
+        return {seed: loss for seed, loss in self.judging.items() if math.isfinite(loss)}
+
+    @property
+    def reliability(self) -> Reliability:
+        """How many of its runs failed."""
+        return Reliability(len(self.judging) - len(self.finished), len(self.judging))
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """An arm against another: the difference of their losses at their best rates, and what may be said of it.
+
+    `low` and `high` are the ends of an interval that excludes zero where `p`, corrected for all contrasts, is below
+    0.05; an end may be infinite. All are None where nothing can be tested, for the `reason`.
+    """
+
+    arm: str
+    against: str
+    difference: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    verdict: Verdict
+    reason: str
+    detectable: float | None
+
+
+def judge(arms: Sequence[Losses], pairs: Sequence[tuple[str, str]], margin: float | None = None) -> list[Contrast]:
+    """Judge pairs of arms together, corrected by Holm."""
+    by_name, noise = {arm.name: arm for arm in arms}, noise_of(arms)
+    found = [_difference(noise, by_name[arm], by_name[base]) for arm, base in pairs]
+    evidence = [Evidence(gap.value, gap.p(), gap.interval) if gap else of_p(None) for gap in found]
+    p_values, intervals = holm([each.p for each in evidence]), difference_intervals(evidence)
+    ties = holm([gap.p_within(margin) if gap and margin else 1.0 for gap in found])
+    contrasts = []
+    for (arm, base), gap, p, tie, ends in zip(pairs, found, p_values, ties, intervals, strict=True):
+        contrast = Contrast(arm, base, None, None, None, None, "cannot tell", "", None)
+        if gap is not None:
+            room = gap.room(ALPHA / len(pairs))
+            seen = detectable(gap.error, gap.freedom, len(pairs)) + room
+            contrast = replace(
+                contrast, difference=gap.value, low=ends.low, high=ends.high, p=p, detectable=_finite(seen)
+            )
+        contrasts.append(_worded(contrast, by_name[arm], by_name[base], noise, tie, margin))
+    return contrasts
+
+
+def noise_of(arms: Sequence[Losses]) -> StudyNoise:
+    """The noise of all runs together. Seeds are blocks where arms share at least two of them."""
+    tunings = [_tuning(arm) for arm in arms if arm.tuning]
+    judging = {arm.name: arm.finished for arm in arms}
+    means = {arm.name: fmean(arm.finished.values()) for arm in arms if arm.finished}
+    shared = all(_shared(arms[0], arm) for arm in arms[1:])
+    return StudyNoise(scatter(judging, *tuning_tables(tunings), blocks=shared), tuple(tunings), means)
+
+
+def smallest_detectable(arms: Sequence[Losses], comparisons: int) -> float | None:
+    """The difference that such a study finds with 80 % probability, rates aside; None where its noise is not known."""
+    noise, seeds = noise_of(arms).run, min(len(arm.finished) for arm in arms)
+    if noise is None or seeds < 2 or not comparisons:
+        return None
+    own = (len(arms) - 1) * (seeds - 1)
+    return detectable_by(Noise(noise.sd, max(noise.freedom - own, 0)), seeds, len(arms), comparisons)
+
+
+def _shared(arm: Losses, base: Losses) -> list[int]:
+    """Seeds that finished in both; none if it is one alone."""
+    found = sorted(arm.finished.keys() & base.finished.keys())
+    return found if len(found) > 1 else []
+
+
+def _difference(noise: StudyNoise, arm: Losses, base: Losses) -> Difference | None:
+    """Over shared seeds, odd ones left out; of the means where seeds are not shared."""
+    odd = {each.seed for each in (noise.odd.get(arm.name), noise.odd.get(base.name)) if each}
+    seeds = [seed for seed in _shared(arm, base) if seed not in odd]
+    if seeds:
+        return noise.difference((arm.name, base.name), [arm.judging[seed] - base.judging[seed] for seed in seeds])
+    return noise.unpaired((arm.name, base.name), [*arm.finished.values()], [*base.finished.values()])
+
+
+def _tuning(arm: Losses) -> StudyTuning:
+    """The tuning runs of an arm, as studies store theirs."""
+    trials = tuple(
+        StudyTrial(settings={RATE: rate}, losses=tuple(loss if math.isfinite(loss) else None for loss in of), runs=())
+        for rate, of in sorted(arm.tuning.items())
+    )
+    rates = sorted(arm.tuning)
+    means = {rate: fmean(of) for rate, of in arm.tuning.items()}
+    best = min(rates, key=lambda rate: means[rate])
+    taken = best if arm.rate is None else arm.rate
+    at_edge = best in (rates[0], rates[-1]) or not rates[0] <= taken <= rates[-1]
+    return StudyTuning(
+        arm=arm.name,
+        chosen={RATE: taken},
+        edges=(RATE,) if at_edge else (),
+        curve=(),
+        reason=None,
+        fraction=1.0,
+        trials=trials,
+        coarse=(),
+    )
+
+
+def _worded(
+    found: Contrast, arm: Losses, base: Losses, noise: StudyNoise, tie: float, margin: float | None
+) -> Contrast:
+    failures = Failures(arm.reliability, base.reliability)
+    if not arm.finished and arm.judging:
+        return replace(found, verdict="diverged", reason=f"no run of {arm.name} has a finite loss")
+    if found.p is None or found.difference is None:
+        return replace(found, reason=_nothing(arm, base))
+    verdict: Verdict = "inconclusive"
+    if tie < ALPHA and failures.may_be_alike:
+        verdict = "no difference"
+    elif found.p < ALPHA and (failures.may_be_worse if found.difference > 0 else failures.may_be_better):
+        verdict = "worse" if found.difference > 0 else "better"
+    return replace(found, verdict=verdict, reason="; ".join(_reasons(found, verdict, arm, base, noise, margin)))
+
+
+def _reasons(
+    found: Contrast, verdict: Verdict, arm: Losses, base: Losses, noise: StudyNoise, margin: float | None
+) -> list[str]:
+    """What a verdict rests on, and what forbids one."""
+    shared = _shared(arm, base)
+    said = [
+        f"{len(shared)} paired seeds" if shared else f"{len(arm.finished)} and {len(base.finished)} seeds, unpaired"
+    ]
+    if verdict == "no difference":
+        said.append(f"smaller than the margin of {margin:g}")
+    for each in (arm, base):
+        if odd := noise.odd.get(each.name):
+            where = "above" if odd.above > 0 else "below"
+            said.append(f"seed {odd.seed} of {each.name} ended {abs(odd.above):.2g} {where} its others and is left out")
+        if each.name in noise.scatter.noisier:
+            said.append(f"{each.name} is noisier than the rest, so this pair's own scatter is used")
+        if failed := each.reliability.failed:
+            said.append(f"{failed} of {each.reliability.runs} runs of {each.name} failed")
+        if each.tuning and not noise.penalty(each.name).is_bounded:
+            said.append(f"the best rate of {each.name} is at the edge of those tried")
+    if verdict == "inconclusive" and found.detectable is not None:
+        said.append(f"would detect {found.detectable:.2g} with 80 % power")
+    return said
+
+
+def _nothing(arm: Losses, base: Losses) -> str:
+    few = [each.name for each in (arm, base) if len(each.finished) < 2]
+    return f"{' and '.join(few)}: fewer than two seeds" if few else "all seeds differ by the same amount"
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

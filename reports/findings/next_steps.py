@@ -1,0 +1,130 @@
+"""What to run next: after every verdict a command, with its time and its chance. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import fmean
+
+from pydantic import JsonValue
+
+from ablate.noise.power import ALPHA, POWER, seeds_for
+from ablate.noise.scatter import Noise
+from ablate.store.documents.study import RATE
+from reports.findings.judging import difference_claim, judgements
+from reports.findings.noise import study_noise
+from reports.findings.shapes import StudySummary
+from reports.reading.outcomes import UNJUDGED
+from reports.statistics.ledger import rounds, share
+
+WANTED = 0.02
+"""Nats that are worth settling where the study gives no margin."""
+MOST = 40
+"""Seeds beyond which a longer or larger study settles more than more seeds do."""
+SCALES = ("smoke", "cpu", "cpu-long", "gpu-quick", "gpu")
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """A command, what it is for, the seconds that it takes one run after another, and the chance that it settles what
+    it is for; None where these are not known."""
+
+    command: str
+    reason: str
+    seconds: float | None = None
+    chance: float | None = None
+
+    def document(self, at_once: int = 1) -> dict[str, JsonValue]:
+        """As `ablate run --json` prints it; at_once: how many runs share the work."""
+        seconds = None if self.seconds is None else self.seconds / at_once
+        return {"command": self.command, "reason": self.reason, "seconds": seconds, "chance": self.chance}
+
+
+def next_steps(summary: StudySummary) -> tuple[NextStep, ...]:
+    """The commands that follow from the verdicts, the most telling one first."""
+    study = summary.study
+    if study.scale in UNJUDGED:
+        return (NextStep(_command(summary, scale="cpu"), "answer the question: a smoke run answers nothing"),)
+    if study.pilot:
+        fresh = _fresh(summary, len(summary.study.arms[0].runs))
+        return (NextStep(_command(summary, extra=f"--set pilot=false {fresh}"), "judge the question on fresh seeds"),)
+    if any(arm.missing for arm in summary.arms):
+        return (NextStep(_command(summary), "finish the runs that have not ended"),)
+    return tuple({step.command: step for step in _steps(summary)}.values())
+
+
+def _steps(summary: StudySummary) -> Iterator[NextStep]:
+    verdicts = {judgement.verdict for judgement in summary.judgements}
+    yield from _rates(summary)
+    if "inconclusive" in verdicts and not summary.effects:
+        yield from _seeds(summary)
+    if verdicts & {"better", "worse", "no difference", "inconclusive"} and (larger := _larger(summary)):
+        yield NextStep(_command(summary, larger), f"see whether it holds at the larger scale {larger}")
+
+
+def _rates(summary: StudySummary) -> Iterator[NextStep]:
+    """Arms that trained with no rate, or whose best rate was the last one tried."""
+    study = summary.study
+    stalled = [arm.name for arm in summary.arms if arm.verdict in ("stalled", "diverged")]
+    if stalled and not study.tuning:
+        names = ", ".join(stalled)
+        reason = f"find a rate at which {names} trains, if there is one"
+        yield NextStep(_command(summary, extra="--set tune=auto"), reason)
+    edges = [each.arm for each in study.tuning if RATE in each.edges]
+    if edges:
+        reason = f"follow the best rate of {', '.join(edges)} beyond those tried"
+        yield NextStep(_command(summary, extra="--set tune.extend=12"), reason)
+
+
+def _seeds(summary: StudySummary) -> Iterator[NextStep]:
+    """Fresh seeds that settle the margin, or 0.02 nats, with 80 % probability.
+
+    Seeds that were judged are not judged again: fresh ones are a test of their own, at what the rounds before it left
+    of the 5 %.
+    """
+    noise, arms = study_noise(summary.study.tuning, summary.runs).run, len(summary.arms)
+    if noise is None or any(each.comparison.waits_for_rates for each in summary.judgements):
+        return
+    judged = rounds(judgements(difference_claim, lambda test: test.p, summary.tests, summary.ledger))
+    level = ALPHA * share(len(judged) + 1)
+    wanted = summary.study.margin or WANTED
+    seeds = seeds_for(wanted, Noise(noise.sd, 0), arms, alpha=level)
+    if seeds is None or seeds > MOST:
+        return
+    took = summary.runs.filter(status="finished")["train_seconds"].drop_nulls().to_list()
+    reason = f"settle {wanted:g} nats: {seeds} fresh seeds, judged at the {100 * level:.2g} % that is left of the 5 %"
+    command = _command(summary, extra=_fresh(summary, seeds))
+    yield NextStep(command, reason, seeds * arms * fmean(took) if took else None, POWER)
+
+
+def _fresh(summary: StudySummary, seeds: int) -> str:
+    """An option that asks for so many seeds that no arm has had."""
+    used = max(run.seed for arm in summary.study.arms for run in arm.runs)
+    return f'--set "seeds=[{",".join(map(str, range(used + 1, used + 1 + seeds)))}]"'
+
+
+def _larger(summary: StudySummary) -> str | None:
+    """The next scale that the study's file has."""
+    study = summary.study
+    if study.scale not in SCALES:
+        return None
+    after = SCALES[SCALES.index(study.scale) + 1 :]
+    return next((name for name in after if re.search(rf"^\s+{re.escape(name)}:", study.source, re.MULTILINE)), None)
+
+
+def _command(summary: StudySummary, scale: str | None = None, extra: str = "") -> str:
+    study = summary.study
+    return " ".join(filter(None, ["ablate run", study.path or study.name, f"--scale {scale or study.scale}", extra]))
+
+
+def step_words(step: NextStep, at_once: int = 1) -> str:
+    """`Next, to settle 0.02 nats …: ablate run …  (about 12 minutes, 80 %)`."""
+    known = []
+    if step.seconds is not None:
+        minutes = step.seconds / at_once / 60
+        known.append(f"about {math.ceil(minutes)} minute{'' if minutes <= 1 else 's'} of training")
+    if step.chance is not None:
+        known.append(f"{100 * step.chance:.0f} % chance")
+    return f"Next, to {step.reason}: {step.command}" + (f" ({', '.join(known)})" if known else "")

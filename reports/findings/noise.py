@@ -1,0 +1,165 @@
+"""The noise of a study, from judging and tuning runs together, and what each arm's tuning leaves open. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from ablate.noise.curve import NOTHING, UNBOUNDED, Penalty, RateCurve, choice_penalty
+from ablate.noise.difference import Difference, seed_difference
+from ablate.noise.scatter import Noise, Odd, Scatter, Table, scatter
+from ablate.store.documents import StudyTrial, StudyTuning
+from ablate.store.documents.study import RATE
+from reports.statistics.interval import Interval
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What an arm may have lost by the settings it took; of a rate tuned alone, the interval of the best one and the
+    curve (points of rate and loss) that says so."""
+
+    penalty: Penalty
+    rate: Interval | None = None
+    curve: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class StudyNoise:
+    """One noise model for all runs of a study (`ablate.noise.scatter`), by arm what tuning leaves open, and the mean
+    losses that arms reach."""
+
+    scatter: Scatter
+    tunings: tuple[StudyTuning, ...] = ()
+    losses: Mapping[str, float] | None = None
+
+    @property
+    def run(self) -> Noise | None:
+        """That of one run."""
+        return self.scatter.noise
+
+    def of_pair(self, *arms: str) -> Noise | None:
+        """That of one run of either arm; None where one is noisier than the rest, or nothing is known."""
+        return None if any(arm in self.scatter.noisier for arm in arms) else self.run
+
+    def difference(self, pair: tuple[str, str], values: Sequence[float], shared: float = 0.0) -> Difference | None:
+        """First arm − second, from paired differences by seed, with all its noise; None where these tell nothing.
+
+        shared: the standard error of what all seeds have in common.
+        """
+        run = self.of_pair(*pair)
+        found = seed_difference(np.asarray(values), run.sd if run else None, run.freedom if run else None)
+        if found is None:
+            return None
+        own, other = map(self.penalty, pair)
+        return replace(found, shared=shared, own=own, other=other)
+
+    def unpaired(self, pair: tuple[str, str], own: Sequence[float], others: Sequence[float]) -> Difference | None:
+        """The difference of two means whose seeds have nothing in common; None with fewer than two in either.
+
+        A pair with a noisier arm has Welch's error and degrees of freedom.
+        """
+        if min(len(own), len(others)) < 2:
+            return None
+        first, second = (float(np.var(losses, ddof=1)) / len(losses) for losses in (own, others))
+        run = self.of_pair(*pair)
+        if run is None:
+            error = math.sqrt(first + second)
+            parts = first**2 / (len(own) - 1) + second**2 / (len(others) - 1)
+            freedom = max(1, math.floor(error**4 / parts)) if parts else 1
+        else:
+            error, freedom = run.sd * math.sqrt(1 / len(own) + 1 / len(others)), run.freedom
+        penalties = map(self.penalty, pair)
+        difference = float(np.mean(own) - np.mean(others))
+        return Difference(difference, error, freedom, 0.0, *penalties) if error else None
+
+    def of_tuning(self, arm: str) -> Noise | None:
+        """That of one tuning run of an arm: not less than where it is noisier than the rest."""
+        rows = self.scatter.noisier.items()
+        own = [sd for row, sd in rows if row == arm or (isinstance(row, tuple) and row[0] == arm)]
+        return self.run and replace(self.run, sd=max([self.run.sd, *own]))
+
+    def penalty(self, arm: str) -> Penalty:
+        """What an arm may have lost by its choice of settings."""
+        return self.choices[arm].penalty if arm in self.choices else NOTHING
+
+    @property
+    def odd(self) -> Mapping[str, Odd]:
+        """Judging runs that ended far from the other seeds of their arm, by arm."""
+        return {str(row): odd for row, odd in self.scatter.odd.items() if isinstance(row, str)}
+
+    @cached_property
+    def choices(self) -> Mapping[str, Choice]:
+        """By arm that tuned."""
+        most = self.losses or {}
+        return {
+            each.arm: _choice(each, self.of_tuning(each.arm), most.get(each.arm, math.inf)) for each in self.tunings
+        }
+
+
+def study_noise(tunings: Sequence[StudyTuning], runs: pl.DataFrame) -> StudyNoise:
+    """The noise of the finished judging runs and of tuning runs of full length, at the best rates and just below."""
+    finished = runs.filter(status="finished").drop_nulls("loss") if runs.height else runs
+    judging: dict[str, dict[int, float]] = {}
+    for arm, seed, loss in finished.select("arm", "seed", "loss").iter_rows() if finished.height else ():
+        judging.setdefault(arm, {})[seed] = loss
+    means = {arm: math.fsum(of.values()) / len(of) for arm, of in judging.items()}
+    return StudyNoise(scatter(judging, *tuning_tables(tunings)), tuple(tunings), means)
+
+
+def tuning_tables(tunings: Iterable[StudyTuning]) -> list[Table]:
+    """Rows are (arm, place of the trial). Shorter runs are noisier, and so are rates above the best."""
+    table: dict[tuple[str, int], dict[int, float]] = {}
+    for each in tunings:
+        if each.fraction == 1 and each.trains:
+            for place in _steady(each):
+                losses = [loss for loss in each.trials[place].losses if loss is not None]
+                table[each.arm, place] = dict(enumerate(losses))
+    return [table] if table else []
+
+
+def _steady(tuning: StudyTuning) -> list[int]:
+    """Places of the best trial and, of rates, of the next one below."""
+    known = {place: trial.loss for place, trial in enumerate(tuning.trials) if trial in tuning.reliable}
+    losses = {place: loss for place, loss in known.items() if loss is not None}
+    if not losses:
+        return []
+    best = min(losses, key=lambda place: losses[place])
+    if list(tuning.chosen) != [RATE]:
+        return [best]
+    below = [place for place in losses if tuning.rates[place] < tuning.rates[best]]
+    return [best, *([max(below, key=lambda place: tuning.rates[place])] if below else [])]
+
+
+def _choice(tuning: StudyTuning, noise: Noise | None, most: float) -> Choice:
+    """At an edge, and where no seed trained, nothing bounds what the arm may have lost."""
+    if not tuning.trains or tuning.edges or noise is None or not tuning.reliable:
+        return Choice(UNBOUNDED)
+    if list(tuning.chosen) != [RATE]:
+        return Choice(_of_settings(tuning, noise).at_most(most))
+    curve = RateCurve.fit(_rate_losses(tuning), noise)
+    if curve is None:
+        return Choice(UNBOUNDED)
+    low, high = curve.bounds
+    return Choice(curve.penalty(tuning.rate).at_most(most), Interval(tuning.rate, low, high), curve.points())
+
+
+def _of_settings(tuning: StudyTuning, noise: Noise) -> Penalty:
+    known = tuning.reliable
+    chosen = next((place for place, trial in enumerate(known) if trial.settings == tuning.chosen), None)
+    means = [trial.loss for trial in known if trial.loss is not None]
+    return UNBOUNDED if chosen is None else choice_penalty(means, chosen, noise.of_mean(len(known[0].losses)))
+
+
+def _rate_losses(tuning: StudyTuning) -> dict[float, list[float]]:
+    """By rate; one at which a seed failed is infinite."""
+
+    def losses(trial: StudyTrial) -> list[float]:
+        known = [loss for loss in trial.losses if loss is not None]
+        return known if trial in tuning.reliable else [math.inf]
+
+    return {rate: losses(trial) for rate, trial in zip(tuning.rates, tuning.trials, strict=True)}

@@ -1,0 +1,59 @@
+"""Budgets in seconds: what an error of the measured step times may be worth in nats. Pure.
+
+All seeds of an arm get the steps that its measured step time leaves room for, so an error of that time is in no
+scatter over seeds. A step time that is wrong by ε (of its logarithm) changes the number of steps by that share, and the
+loss by about ε·|dL/d ln steps|. The slope is that of the arm's validation curve over its second half: under a decaying
+rate that is steeper than what a longer schedule would gain, so the error is overstated rather than understated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from statistics import fmean
+
+import numpy as np
+import scipy  # whose parts are loaded when they are first used
+
+from ablate.store.documents import StudyArm
+from reports.findings.curves import lines_of
+from reports.findings.judging import Pair
+from reports.reading.collected import Collected
+from reports.statistics.estimates import ALPHA
+
+UNKNOWN = (
+    "the budget is in seconds, and the error of the step times behind it is not known; running the study again "
+    "measures them"
+)
+
+
+def step_time_errors(data: Collected) -> Mapping[Pair, float]:
+    """Standard error in nats of each pair's difference; infinite where it is not known, empty for other budgets."""
+    if data.study.budget.seconds is None:
+        return {}
+    slopes = {arm.name: _slope(data, arm.name) for arm in data.study.arms}
+    return {(arm.name, base.name): _error(arm, base, slopes) for arm, base in data.study.pairs}
+
+
+def _error(arm: StudyArm, base: StudyArm, slopes: Mapping[str, float]) -> float:
+    if arm.calibration is not None and arm.calibration == base.calibration:
+        return 0.0  # the same step time, whatever it is
+    return math.hypot(*(_relative(each) * slopes[each.name] for each in (arm, base)))
+
+
+def _relative(arm: StudyArm) -> float:
+    """Standard error of ln step time, larger where few processes tell it: times Student's quantile over the normal."""
+    if arm.step_time_error is None or (arm.step_time_processes or 0) < 2:
+        return math.inf
+    student = scipy.stats.t.isf(ALPHA / 2, (arm.step_time_processes or 0) - 1)
+    return arm.step_time_error * float(student / scipy.stats.norm.isf(ALPHA / 2))
+
+
+def _slope(data: Collected, arm: str) -> float:
+    """|dL/d ln steps| over the second half of the arm's runs; infinite without validation losses there."""
+    found = []
+    for _, (steps, losses) in lines_of(data, arm, "validation_loss"):
+        half = int(np.searchsorted(steps, steps[-1] / 2))
+        if 0 < steps[half] < steps[-1]:
+            found.append(abs(float(losses[half] - losses[-1])) / math.log(float(steps[-1] / steps[half])))
+    return fmean(found) if found else math.inf

@@ -1,0 +1,56 @@
+"""Ratios of costs, judged together. Pure.
+
+A process in which arms took turns gives one ln ratio of two arms' times. Processes are independent repetitions, since
+each builds and visits the arms in a random order of its own: of two arms that compute the same, neither is favoured. So
+a paired t-test over processes holds its level, with whatever differs between processes inside. Peak memory is measured
+once for each run, and its processes are the runs of the seeds.
+
+The tests of all arms and all kinds of cost are corrected together (Holm). Ordered by p, test i of m is made at
+α / (m − i + 1), and once a test has failed, all later ones at its level. An interval is at the level of its test, so
+that it excludes 1 exactly where Holm calls the cost different.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
+
+import scipy  # whose parts are loaded when they are first used
+
+from reports.statistics.estimates import ALPHA, Estimate, estimate
+
+FURTHEST = 500.0
+"""No logarithm of a ratio is further from 0."""
+Key = TypeVar("Key", bound=Hashable)
+
+
+def judge(logs: Mapping[Key, Sequence[float]], alpha: float = ALPHA) -> dict[Key, Estimate]:
+    """The ratio of each cost from its ln ratios, at least two of them, among all that are judged."""
+    p_values = {key: _p(values) for key, values in logs.items()}
+    levels: dict[Key, float] = {}
+    level, failed = alpha, False
+    for place, key in enumerate(sorted(p_values, key=lambda key: p_values[key])):
+        level = level if failed else alpha / (len(logs) - place)
+        failed = failed or p_values[key] >= level
+        levels[key] = level
+    return {key: _ratio(values, levels[key]) for key, values in logs.items()}
+
+
+def _p(values: Sequence[float]) -> float:
+    """What repeats exactly is exact: bytes of a GPU's allocator, and arms that share one measurement."""
+    if max(values) == min(values):
+        return 1.0 if values[0] == 0 else 0.0
+    return float(scipy.stats.ttest_1samp(values, 0.0).pvalue)
+
+
+def _ratio(logs: Sequence[float], level: float) -> Estimate:
+    found = estimate(logs, level)
+    if found is None or found.low is None or found.high is None:
+        raise ValueError("a single process says nothing of what differs between processes")
+    return Estimate(_exp(found.mean), _exp(found.low), _exp(found.high), found.sd, tuple(map(_exp, logs)))
+
+
+def _exp(log: float) -> float:
+    """Of three wild processes the interval is wider than numbers reach."""
+    return math.exp(max(-FURTHEST, min(log, FURTHEST)))

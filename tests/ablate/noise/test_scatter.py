@@ -1,0 +1,239 @@
+"""The pooled noise against least squares on dummy variables, refits without a run or a row, and by simulation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ablate.noise.scatter import LEVEL, Noise, Odd, scatter
+from tests.regression import design, least_squares
+
+SD = 0.012
+Table = dict[str, dict[int, float]]
+
+
+def drawn(draw: np.random.Generator, arms: int, seeds: int, missing: float = 0.0, shared: float = 0.05) -> Table:
+    """Losses of arms that differ, at seeds whose effects all arms share; some runs are missing."""
+    losses = draw.normal(2.3, 0.1, (arms, 1)) + draw.normal(0, shared, seeds) + draw.normal(0, SD, (arms, seeds))
+    there = draw.random((arms, seeds)) >= missing
+    return {
+        f"arm {arm}": {seed: float(losses[arm, seed]) for seed in range(seeds) if there[arm, seed]}
+        for arm in range(arms)
+    }
+
+
+def cells_of(*tables: Mapping[str, Mapping[int, float]]) -> tuple[list[tuple[object, object]], list[float]]:
+    """(row, block) and loss of every run; blocks of different tables are different."""
+    found: list[tuple[object, object]] = []
+    losses = []
+    for place, table in enumerate(tables):
+        for row, of in table.items():
+            for seed, loss in of.items():
+                found.append(((place, row), (place, seed)))
+                losses.append(loss)
+    return found, losses
+
+
+def expected(*tables: Mapping[str, Mapping[int, float]]) -> Noise:
+    squares, freedom = least_squares(*cells_of(*tables))
+    return Noise(math.sqrt(squares / freedom), freedom)
+
+
+def close(found: Noise | None, other: Noise) -> bool:
+    return found is not None and found.freedom == other.freedom and found.sd == pytest.approx(other.sd)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2, 0.4])
+def test_the_noise_is_that_of_least_squares_on_dummy_variables(missing: float) -> None:
+    draw = np.random.default_rng(1)
+    for _ in range(30):
+        table = drawn(draw, int(draw.integers(2, 6)), int(draw.integers(3, 7)), missing)
+        found, other = scatter(table), least_squares(*cells_of(table))[1]
+        if found.odd or found.noisier:
+            continue
+        assert close(found.noise, expected(table)) if other else found.noise is None
+
+
+def test_tables_have_blocks_of_their_own_and_one_noise() -> None:
+    """Seed 0 of judging runs is not seed 0 of tuning runs."""
+    draw = np.random.default_rng(2)
+    judging, tuning = drawn(draw, 3, 4, 0.1), drawn(draw, 4, 2)
+    tuning = {f"{row} at its best rate": of for row, of in tuning.items()}
+    found = scatter(judging, tuning)
+    assert close(found.noise, expected(judging, tuning))
+    assert found.noise is not None
+    apart = [expected(each) for each in (judging, tuning)]
+    assert found.noise.freedom == sum(each.freedom for each in apart)
+    assert found.noise.sd**2 * found.noise.freedom == pytest.approx(sum(e.sd**2 * e.freedom for e in apart))
+
+
+def test_two_arms_have_the_noise_of_their_paired_differences() -> None:
+    draw = np.random.default_rng(3)
+    table = drawn(draw, 2, 6)
+    base, arm = (np.array(list(of.values())) for of in table.values())
+    found = scatter(table).noise
+    assert found is not None
+    assert found.freedom == 5
+    assert found.sd * math.sqrt(2 / 6) == pytest.approx(stats.sem(arm - base))
+
+
+def test_seeds_that_have_nothing_in_common_are_no_blocks() -> None:
+    """The root of the mean of variances within rows, as a two-sample t-test pools them."""
+    draw = np.random.default_rng(10)
+    for _ in range(10):
+        table = drawn(draw, 2, 5)
+        found = scatter(table, blocks=False)
+        if found.odd or found.noisier:
+            continue
+        base, arm = (list(of.values()) for of in table.values())
+        assert found.noise is not None
+        assert found.noise.freedom == 8
+        error = found.noise.sd * math.sqrt(2 / 5)
+        assert (np.mean(arm) - np.mean(base)) / error == pytest.approx(stats.ttest_ind(arm, base).statistic)
+
+
+def test_without_residuals_nothing_is_known() -> None:
+    assert scatter().noise is None
+    assert scatter({"a": {0: 2.3}, "b": {0: 2.4}}).noise is None
+    assert scatter({"a": {0: 2.3, 1: 2.4}, "b": {2: 2.4, 3: 2.3}}).noise is None  # no seed is shared: rows, not noise
+    equal = scatter({"a": {s: 2.30 + s / 7 for s in range(3)}, "b": {s: 2.37 + s / 7 for s in range(3)}})
+    assert equal.noise is None
+
+
+def test_a_row_that_moves_with_another_adds_nothing() -> None:
+    """An arm whose change has no effect has the losses of its baseline, up to rounding."""
+    draw = np.random.default_rng(8)
+    for _ in range(20):
+        table = drawn(draw, 3, 5)
+        copied = table | {"copy": {seed: loss + 1 / 3 for seed, loss in table["arm 1"].items()}}
+        alone, beside = scatter(table), scatter(copied)
+        assert beside.noise == alone.noise
+        assert beside.odd == alone.odd | ({"copy": alone.odd["arm 1"]} if "arm 1" in alone.odd else {})
+        assert beside.noisier.keys() - {"copy"} == alone.noisier.keys()
+        assert ("copy" in beside.noisier) == ("arm 1" in alone.noisier)
+
+
+def left_out(table: Table, row: str, seed: int) -> tuple[float, float]:
+    """The distance of a run from what the others foretell, and its p-value as a refit without it gives it; 1 where
+    they foretell nothing."""
+    cells, losses = cells_of(table)
+    at = cells.index(((0, row), (0, seed)))
+    x, y = design(cells), np.array(losses)
+    others, rest = np.delete(x, at, axis=0), np.delete(y, at)
+    fitted, *_ = np.linalg.lstsq(others, rest, rcond=None)
+    residuals = rest - others @ fitted
+    rank = int(np.linalg.matrix_rank(others))
+    if rank < np.linalg.matrix_rank(x):
+        return 0.0, 1.0
+    freedom = len(rest) - rank
+    error = math.sqrt(residuals @ residuals / freedom * (1 + x[at] @ np.linalg.pinv(others.T @ others) @ x[at]))
+    above = float(y[at] - x[at] @ fitted)
+    return above, float(2 * stats.t.sf(abs(above) / error, freedom))
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.25])
+def test_an_odd_run_is_as_far_off_as_a_refit_without_it_says(missing: float) -> None:
+    """And it is named exactly where its p-value, times the number of runs, is below the level."""
+    draw, named = np.random.default_rng(4), 0
+    for _ in range(60):
+        table = drawn(draw, 4, 6, missing)
+        row, seed = "arm 2", max(table["arm 2"])
+        table[row][seed] += draw.uniform(0.03, 0.12)
+        p_values = {(r, s): left_out(table, r, s)[1] for r, of in table.items() if len(of) >= 3 for s in of}
+        least, runs = min(p_values.values()), sum(map(len, table.values()))
+        found = scatter(table)
+        if runs * least >= LEVEL:
+            assert not found.odd
+        elif len(found.odd) == 1 and not found.noisier:
+            named += 1
+            ((name, odd),) = found.odd.items()
+            assert p_values[name, odd.seed] == pytest.approx(least)  # others may tie, where only two arms have a seed
+            assert odd.above == pytest.approx(left_out(table, name, odd.seed)[0])
+            del table[name][odd.seed]
+            assert close(found.noise, expected(table))
+    assert named > 15
+
+
+def test_of_two_arms_the_odd_run_is_the_one_far_from_its_own_seeds() -> None:
+    """Both runs of that seed have the same residual."""
+    steady, other = [2.300, 2.312, 2.291, 2.305, 2.296], [2.402, 2.411, 2.392, 2.404, 2.399]
+    for names in (("a", "b"), ("b", "a")):
+        table = {names[0]: dict(enumerate(steady)), names[1]: dict(enumerate([*other[:4], other[4] + 0.4]))}
+        found = scatter(table)
+        assert found.odd == {names[1]: Odd(4, pytest.approx(0.4, abs=0.01))}
+
+
+def test_a_noisier_row_is_split_off_where_two_fits_say_so() -> None:
+    """F of the fits with and without the row of the largest residuals, corrected for the number of rows."""
+    draw, split = np.random.default_rng(5), 0
+    for _ in range(60):
+        table = drawn(draw, 4, 6)
+        for seed in table["arm 1"]:
+            table["arm 1"][seed] += draw.normal(0, 5 * SD)
+        found = scatter(table)
+        if found.odd:
+            continue
+        squares, freedom = least_squares(*cells_of(table))
+        fits = {row: least_squares(*cells_of({r: of for r, of in table.items() if r != row})) for row in table}
+        row = min(fits, key=lambda each: fits[each][0])
+        rest, left = fits[row]
+        ratio = (squares - rest) / (freedom - left) / (rest / left)
+        if len(table) * stats.f.sf(ratio, freedom - left, left) < LEVEL:
+            split += 1
+            assert found.noisier[row] == pytest.approx(math.sqrt((squares - rest) / (freedom - left)))
+            if len(found.noisier) == 1:
+                assert close(found.noise, Noise(math.sqrt(rest / left), left))
+        else:
+            assert found.noisier == {}
+    assert split > 20
+
+
+def binomial(count: int, studies: int, level: float) -> float:
+    return float(stats.binomtest(count, studies, level, alternative="greater").pvalue)
+
+
+@pytest.mark.parametrize(("arms", "seeds", "missing"), [(2, 8, 0.0), (4, 5, 0.0), (4, 5, 0.2), (9, 3, 0.0)])
+def test_few_studies_of_even_noise_lose_a_run_or_a_row(arms: int, seeds: int, missing: float) -> None:
+    draw, studies, odd, noisier = np.random.default_rng(6), 400, 0, 0
+    for _ in range(studies):
+        found = scatter(drawn(draw, arms, seeds, missing))
+        odd, noisier = odd + bool(found.odd), noisier + bool(found.noisier)
+    assert min(binomial(odd, studies, LEVEL), binomial(noisier, studies, LEVEL)) > 0.001, (odd, noisier)
+
+
+def test_tuning_runs_join_where_their_noise_is_that_of_judging_runs() -> None:
+    """By an F-test of both mean squares. Of a louder table, all rows are noisier."""
+    draw = np.random.default_rng(9)
+    for times in (1.0, 1.5, 30.0, 1 / 30):
+        for _ in range(20):
+            judging = drawn(draw, 3, 4)
+            tuning = {f"{row} tuned": of for row, of in drawn(draw, 6, 2).items()}
+            tuning = {row: {s: 2.3 + times * (x - 2.3) for s, x in of.items()} for row, of in tuning.items()}
+            apart = [expected(each) for each in (judging, tuning)]
+            ratio = (apart[1].sd / apart[0].sd) ** 2
+            p = 2 * min(f(ratio, apart[1].freedom, apart[0].freedom) for f in (stats.f.sf, stats.f.cdf))
+            found = scatter(judging, tuning)
+            if found.odd or len(set(found.noisier.values())) > 1 or 0 < len(found.noisier) < len(tuning):
+                continue
+            assert close(found.noise, apart[0] if p < LEVEL else expected(judging, tuning))
+            assert found.noisier == (dict.fromkeys(tuning, pytest.approx(apart[1].sd)) if found.noisier else {})
+            assert bool(found.noisier) == (p < LEVEL and ratio > 1)
+
+
+def test_a_run_that_went_wrong_and_an_arm_that_is_erratic_are_found() -> None:
+    """0.3 nats beside a noise of 0.012; and an arm with ten times the noise of the others."""
+    draw, odd, noisier = np.random.default_rng(7), 0, 0
+    for _ in range(100):
+        table = drawn(draw, 4, 5)
+        table["arm 3"][2] += 0.3
+        odd += scatter(table).odd.keys() == {"arm 3"}
+        table = drawn(draw, 4, 5)
+        table["arm 3"] = {seed: loss + draw.normal(0, 10 * SD) for seed, loss in table["arm 3"].items()}
+        found = scatter(table)
+        noisier += "arm 3" in found.noisier or "arm 3" in found.odd
+    assert odd >= 95
+    assert noisier >= 95

@@ -1,0 +1,137 @@
+"""Digests of everything that ships, and the values that digests leave out, as `pinned.json` has them.
+
+python -m tests.ablate.pinned          writes the file, after a decision that digests change or are added
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+import ablate
+import evals
+import zoo
+from ablate.data import DataIdentity
+from ablate.data.identity import split_of
+from ablate.data.sources import DataSource, TextSource
+from ablate.data.sources._synthetic import SyntheticSource
+from ablate.data.synthetic import identify_synthetic
+from ablate.planning.plan import make_plan
+from ablate.planning.study_document import study_arm
+from ablate.plugins import FOLDERS
+from ablate.searching.laboratory import StudyLaboratory
+from ablate.searching.search_document import search_digest
+from ablate.store import Store
+from ablate.store.documents import (
+    RunData,
+    RunDocument,
+    RunNumerics,
+    RunProbes,
+    RunStart,
+    RunTeacher,
+    TextSplit,
+)
+from ablate.study.reading import load_study
+from ablate.study.study import Study
+from zoo.axis import Spec, Variant, variants
+from zoo.identity import digest_of, first_default, identity_of
+from zoo.presets import sized_names
+
+FILE = Path(__file__).with_name("pinned.json")
+STUDIES = Path(__file__).parents[2] / "studies"
+DOCUMENTS = (RunDocument, RunData, RunNumerics, RunProbes, RunStart, RunTeacher, TextSplit)
+"""Stored documents that digests cover, beside specs."""
+
+
+def digests(only: str | None = None) -> dict[str, str]:
+    """By study and scale, preset, or variant. only: this scale of each study; None for all that it has."""
+    return {**dict(_of_studies(only)), **dict(_of_presets()), **dict(_of_variants())}
+
+
+def _of_studies(only: str | None) -> Iterator[tuple[str, str]]:
+    for path in sorted(STUDIES.glob("*.yaml")):
+        for scale in [only] if only else yaml.safe_load(path.read_text(encoding="utf-8"))["scales"]:
+            yield f"{path.stem}@{scale}", digest_of(list(_of_study(load_study(path, scale))))
+
+
+def _of_study(study: Study) -> Iterator[str]:
+    """Digests of a study's search, runs, arms and requests, on a CPU."""
+    if study.search is not None:
+        yield search_digest(StudyLaboratory(study, _planned, Store("none"), lambda plan, run: None))  # type: ignore[arg-type,return-value]
+    for plan in map(_planned, (*study.smaller, study)):
+        yield from (run.digest for run in plan.runs)
+        yield from (study_arm(arm).identity for arm in plan.arms if arm.runs)
+        yield from (digest for digest in (plan.measure_digest, plan.evals_digest) if digest is not None)
+
+
+def _planned(study: Study) -> Any:
+    return make_plan(study, matmul="highest", identify=_identity)
+
+
+def _identity(source: DataSource) -> DataIdentity:
+    """A text is what its settings say: files of the standard library differ between versions of Python."""
+    if isinstance(source, SyntheticSource):
+        return identify_synthetic(source)
+    assert isinstance(source, TextSource)
+    tokenizer, split = source.tokenizer, split_of(source, Path(), 0)
+    digest = digest_of({"tokenizer": tokenizer.identity(Path()), "split": identity_of(split)})
+    return DataIdentity(digest, tokenizer.vocabulary(Path()), "")
+
+
+def _of_presets() -> Iterator[tuple[str, str]]:
+    for name in sized_names():
+        yield f"preset {name}", zoo.load(name).digest
+
+
+def _of_variants() -> Iterator[tuple[str, str]]:
+    """Of each variant at the settings that it is tried at."""
+    for axis in FOLDERS:
+        tag = "source" if axis == "ablate.data.sources" else "kind"
+        for name, cls in variants(axis, tag).items() if axis not in UNTAGGED else ():
+            examples = cls.examples if issubclass(cls, Variant) else ({},)
+            for number, example in enumerate(examples):
+                if not _needs(cls) - example.keys():
+                    yield f"{axis} {name} {number}", digest_of(identity_of(cls.model_validate({tag: name, **example})))
+
+
+UNTAGGED = ("evals.evaluations", "ablate.training.probes", "ablate.tracking", "ablate.running.engines")
+"""Folders whose members are no variants of an axis."""
+
+
+def _needs(cls: type[Spec]) -> set[str]:
+    return {name for name, field in cls.model_fields.items() if field.is_required()}
+
+
+def first_defaults() -> dict[str, dict[str, Any]]:
+    """What digests leave out, by class and setting."""
+    for package in (zoo, evals, ablate):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    documents = {f"{cls.__module__}.{cls.__name__}": cls for cls in DOCUMENTS}
+    return {name: _of_class(cls) for name, cls in sorted({**documents, **dict(_named(Spec))}.items())}
+
+
+def _named(cls: type[Spec]) -> Iterator[tuple[str, type[BaseModel]]]:
+    for each in cls.__subclasses__():
+        if each.__module__.partition(".")[0] in ("zoo", "evals", "ablate"):
+            yield f"{each.__module__}.{each.__name__}", each
+        yield from _named(each)
+
+
+def _of_class(cls: type[BaseModel]) -> dict[str, Any]:
+    """Required settings have none."""
+    found = {name: first_default(field) for name, field in cls.model_fields.items() if not field.exclude}
+    return {name: "required" if value is ... else {"first": identity_of(value)} for name, value in found.items()}
+
+
+if __name__ == "__main__":
+    pinned = {"digests": digests(), "first defaults": first_defaults()}
+    FILE.write_text(json.dumps(pinned, indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -1,0 +1,120 @@
+"""`ablate.compare`: anybody's losses, judged as pages judge theirs."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import stats
+
+import ablate
+from ablate.cli import main
+
+PRE, POST, DOUBLE = [4.155, 4.132, 4.140, 4.149], [4.296, 4.273, 4.290, 4.281], [4.167, 4.151, 4.148, 4.172]
+
+
+def frame(**arms: list[float]) -> pl.DataFrame:
+    rows = [(arm, seed, loss) for arm, losses in arms.items() for seed, loss in enumerate(losses)]
+    return pl.DataFrame(rows, schema=["arm", "seed", "loss"], orient="row")
+
+
+def test_two_arms_are_a_paired_t_test() -> None:
+    found = ablate.compare(frame(pre=PRE, post=POST)).contrasts.row(0, named=True)
+    test = stats.ttest_rel(POST, PRE)
+    interval = test.confidence_interval(0.95)
+    assert found["difference"] == pytest.approx(np.mean(POST) - np.mean(PRE))
+    assert found["p"] == pytest.approx(test.pvalue)
+    assert (found["low"], found["high"]) == pytest.approx((interval.low, interval.high))
+    assert (found["arm"], found["against"], found["verdict"]) == ("post", "pre", "worse")
+
+
+def test_three_arms_share_one_scatter_and_holm_corrects() -> None:
+    """Against a two-way analysis of variance written out."""
+    table = np.array([PRE, POST, DOUBLE])
+    left = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
+    error, freedom = math.sqrt((left**2).sum() / 6 * 2 / 4), 6
+    p = [2 * stats.t.sf(abs(each.mean() - table[0].mean()) / error, freedom) for each in table[1:]]
+    expected = [min(1, 2 * p[0]), max(2 * p[0], p[1])] if p[0] < p[1] else [max(2 * p[1], p[0]), min(1, 2 * p[1])]
+    found = ablate.compare(frame(pre=PRE, post=POST, double=DOUBLE))
+    assert found.contrasts["p"].to_list() == pytest.approx(expected)
+    critical = stats.t.isf(0.0125, freedom)
+    assert found.detectable is not None
+    assert stats.nct.sf(critical, freedom, found.detectable / error) == pytest.approx(0.8, abs=1e-6)
+
+
+def test_seeds_that_arms_do_not_share_are_not_paired() -> None:
+    losses = frame(pre=PRE, post=POST).with_columns(seed=pl.int_range(pl.len()))
+    found = ablate.compare(losses).contrasts.row(0, named=True)
+    test = stats.ttest_ind(POST, PRE)
+    assert found["p"] == pytest.approx(test.pvalue)
+    assert "unpaired" in found["reason"]
+
+
+def test_margin_failures_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tie = ablate.compare(frame(pre=PRE, double=DOUBLE), margin=0.1).contrasts.row(0, named=True)
+    assert tie["verdict"] == "no difference"
+    failed = ablate.compare(frame(pre=PRE, better=[3.9, 3.91, 3.89, math.nan])).contrasts.row(0, named=True)
+    assert failed["verdict"] == "inconclusive" and "1 of 4 runs of better failed" in failed["reason"]
+    gone = ablate.compare(frame(pre=PRE, gone=[math.inf] * 4)).contrasts.row(0, named=True)
+    assert gone["verdict"] == "diverged"
+    path = tmp_path / "losses.csv"
+    frame(pre=PRE, post=POST).write_csv(path)
+    assert main(["compare", str(path), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert set(document) == {"arms", "contrasts", "detectable", "notes"}
+    assert set(document["contrasts"][0]) == {"arm", "against", "difference", "low", "high", "p", "verdict", "reason"}
+    from_pandas = ablate.compare(pd.read_csv(path), baseline="post").contrasts.row(0, named=True)
+    assert (from_pandas["arm"], from_pandas["verdict"]) == ("pre", "better")
+    assert main(["compare", str(path)]) == 0
+    assert "worse" in capsys.readouterr().out
+
+
+def tuned(edge: bool) -> pl.DataFrame:
+    """Two arms, each tuned on two seeds at three rates; with an edge, the second is best at its highest."""
+    draw, rows = np.random.default_rng(1), []
+    for arm, best in (("pre", 2e-2), ("post", 4e-2 if edge else 2e-2)):
+        for rate in (1e-2, 2e-2, 4e-2):
+            mean = 4 + 0.2 * math.log2(rate / best) ** 2
+            rows += [(arm, 100 + seed, mean + draw.normal(0, 0.005), rate, "tuning") for seed in range(2)]
+        rows += [(arm, seed, 4 + 0.3 * (arm == "post") + draw.normal(0, 0.005), best, "judging") for seed in range(4)]
+    return pl.DataFrame(rows, schema=["arm", "seed", "loss", "rate", "split"], orient="row")
+
+
+def test_tuning_runs_add_room_and_an_edge_has_no_end() -> None:
+    inside, judged = tuned(edge=False), tuned(edge=False).filter(split="judging").drop("split", "rate")
+    room, plain = (ablate.compare(each).contrasts.row(0, named=True) for each in (inside, judged))
+    assert room["verdict"] == plain["verdict"] == "worse"
+    assert room["high"] - room["low"] > 0
+    edge = ablate.compare(tuned(edge=True)).contrasts.row(0, named=True)
+    assert edge["low"] == -math.inf and edge["verdict"] == "inconclusive"
+    assert "the best rate of post is at the edge of those tried" in edge["reason"]
+
+
+@pytest.mark.parametrize(
+    ("losses", "says"),
+    [
+        (frame(pre=PRE).rename({"loss": "los"}), "no column `loss` (did you mean 'los'?); columns: arm, seed, los"),
+        (frame(pre=PRE), "only one arm, pre"),
+        (frame(pre=PRE, post=POST).with_columns(split=pl.lit("test")), "expected tuning or judging, not 'test'"),
+        (frame(pre=PRE, post=POST).with_columns(seed=0), "pre has seed 0 more than once"),
+        (
+            frame(pre=PRE, post=POST).with_columns(rate=pl.col("loss")),
+            "pre has judging runs at 4 rates: mark the runs that chose its rate with `tuning`",
+        ),
+        (frame(pre=PRE, post=POST).with_columns(loss=pl.lit("x")), "column `loss` has values that are not numbers"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(losses: pl.DataFrame, says: str) -> None:
+    with pytest.raises(ablate.ArgumentError) as error:
+        ablate.compare(losses)
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_baseline_that_is_not_there() -> None:
+    with pytest.raises(ablate.ArgumentError, match=r"no arm of that name .did you mean 'pre'"):
+        ablate.compare(frame(pre=PRE, post=POST), baseline="prx")

@@ -1,0 +1,48 @@
+"""Power before training: what a plan says that its study will detect."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+import ablate
+from ablate.cli import main
+
+
+def power(difference: float, sd: float, freedom: int, seeds: int, arms: int) -> float:
+    """P(the t-test of one arm among several finds it), at Holm's first level and the share of a first judgement."""
+    critical = stats.t.isf(0.04 / (arms - 1) / 2, freedom + (arms - 1) * (seeds - 1))
+    noncentrality = difference / (sd * math.sqrt(2 / seeds))
+    return float(stats.nct.sf(critical, freedom + (arms - 1) * (seeds - 1), noncentrality))
+
+
+def test_a_plan_says_what_its_study_will_detect_and_how_many_seeds_would_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty store knows the noise that was measured elsewhere: 0.012 nats, 36 degrees of freedom."""
+    study = "question: Which?\nbase: {preset: small, d_model: 48, n_layers: 2, block.mixer.heads: 4}\n"
+    study += "arms: {post: {block.norm_placement: post}, double: {block.norm_placement: double}}\n"
+    study += "seeds: 5\n"
+    study += (
+        "budget: {tokens: 2e5}\ntrain: {context: 32, batch: 4}\ndata: {source: stdlib, tokenizer: bytes}\ntune: off\n"
+    )
+    path = tmp_path / "mine.yaml"
+    path.write_text(study, encoding="utf-8")
+    plan = ablate.plan(path, store=tmp_path / "runs", device="cpu", progress=False)
+    arms = len(plan.planned)
+    assert plan.detectable is not None
+    assert power(plan.detectable, 0.0120, 36, 5, arms) == pytest.approx(0.8, abs=1e-6)
+    seeds = plan.detect(0.02).seeds
+    assert seeds is not None
+    assert power(0.02, 0.0120, 36, seeds - 1, arms) < 0.8 <= power(0.02, 0.0120, 36, seeds, arms)
+    given = ["plan", str(path), "--store", str(tmp_path / "runs"), "--device", "cpu", "--detect"]
+    assert main([*given, "0.02", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["detect"]["seeds"] == seeds and document["detect"]["seconds"] > 0
+    found = {arm["name"]: arm["detectable"] for arm in document["arms"]}
+    assert [value is None for value in found.values()] == [True, *[False] * (arms - 1)]
+    assert main([*given, "-1"]) == 2

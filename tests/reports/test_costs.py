@@ -1,0 +1,132 @@
+"""Speeds are those that were measured in alternation, or there is a reason why there are none."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import reports
+from ablate.store import StudyFolder
+from reports.findings.shapes import StudySummary
+from reports.pages.page import render_page
+from reports.wording import answers
+from reports.wording.tables import runs_table
+from tests.reports.browsing import data_of
+from tests.reports.factory import Arm, StudyOf, changed, costs_of
+
+LOSSES = [2.40, 2.41, 2.39]
+STUDY = StudyOf([Arm("base", LOSSES), Arm("slow", [2.3, 2.31, 2.29], speed=2000.0)])
+SPEEDS = {arm.name: arm.speed for arm in STUDY.arms}
+REMEDY = "`ablate run norm_placement --scale cpu`, with nothing else running, measures them and trains nothing again."
+
+
+def sentence(summary: StudySummary) -> str:
+    _, slow = answers.findings(summary)
+    return slow.sentence
+
+
+def test_speeds_are_compared_process_by_process(tmp_path: Path) -> None:
+    """Holm over training, decoding and memory, which is the same but for the seeds: the smallest p first."""
+    summary = reports.summarise(STUDY.write(tmp_path))
+    found = next(arm.comparison for arm in summary.arms if arm.comparison)
+    assert found.costs.training is not None
+    assert found.costs.training.mean == pytest.approx(0.5)
+    logs = np.log(found.costs.training.values)
+    assert len(logs) == 5
+    ends = [tuple(np.exp(stats.t.interval(1 - 0.05 / tests, 4, logs.mean(), stats.sem(logs)))) for tests in (3, 2)]
+    assert any((found.costs.training.low, found.costs.training.high) == pytest.approx(each) for each in ends)
+    assert "training 50 % slower, decoding 50 % slower" in sentence(summary)
+    header, _, slow = reports.table(summary)
+    assert slow[header.index("tokens/s")] == "2,000"
+    assert reports.unmeasured(summary) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("old", "this study was measured before its arms were timed against each other"),
+        ("interrupted", "the measurement was interrupted, or has not begun"),
+        ("busy", "other programs had the processor for 30 % of the time"),
+        ("two processes", "2 processes measured, of which at least 3 must"),
+    ],
+)
+def test_what_does_not_count_is_nowhere(tmp_path: Path, change: str, reason: str) -> None:
+    folder = replace(STUDY, processes=0 if change == "old" else 5).write(tmp_path)
+    place = StudyFolder(folder)
+    if change == "interrupted":
+        place.costs_path("c1").unlink()
+    elif change == "busy":
+        place.write_costs(costs_of(SPEEDS, waited=0.3))
+    elif change == "two processes":
+        place.write_costs(costs_of(SPEEDS, processes=2))
+    summary = reports.summarise(folder)
+    assert reports.unmeasured(summary) == f"Speeds not measured: {reason}. {REMEDY}"
+    assert "speeds not measured" in sentence(summary)
+    assert "slower" not in sentence(summary)
+    assert "slower" not in answers.headline(summary)
+    assert "tokens/s" not in reports.table(summary)[0]
+    page = render_page(summary)
+    assert reports.unmeasured(summary) in page
+    figures = data_of(page)["figures"]
+    assert "decode-by-context" not in figures
+    shown = [each["layout"]["xaxis.title.text"] for each in figures["trade-off"].get("switches", {}).get("x", ())]
+    assert not any("time" in title for title in shown)
+
+
+def test_arms_that_share_a_measurement_have_the_same_speed(tmp_path: Path) -> None:
+    folder = STUDY.write(tmp_path)
+    with changed(StudyFolder(folder).costs_path("c1")) as document:
+        for process in document["processes"]:
+            for point in process["points"]:
+                point["seconds"]["slow"] = point["seconds"]["base"]
+    found = next(arm.comparison for arm in reports.summarise(folder).arms if arm.comparison)
+    assert found.costs.training is not None
+    assert (found.costs.training.low, found.costs.training.high) == (1, 1)
+
+
+def test_crowded_turns_do_not_count(tmp_path: Path) -> None:
+    """They are ten times as slow; without them each process has two rounds left."""
+    folder = STUDY.write(tmp_path)
+    with changed(StudyFolder(folder).costs_path("c1")) as document:
+        for process in document["processes"]:
+            for point in process["points"]:
+                for place in (0, 2):
+                    point["seconds"]["slow"][place] *= 10
+                    point["waited"]["slow"][place] = 0.9
+    summary = reports.summarise(folder)
+    found = next(arm.comparison for arm in summary.arms if arm.comparison)
+    assert found.costs.training is not None
+    assert found.costs.training.mean == pytest.approx(0.5)
+
+
+def test_a_run_beside_others_has_no_speed_of_its_own(tmp_path: Path) -> None:
+    results = {
+        **{("busy", seed): {"waiting": 0.25, "devices": 2} for seed in range(3)},
+        **{("shared", seed): {"waiting": 0.01, "beside": 3} for seed in range(3)},
+        **{("alone", seed): {"waiting": 0.04} for seed in range(3)},
+    }
+    arms = [Arm(name, LOSSES) for name in ("alone", "busy", "shared", "unknown")]
+    summary = reports.summarise(StudyOf(arms, measured=False, results=results).write(tmp_path))
+    table = runs_table(summary)
+    names = ("arm", "devices", "waited", "tokens/s")
+    columns = [[row[table.columns.index(name)] for row in table.rows] for name in names]
+    rows = {row[0]: row[1:] for row in zip(*columns, strict=True)}
+    assert rows["busy"] == ("2", "25 %", "–")
+    assert rows["shared"] == ("–", "–", "–")
+    assert rows["alone"][:2] == ("–", "–")
+    assert rows["alone"][2] == rows["unknown"][2] == "4,032"
+    assert reports.unmeasured(summary) == "", "the study asks for no speeds"
+
+
+def test_identical_arms_have_ratios_around_one(tmp_path: Path) -> None:
+    """Exchangeable in every process: their ln ratio is as often positive as negative."""
+    arms = [Arm(name, LOSSES) for name in "abc"]
+    summary = reports.summarise(StudyOf(arms).write(tmp_path))
+    ratios = [arm.comparison.costs.training for arm in summary.arms if arm.comparison]
+    assert all(ratio is not None and not ratio.excludes(1) for ratio in ratios)
+    assert all(math.isclose(ratio.mean, 1, abs_tol=0.01) for ratio in ratios if ratio)

@@ -1,0 +1,79 @@
+"""What a page advises next: the command that follows from its verdicts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from scipy import stats
+
+import reports
+from ablate.store import Store
+from reports.findings.next_steps import next_steps
+from tests.reports.factory import Arm, StudyOf
+
+BASE = [2.40, 2.41, 2.39, 2.405, 2.395]
+SOURCE = "question: Which?\nscales:\n  smoke: {}\n  cpu: {}\n  cpu-long: {}\n"
+
+
+def commands(root: Path, arm: list[float]) -> list[str]:
+    other = [2.41, 2.40, 2.41, 2.39, 2.40]
+    study = StudyOf([Arm("base", BASE), Arm("arm", arm), Arm("other", other)], source=SOURCE)
+    return [step.command for step in next_steps(reports.summarise(study.write(root)))]
+
+
+def test_a_settled_study_goes_to_the_next_scale(tmp_path: Path) -> None:
+    found = commands(tmp_path, [2.6, 2.61, 2.59, 2.605, 2.595])
+    assert found[-1].endswith("--scale cpu-long")
+
+
+def test_an_open_study_gets_fresh_seeds_that_have_the_power_they_promise(tmp_path: Path) -> None:
+    """Against the noncentral t, at what a second round may spend: a tenth of 5 %."""
+    study = StudyOf([Arm("base", BASE), Arm("arm", [2.41, 2.40, 2.41, 2.39, 2.40])], source=SOURCE)
+    summary = reports.summarise(study.write(tmp_path))
+    step = next_steps(summary)[0]
+    seeds = [int(text) for text in step.command.partition("[")[2].partition("]")[0].split(",")]
+    assert min(seeds) == 5 and step.chance == 0.8 and step.seconds is not None
+    gap = summary.arms[1].comparison and summary.arms[1].comparison.gap
+    assert gap is not None
+    sd, n = gap.error * (5 / 2) ** 0.5, len(seeds)
+
+    def power(count: int) -> float:
+        critical = stats.t.isf(0.005 / 2, count - 1)
+        return float(stats.nct.sf(critical, count - 1, 0.02 / (sd * (2 / count) ** 0.5)))
+
+    assert power(n - 1) < 0.8 <= power(n) + 1e-9
+
+
+def test_a_smoke_run_asks_for_the_real_one(tmp_path: Path) -> None:
+    study = StudyOf([Arm("base", BASE), Arm("arm", BASE[::-1])], source=SOURCE)
+    summary = reports.summarise(study.write(tmp_path))
+    smoke = replace(summary, study=summary.study.model_copy(update={"scale": "smoke"}))
+    assert next_steps(smoke)[0].command.endswith("--scale cpu")
+
+
+def test_the_page_has_it(tmp_path: Path) -> None:
+    study = StudyOf([Arm("base", BASE), Arm("arm", [2.41, 2.40, 2.41, 2.39, 2.40])], source=SOURCE)
+    folder = study.write(tmp_path)
+    page = reports.render(folder, reports.summarise(folder)).read_text(encoding="utf-8")
+    assert 'class="next"' in page and "fresh seeds" in page
+
+
+def test_a_pilot_has_intervals_and_leaves_no_trace_in_the_ledger(tmp_path: Path) -> None:
+    study = StudyOf([Arm("base", BASE), Arm("arm", [2.6, 2.62, 2.58, 2.605, 2.595])], source=SOURCE)
+    folder, store = study.write(tmp_path), Store(tmp_path)
+    document = study.document().model_copy(update={"pilot": True})
+    store.study(study.name, "cpu").write(document)
+    summary = reports.summarise(folder)
+    arm = summary.arms[1]
+    assert (arm.verdict, arm.comparison and arm.comparison.p_holm) == ("no verdict", None)
+    assert arm.comparison is not None and arm.comparison.difference is not None and arm.comparison.difference.low
+    assert "pilot" in (arm.withheld or "")
+    reports.render(folder, summary)
+    assert store.read_ledger(study.name) == ()
+    assert next_steps(summary)[0].command.endswith('--set pilot=false --set "seeds=[5,6,7,8,9]"')
+    store.study(study.name, "cpu").write(study.document())
+    judged = reports.summarise(folder)
+    assert judged.arms[1].verdict == "worse"
+    reports.render(folder, judged)
+    assert len(store.read_ledger(study.name)) == 1
