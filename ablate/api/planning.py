@@ -133,7 +133,7 @@ class StudyPlan:
     @cached_property
     def foresight(self) -> Foresight:
         """The noise that is expected, and where it was measured."""
-        return foresight(self.outcome.plan, self.store)
+        return foresight(self.outcome.plan, self.store, self.asked.tune)
 
     @cached_property
     def detectable(self) -> float | None:

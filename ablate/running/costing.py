@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 
+from ablate.planning.budgets import Workload
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.calibration import ENDLESS
 from ablate.running.engines import Engine
@@ -19,11 +20,9 @@ from ablate.running.rehearsal import Rehearsal, Rehearsed
 from ablate.store import Store, StudyFolder
 from ablate.store.documents import CostsDocument, JsonObject
 from ablate.training.execution import Execution
-from ablate.training.spec import timeless
 from evals.costs.alternation import Effort, Pace
 from evals.costs.spec import DRAWN, JUDGED, PROCESSES
 from zoo.identity import digest_of, identity_of
-from zoo.registry import versions_of
 
 ROUNDS = 8
 """At least, in each process, of what arms are judged by."""
@@ -99,11 +98,6 @@ class Costing:
 
 def _work(arm: ArmPlan) -> JsonObject:
     """What decides how fast an arm is."""
-    identity = arm.runs[0].identity
-    return {
-        "model": arm.spec.resolve(),
-        "train": arm.train.model_dump(mode="json", exclude=timeless()),
-        "numerics": identity.numerics.model_dump(),
-        "teacher": identity.teacher.model_dump() if identity.teacher else None,
-        "plugins": {**(versions_of(arm.spec, arm.train) or {})},
-    }
+    run = arm.runs[0].identity
+    teacher = {"teacher": identity_of(run.teacher)} if run.teacher else {}
+    return {**Workload(arm.spec, arm.train, run.numerics).identity, **teacher}

@@ -51,8 +51,7 @@ class StudyNoise:
 
         shared: the standard error of what all seeds have in common.
         """
-        run = self.of_pair(*pair)
-        found = seed_difference(np.asarray(values), run.sd if run else None, run.freedom if run else None)
+        found = seed_difference(np.asarray(values), self.of_pair(*pair))
         if found is None:
             return None
         own, other = map(self.penalty, pair)

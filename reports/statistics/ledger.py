@@ -30,9 +30,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ablate.noise.power import FIRST_SHARE
 from reports.statistics.estimates import holm_by_name
-
-FIRST_SHARE = 0.8
 
 
 @dataclass(frozen=True)
