@@ -41,7 +41,7 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     identity_version: ClassVar[int] = 1
-    """To be counted up when the same settings come to mean other numbers: digests then differ from those before."""
+    """Version, counted up when the same settings come to mean other numbers: digests then differ from those before."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """What differs from the defaults: the rest is in the class's documentation."""

@@ -33,7 +33,7 @@ COSTS_ALIKE = 0.01
 
 @dataclass(frozen=True)
 class LossComparison:
-    """What losses say of arms.
+    """Verdicts on arms from their losses.
 
     Attributes:
         arms: a polars frame: arm, seeds, failed, loss (the mean), rate, cost (the mean).
@@ -213,7 +213,7 @@ def _contrasts_frame(contrasts: list[Contrast]) -> pl.DataFrame:
 
 
 def _notes(arms: list[Losses], baseline: str) -> list[str]:
-    """What a reader must know beside the verdicts."""
+    """Sentences that a reader needs beside the verdicts."""
     base = next(arm for arm in arms if arm.name == baseline)
     notes = []
     if base.cost:

@@ -145,7 +145,7 @@ class StudyPlan:
         return self.study.is_search_alone or self.study.screen is not None
 
     def detect(self, difference: float) -> Detection:
-        """How many seeds find such a difference with 80 % probability, and how long they take.
+        """The seeds that find such a difference with 80 % probability, and the time that they take.
 
         Args:
             difference: in nats, above 0.
@@ -248,7 +248,7 @@ class StudyPlan:
 
 @dataclass(frozen=True)
 class Detection:
-    """How many seeds find a difference with 80 % probability.
+    """The seeds that find a difference with 80 % probability.
 
     Attributes:
         difference: in nats.

@@ -198,7 +198,7 @@ class StudyResult:
 
     @cached_property
     def next(self) -> list[str]:
-        """What to run next, a sentence with a command for each step: its reason, time and chance."""
+        """Next commands, a sentence for each: its reason, time and chance."""
         return [reports.step_words(step, self.at_once) for step in self._steps]
 
     @property

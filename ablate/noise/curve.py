@@ -95,7 +95,7 @@ UNBOUNDED = Penalty(np.full(1, math.inf), np.ones(1))
 
 
 def choice_penalty(means: Sequence[float], chosen: int, noise: Noise, draws: int = 10_000) -> Penalty:
-    """What taking one of several unordered settings may have lost; `noise` is that of their mean losses."""
+    """Penalty of taking one of several unordered settings; `noise` is that of their mean losses."""
     draw = np.random.default_rng(0)
     scale = noise.sd * np.sqrt(noise.freedom / draw.chisquare(noise.freedom, (draws, 1)))
     truth = np.asarray(means) + scale * draw.normal(size=(draws, len(means)))
@@ -114,7 +114,7 @@ class RateCurve:
     y: Floats
     best: int
     variance: Floats
-    """That of these means."""
+    """Variance of these means."""
     sd: float
     """Standard deviation of one run."""
     freedom: int
@@ -173,7 +173,7 @@ class RateCurve:
         return np.where(beyond, np.maximum(over, self.minimum[:, None]), found)
 
     def penalty(self, rate: float, draws: int = 20_000) -> Penalty:
-        """What this rate may have lost."""
+        """Distribution of what this rate may have lost."""
         x, draw = math.log10(rate), np.random.default_rng(0)
         picked = draw.choice(len(self.weight), draws, p=self.weight)
         scale = np.sqrt(self.freedom / draw.chisquare(self.freedom, draws))
@@ -222,7 +222,7 @@ _RAMP, _CLIFF, _FALLING = range(len(SKEWS), len(SKEWS) + 3)
 
 
 def _bases(u: Floats, shape: NDArray[np.int_]) -> tuple[Floats, Floats]:
-    """What A and B multiply, (hypotheses, places) each; a smooth curve has A on both sides."""
+    """Factors of A and B, (hypotheses, places) each; a smooth curve has A on both sides."""
     below = np.minimum(u, 0.0)
     left = below**2
     for place, k in enumerate(SKEWS):

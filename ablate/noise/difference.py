@@ -79,7 +79,7 @@ class Difference:
         return low, high
 
     def room(self, level: float) -> float:
-        """How much further the interval reaches for the choice of settings than without it; maybe infinite."""
+        """Nats by which the choice of settings widens the interval on its wider side; maybe infinite."""
         plain = Difference(self.value, self.error, self.freedom, self.shared).interval(level)
         low, high = self.interval(level)
         return max(plain[0] - low, high - plain[1], 0.0)

@@ -135,7 +135,7 @@ class _Fit:
         self.sizes = [len(table[row]) for row in self.rows]
         self.squares, self.freedom = 0.0, 0
         self.deviations = self.residuals = self.leverage = np.empty(0)
-        """Of each run: from the mean of its row, from what row and block explain, and its leverage."""
+        """Distance of each run from the mean of its row and from what row and block explain, and its leverage."""
         if self.rows:
             self._solve(table, blocks)
 

@@ -1,4 +1,4 @@
-"""What a study will probably be able to see, before it is trained: from the noise of runs like its own."""
+"""Power before training: the difference that a study will probably see, from the noise of runs like its own."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """How tuning ended: every trial, the settings taken, and the paths whose best value may lie beyond those tried.
+    """Outcome of tuning: every trial, the settings taken, and the paths whose best value may lie beyond those tried.
     `curve` are the learning rates that a curve was fitted to, on which the rate taken has the least expected loss;
     where there is none and a rate was tuned alone, `reason` says why."""
 

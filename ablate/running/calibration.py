@@ -41,7 +41,7 @@ UNSTEADY = 0.05
 ENDLESS = 10**9
 """Steps of a run that is only rehearsed."""
 PACE = Pace(seconds=1.0, rounds=6)
-"""Of each model in each process."""
+"""Time and rounds of each model in each process."""
 
 
 class Reference(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the arms of a study cost in time, measured against each other once nothing else of the study runs.
+"""The time that the arms of a study cost, measured against each other once nothing else of the study runs.
 
 Speed needs no trained weights, and it is the same for every seed. Arms that compute the same, because they differ in a
 learning rate alone, have one measurement, and so the same speed.
@@ -55,7 +55,7 @@ class Costing:
 
     @property
     def seconds(self) -> float:
-        """What measuring takes, at least."""
+        """Least time that measuring takes."""
         return self.plan.alternating_seconds
 
     def measure(self, folder: StudyFolder) -> None:
@@ -97,7 +97,7 @@ class Costing:
 
 
 def _work(arm: ArmPlan) -> JsonObject:
-    """What decides how fast an arm is."""
+    """All that decides how fast an arm is."""
     run = arm.runs[0].identity
     teacher = {"teacher": identity_of(run.teacher)} if run.teacher else {}
     return {**Workload(arm.spec, arm.train, run.numerics).identity, **teacher}

@@ -39,7 +39,7 @@ class Losses:
 
     @property
     def reliability(self) -> Reliability:
-        """How many of its runs failed."""
+        """Count of its runs and of those that failed."""
         return Reliability(len(self.judging) - len(self.finished), len(self.judging))
 
 
@@ -153,7 +153,7 @@ def _worded(
 def _reasons(
     found: Contrast, verdict: Verdict, arm: Losses, base: Losses, noise: StudyNoise, margin: float | None
 ) -> list[str]:
-    """What a verdict rests on, and what forbids one."""
+    """Grounds of a verdict, and what forbids one."""
     shared = _shared(arm, base)
     said = [
         f"{len(shared)} paired seeds" if shared else f"{len(arm.finished)} and {len(base.finished)} seeds, unpaired"

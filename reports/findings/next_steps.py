@@ -1,4 +1,4 @@
-"""What to run next: after every verdict a command, with its time and its chance. Pure."""
+"""Next steps: after every verdict a command, with its time and its chance. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NextStep:
     chance: float | None = None
 
     def document(self, at_once: int = 1) -> dict[str, JsonValue]:
-        """As `ablate run --json` prints it; at_once: how many runs share the work."""
+        """The document that `ablate run --json` prints; at_once: how many runs share the work."""
         seconds = None if self.seconds is None else self.seconds / at_once
         return {"command": self.command, "reason": self.reason, "seconds": seconds, "chance": self.chance}
 

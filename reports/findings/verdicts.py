@@ -94,7 +94,7 @@ def _compare(
     noise: StudyNoise,
     shared: Mapping[Pair, float],
 ) -> Comparison:
-    """By itself: what other tests there are is not known yet."""
+    """The comparison alone, before correction for the other tests."""
     alpha = level(study, arm, base)
     own, theirs = (runs.filter(arm=each.name, status="finished") for each in (arm, base))
     pairs = own.join(theirs, on="seed", suffix="_base").sort("seed")

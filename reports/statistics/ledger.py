@@ -49,7 +49,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Claim:
-    """What one test is of. `seeds` is None where the p-value is valid at each of the numbers of seeds `looks`.
+    """Identity of one test. `seeds` is None where the p-value is valid at each of the numbers of seeds `looks`.
     `margin` is that of a tie."""
 
     contrast: Contrast
