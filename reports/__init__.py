@@ -128,11 +128,11 @@ def notes(summary: StudySummary) -> list[str]:
     return list(filter(None, [*found, unmeasured(summary)]))
 
 
-def next_steps(summary: StudySummary) -> tuple[NextStep, ...]:
-    """The commands that follow from the verdicts, each with its time and its chance."""
+def next_steps(summary: StudySummary, options: str = "") -> tuple[NextStep, ...]:
+    """The commands that follow from the verdicts, each with its time and its chance, and with these options."""
     from reports.findings.next_steps import next_steps as found  # noqa: PLC0415 (keeps the import cheap)
 
-    return found(summary)
+    return found(summary, options)
 
 
 def step_words(step: NextStep, at_once: int = 1) -> str:

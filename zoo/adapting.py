@@ -1,4 +1,4 @@
-"""What follows each update of a model's weights, beside the optimizer's step.
+"""Adaptation after each update of a model's weights, beside the optimizer's step.
 
 A forward pass changes nothing that another one reads, so that it can be computed again, for a part of a batch, or by
 several processes. What a training pass learns about a batch is counted, and acted upon once, after the update.
@@ -37,7 +37,7 @@ def counts_of(model: nn.Module) -> list[Tensor]:
 
 @torch.no_grad()
 def after_update(model: Decoder, *, constrain: bool = True) -> None:
-    """To be called after each step of the optimizer.
+    """Move what adapts; call it after each step of the optimizer.
 
     constrain: whether to put the weights back to what the spec holds them to (`unit_weights`).
     """

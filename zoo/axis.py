@@ -44,7 +44,7 @@ class Spec(BaseModel):
     rules: ClassVar[Rules] = NO_RULE
     """Which rules hold for models that have it (see `zoo.rules`): to be declared, or it is refused by all of them."""
     identity_version: ClassVar[int] = 1
-    """To be counted up when the same settings come to mean other numbers: digests then differ from those before."""
+    """Version, counted up when the same settings come to mean other numbers: digests then differ from those before."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """What differs from the defaults: the rest is in the class's documentation."""

@@ -62,7 +62,7 @@ def identity_of(value: Any, *, versions: bool = True) -> Any:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """As JSON: 1, 1.0 and true differ."""
+    """Equality as JSON: 1, 1.0 and true differ."""
     return bool(one == other) and canonical(one) == canonical(other)
 
 

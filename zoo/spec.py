@@ -331,7 +331,7 @@ class ModelSpec(Spec):
         return spelled_out(self, lambda part: part.model_dump(mode="json"))
 
     def identity(self) -> SpecJson:
-        """As `resolve`, without settings that have their first default (see `zoo.identity`)."""
+        """The same as `resolve`, without settings that have their first default (see `zoo.identity`)."""
         return spelled_out(self, identity_of)
 
     def computation(self) -> SpecJson:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from ablate.errors import ArgumentError
 from ablate.store.documents import JsonObject
-from reports.findings.losses import Contrast, Losses, judge, smallest_detectable
+from reports.findings.losses import Contrast, Losses, judge, noise_of, smallest_detectable
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ COSTS_ALIKE = 0.01
 
 @dataclass(frozen=True)
 class LossComparison:
-    """What losses say of arms.
+    """Verdicts on arms from their losses.
 
     Attributes:
         arms: a polars frame: arm, seeds, failed, loss (the mean), rate, cost (the mean).
@@ -93,9 +93,12 @@ def compare(
     if margin is not None and not margin > 0:
         raise ArgumentError("margin", "expected a number above 0", margin)
     pairs = [(name, base) for name in names if name != base]
-    contrasts = judge(arms, pairs, margin)
+    noise = noise_of(arms)
     return LossComparison(
-        _arms_frame(arms), _contrasts_frame(contrasts), smallest_detectable(arms, len(pairs)), tuple(_notes(arms, base))
+        _arms_frame(arms),
+        _contrasts_frame(judge(arms, pairs, noise, margin)),
+        smallest_detectable(arms, len(pairs), noise),
+        tuple(_notes(arms, base)),
     )
 
 
@@ -162,7 +165,6 @@ def _arm(name: str, rows: pl.DataFrame) -> Losses:
         raise ArgumentError("losses", f"{name} has seed {twice} more than once")
     if not seeds:
         raise ArgumentError("losses", f"{name} has no judging runs")
-    numbers = _seed_numbers(seeds)
     by_rate: dict[float, list[float]] = {}
     for rate, loss in tuning.select("rate", "loss").iter_rows() if tuning.height else ():
         if rate is None:
@@ -171,16 +173,11 @@ def _arm(name: str, rows: pl.DataFrame) -> Losses:
     costs = judging["cost"].drop_nulls().to_list() if "cost" in rows.columns else []
     return Losses(
         name,
-        {number: _loss(loss) for number, loss in zip(numbers, judging["loss"], strict=True)},
+        {seed: _loss(loss) for seed, loss in zip(seeds, judging["loss"], strict=True)},
         by_rate,
         rates[0] if rates else None,
         sum(costs) / len(costs) if costs else None,
     )
-
-
-def _seed_numbers(seeds: list[Hashable]) -> list[int]:
-    """Seeds as numbers; words stand for themselves through their bytes."""
-    return [int.from_bytes(str(seed).encode()) if not isinstance(seed, int) else seed for seed in seeds]
 
 
 def _loss(value: float | None) -> float:
@@ -216,7 +213,7 @@ def _contrasts_frame(contrasts: list[Contrast]) -> pl.DataFrame:
 
 
 def _notes(arms: list[Losses], baseline: str) -> list[str]:
-    """What a reader must know beside the verdicts."""
+    """Sentences that a reader needs beside the verdicts."""
     base = next(arm for arm in arms if arm.name == baseline)
     notes = []
     if base.cost:

@@ -133,7 +133,7 @@ class StudyPlan:
     @cached_property
     def foresight(self) -> Foresight:
         """The noise that is expected, and where it was measured."""
-        return foresight(self.outcome.plan, self.store)
+        return foresight(self.outcome.plan, self.store, self.asked.tune)
 
     @cached_property
     def detectable(self) -> float | None:
@@ -145,7 +145,7 @@ class StudyPlan:
         return self.study.is_search_alone or self.study.screen is not None
 
     def detect(self, difference: float) -> Detection:
-        """How many seeds find such a difference with 80 % probability, and how long they take.
+        """The seeds that find such a difference with 80 % probability, and the time that they take.
 
         Args:
             difference: in nats, above 0.
@@ -248,7 +248,7 @@ class StudyPlan:
 
 @dataclass(frozen=True)
 class Detection:
-    """How many seeds find a difference with 80 % probability.
+    """The seeds that find a difference with 80 % probability.
 
     Attributes:
         difference: in nats.

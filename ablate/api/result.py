@@ -20,6 +20,9 @@ from reports.findings.next_steps import NextStep
 from reports.findings.shapes import ArmSummary, StudySummary
 from zoo.errors import did_you_mean
 
+DEFAULT_STORE = Path("runs")
+"""The store of a command that names none."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -198,12 +201,13 @@ class StudyResult:
 
     @cached_property
     def next(self) -> list[str]:
-        """What to run next, a sentence with a command for each step: its reason, time and chance."""
+        """Next commands, a sentence for each: its reason, time and chance."""
         return [reports.step_words(step, self.at_once) for step in self._steps]
 
     @property
     def _steps(self) -> tuple[NextStep, ...]:
-        return reports.next_steps(self.summary) if self.summary else ()
+        store = "" if self.store.root == DEFAULT_STORE else f"--store {self.store.root}"
+        return reports.next_steps(self.summary, store) if self.summary else ()
 
     def document(self) -> JsonObject:
         """What `ablate run --json` prints."""

@@ -33,7 +33,6 @@ from ablate.noise.scatter import Noise
 
 Floats = NDArray[np.float64]
 
-ROUNDING = 1e-9
 STEP = 0.02
 """Decades between the places of the minimum that are considered."""
 SKEWS = (0.0, 1.5, 3.0, 6.0, 12.0, 24.0)
@@ -96,7 +95,7 @@ UNBOUNDED = Penalty(np.full(1, math.inf), np.ones(1))
 
 
 def choice_penalty(means: Sequence[float], chosen: int, noise: Noise, draws: int = 10_000) -> Penalty:
-    """What taking one of several unordered settings may have lost; `noise` is that of their mean losses."""
+    """Penalty of taking one of several unordered settings; `noise` is that of their mean losses."""
     draw = np.random.default_rng(0)
     scale = noise.sd * np.sqrt(noise.freedom / draw.chisquare(noise.freedom, (draws, 1)))
     truth = np.asarray(means) + scale * draw.normal(size=(draws, len(means)))
@@ -107,14 +106,15 @@ def choice_penalty(means: Sequence[float], chosen: int, noise: Noise, draws: int
 class RateCurve:
     """The hypotheses about one arm's losses by rate, weighted by the evidence. Arrays are over hypotheses.
 
-    x: log₁₀ of the rates that it is fitted to, in order; y: their mean losses; `best`: the place of the least one.
+    rates: those that it is fitted to, in order; x: their log₁₀; y: their mean losses; `best`: the place of the least.
     """
 
+    rates: tuple[float, ...]
     x: Floats
     y: Floats
     best: int
     variance: Floats
-    """That of these means."""
+    """Variance of these means."""
     sd: float
     """Standard deviation of one run."""
     freedom: int
@@ -143,18 +143,22 @@ class RateCurve:
             return None
         low, best, high, fails_above = window
         near = rates[low : high + 1]
-        x, y = np.log10(near), means[low : high + 1]
-        end = math.log10(rates[high + 1]) if fails_above and best == high else float(x[-1])
+        end = rates[high + 1] if fails_above and best == high else rates[high]
         tables = np.array([losses[rate] for rate in near], dtype=np.float64)
         variance = _variances(tables, best - low, noise) / tables.shape[1]
-        return _fitted(x, y, best - low, variance, noise, end)
+        return _fitted(near, means[low : high + 1], best - low, variance, noise, math.log10(end))
+
+    @cached_property
+    def taken(self) -> int:
+        """The place of the rate to take: of the best and its neighbours, the one of least expected loss."""
+        near = np.arange(max(self.best - 1, 0), min(self.best + 2, len(self.x)))
+        cautious = self.expected(self.x[near]) + np.sqrt(self.variance[near])
+        return int(near[np.argmin(cautious)])
 
     @property
     def rate(self) -> float:
-        """The rate to take: the tried one, no further than its neighbours from the best, of least expected loss."""
-        near = np.arange(max(self.best - 1, 0), min(self.best + 2, len(self.x)))
-        cautious = self.expected(self.x[near]) + np.sqrt(self.variance[near])
-        return float(10 ** self.x[near[int(np.argmin(cautious))]])
+        """The rate to take, which was tried."""
+        return self.rates[self.taken]
 
     def expected(self, x: Floats) -> Floats:
         """Expected loss at these places."""
@@ -169,7 +173,7 @@ class RateCurve:
         return np.where(beyond, np.maximum(over, self.minimum[:, None]), found)
 
     def penalty(self, rate: float, draws: int = 20_000) -> Penalty:
-        """What this rate may have lost."""
+        """Distribution of what this rate may have lost."""
         x, draw = math.log10(rate), np.random.default_rng(0)
         picked = draw.choice(len(self.weight), draws, p=self.weight)
         scale = np.sqrt(self.freedom / draw.chisquare(self.freedom, draws))
@@ -185,22 +189,12 @@ class RateCurve:
 
     def next_rate(self) -> float | None:
         """The rate between the best and its neighbours that gains most if tried; None where none is worth it."""
-        at = self.x[[int(np.argmin(abs(self.x - math.log10(self.rate))))]]
+        at = self.x[[self.taken]]
         ends = [self.x[max(self.best - 1, 0)], self.x[self.best], self._end]
         places = np.concatenate([a + (b - a) * np.array([0.25, 0.5, 0.75]) for a, b in itertools.pairwise(ends)])
         gain = self.weight @ np.maximum(self._losses(at) - self._losses(places), 0.0)
         most = int(np.argmax(gain))
         return float(10 ** places[most]) if gain[most] > WORTH_TRYING * self.sd else None
-
-    @property
-    def lowest(self) -> float:
-        """The lowest rate that it is fitted to, with room for rounding."""
-        return float(10 ** self.x[0]) * (1 - ROUNDING)
-
-    @property
-    def highest(self) -> float:
-        """The highest rate that it is fitted to, with room for rounding."""
-        return float(10 ** self.x[-1]) * (1 + ROUNDING)
 
     @property
     def _end(self) -> float:
@@ -228,7 +222,7 @@ _RAMP, _CLIFF, _FALLING = range(len(SKEWS), len(SKEWS) + 3)
 
 
 def _bases(u: Floats, shape: NDArray[np.int_]) -> tuple[Floats, Floats]:
-    """What A and B multiply, (hypotheses, places) each; a smooth curve has A on both sides."""
+    """Factors of A and B, (hypotheses, places) each; a smooth curve has A on both sides."""
     below = np.minimum(u, 0.0)
     left = below**2
     for place, k in enumerate(SKEWS):
@@ -272,7 +266,8 @@ def _variances(losses: Floats, best: int, noise: Noise) -> Floats:
     return found
 
 
-def _fitted(x: Floats, y: Floats, best: int, variance: Floats, noise: Noise, end: float) -> RateCurve:
+def _fitted(rates: Sequence[float], y: Floats, best: int, variance: Floats, noise: Noise, end: float) -> RateCurve:
+    x: Floats = np.log10(np.asarray(rates, dtype=np.float64))
     stars = np.arange(x[0], end + STEP / 2, STEP)
     star, shape = (each.ravel() for each in np.meshgrid(stars, np.arange(len(SHAPES)), indexing="ij"))
     u = x[None, :] - star[:, None]
@@ -293,6 +288,7 @@ def _fitted(x: Floats, y: Floats, best: int, variance: Floats, noise: Noise, end
     score += np.minimum(occam, 0.0) * np.where(_IS_CLIFF[shape], (weights == 0).sum(axis=1), extra)
     weight = np.exp(score - score.max())
     return RateCurve(
+        tuple(rates),
         x,
         y,
         best,

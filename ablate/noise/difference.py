@@ -23,7 +23,7 @@ import numpy as np
 import scipy  # whose parts are loaded when they are first used
 
 from ablate.noise.curve import NOTHING, Floats, Penalty
-from ablate.noise.scatter import ROUNDING
+from ablate.noise.scatter import ROUNDING, Noise
 
 NODES, TAIL = 128, 1e-12
 """Places of χ² at which T is integrated, and the probability beyond the outer ones."""
@@ -69,21 +69,17 @@ class Difference:
     def interval(self, level: float) -> tuple[float, float]:
         """Ends at this level; infinite beside a penalty without a bound."""
         reach = math.hypot(self.error * float(scipy.stats.t.isf(level / 2, self.freedom)), 10 * self.shared)
-        low = high = math.nan
-        if not self.own.is_bounded:
-            low = -math.inf
-        if not self.other.is_bounded:
-            high = math.inf
-        if math.isnan(low):
+        low, high = -math.inf, math.inf
+        if self.own.is_bounded:
             last = self.value - reach - 1.01 * float(self.own.values[-1])
             low = _root(lambda value: self.below(value) - level / 2, last, self.value)
-        if math.isnan(high):
+        if self.other.is_bounded:
             last = self.value + reach + 1.01 * float(self.other.values[-1])
             high = _root(lambda value: level / 2 - self.above(value), self.value, last)
         return low, high
 
     def room(self, level: float) -> float:
-        """How much further the interval reaches for the choice of settings than without it; maybe infinite."""
+        """Nats by which the choice of settings widens the interval on its wider side; maybe infinite."""
         plain = Difference(self.value, self.error, self.freedom, self.shared).interval(level)
         low, high = self.interval(level)
         return max(plain[0] - low, high - plain[1], 0.0)
@@ -106,17 +102,17 @@ def _root(rising: Callable[[float], float], low: float, high: float) -> float:
     return float(scipy.optimize.brentq(rising, low, high))
 
 
-def seed_difference(differences: Floats, sd: float | None, freedom: int | None) -> Difference | None:
+def seed_difference(differences: Floats, noise: Noise | None) -> Difference | None:
     """Difference of two arms over shared seeds.
 
-    sd, freedom: the pooled noise of a run; None where an arm is noisier than the rest: then the scatter of these
-    differences alone. None with fewer than two seeds, or where all differ alike: such runs are not independent.
+    noise: the pooled noise of a run; None where an arm is noisier than the rest: then the scatter of these differences
+    alone. None with fewer than two seeds, or where all differ alike: such runs are not independent.
     """
     seeds = len(differences)
     if seeds < 2 or float(np.ptp(differences)) <= ROUNDING:
         return None
-    if sd is None or freedom is None:
+    if noise is None:
         error, freedom = float(np.std(differences, ddof=1)) / math.sqrt(seeds), seeds - 1
     else:
-        error = sd * math.sqrt(2 / seeds)
+        error, freedom = noise.sd * math.sqrt(2 / seeds), noise.freedom
     return Difference(float(np.mean(differences)), error, freedom) if error > 0 else None

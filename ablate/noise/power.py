@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from ablate.noise.scatter import Floats, Noise
 
 ALPHA = 0.05
+FIRST_SHARE = 0.8
+"""Share of α that the first judgement of a question may spend; all later ones share the rest."""
 POWER = 0.8
 MOST_SEEDS = 1000
 """Beyond so many more seeds a question is hopeless at this size."""

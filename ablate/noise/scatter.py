@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Row = Hashable
-Table = Mapping[Any, Mapping[int, float]]
-"""Losses by row and seed."""
+Table = Mapping[Any, Mapping[Any, float]]
+"""Losses by row and seed, which may be named by anything."""
 
 LEVEL = 0.01
 """Share of studies without such a run, or such a row, that lose one."""
@@ -59,7 +59,7 @@ class Noise:
 class Odd:
     """A run far from what the other seeds of its row lead one to expect: `above` in nats, negative below."""
 
-    seed: int
+    seed: Hashable
     above: float
 
 
@@ -120,8 +120,8 @@ def _twins(table: Table) -> Iterator[tuple[Row, Row]]:
     known: dict[Hashable, Row] = {}
     for row, of in table.items():
         if len(of) > 1:
-            seeds = sorted(of)
-            pattern = tuple((seed, round(of[seed] - of[seeds[0]], DIGITS)) for seed in seeds)
+            first = next(iter(of.values()))
+            pattern = frozenset((seed, round(loss - first, DIGITS)) for seed, loss in of.items())
             if known.setdefault(pattern, row) != row:
                 yield row, known[pattern]
 
@@ -135,16 +135,17 @@ class _Fit:
         self.sizes = [len(table[row]) for row in self.rows]
         self.squares, self.freedom = 0.0, 0
         self.deviations = self.residuals = self.leverage = np.empty(0)
-        """Of each run: from the mean of its row, from what row and block explain, and its leverage."""
+        """Distance of each run from the mean of its row and from what row and block explain, and its leverage."""
         if self.rows:
             self._solve(table, blocks)
 
     def _solve(self, table: Table, blocks: bool) -> None:
-        known = np.array(sorted(set(self.seeds)) if blocks else [], dtype=np.int64)
+        places = {seed: place for place, seed in enumerate(dict.fromkeys(self.seeds))}
+        blocks_of = np.eye(len(places)) if blocks else np.empty((len(places), 0))
         y, b = [], []
         for row in self.rows:
             losses = np.fromiter(table[row].values(), np.float64)
-            shares = (np.fromiter(table[row], np.int64)[:, None] == known).astype(np.float64)
+            shares = blocks_of[[places[seed] for seed in table[row]]]
             y.append(losses - losses.mean())
             b.append(shares - shares.mean(axis=0))
         values, design = np.concatenate(y), np.concatenate(b)

@@ -1,4 +1,4 @@
-"""What a store keeps under digests of an earlier version, found again under today's.
+"""Aliases: documents stored under digests of an earlier version, found again under today's.
 
 A run's own document says what it was, so its digest of today follows from it, whatever was hashed when it was stored.
 Folders and files keep their names: the store notes both digests in `aliases.ndjson`.
@@ -25,7 +25,7 @@ from zoo.identity import DIGITS, digest_of, identity_of
 from zoo.spec import ModelSpec, parse
 
 FIRST_DIGITS = 16
-"""Of digests that covered every default."""
+"""Length of digests that covered every default."""
 
 
 class _UnreadableError(Exception):

@@ -11,12 +11,14 @@ from itertools import islice
 from statistics import fmean
 from typing import NamedTuple
 
-from ablate.store.documents import RunNumerics
+from ablate.store.documents import JsonObject, RunNumerics
 from ablate.study.sections import Budget, ParameterMatch
 from ablate.training.lora import flops_change
-from ablate.training.spec import TrainSpec
+from ablate.training.spec import TrainSpec, timeless
 from zoo.costs import Cost, cost
 from zoo.errors import SpecError
+from zoo.identity import identity_of
+from zoo.registry import versions_of
 from zoo.spec import ModelSpec
 
 TOLERANCE = 0.005
@@ -37,6 +39,14 @@ class Workload:
     spec: ModelSpec
     train: TrainSpec
     numerics: RunNumerics
+
+    @property
+    def identity(self) -> JsonObject:
+        """All that decides how long a step takes on a device, but what equals its first default."""
+        plugins = versions_of(self.spec, self.train)
+        train = {name: value for name, value in identity_of(self.train).items() if name not in timeless()}
+        told = {"model": self.spec.identity(), "train": train, "numerics": identity_of(self.numerics)}
+        return {**({"plugins": dict(plugins)} if plugins else {}), **told}
 
 
 class StepTime(NamedTuple):

@@ -1,81 +1,83 @@
-"""What a study will probably be able to see, before it is trained: from the noise of runs like its own."""
+"""Power before training: the difference that a study will probably see, from the noise of runs like its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.store import Store
-
-if TYPE_CHECKING:
-    from ablate.noise.scatter import Noise
+from ablate.study.tune_spec import TuneSpec
 
 ALIKE = 2.0
 """Stored runs are comparable if their size and their length differ by at most this factor."""
 STUDIES_READ = 50
 LEAST_FREEDOM = 4
 """Degrees of freedom below which stored runs tell less than what was measured elsewhere."""
-MEASURED: tuple[tuple[float, float, int, str], ...] = (
-    (0.056e6, 0.0120, 36, "nine five-seed studies of 0.1 M parameters on a CPU"),
-    (0.2e6, 0.0128, 12, "studies of 0.2 M parameters on a CPU"),
-    (124e6, 0.0014, 19, "public speed-runs of 124 M parameters"),
+MEASURED = (
+    (0.056e6, 0.0120, "nine five-seed studies of 0.06 M parameters on a CPU"),
+    (0.11e6, 0.0128, "studies of 0.11 M parameters on a CPU"),
+    (124e6, 0.0014, "public speed-runs of 124 M parameters"),
 )
-"""Non-embedding parameters, standard deviation of one run's loss in nats, its degrees of freedom, and where."""
-FIRST_SHARE = 0.8
-"""Share of the 5 % that a first judgement may spend, as in `reports.statistics.ledger`."""
-FIRST = FIRST_SHARE * 0.05
+"""Non-embedding parameters, standard deviation of one run's loss in nats, and where."""
 
 
 @dataclass(frozen=True)
 class Foresight:
-    """The noise that is expected of a study's runs, and where it was measured."""
+    """The scatter of a run's loss that is expected (nats), where it was measured, and the degrees of freedom that the
+    study's own tuning runs will add to those of its seeds."""
 
-    noise: Noise
+    sd: float
     source: str
+    tuning_freedom: int = 0
 
     def detectable(self, plan: Plan) -> float | None:
         """The difference in nats that the study finds with 80 % probability; None without arms to compare or seeds.
 
         What tuning leaves open comes on top.
         """
-        from ablate.noise.power import detectable_by  # noqa: PLC0415 (scipy takes long, and a run needs none)
+        from ablate.noise.power import ALPHA, FIRST_SHARE, detectable_by  # noqa: PLC0415 (a run needs no scipy)
+        from ablate.noise.scatter import Noise  # noqa: PLC0415
 
         arms, seeds = len(plan.arms), min(len(arm.runs) for arm in plan.arms)
         if arms < 2 or seeds < 2:
             return None
-        return detectable_by(self.noise, seeds, arms, alpha=FIRST)
+        return detectable_by(Noise(self.sd, self.tuning_freedom), seeds, arms, alpha=FIRST_SHARE * ALPHA)
 
     def seeds(self, plan: Plan, difference: float) -> int | None:
         """The fewest seeds that find such a difference; None if a thousand would not."""
-        from ablate.noise.power import seeds_for  # noqa: PLC0415 (scipy takes long, and a run needs none)
+        from ablate.noise.power import ALPHA, FIRST_SHARE, seeds_for  # noqa: PLC0415 (a run needs no scipy)
+        from ablate.noise.scatter import Noise  # noqa: PLC0415
 
-        return seeds_for(difference, self.noise, len(plan.arms), alpha=FIRST) if len(plan.arms) > 1 else None
-
-
-def foresight(plan: Plan, store: Store) -> Foresight:
-    """The noise of comparable runs of the store, else of the nearest size that was measured elsewhere."""
-    return _stored(plan, store) or _measured(plan.arms[0])
+        noise, arms = Noise(self.sd, self.tuning_freedom), len(plan.arms)
+        return seeds_for(difference, noise, arms, alpha=FIRST_SHARE * ALPHA) if arms > 1 else None
 
 
-def _measured(arm: ArmPlan) -> Foresight:
-    from ablate.noise.scatter import Noise  # noqa: PLC0415 (scipy takes long, and a run needs none)
+def foresight(plan: Plan, store: Store, tune: TuneSpec | None) -> Foresight:
+    """The scatter of comparable runs of the store, else of the nearest size that was measured elsewhere.
 
+    tune: what the study tunes first. Two rows of each arm's tuning runs tell noise too, one where no rate is tuned.
+    """
+    rows = 0 if tune is None else len(plan.arms) * (2 if tune.is_rate_alone else 1)
+    freedom = max(rows - 1, 0) * (len(tune.seed_numbers) - 1) if tune else 0
+    sd, source = _stored(plan, store) or _measured(plan.arms[0])
+    return Foresight(sd, source, freedom)
+
+
+def _measured(arm: ArmPlan) -> tuple[float, str]:
     size = arm.length.parameters
-    _, sd, freedom, where = min(MEASURED, key=lambda known: max(known[0] / size, size / known[0]))
-    return Foresight(Noise(sd, freedom), f"measured in {where}")
+    _, sd, where = min(MEASURED, key=lambda known: max(known[0] / size, size / known[0]))
+    return sd, f"measured in {where}"
 
 
-def _stored(plan: Plan, store: Store) -> Foresight | None:
-    from ablate.noise.scatter import scatter  # noqa: PLC0415 (scipy takes long, and a run needs none)
+def _stored(plan: Plan, store: Store) -> tuple[float, str] | None:
+    from ablate.noise.scatter import scatter  # noqa: PLC0415 (a run needs no scipy)
 
-    tables = [table for _, table in zip(range(STUDIES_READ), _tables(plan, store), strict=False)]
-    noise = scatter(*tables).noise if tables else None
+    noise = scatter(*_tables(plan, store)).noise
     if noise is None or noise.sd == 0 or noise.freedom < LEAST_FREEDOM:
         return None
-    return Foresight(noise, f"from comparable runs of {store.root}")
+    return noise.sd, f"from comparable runs of {store.root}"
 
 
 def _tables(plan: Plan, store: Store) -> Iterator[Mapping[str, Mapping[int, float]]]:
@@ -108,5 +110,5 @@ def detectable_lines(detectable: float | None, found: Foresight, *, tuned: bool)
     if detectable is None:
         return []
     room = ", plus what tuning leaves open" if tuned else ""
-    noise = f"the loss of a run scatters by {found.noise.sd:.2g} nats, {found.source}"
+    noise = f"the loss of a run scatters by {found.sd:.2g} nats, {found.source}"
     return [f"will probably detect differences of {detectable:.2g} nats{room} (80 % power): {noise}"]

@@ -146,7 +146,7 @@ class Plan:
 
     @property
     def alternating_seconds(self) -> float:
-        """What timing the arms against each other takes, at least; 0 where that is not done."""
+        """Least time of timing the arms against each other; 0 where that is not done."""
         return self.measure.alternating_seconds(len(self.arms)) if self.measure and self.is_timed else 0.0
 
     @property

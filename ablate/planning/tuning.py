@@ -68,7 +68,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """How tuning ended: every trial, the settings taken, and the paths whose best value may lie beyond those tried.
+    """Outcome of tuning: every trial, the settings taken, and the paths whose best value may lie beyond those tried.
     `curve` are the learning rates that a curve was fitted to, on which the rate taken has the least expected loss;
     where there is none and a rate was tuned alone, `reason` says why."""
 
@@ -165,10 +165,7 @@ def _on_curve(found: Tuned) -> Tuned:
     curve = _curve(found.trials)
     if curve is None:
         return replace(found, reason=_why_not(found))
-    rates = sorted(trial.settings[RATE] for trial in found.trials)
-    taken = min(rates, key=lambda rate: abs(math.log(rate / curve.rate)))
-    near = tuple(rate for rate in rates if curve.lowest <= rate <= curve.highest)
-    return replace(found, chosen={RATE: taken}, curve=near)
+    return replace(found, chosen={RATE: curve.rate}, curve=curve.rates)
 
 
 def _why_not(found: Tuned) -> str:

@@ -33,7 +33,7 @@ from ablate.store.documents import CalibrationDocument, CostProcess, JsonObject,
 from ablate.training.result import quartiles
 from ablate.training.spec import timeless
 from evals.costs.alternation import Effort, Pace
-from zoo.identity import digest_of, identity_of
+from zoo.identity import digest_of
 from zoo.registry import versions_of
 
 UNSTEADY = 0.05
@@ -41,7 +41,7 @@ UNSTEADY = 0.05
 ENDLESS = 10**9
 """Steps of a run that is only rehearsed."""
 PACE = Pace(seconds=1.0, rounds=6)
-"""Of each model in each process."""
+"""Time and rounds of each model in each process."""
 
 
 class Reference(NamedTuple):
@@ -80,9 +80,7 @@ class Calibration:
 
     def question(self, workload: Workload) -> JsonObject:
         """What names a measurement: model, training, numerics, plug-ins, device and workers at once."""
-        train = {name: each for name, each in identity_of(workload.train).items() if name not in timeless()}
-        told = {"model": workload.spec.identity(), "train": train, "numerics": identity_of(workload.numerics)}
-        return {**self.in_full(workload), **told}
+        return {**self.in_full(workload), **workload.identity}
 
     def in_full(self, workload: Workload) -> JsonObject:
         """The same with every default."""

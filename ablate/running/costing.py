@@ -1,4 +1,4 @@
-"""What the arms of a study cost in time, measured against each other once nothing else of the study runs.
+"""The time that the arms of a study cost, measured against each other once nothing else of the study runs.
 
 Speed needs no trained weights, and it is the same for every seed. Arms that compute the same, because they differ in a
 learning rate alone, have one measurement, and so the same speed.
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 
+from ablate.planning.budgets import Workload
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.calibration import ENDLESS
 from ablate.running.engines import Engine
@@ -19,11 +20,9 @@ from ablate.running.rehearsal import Rehearsal, Rehearsed
 from ablate.store import Store, StudyFolder
 from ablate.store.documents import CostsDocument, JsonObject
 from ablate.training.execution import Execution
-from ablate.training.spec import timeless
 from evals.costs.alternation import Effort, Pace
 from evals.costs.spec import DRAWN, JUDGED, PROCESSES
 from zoo.identity import digest_of, identity_of
-from zoo.registry import versions_of
 
 ROUNDS = 8
 """At least, in each process, of what arms are judged by."""
@@ -56,7 +55,7 @@ class Costing:
 
     @property
     def seconds(self) -> float:
-        """What measuring takes, at least."""
+        """Least time that measuring takes."""
         return self.plan.alternating_seconds
 
     def measure(self, folder: StudyFolder) -> None:
@@ -98,12 +97,7 @@ class Costing:
 
 
 def _work(arm: ArmPlan) -> JsonObject:
-    """What decides how fast an arm is."""
-    identity = arm.runs[0].identity
-    return {
-        "model": arm.spec.resolve(),
-        "train": arm.train.model_dump(mode="json", exclude=timeless()),
-        "numerics": identity.numerics.model_dump(),
-        "teacher": identity.teacher.model_dump() if identity.teacher else None,
-        "plugins": {**(versions_of(arm.spec, arm.train) or {})},
-    }
+    """All that decides how fast an arm is."""
+    run = arm.runs[0].identity
+    teacher = {"teacher": identity_of(run.teacher)} if run.teacher else {}
+    return {**Workload(arm.spec, arm.train, run.numerics).identity, **teacher}

@@ -69,7 +69,7 @@ class TuneSpec(Spec):
     extend: Annotated[int, Field(ge=0)] = 6
     """How many values may be added beyond each end of a list of numbers."""
     refine: Annotated[int, Field(ge=0)] = 3
-    """How many rates may be tried between the best one and its neighbours."""
+    """Rates that may be tried between the best one and its neighbours."""
     trials: PositiveInt | None = None
     """How many settings are tried if the space has ranges (default: 8 per axis)."""
     sampler: Literal["tpe", "random"] = "tpe"

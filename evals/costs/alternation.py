@@ -44,15 +44,15 @@ class Pace(Part):
 
 
 class Effort(Part):
-    """In one process. judged: what arms are called faster or slower by, training and decoding at the longest context
-    and the smallest batch. drawn: the other points."""
+    """Effort of one process. judged: what arms are called faster or slower by, training and decoding at the longest
+    context and the smallest batch. drawn: the other points."""
 
     judged: Pace
     drawn: Pace
 
 
 class Rounds(NamedTuple):
-    """By model and round, seconds per token, and the share of the turn in which it waited for a processor."""
+    """Seconds per token by model and round, and the share of the turn in which it waited for a processor."""
 
     seconds: dict[str, tuple[float, ...]]
     waited: dict[str, tuple[float | None, ...]]

@@ -11,12 +11,12 @@ from zoo.caches import CacheKind
 from zoo.caches.plain import Plain
 
 PROCESSES = 5
-"""In which all arms take turns, one after another."""
+"""Processes in which all arms take turns, one after another."""
 JUDGED, DRAWN = 4.0, 0.5
 """Times the `seconds` of a measurement: for training and the point of decoding that arms are judged by, and for the
 other points, of each arm in all processes together."""
 START_SECONDS = 3.0
-"""Of a process and its models."""
+"""Time to start a process and build its models."""
 PLAIN = Plain()
 NO_CACHE = "an encoder has no KV cache"
 
@@ -42,6 +42,6 @@ class MeasureSpec(Spec):
     a plain one is always measured."""
 
     def alternating_seconds(self, arms: int) -> float:
-        """What it takes at least to time so many arms against each other."""
+        """Least time of timing so many arms against each other."""
         points = 2 * len(self.contexts) * len(self.batches)
         return PROCESSES * START_SECONDS + arms * self.seconds * (2 * JUDGED + DRAWN * (points - 1))

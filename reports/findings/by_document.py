@@ -1,4 +1,4 @@
-"""How far other held-out documents would have moved a difference: an error that all seeds share. Pure.
+"""Error of a difference over held-out documents, which all seeds share. Pure.
 
 With one loss per seed and document, both are random effects that cross (`reports.statistics.crossed`). The error over
 seeds is that of the study's noise model; what documents add beyond it is given here, and no seed reduces it.

@@ -1,4 +1,4 @@
-"""What arms cost: training and decoding speed as measured in alternation, peak memory, bytes of caches. Pure.
+"""Costs of arms: training and decoding speed as measured in alternation, peak memory, bytes of caches. Pure.
 
 Two arms are compared where at least three processes could measure both. A measurement that does not count has no number
 at all, but a reason.
@@ -83,12 +83,12 @@ def study_costs(data: Collected) -> StudyCosts:
 
 
 def _asked(study: StudyDocument, arms: Sequence[StudyArm]) -> tuple[Work, ...]:
-    """What is timed of these arms: an encoder generates nothing."""
+    """Work that is timed of these arms: an encoder generates nothing."""
     return TIMED if all(arm.kv_bytes_per_token is not None for arm in arms) else ("training",)
 
 
 def effect_costs(data: Collected, design: StudyDesign) -> dict[str, ArmCosts]:
-    """What each factor of a design multiplies costs by; interactions have none."""
+    """Ratio of costs for each factor of a design; interactions have none."""
     arms = {arm.name: arm for arm in data.study.arms}
     effects = {effect.name: set(effect.arms) for effect in design.effects if len(effect.factors) == 1}
     weights = {
@@ -127,7 +127,7 @@ def judged_ratios(data: Collected, contrasts: Mapping[Name, Mapping[str, float]]
 
 
 def _log_speeds(costs: CostsDocument, work: Work, weights: Mapping[str, float]) -> Iterator[float]:
-    """Of a contrast in each process that counts, as ln of tokens per second; all arms against the last."""
+    """ln of tokens per second of a contrast in each process that counts; all arms against the last."""
     base = list(weights)[-1]
     for process in costs.processes:
         point = process.judged(work)
@@ -138,7 +138,7 @@ def _log_speeds(costs: CostsDocument, work: Work, weights: Mapping[str, float]) 
 
 
 def _log_memory(runs: pl.DataFrame, weights: Mapping[str, float]) -> Iterator[float]:
-    """Of a contrast for each seed that finished in all its arms."""
+    """ln of peak memory of a contrast for each seed that finished in all its arms."""
     finished = runs.filter(pl.col("arm").is_in(list(weights)), status="finished").drop_nulls("peak_memory_bytes")
     for _, own in finished.group_by("seed", maintain_order=True):
         if own.height == len(weights):
@@ -193,7 +193,7 @@ def _shares(point: CostPoint) -> Iterator[float | None]:
 
 
 def _cache(arm: StudyArm, base: StudyArm) -> tuple[float | None, int | None]:
-    """How the caches compare, and at which context where that matters: windows and states stop growing."""
+    """Ratio of cache bytes, and the context where that matters: windows and states stop growing."""
     kv, base_kv = arm.kv_bytes_per_token, base.kv_bytes_per_token
     if kv is None or not base_kv:
         return None, None

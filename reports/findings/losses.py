@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-import numpy as np
-
 from ablate.noise.difference import Difference
-from ablate.noise.power import ALPHA, detectable, detectable_by
-from ablate.noise.scatter import Noise, scatter
+from ablate.noise.power import ALPHA, detectable
+from ablate.noise.scatter import scatter
 from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.study import RATE
 from reports.findings.noise import StudyNoise, tuning_tables
 from reports.findings.shapes import Verdict
+from reports.findings.verdicts import verdict_of
 from reports.statistics.estimates import holm
 from reports.statistics.simultaneous import Evidence, difference_intervals, of_p
 from reports.statistics.stalled import Failures, Reliability
@@ -26,7 +25,7 @@ class Losses:
     """One arm: its final losses by seed (infinite where a run failed), tuning losses by rate, and what it cost."""
 
     name: str
-    judging: Mapping[int, float]
+    judging: Mapping[Hashable, float]
     tuning: Mapping[float, Sequence[float]]
     rate: float | None = None
     """The rate of the judging runs."""
@@ -34,13 +33,13 @@ class Losses:
     """Mean over runs, in whatever unit."""
 
     @property
-    def finished(self) -> dict[int, float]:
+    def finished(self) -> dict[Hashable, float]:
         """Losses of the runs that did not fail."""
         return {seed: loss for seed, loss in self.judging.items() if math.isfinite(loss)}
 
     @property
     def reliability(self) -> Reliability:
-        """How many of its runs failed."""
+        """Count of its runs and of those that failed."""
         return Reliability(len(self.judging) - len(self.finished), len(self.judging))
 
 
@@ -63,9 +62,11 @@ class Contrast:
     detectable: float | None
 
 
-def judge(arms: Sequence[Losses], pairs: Sequence[tuple[str, str]], margin: float | None = None) -> list[Contrast]:
+def judge(
+    arms: Sequence[Losses], pairs: Sequence[tuple[str, str]], noise: StudyNoise, margin: float | None = None
+) -> list[Contrast]:
     """Judge pairs of arms together, corrected by Holm."""
-    by_name, noise = {arm.name: arm for arm in arms}, noise_of(arms)
+    by_name = {arm.name: arm for arm in arms}
     found = [_difference(noise, by_name[arm], by_name[base]) for arm, base in pairs]
     evidence = [Evidence(gap.value, gap.p(), gap.interval) if gap else of_p(None) for gap in found]
     p_values, intervals = holm([each.p for each in evidence]), difference_intervals(evidence)
@@ -74,36 +75,34 @@ def judge(arms: Sequence[Losses], pairs: Sequence[tuple[str, str]], margin: floa
     for (arm, base), gap, p, tie, ends in zip(pairs, found, p_values, ties, intervals, strict=True):
         contrast = Contrast(arm, base, None, None, None, None, "cannot tell", "", None)
         if gap is not None:
-            room = gap.room(ALPHA / len(pairs))
-            seen = detectable(gap.error, gap.freedom, len(pairs)) + room
-            contrast = replace(
-                contrast, difference=gap.value, low=ends.low, high=ends.high, p=p, detectable=_finite(seen)
-            )
+            seen = detectable(gap.error, gap.freedom, len(pairs)) + gap.room(ALPHA / len(pairs))
+            known = seen if math.isfinite(seen) else None
+            contrast = replace(contrast, difference=gap.value, low=ends.low, high=ends.high, p=p, detectable=known)
         contrasts.append(_worded(contrast, by_name[arm], by_name[base], noise, tie, margin))
     return contrasts
 
 
 def noise_of(arms: Sequence[Losses]) -> StudyNoise:
-    """The noise of all runs together. Seeds are blocks where arms share at least two of them."""
+    """The noise of all runs together. Seeds are blocks where arms that trained share at least two of them."""
     tunings = [_tuning(arm) for arm in arms if arm.tuning]
     judging = {arm.name: arm.finished for arm in arms}
     means = {arm.name: fmean(arm.finished.values()) for arm in arms if arm.finished}
-    shared = all(_shared(arms[0], arm) for arm in arms[1:])
+    trained = [arm for arm in arms if len(arm.finished) > 1]
+    shared = all(_shared(trained[0], arm) for arm in trained[1:])
     return StudyNoise(scatter(judging, *tuning_tables(tunings), blocks=shared), tuple(tunings), means)
 
 
-def smallest_detectable(arms: Sequence[Losses], comparisons: int) -> float | None:
+def smallest_detectable(arms: Sequence[Losses], comparisons: int, noise: StudyNoise) -> float | None:
     """The difference that such a study finds with 80 % probability, rates aside; None where its noise is not known."""
-    noise, seeds = noise_of(arms).run, min(len(arm.finished) for arm in arms)
-    if noise is None or seeds < 2 or not comparisons:
+    run, seeds = noise.run, min(len(arm.finished) for arm in arms)
+    if run is None or seeds < 2:
         return None
-    own = (len(arms) - 1) * (seeds - 1)
-    return detectable_by(Noise(noise.sd, max(noise.freedom - own, 0)), seeds, len(arms), comparisons)
+    return detectable(run.sd * math.sqrt(2 / seeds), run.freedom, comparisons)
 
 
-def _shared(arm: Losses, base: Losses) -> list[int]:
+def _shared(arm: Losses, base: Losses) -> list[Hashable]:
     """Seeds that finished in both; none if it is one alone."""
-    found = sorted(arm.finished.keys() & base.finished.keys())
+    found = [seed for seed in arm.finished if seed in base.finished]
     return found if len(found) > 1 else []
 
 
@@ -147,18 +146,14 @@ def _worded(
         return replace(found, verdict="diverged", reason=f"no run of {arm.name} has a finite loss")
     if found.p is None or found.difference is None:
         return replace(found, reason=_nothing(arm, base))
-    verdict: Verdict = "inconclusive"
-    if tie < ALPHA and failures.may_be_alike:
-        verdict = "no difference"
-    elif found.p < ALPHA and (failures.may_be_worse if found.difference > 0 else failures.may_be_better):
-        verdict = "worse" if found.difference > 0 else "better"
+    verdict = verdict_of(found.difference, found.p, tie, failures)
     return replace(found, verdict=verdict, reason="; ".join(_reasons(found, verdict, arm, base, noise, margin)))
 
 
 def _reasons(
     found: Contrast, verdict: Verdict, arm: Losses, base: Losses, noise: StudyNoise, margin: float | None
 ) -> list[str]:
-    """What a verdict rests on, and what forbids one."""
+    """Grounds of a verdict, and what forbids one."""
     shared = _shared(arm, base)
     said = [
         f"{len(shared)} paired seeds" if shared else f"{len(arm.finished)} and {len(base.finished)} seeds, unpaired"
@@ -183,7 +178,3 @@ def _reasons(
 def _nothing(arm: Losses, base: Losses) -> str:
     few = [each.name for each in (arm, base) if len(each.finished) < 2]
     return f"{' and '.join(few)}: fewer than two seeds" if few else "all seeds differ by the same amount"
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None

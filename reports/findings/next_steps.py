@@ -1,11 +1,11 @@
-"""What to run next: after every verdict a command, with its time and its chance. Pure."""
+"""Next steps: after every verdict a command, with its time and its chance. Pure."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from pydantic import JsonValue
@@ -15,8 +15,8 @@ from ablate.noise.scatter import Noise
 from ablate.store.documents.study import RATE
 from reports.findings.judging import difference_claim, judgements
 from reports.findings.noise import study_noise
-from reports.findings.shapes import StudySummary
-from reports.reading.outcomes import UNJUDGED
+from reports.findings.shapes import ArmSummary, StudySummary
+from reports.reading.outcomes import FAILED, UNJUDGED
 from reports.statistics.ledger import rounds, share
 
 WANTED = 0.02
@@ -37,45 +37,54 @@ class NextStep:
     chance: float | None = None
 
     def document(self, at_once: int = 1) -> dict[str, JsonValue]:
-        """As `ablate run --json` prints it; at_once: how many runs share the work."""
+        """The document that `ablate run --json` prints; at_once: how many runs share the work."""
         seconds = None if self.seconds is None else self.seconds / at_once
         return {"command": self.command, "reason": self.reason, "seconds": seconds, "chance": self.chance}
 
 
-def next_steps(summary: StudySummary) -> tuple[NextStep, ...]:
-    """The commands that follow from the verdicts, the most telling one first."""
-    study = summary.study
-    if study.scale in UNJUDGED:
-        return (NextStep(_command(summary, scale="cpu"), "answer the question: a smoke run answers nothing"),)
-    if study.pilot:
-        fresh = _fresh(summary, len(summary.study.arms[0].runs))
-        return (NextStep(_command(summary, extra=f"--set pilot=false {fresh}"), "judge the question on fresh seeds"),)
-    if any(arm.missing for arm in summary.arms):
-        return (NextStep(_command(summary), "finish the runs that have not ended"),)
-    return tuple({step.command: step for step in _steps(summary)}.values())
+def next_steps(summary: StudySummary, options: str = "") -> tuple[NextStep, ...]:
+    """The commands that follow from the verdicts, the most telling one first.
+
+    options: what every command has, such as the store.
+    """
+    steps = {step.command: step for step in _steps(summary)}.values()
+    return tuple(replace(step, command=f"{step.command} {options}".rstrip()) for step in steps)
 
 
 def _steps(summary: StudySummary) -> Iterator[NextStep]:
-    verdicts = {judgement.verdict for judgement in summary.judgements}
-    yield from _rates(summary)
-    if "inconclusive" in verdicts and not summary.effects:
-        yield from _seeds(summary)
-    if verdicts & {"better", "worse", "no difference", "inconclusive"} and (larger := _larger(summary)):
-        yield NextStep(_command(summary, larger), f"see whether it holds at the larger scale {larger}")
+    study, verdicts = summary.study, {judgement.verdict for judgement in summary.judgements}
+    if study.scale in UNJUDGED:
+        yield NextStep(study.command(scale="cpu"), "answer the question: a smoke run answers nothing")
+    elif study.pilot:
+        fresh = _fresh(summary, len(study.arms[0].runs))
+        yield NextStep(study.command("--set pilot=false", fresh), "judge the question on fresh seeds")
+    elif any(arm.missing for arm in summary.arms):
+        yield NextStep(study.command(), "finish the runs that have not ended")
+    else:
+        yield from _rates(summary)
+        if "inconclusive" in verdicts and not summary.effects:
+            yield from _seeds(summary)
+        if verdicts & {"better", "worse", "no difference", "inconclusive"} and (larger := _larger(summary)):
+            yield NextStep(study.command(scale=larger), f"see whether it holds at the larger scale {larger}")
 
 
 def _rates(summary: StudySummary) -> Iterator[NextStep]:
     """Arms that trained with no rate, or whose best rate was the last one tried."""
     study = summary.study
-    stalled = [arm.name for arm in summary.arms if arm.verdict in ("stalled", "diverged")]
+    trained = {_but_rate(arm) for arm in summary.arms if arm.seeds}
+    stalled = [arm.name for arm in summary.arms if arm.verdict in FAILED and _but_rate(arm) not in trained]
     if stalled and not study.tuning:
-        names = ", ".join(stalled)
-        reason = f"find a rate at which {names} trains, if there is one"
-        yield NextStep(_command(summary, extra="--set tune=auto"), reason)
+        reason = f"find a rate at which {', '.join(stalled)} trains, if there is one"
+        yield NextStep(study.command("--set tune=auto"), reason)
     edges = [each.arm for each in study.tuning if RATE in each.edges]
     if edges:
         reason = f"follow the best rate of {', '.join(edges)} beyond those tried"
-        yield NextStep(_command(summary, extra="--set tune.extend=12"), reason)
+        yield NextStep(study.command("--set tune.extend=12"), reason)
+
+
+def _but_rate(arm: ArmSummary) -> frozenset[tuple[str, str]]:
+    """The edits of an arm without its learning rate: where another arm trains with them, the rate is the question."""
+    return frozenset((path, value) for path, value in arm.edits if path != RATE)
 
 
 def _seeds(summary: StudySummary) -> Iterator[NextStep]:
@@ -95,7 +104,7 @@ def _seeds(summary: StudySummary) -> Iterator[NextStep]:
         return
     took = summary.runs.filter(status="finished")["train_seconds"].drop_nulls().to_list()
     reason = f"settle {wanted:g} nats: {seeds} fresh seeds, judged at the {100 * level:.2g} % that is left of the 5 %"
-    command = _command(summary, extra=_fresh(summary, seeds))
+    command = summary.study.command(_fresh(summary, seeds))
     yield NextStep(command, reason, seeds * arms * fmean(took) if took else None, POWER)
 
 
@@ -112,11 +121,6 @@ def _larger(summary: StudySummary) -> str | None:
         return None
     after = SCALES[SCALES.index(study.scale) + 1 :]
     return next((name for name in after if re.search(rf"^\s+{re.escape(name)}:", study.source, re.MULTILINE)), None)
-
-
-def _command(summary: StudySummary, scale: str | None = None, extra: str = "") -> str:
-    study = summary.study
-    return " ".join(filter(None, ["ablate run", study.path or study.name, f"--scale {scale or study.scale}", extra]))
 
 
 def step_words(step: NextStep, at_once: int = 1) -> str:

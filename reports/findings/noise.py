@@ -20,7 +20,7 @@ from reports.statistics.interval import Interval
 
 @dataclass(frozen=True)
 class Choice:
-    """What an arm may have lost by the settings it took; of a rate tuned alone, the interval of the best one and the
+    """Penalty of the settings that an arm took; of a rate tuned alone, the interval of the best one and the
     curve (points of rate and loss) that says so."""
 
     penalty: Penalty
@@ -39,11 +39,11 @@ class StudyNoise:
 
     @property
     def run(self) -> Noise | None:
-        """That of one run."""
+        """Noise of one run."""
         return self.scatter.noise
 
     def of_pair(self, *arms: str) -> Noise | None:
-        """That of one run of either arm; None where one is noisier than the rest, or nothing is known."""
+        """Noise of one run of either arm; None where one is noisier than the rest, or nothing is known."""
         return None if any(arm in self.scatter.noisier for arm in arms) else self.run
 
     def difference(self, pair: tuple[str, str], values: Sequence[float], shared: float = 0.0) -> Difference | None:
@@ -51,8 +51,7 @@ class StudyNoise:
 
         shared: the standard error of what all seeds have in common.
         """
-        run = self.of_pair(*pair)
-        found = seed_difference(np.asarray(values), run.sd if run else None, run.freedom if run else None)
+        found = seed_difference(np.asarray(values), self.of_pair(*pair))
         if found is None:
             return None
         own, other = map(self.penalty, pair)
@@ -78,13 +77,13 @@ class StudyNoise:
         return Difference(difference, error, freedom, 0.0, *penalties) if error else None
 
     def of_tuning(self, arm: str) -> Noise | None:
-        """That of one tuning run of an arm: not less than where it is noisier than the rest."""
+        """Noise of one tuning run of an arm: not less than where it is noisier than the rest."""
         rows = self.scatter.noisier.items()
         own = [sd for row, sd in rows if row == arm or (isinstance(row, tuple) and row[0] == arm)]
         return self.run and replace(self.run, sd=max([self.run.sd, *own]))
 
     def penalty(self, arm: str) -> Penalty:
-        """What an arm may have lost by its choice of settings."""
+        """Distribution of what an arm may have lost by its choice of settings."""
         return self.choices[arm].penalty if arm in self.choices else NOTHING
 
     @property
@@ -94,7 +93,7 @@ class StudyNoise:
 
     @cached_property
     def choices(self) -> Mapping[str, Choice]:
-        """By arm that tuned."""
+        """Choices of the arms that tuned."""
         most = self.losses or {}
         return {
             each.arm: _choice(each, self.of_tuning(each.arm), most.get(each.arm, math.inf)) for each in self.tunings
@@ -156,7 +155,7 @@ def _of_settings(tuning: StudyTuning, noise: Noise) -> Penalty:
 
 
 def _rate_losses(tuning: StudyTuning) -> dict[float, list[float]]:
-    """By rate; one at which a seed failed is infinite."""
+    """Losses by rate; one at which a seed failed is infinite."""
 
     def losses(trial: StudyTrial) -> list[float]:
         known = [loss for loss in trial.losses if loss is not None]

@@ -164,7 +164,7 @@ def _evidence(found: Change, baseline: str, known: Mapping[str, StudyNoise]) -> 
     """None where nothing may be, or can be, tested. known: the noise at each rung."""
     if found.reason is not None or found.change is None:
         return None
-    test = seed_difference(np.asarray(found.change.values), None, None)
+    test = seed_difference(np.asarray(found.change.values), None)
     if test is None:
         return None
     own, other = _penalties(found, baseline, known)

@@ -94,7 +94,7 @@ def _compare(
     noise: StudyNoise,
     shared: Mapping[Pair, float],
 ) -> Comparison:
-    """By itself: what other tests there are is not known yet."""
+    """The comparison alone, before correction for the other tests."""
     alpha = level(study, arm, base)
     own, theirs = (runs.filter(arm=each.name, status="finished") for each in (arm, base))
     pairs = own.join(theirs, on="seed", suffix="_base").sort("seed")
@@ -186,19 +186,24 @@ def never_trained(runs: pl.DataFrame) -> Verdict | None:
 
 
 def decide(comparison: Comparison, *, withheld: bool = False) -> Verdict:
-    """Lower loss is better. Fewer than two pairs, or seeds that all give the same difference, cannot tell.
-
-    A difference shown to be smaller than the margin is none, whatever its sign. What it means that seeds failed is
-    said in `reports.statistics.stalled`.
-    """
+    """The verdict on a comparison. Fewer than two pairs, or seeds that all give the same difference, cannot tell."""
     if withheld:
         return "no verdict"
     if comparison.difference is None or comparison.p_holm is None:
         return "cannot tell"
-    if comparison.shows_no_difference and comparison.failures.may_be_alike:
+    return verdict_of(comparison.difference.mean, comparison.p_holm, comparison.p_equivalence, comparison.failures)
+
+
+def verdict_of(difference: float, p: float, p_tie: float | None, failures: Failures) -> Verdict:
+    """The rule, from corrected p-values of a difference and of a tie, None without a margin. Lower loss is better.
+
+    A difference shown to be smaller than the margin is none, whatever its sign. What it means that seeds failed is
+    said in `reports.statistics.stalled`.
+    """
+    if p_tie is not None and p_tie < ALPHA and failures.may_be_alike:
         return "no difference"
-    if not comparison.shows_difference:
+    if p >= ALPHA:
         return "inconclusive"
-    if comparison.difference.mean > 0:
-        return "worse" if comparison.failures.may_be_worse else "inconclusive"
-    return "better" if comparison.failures.may_be_better else "inconclusive"
+    if difference > 0:
+        return "worse" if failures.may_be_worse else "inconclusive"
+    return "better" if failures.may_be_better else "inconclusive"

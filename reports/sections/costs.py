@@ -72,7 +72,7 @@ class Costs(Section):
 
 
 def _of_runs(measures: pl.DataFrame) -> Iterator[Curve]:
-    """What each run measured by itself: bytes, which are its own, and the bandwidth that it used."""
+    """Measurements of each run by itself: bytes, which are its own, and the bandwidth that it used."""
     for kind in ("cache", "prefill memory", "bandwidth", "decode memory"):
         measured, value = SERVING[kind]
         rows = measures.filter(kind=measured).with_columns(value.alias("y")).drop_nulls("y")

@@ -38,7 +38,7 @@ def judge(logs: Mapping[Key, Sequence[float]], alpha: float = ALPHA) -> dict[Key
 
 
 def _p(values: Sequence[float]) -> float:
-    """What repeats exactly is exact: bytes of a GPU's allocator, and arms that share one measurement."""
+    """Two-sided p of no difference; values that repeat (bytes of an allocator, a shared measurement) are exact."""
     if max(values) == min(values):
         return 1.0 if values[0] == 0 else 0.0
     return float(scipy.stats.ttest_1samp(values, 0.0).pvalue)
@@ -52,5 +52,5 @@ def _ratio(logs: Sequence[float], level: float) -> Estimate:
 
 
 def _exp(log: float) -> float:
-    """Of three wild processes the interval is wider than numbers reach."""
+    """Exponential within the reach of numbers, which the interval of three wild processes exceeds."""
     return math.exp(max(-FURTHEST, min(log, FURTHEST)))

@@ -30,9 +30,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ablate.noise.power import FIRST_SHARE
 from reports.statistics.estimates import holm_by_name
-
-FIRST_SHARE = 0.8
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Claim:
-    """What one test is of. `seeds` is None where the p-value is valid at each of the numbers of seeds `looks`.
+    """Identity of one test. `seeds` is None where the p-value is valid at each of the numbers of seeds `looks`.
     `margin` is that of a tie."""
 
     contrast: Contrast

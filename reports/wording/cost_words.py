@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from reports.findings.costs import ArmCosts
 from reports.findings.overhead import LITTLE
@@ -123,11 +122,9 @@ def unmeasured(summary: StudySummary) -> str:
     """Why speeds are not known, and what measures them; nothing where they are known or not asked for."""
     if summary.unmeasured is None:
         return ""
-    study = summary.study
-    name = Path(study.path).name if study.path else study.name
     return (
-        f"Speeds not measured: {summary.unmeasured}. `ablate run {name} --scale {study.scale}`, with nothing else"
-        " running, measures them and trains nothing again."
+        f"Speeds not measured: {summary.unmeasured}. `{summary.study.command()}`, with nothing else running, measures"
+        " them and trains nothing again."
     )
 
 

@@ -138,11 +138,8 @@ def proposal(summary: StudySummary) -> str:
     survivors = [each.effect.name for each in summary.effects if each.verdict == "better"]
     if not survivors:
         return "Nothing lowers the loss surely, so there is nothing to confirm."
-    study = summary.study.path or summary.study.name
-    return (
-        f"A screen selects, so confirm {listed(survivors)} with fresh seeds: `ablate run {study} --scale "
-        f"{summary.study.scale} --promote confirm.yaml` writes that study."
-    )
+    command = summary.study.command("--promote confirm.yaml")
+    return f"A screen selects, so confirm {listed(survivors)} with fresh seeds: `{command}` writes that study."
 
 
 def closing_table(summary: StudySummary) -> Table:

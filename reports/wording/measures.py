@@ -42,7 +42,7 @@ def mean_of(arm: ArmSummary, column: str) -> float | None:
 
 
 def _speed(arm: ArmSummary) -> str:
-    """As measured against the other arms, not in its own runs."""
+    """Speed measured against the other arms, not in its own runs."""
     ratio = arm.comparison.costs.training if arm.comparison else None
     change = cost_words.speed_change(ratio).removesuffix(" in speed")
     return words.whole(arm.training_speed) + (f" ({change})" if change else "")

@@ -55,6 +55,18 @@ def test_seeds_that_arms_do_not_share_are_not_paired() -> None:
     assert "unpaired" in found["reason"]
 
 
+def test_seeds_may_be_words_and_an_arm_that_failed_does_not_unpair_the_others() -> None:
+    losses = frame(pre=PRE, post=POST).with_columns(
+        seed=pl.lit("a long name of seed ") + pl.col("seed").cast(pl.String)
+    )
+    failed = losses.filter(arm="pre").with_columns(arm=pl.lit("gone"), loss=pl.lit(math.inf))
+    named, numbered = ablate.compare(pl.concat([losses, failed])), ablate.compare(frame(pre=PRE, post=POST))
+    assert named.contrasts["verdict"].to_list() == ["worse", "diverged"]
+    word, number = (each.contrasts.row(0, named=True) for each in (named, numbered))
+    assert (word["difference"], word["p"]) == (number["difference"], pytest.approx(2 * number["p"]))  # of two contrasts
+    assert "4 paired seeds" in word["reason"]
+
+
 def test_margin_failures_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tie = ablate.compare(frame(pre=PRE, double=DOUBLE), margin=0.1).contrasts.row(0, named=True)
     assert tie["verdict"] == "no difference"

@@ -173,7 +173,7 @@ evals: null
 """
 SENTENCE = "abcdefghijkl"
 
-STEPS = {"masked": 150, "span_corruption": 300, "blank_infilling": 200, "prefix": 60}
+STEPS = {"masked": 150, "span_corruption": 300, "blank_infilling": 320, "prefix": 60}
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,8 @@ def power(difference: float, sd: float, freedom: int, seeds: int, arms: int) -> 
 def test_a_plan_says_what_its_study_will_detect_and_how_many_seeds_would_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An empty store knows the noise that was measured elsewhere: 0.012 nats, 36 degrees of freedom."""
+    """An empty store knows the scatter that was measured elsewhere, 0.012 nats; the test has the study's own degrees of
+    freedom alone."""
     study = "question: Which?\nbase: {preset: small, d_model: 48, n_layers: 2, block.mixer.heads: 4}\n"
     study += "arms: {post: {block.norm_placement: post}, double: {block.norm_placement: double}}\n"
     study += "seeds: 5\n"
@@ -35,10 +36,10 @@ def test_a_plan_says_what_its_study_will_detect_and_how_many_seeds_would_do(
     plan = ablate.plan(path, store=tmp_path / "runs", device="cpu", progress=False)
     arms = len(plan.planned)
     assert plan.detectable is not None
-    assert power(plan.detectable, 0.0120, 36, 5, arms) == pytest.approx(0.8, abs=1e-6)
+    assert power(plan.detectable, 0.0120, 0, 5, arms) == pytest.approx(0.8, abs=1e-6)
     seeds = plan.detect(0.02).seeds
     assert seeds is not None
-    assert power(0.02, 0.0120, 36, seeds - 1, arms) < 0.8 <= power(0.02, 0.0120, 36, seeds, arms)
+    assert power(0.02, 0.0120, 0, seeds - 1, arms) < 0.8 <= power(0.02, 0.0120, 0, seeds, arms)
     given = ["plan", str(path), "--store", str(tmp_path / "runs"), "--device", "cpu", "--detect"]
     assert main([*given, "0.02", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -77,3 +77,18 @@ def test_a_pilot_has_intervals_and_leaves_no_trace_in_the_ledger(tmp_path: Path)
     assert judged.arms[1].verdict == "worse"
     reports.render(folder, judged)
     assert len(store.read_ledger(study.name)) == 1
+
+
+def test_an_arm_that_fails_at_the_rate_of_another_needs_no_other_rate(tmp_path: Path) -> None:
+    """Its twin trains at a rate of its own; an arm without one may train somewhere."""
+    post = {"block.norm_placement": "post"}
+    failed = [9.0, 9.0, 9.0, 9.0, 9.0]
+    arms = [
+        Arm("base", BASE),
+        Arm("post", [2.6, 2.62, 2.58, 2.605, 2.595], edits={**post, "train.lr": 0.016}),
+        Arm("post_same_rate", failed, edits=post, diverged=range(5)),
+    ]
+    steps = next_steps(reports.summarise(StudyOf(arms, source=SOURCE).write(tmp_path / "twin")), "--store here")
+    assert [step.command for step in steps] == ["ablate run norm_placement --scale cpu-long --store here"]
+    alone = next_steps(reports.summarise(StudyOf([arms[0], arms[2]], source=SOURCE).write(tmp_path / "alone")))
+    assert alone[0].command == "ablate run norm_placement --scale cpu --set tune=auto"

@@ -22,7 +22,7 @@ RULES = [
         {"norm_placement", "topology"},
     ),
     (r"\w+ has no such setting \(.+\)", {"norm", "norm_placement", "mixer", "mixer.position", "ffn"}),
-    (r"must be true or false", {"mixer", "mixer.bias"}),
+    (r'must be true or false, not \["q", "v"\]', {"mixer", "mixer.bias"}),
     (r"has 3 factors for \d+ pairs of features", {"mixer.position.scaling"}),
     (r"without a gain there is nothing to add one to", {"norm.unit_offset"}),
     (r"cosine attention .+", {"mixer"}),

@@ -149,7 +149,7 @@ def test_what_cannot_be_rotated_says_where() -> None:
 def test_a_window_of_one_warns_that_queries_and_keys_do_nothing(mixer: dict[str, Any]) -> None:
     spec = zoo.load("small", d_model=24, n_layers=2, **{"block.mixer": {**mixer, "window": 1}})
     with pytest.warns(zoo.SpecWarning, match=r"block\.mixer: a window of 1 shows a token itself alone"):
-        model = zoo.build(spec)
+        model = zoo.build(spec).double()  # in single precision some processors' kernels leave 1e-9 by rounding
     tokens = torch.arange(10).view(1, 10)
     model.loss(tokens[:, :-1], tokens[:, 1:])[0].backward()
     ours = {name: p.grad for name, p in model.named_parameters() if ".q." in name or ".k." in name}

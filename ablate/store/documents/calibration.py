@@ -28,8 +28,8 @@ class CalibrationDocument(Document):
     steps: int
     """Number of turns timed, of a step or more each."""
     seconds: Seconds | None = None
-    """What a step is taken to last; in older documents the median of `seconds_per_step`. Of a model that was measured
-    later than others of its study, the time of one of them times the ratio of both."""
+    """Time that a step is taken to last; in older documents the median of `seconds_per_step`. Of a model that was
+    measured later than others of its study, the time of one of them times the ratio of both."""
     error: Annotated[float | None, Unit("ln s")] = None
     """Standard error of ln(`seconds`) against the models that it was measured with, over processes: of ln of the ratio
     of two, the root of the sum of both squares. Null in older documents."""
@@ -42,5 +42,5 @@ class CalibrationDocument(Document):
 
     @property
     def step_seconds(self) -> float:
-        """What a step is taken to last."""
+        """Time that a step is taken to last."""
         return self.seconds_per_step.median if self.seconds is None else self.seconds

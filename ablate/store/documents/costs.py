@@ -32,18 +32,18 @@ class CostPoint(Part):
     """Turns of several arms at one kind of work."""
 
     work: Work
-    """What the arms did."""
+    """The arms' work."""
     context: Tokens
     """Tokens of each row; in training those of the longest."""
     batch: int
     """Rows; in training those of the largest batch."""
     seconds: Annotated[dict[str, tuple[float, ...]], Unit("s/token")]
-    """By arm, seconds per token of all rows together, one for each round."""
+    """Seconds per token of all rows together by arm, one for each round."""
     waited: Annotated[dict[str, tuple[float | None, ...]], Unit("share")]
-    """By arm and round, the share of a turn in which its thread was ready and had no processor; null where the system
+    """Share of a turn in which its thread was ready and had no processor, by arm and round; null where the system
     does not say."""
     reasons: dict[str, str] = Field(default={})
-    """By arm, why it has no numbers here."""
+    """Reason why an arm has no numbers here."""
 
     def counted(self, arm: str) -> tuple[float | None, ...]:
         """Seconds per token in each round; None where other programs had the processor."""
@@ -64,7 +64,7 @@ class CostProcess(Part):
     """All that it measured."""
 
     def judged(self, work: Work) -> CostPoint | None:
-        """What arms are judged by: the longest context, and there the smallest batch."""
+        """The point that arms are judged by: the longest context, and there the smallest batch."""
         found = (point for point in self.points if point.work == work)
         return max(found, key=lambda point: (point.context, -point.batch), default=None)
 

@@ -328,6 +328,10 @@ class StudyDocument(Document):
         """The arm of that name."""
         return next(arm for arm in self.arms if arm.name == name)
 
+    def command(self, *options: str, scale: str | None = None) -> str:
+        """The command that runs it, at its own scale unless another is given."""
+        return " ".join(filter(None, ("ablate run", self.path or self.name, "--scale", scale or self.scale, *options)))
+
     @property
     def pairs(self) -> tuple[tuple[StudyArm, StudyArm], ...]:
         """All comparisons: every other arm with the baseline, then the declared ones. A design has effects instead."""

@@ -32,7 +32,7 @@ def test_paired_differences_alone_have_scipys_t_test(seeds: int) -> None:
     for _ in range(20):
         base = draw.normal(2.3, 0.1, seeds)
         arm = base + draw.normal(0.005, 0.01, seeds)
-        found = seed_difference(arm - base, None, None)
+        found = seed_difference(arm - base, None)
         assert found is not None
         expected = stats.ttest_rel(arm, base)
         assert found.p() == pytest.approx(expected.pvalue)
@@ -45,7 +45,7 @@ def test_paired_differences_alone_have_scipys_t_test(seeds: int) -> None:
 
 def test_pooled_noise_has_its_own_degrees_of_freedom() -> None:
     """σ √(2/n) is the standard error of a difference of two means of n runs."""
-    found = seed_difference(np.array([0.01, 0.03, 0.02]), 0.012, 8)
+    found = seed_difference(np.array([0.01, 0.03, 0.02]), Noise(0.012, 8))
     assert found is not None
     error = 0.012 * math.sqrt(2 / 3)
     assert (found.value, found.error, found.freedom) == (pytest.approx(0.02), pytest.approx(error), 8)
@@ -54,11 +54,11 @@ def test_pooled_noise_has_its_own_degrees_of_freedom() -> None:
 
 
 def test_without_scatter_or_with_one_seed_nothing_is_known() -> None:
-    assert seed_difference(np.array([0.1]), 0.012, 8) is None
-    assert seed_difference(np.array([0.1, 0.1]), 0.012, 8) is None  # runs that are not independent
-    assert seed_difference(np.array([0.1, 0.2]), 0.0, 8) is None
+    assert seed_difference(np.array([0.1]), Noise(0.012, 8)) is None
+    assert seed_difference(np.array([0.1, 0.1]), Noise(0.012, 8)) is None  # runs that are not independent
+    assert seed_difference(np.array([0.1, 0.2]), Noise(0.0, 8)) is None
     third = np.array([2.3 + s / 7 for s in range(3)])
-    assert seed_difference((third + 0.1) - third, None, None) is None  # equal but for rounding
+    assert seed_difference((third + 0.1) - third, None) is None  # equal but for rounding
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 12, 200])

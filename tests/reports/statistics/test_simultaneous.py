@@ -14,7 +14,7 @@ from reports.statistics.simultaneous import Evidence, difference_intervals, tie_
 
 def evidence(x: np.ndarray, margin: float | None = None) -> Evidence:
     """An arm with these paired differences, as a t-test sees it: of no difference, or of one within the margin."""
-    found = seed_difference(x, None, None)
+    found = seed_difference(x, None)
     assert found is not None
     if margin is None:
         return Evidence(found.value, found.p(), found.interval)

@@ -31,7 +31,7 @@ def compare(arm: Sequence[float], baseline: Sequence[float]) -> tuple[Failures, 
 
 def gap(differences: Sequence[float]) -> Difference | None:
     """With the noise of these alone."""
-    return seed_difference(np.array(differences), None, None)
+    return seed_difference(np.array(differences), None)
 
 
 @pytest.mark.parametrize(
