@@ -28,7 +28,7 @@ from pydantic_core import CoreSchema
 from zoo.edits import Edits
 from zoo.errors import PluginError
 from zoo.registry import member, members
-from zoo.traits import NO_RULE, Rules
+from zoo.traits import NO_OPERATION, Operations
 
 Number = TypeVar("Number", int, float)
 
@@ -41,8 +41,8 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-    rules: ClassVar[Rules] = NO_RULE
-    """Which rules hold for models that have it (see `zoo.rules`): to be declared, or it is refused by all of them."""
+    supports: ClassVar[Operations] = NO_OPERATION
+    """Operations that work on models that have it (see `zoo.support`). Without a declaration, all are refused."""
     identity_version: ClassVar[int] = 1
     """Version, counted up when the same settings come to mean other numbers: digests then differ from those before."""
 

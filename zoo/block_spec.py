@@ -13,7 +13,7 @@ from zoo.block_features.canon import Canon
 from zoo.block_features.depth_routing import DepthRouting
 from zoo.block_features.laurel import Laurel
 from zoo.errors import SpecError
-from zoo.facts import Dropout, Fact, Keeps, Tried
+from zoo.facts import Dropout, Fact, Supports, Tried
 from zoo.ffns import Ffn
 from zoo.ffns.swiglu import SwiGLU
 from zoo.mixers import Mixer
@@ -24,7 +24,7 @@ from zoo.norms.rmsnorm import RMSNorm
 from zoo.residuals import Residual
 from zoo.residuals.pre import Pre
 from zoo.site import PartCost, Sight
-from zoo.traits import EVERY_RULE, Claim, Ground, Rules
+from zoo.traits import EVERY_OPERATION, Claim, Ground, Operations
 
 
 class BlockSpec(Spec):
@@ -35,7 +35,7 @@ class BlockSpec(Spec):
     training.
     """
 
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
 
     norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
     norm_placement: Annotated[Residual, Choice("zoo.residuals")] = Pre()
@@ -44,7 +44,7 @@ class BlockSpec(Spec):
     topology: Literal["serial", "parallel", "parallel_two_norms"] = "serial"
     dropout: Dropout = 0.0
     stochastic_depth: Annotated[
-        float, Field(ge=0, lt=1, exclude_if=is_off), Fact.TRAINING, Tried(0.001), Keeps(*EVERY_RULE)
+        float, Field(ge=0, lt=1, exclude_if=is_off), Fact.TRAINING, Tried(0.001), Supports(*EVERY_OPERATION)
     ] = 0.0
     """Probability that a branch of the last layer is left out of a row while training, in layer l of L (l + 1)/L times
     that (Huang et al. 2016, arXiv:1603.09382)."""

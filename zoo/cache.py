@@ -245,7 +245,7 @@ class TokenCache:
         return tokens <= self.slots
 
     def mark(self, tokens: int) -> TakeBack:
-        """Keeps what the next tokens will overwrite."""
+        """Supports what the next tokens will overwrite."""
         start = self.length
         first = max(start, self.slots) if start + tokens > self.slots else start + tokens
         taken = torch.arange(first, min(start + tokens, first + self.slots), device=self.buffers[0].device)

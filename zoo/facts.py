@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, PositiveInt
 
 from zoo.axis import Spec
 from zoo.edits import SpecJson
-from zoo.traits import EVERY_RULE, Rule, Rules
+from zoo.traits import EVERY_OPERATION, Operation, Operations
 
 
 class Fact(Enum):
@@ -66,13 +66,13 @@ class Tried:
 
 
 @dataclass(frozen=True, init=False, eq=False)
-class Keeps:
-    """Rules that hold where the setting is on, which is off by default (see `zoo.rules`)."""
+class Supports:
+    """Operations that work where the setting is on, which is off by default (see `zoo.support`)."""
 
-    rules: Rules
+    operations: Operations
 
-    def __init__(self, *rules: Rule) -> None:
-        object.__setattr__(self, "rules", frozenset(rules))
+    def __init__(self, *operations: Operation) -> None:
+        object.__setattr__(self, "operations", frozenset(operations))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class As:
     make: Callable[[Any], Spec]
 
 
-Dropout = Annotated[float, Field(ge=0, lt=1), Fact.TRAINING, Tried(0.1), Keeps(*EVERY_RULE)]
+Dropout = Annotated[float, Field(ge=0, lt=1), Fact.TRAINING, Tried(0.1), Supports(*EVERY_OPERATION)]
 """A probability that something is left out while training."""
 Features = Annotated[PositiveInt, Fact.SIZE, Fact.WIDTH]
 HeadFeatures = Annotated[PositiveInt, Fact.SIZE, Fact.HEAD_WIDTH]
@@ -102,7 +102,7 @@ def _said(field: Any) -> list[Any]:
     """Also of `Annotated[int, …] | None`."""
     members = getattr(field.annotation, "__args__", ())
     inside = [said for member in members for said in getattr(member, "__metadata__", ())]
-    return [said for said in (*field.metadata, *inside) if isinstance(said, Fact | AtMost | Tried | Keeps | As)]
+    return [said for said in (*field.metadata, *inside) if isinstance(said, Fact | AtMost | Tried | Supports | As)]
 
 
 def names_with(owner: type[BaseModel], *facts: Fact) -> tuple[str, ...]:

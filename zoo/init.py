@@ -41,9 +41,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zoo.axis import Spec
-from zoo.facts import Keeps
+from zoo.facts import Supports
 from zoo.grouped import grouped_product
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 Role = Literal["embedding", "input", "output", "head", "gain", "bias"]
 
@@ -54,10 +54,10 @@ UNNORMED = 0.5
 class InitSpec(Spec):
     """How output projections start: `zero`; `plain` N(0, 1/fan_in); `scaled` N(0, 1/(2L·fan_in)), after GPT-2."""
 
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
 
     output: Literal["zero", "plain", "scaled"] = "scaled"
-    stream: Annotated[NonNegativeInt, Keeps(*EVERY_RULE)] = 0
+    stream: Annotated[NonNegativeInt, Supports(*EVERY_OPERATION)] = 0
     """Which of many equivalent draws."""
     tied_head: PositiveFloat | None = 0.5
     """What a tied head's logit of the token that it has just read starts at, at most; null for gains of one."""

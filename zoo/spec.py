@@ -24,7 +24,7 @@ from zoo.compatibility import check_layers
 from zoo.edits import Edits, SpecJson, expand, merge
 from zoo.errors import SpecError
 from zoo.explain import explain
-from zoo.facts import As, Dropout, Fact, Features, Keeps, Tried, said_of, what_computes
+from zoo.facts import As, Dropout, Fact, Features, Supports, Tried, said_of, what_computes
 from zoo.features import Feature, Subset
 from zoo.features.altup import AltUp
 from zoo.features.chunks import Chunks
@@ -42,7 +42,7 @@ from zoo.mixers._cross import CrossAttention
 from zoo.origin import Origin, as_loaded
 from zoo.positions import Position
 from zoo.site import PartCost, Sight, matmul_cost
-from zoo.traits import EVERY_RULE, WIDENED, Rule, Rules
+from zoo.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, OF_MODULES, Operation, Operations
 
 BASE = "block"
 
@@ -54,7 +54,7 @@ class ModelSpec(Spec):
     the base block; every other name is in `blocks`, as edits of the base block.
     """
 
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
 
     vocab_size: Annotated[PositiveInt, Fact.SIZE] = 256
     d_model: Features = 128
@@ -73,28 +73,28 @@ class ModelSpec(Spec):
         ),
     ] = Field(default=None, exclude_if=is_off)
     """Which layers share weights; null for none."""
-    final_norm: Annotated[bool | None, Keeps(*EVERY_RULE)] = None
+    final_norm: Annotated[bool | None, Supports(*EVERY_OPERATION)] = None
     """A norm before the head; null means: unless the last block leaves the stream normalised, as post-norm does."""
     tie_embeddings: bool = True
-    head_bias: Annotated[bool, Keeps(*WIDENED)] = False
-    embedding_dim: Annotated[PositiveInt | None, Fact.WIDTH, Tried(14), Keeps(*WIDENED)] = None
+    head_bias: Annotated[bool, Supports(*ALL_BUT_TRANSFER)] = False
+    embedding_dim: Annotated[PositiveInt | None, Fact.WIDTH, Tried(14), Supports(*ALL_BUT_TRANSFER)] = None
     """Width of the token table, with a projection to d_model (ALBERT, arXiv:1909.11942); null for d_model."""
     embedding_scale: Annotated[PositiveFloat | Literal["sqrt_d_model"], Fact.SCALE] = 1.0
     """Factor on the embedded tokens; √d_model as in Vaswani et al. 2017 §3.4 and Gemma."""
-    embedding_norm: Annotated[bool, Keeps(*EVERY_RULE)] = False
+    embedding_norm: Annotated[bool, Supports(*EVERY_OPERATION)] = False
     """A norm after the embedding (BLOOM, arXiv:2211.05100)."""
     embedding_dropout: Dropout = 0.0
     """Dropout on the input of the first block, during training."""
     logit_scale: Annotated[PositiveFloat, Fact.SCALE] = 1.0
     """Factor on the logits (Cohere; Granite divides by its logits_scaling)."""
-    logit_gain: bool = Field(default=False, exclude_if=is_off)
+    logit_gain: Annotated[bool, Field(exclude_if=is_off), Supports(*OF_MODULES)] = False
     """A learned factor on each token's logit, from one, kept √D times smaller (s_z of nGPT, arXiv:2410.01131)."""
-    unit_weights: Annotated[bool, Field(exclude_if=is_off), Fact.TRAINING, Tried(), Keeps(Rule.LORA)] = False
+    unit_weights: Annotated[bool, Field(exclude_if=is_off), Fact.TRAINING, Tried(), Supports(Operation.LORA)] = False
     """Normalise the vectors of every matrix, at initialisation and after every training step (see `zoo.sphere`). A tied
     table then starts larger than `zoo.init` says, unless a gain makes up for it: nGPT's is not tied."""
-    final_softcap: Annotated[PositiveFloat | None, Tried(200.0), Keeps(*EVERY_RULE)] = None
+    final_softcap: Annotated[PositiveFloat | None, Tried(200.0), Supports(*EVERY_OPERATION)] = None
     """c · tanh(logits / c) (Gemma 2, arXiv:2408.00118)."""
-    z_loss: Annotated[NonNegativeFloat, Fact.TRAINING, Tried(0.01), Keeps(*EVERY_RULE)] = 0.0
+    z_loss: Annotated[NonNegativeFloat, Fact.TRAINING, Tried(0.01), Supports(*EVERY_OPERATION)] = 0.0
     """Weight of mean(logsumexp(logits)²) in the training objective (PaLM, arXiv:2204.02311, uses 1e-4)."""
     unet_skips: Annotated[bool, Field(exclude_if=is_off), Fact.DECODER, As(lambda _: UNetSkips())] = False
     """Add the output of each layer of the lower half to the input of its mirror image above."""
@@ -134,9 +134,11 @@ class ModelSpec(Spec):
         default=None, exclude_if=is_off
     )
     """An encoder of a second text, which the model attends to (Vaswani et al. 2017, arXiv:1706.03762)."""
-    token_types: Annotated[PositiveInt | None, Fact.DECODER, Keeps(*WIDENED)] = Field(default=None, exclude_if=is_off)
+    token_types: Annotated[PositiveInt | None, Fact.DECODER, Supports(*ALL_BUT_TRANSFER)] = Field(
+        default=None, exclude_if=is_off
+    )
     """Number of token types, each with a learned vector that is added to the embedding (BERT's segments)."""
-    head_transform: Annotated[PlainActivation | None, Fact.DECODER, Tried("gelu"), Keeps(*WIDENED)] = Field(
+    head_transform: Annotated[PlainActivation | None, Fact.DECODER, Tried("gelu"), Supports(*ALL_BUT_TRANSFER)] = Field(
         default=None, exclude_if=is_off
     )
     """A dense layer, this activation and a norm before the head (BERT)."""

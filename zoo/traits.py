@@ -1,4 +1,5 @@
-"""What parts of a model rely on, what they change, and which rules hold for them: what is not declared is refused."""
+"""Traits of the parts of a model: what they rely on, what they change, which operations they support. What is not
+declared is refused."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ ALL: Grounds = frozenset(Ground)
 """What a part relies on and breaks that does not declare either."""
 
 
-class Rule(Enum):
-    """An argument or a count that holds for some parts of a model alone; those that it holds for say so."""
+class Operation(Enum):
+    """An operation on a model that rests on an argument or a count. Parts that these cover declare it in `supports`."""
 
     WIDTH_TRANSFER = "learning rates that carry over to other widths"
     WIDENING = "copies of features that leave what a model computes as it is"
@@ -45,15 +46,15 @@ class Rule(Enum):
     SHARDING = "weights that are sharded among devices"
 
 
-Rules = frozenset[Rule]
-NO_RULE: Rules = frozenset()
-OF_MODULES: Rules = frozenset({Rule.LORA, Rule.SHARDING})
-"""Those that follow from the modules that a part is built of: every matrix is multiplied with each token once, and all
-processes run the same layers."""
-OF_VALUES: Rules = frozenset({Rule.WIDTH_TRANSFER, Rule.WIDENING})
-"""Those that follow from what a part computes, so that a single setting can break them."""
-EVERY_RULE: Rules = OF_MODULES | OF_VALUES
-WIDENED: Rules = OF_MODULES | {Rule.WIDENING}
+Operations = frozenset[Operation]
+NO_OPERATION: Operations = frozenset()
+OF_MODULES: Operations = frozenset({Operation.LORA, Operation.SHARDING})
+"""Operations that depend on the modules that a part is built of: every matrix is multiplied with each token once, and
+all processes run the same layers."""
+OF_VALUES: Operations = frozenset({Operation.WIDTH_TRANSFER, Operation.WIDENING})
+"""Operations that depend on what a part computes, so that a single setting can break them."""
+EVERY_OPERATION: Operations = OF_MODULES | OF_VALUES
+ALL_BUT_TRANSFER: Operations = OF_MODULES | {Operation.WIDENING}
 """All but width transfer, whose argument does not cover the part."""
 
 

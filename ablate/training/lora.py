@@ -25,9 +25,9 @@ from zoo.axis import Spec
 from zoo.errors import SpecError, did_you_mean
 from zoo.ffns._moe import Router
 from zoo.init import ExpertLinear, Linear, generator
-from zoo.rules import outside
 from zoo.spec import ModelSpec
-from zoo.traits import Rule
+from zoo.support import unsupported
+from zoo.traits import Operation
 
 FILE = "adapters.safetensors"
 
@@ -133,9 +133,9 @@ def matrices(model: nn.Module, spec: LoraSpec) -> Iterator[str]:
 
 
 def check_lora(model: ModelSpec, spec: LoraSpec) -> None:
-    """Raise SpecError where a model cannot have these adapters. A part declares `Rule.LORA` where `flops_change` knows
-    all of its frozen weights that spare a gradient."""
-    for part in outside(model, Rule.LORA):
+    """Raise SpecError where a model cannot have these adapters. A part declares `Operation.LORA` where
+    `flops_change` knows all of its frozen weights that spare a gradient."""
+    for part in unsupported(model, Operation.LORA):
         raise SpecError("train.lora", f"the FLOPs of adapters are not counted beside {part}")
     with torch.device("meta"):
         list(matrices(zoo.Decoder(model), spec))

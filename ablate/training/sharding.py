@@ -24,8 +24,8 @@ from ablate.store.documents import RunDocument
 from ablate.training.optimizers import Group, StateDict, Updates
 from ablate.training.spec import TrainSpec
 from ablate.training.team import Team, TeamError, whole_of
-from zoo.rules import outside
-from zoo.traits import Rule
+from zoo.support import unsupported
+from zoo.traits import Operation
 
 
 class Sharded:
@@ -126,7 +126,7 @@ def refusal(spec: TrainSpec, run: RunDocument, model: zoo.Decoder) -> str | None
         "a teacher": run.teacher is not None,
         "probes": run.probes is not None,
         f"the optimizer {spec.optimizer.kind}": spec.optimizer.kind != "adamw",
-        **{str(part): True for part in outside(model.spec, Rule.SHARDING)},
+        **{str(part): True for part in unsupported(model.spec, Operation.SHARDING)},
     }
     found = next((name for name, is_there in unfit.items() if is_there), None)
     return None if found is None else f"weights are not shared out among devices with {found}: leave out --shard"

@@ -34,9 +34,9 @@ that a clip which binds at some steps only binds at more of them in a wider mode
 Weight decay: a step multiplies by 1 − lr·λ. The base width's lr·λ is kept at every width: a group whose rate is divided
 has its λ multiplied.
 
-What the argument does not cover is refused; parts and settings that it covers declare `Rule.WIDTH_TRANSFER` (see
-`zoo.rules`). Where the head dimension d grew, the scores' 1/√d would be too large by √n (the rule asks for 1/d), hence
-the fixed d. Norms must give entries of Θ(1). One number for many features (`unet_skips`, `value_residual`) has a
+What the argument does not cover is refused; parts and settings that it covers declare `Operation.WIDTH_TRANSFER` (see
+`zoo.support`). Where the head dimension d grew, the scores' 1/√d would be too large by √n (the rule asks for 1/d),
+hence the fixed d. Norms must give entries of Θ(1). One number for many features (`unet_skips`, `value_residual`) has a
 gradient that is a sum over them, and a bias of the logits one of Θ(1), which no rate above allows for.
 """
 
@@ -50,9 +50,9 @@ from zoo.axis import number
 from zoo.block_spec import BlockSpec
 from zoo.ffns._dense import Dense
 from zoo.mixers.attention import Attention
-from zoo.rules import outside
 from zoo.spec import ModelSpec
-from zoo.traits import Rule
+from zoo.support import unsupported
+from zoo.traits import Operation
 
 TOLERANCE = 0.01
 
@@ -64,7 +64,7 @@ def refusals(model: ModelSpec, train: TrainSpec) -> list[str]:
     ratio = train.width_transfer.ratio(model.d_model)
     blocks = [model.written(name) for name in dict.fromkeys(model.layer_names)]
     inside = (reason for block in blocks for reason in _block_reasons(block, model.d_model))
-    unknown = (f"no rule is known for {part}" for part in outside(model, Rule.WIDTH_TRANSFER))
+    unknown = (f"no rule is known for {part}" for part in unsupported(model, Operation.WIDTH_TRANSFER))
     return list(dict.fromkeys([*_training(train), *unknown, *_ends(model, ratio), *inside]))
 
 

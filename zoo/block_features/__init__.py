@@ -10,7 +10,7 @@ from zoo.traits import ALL, Grounds
 
 
 class BlockFeature(Spec):
-    """Spec of a feature. `needs`, `breaks` and `rules` are to be declared, as those of `zoo.features` are."""
+    """Spec of a feature. `needs`, `breaks` and `supports` are to be declared, as those of `zoo.features` are."""
 
     needs: ClassVar[Grounds] = ALL
     """What it relies on."""

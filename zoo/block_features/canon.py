@@ -11,7 +11,7 @@ from zoo.block_features import BlockFeature
 from zoo.cache import LayerCache
 from zoo.conv import ShortConv, conv_cost
 from zoo.site import PartCost, Step
-from zoo.traits import NONE, WIDENED, Grounds, Rules
+from zoo.traits import ALL_BUT_TRANSFER, NONE, Grounds, Operations
 
 Place = Literal["mixer", "ffn"]
 
@@ -27,7 +27,7 @@ class Canon(BlockFeature):
 
     needs: ClassVar[Grounds] = NONE
     breaks: ClassVar[Grounds] = NONE
-    rules: ClassVar[Rules] = WIDENED
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
 
     width: PositiveInt = 4
     """W."""

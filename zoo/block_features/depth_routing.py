@@ -18,7 +18,7 @@ from zoo.cache_chunks import ChunkCache
 from zoo.facts import Fact
 from zoo.init import Linear
 from zoo.site import PartCost, Step, matmul_cost
-from zoo.traits import Ground, Grounds, Rule, Rules
+from zoo.traits import Ground, Grounds, Operation, Operations
 
 Run = Callable[[Tensor, Step, LayerCache | None], Tensor]
 """Some tokens (B, M, D), their pass and a cache → (B, M, D)."""
@@ -48,7 +48,7 @@ class DepthRouting(BlockFeature):
             Ground.OWN_ORDER,
         }
     )
-    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
 
     capacity: Annotated[float, Field(gt=0, lt=1)] = 0.125
     """C, a share of the tokens; the paper routes every second block."""

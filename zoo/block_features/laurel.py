@@ -12,7 +12,7 @@ from zoo.block_features import BlockFeature
 from zoo.facts import Fact
 from zoo.init import Linear
 from zoo.site import PartCost, matmul_cost
-from zoo.traits import NONE, Grounds, Rule, Rules
+from zoo.traits import NONE, Grounds, Operation, Operations
 
 
 class Laurel(BlockFeature):
@@ -24,7 +24,7 @@ class Laurel(BlockFeature):
 
     needs: ClassVar[Grounds] = NONE
     breaks: ClassVar[Grounds] = NONE
-    rules: ClassVar[Rules] = frozenset({Rule.LORA, Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.LORA, Operation.SHARDING})
 
     rank: Annotated[PositiveInt, Fact.WIDTH] = 64
     """r."""

@@ -11,9 +11,9 @@ from zoo.errors import SpecError
 from zoo.facts import Fact, names_with
 from zoo.ffns._dense import Dense
 from zoo.mixers.attention import Attention
-from zoo.rules import outside
 from zoo.spec import ModelSpec
-from zoo.traits import Rule
+from zoo.support import unsupported
+from zoo.traits import Operation
 
 GROWING = (Fact.WIDTH, Fact.HEADS, Fact.SHARED_HEADS, Fact.SCALE)
 SIZES = tuple(name for part in (ModelSpec, Attention, Dense) for name in names_with(part, *GROWING))
@@ -42,7 +42,7 @@ def check_specs(source: ModelSpec, target: ModelSpec) -> None:
 
 def _check_parts(model: ModelSpec) -> None:
     """Raise SpecError for what nobody has worked out how to widen."""
-    for part in outside(model, Rule.WIDENING):
+    for part in unsupported(model, Operation.WIDENING):
         raise unknown(part.path, part.name)
 
 

@@ -1,7 +1,7 @@
 """Features of a whole model: what stands around its layers and between them. One file per feature.
 
-A feature declares what it needs and breaks (`zoo.traits`), which rules hold for it, what it costs, what it caches and
-how it shrinks, and builds a `FeatureLayer`, a part of the stream. `zoo.stack` runs the parts in the order of their
+A feature declares what it needs and breaks (`zoo.traits`), which operations it supports, what it costs, what it caches
+and how it shrinks, and builds a `FeatureLayer`, a part of the stream. `zoo.stack` runs the parts in the order of their
 `shell`, and a model's costs are the sum of its features' (`zoo.costs`): neither knows them by name.
 """
 
@@ -95,8 +95,8 @@ class Predicting:
 
 
 class Feature(Spec):
-    """Spec of a feature. `needs`, `breaks` and `rules` are to be declared: a feature that does not declare them is
-    refused beside every other one, and by every rule (`zoo.rules`)."""
+    """Spec of a feature. `needs`, `breaks` and `supports` are to be declared: a feature that does not declare them is
+    refused beside every other one, and by every operation (`zoo.support`)."""
 
     needs: ClassVar[Grounds] = ALL
     """What it relies on."""

@@ -15,7 +15,7 @@ from zoo.facts import Fact
 from zoo.features import Feature, Model, Streams, new_norm, norm_parameters
 from zoo.init import Linear
 from zoo.site import PartCost, matmul_cost
-from zoo.traits import Ground, Grounds, Rule, Rules
+from zoo.traits import Ground, Grounds, Operation, Operations
 
 LEAST_MEAN_SQUARE = 1e-5
 """Of a projected stream, before it is divided by its length."""
@@ -37,7 +37,7 @@ class AltUp(Feature):
 
     needs: ClassVar[Grounds] = frozenset({Ground.PLAIN_STREAM, Ground.WHOLE_BLOCKS, Ground.WHOLE_STREAM})
     breaks: ClassVar[Grounds] = frozenset({Ground.SINGLE_STREAM})
-    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     writes_after_layers: ClassVar[bool] = True
 
     streams: Annotated[int, Field(ge=2)] = 4

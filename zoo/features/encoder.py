@@ -13,7 +13,7 @@ from zoo.edits import SpecJson, expand, merge
 from zoo.errors import SpecError
 from zoo.facts import Fact, names_with
 from zoo.features import Feature, Model
-from zoo.traits import NONE, Ground, Grounds, Rule, Rules
+from zoo.traits import NONE, Ground, Grounds, Operation, Operations
 
 MAX_LAYERS = 10_000
 
@@ -29,7 +29,7 @@ class EncoderSpec(Feature):
 
     needs: ClassVar[Grounds] = NONE
     breaks: ClassVar[Grounds] = frozenset({Ground.CAUSAL})
-    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
 
     n_layers: Annotated[PositiveInt, Field(le=MAX_LAYERS)] = 4
     block: SpecJson = Field(default={})

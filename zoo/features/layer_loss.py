@@ -11,7 +11,7 @@ from torch import Tensor
 from zoo.features import Feature, FeatureLayer, Model, Predicting
 from zoo.loss import next_token_loss
 from zoo.site import PartCost, Step
-from zoo.traits import Ground, Grounds, Rule, Rules
+from zoo.traits import Ground, Grounds, Operation, Operations
 
 
 class LayerLoss(Feature):
@@ -20,7 +20,7 @@ class LayerLoss(Feature):
 
     needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_STREAM, Ground.FIXED_DEPTH})
     breaks: ClassVar[Grounds] = frozenset({Ground.ONE_END})
-    rules: ClassVar[Rules] = frozenset({Rule.WIDENING, Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.WIDENING, Operation.SHARDING})
 
     weight: NonNegativeFloat
 
@@ -33,7 +33,7 @@ class LayerLoss(Feature):
 
 
 class LayerLosses(FeatureLayer):
-    """Keeps the streams that leave the layers until the objective reads them."""
+    """Supports the streams that leave the layers until the objective reads them."""
 
     name: ClassVar[str] = "layer_loss"
     shell: ClassVar[int] = 7

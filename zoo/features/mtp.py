@@ -18,7 +18,7 @@ from zoo.features import Feature, FeatureLayer, Model, Predicting, new_norm, nor
 from zoo.init import Linear
 from zoo.loss import Head, summed_loss
 from zoo.site import PartCost, Site, Step, matmul_cost
-from zoo.traits import Ground, Grounds, Rule, Rules
+from zoo.traits import Ground, Grounds, Operation, Operations
 
 
 class MultiTokenPrediction(Feature):
@@ -35,7 +35,7 @@ class MultiTokenPrediction(Feature):
 
     needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_BLOCKS, Ground.CAUSAL})
     breaks: ClassVar[Grounds] = frozenset({Ground.ONE_END})
-    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
 
     depth: PositiveInt = 1
     weight: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.3

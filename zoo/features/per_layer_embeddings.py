@@ -17,7 +17,7 @@ from zoo.features import Feature, FeatureLayer, Model, Table, new_norm, norm_par
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Embedding, Linear
 from zoo.site import PartCost, Step, matmul_cost
-from zoo.traits import NONE, Ground, Grounds, Rule, Rules
+from zoo.traits import NONE, Ground, Grounds, Operation, Operations
 
 
 class PerLayerEmbeddings(Feature):
@@ -31,7 +31,7 @@ class PerLayerEmbeddings(Feature):
 
     needs: ClassVar[Grounds] = frozenset({Ground.PLAIN_STREAM, Ground.WHOLE_STREAM, Ground.FIXED_DEPTH})
     breaks: ClassVar[Grounds] = NONE
-    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     writes_after_layers: ClassVar[bool] = True
 
     features: Annotated[PositiveInt, Fact.WIDTH] = 256

@@ -11,8 +11,9 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch._subclasses.fake_tensor import FakeTensor
 
 from zoo.axis import Spec
+from zoo.facts import Supports
 from zoo.site import PartCost
-from zoo.traits import NONE, Ground, Grounds, Rule, Rules
+from zoo.traits import EVERY_OPERATION, NONE, Ground, Grounds, Operation, Operations
 
 NODES = 1001
 """Of τ: the rule is exact to 1e-9 for k up to 64."""
@@ -32,9 +33,9 @@ class RandomDepth(Spec):
     needs: ClassVar[Grounds] = NONE
     breaks: ClassVar[Grounds] = frozenset({Ground.FIXED_DEPTH, Ground.LOWER_LAYERS, Ground.SAME_WORK})
     # Not SHARDING: each process would draw turns of its own, and they would wait for one another.
-    rules: ClassVar[Rules] = frozenset({Rule.WIDTH_TRANSFER, Rule.WIDENING, Rule.LORA})
+    supports: ClassVar[Operations] = frozenset({Operation.WIDTH_TRANSFER, Operation.WIDENING, Operation.LORA})
 
-    mean: PositiveInt | None = None
+    mean: Annotated[PositiveInt | None, Supports(*EVERY_OPERATION)] = None
     """r̄; null for as many as the turns in evaluation."""
     spread: Annotated[NonNegativeFloat, Field(le=1.5)] = 0.5
     """σ."""

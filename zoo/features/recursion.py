@@ -20,7 +20,7 @@ from zoo.facts import Fact
 from zoo.features import Layers, NewCache, Runner
 from zoo.init import Linear
 from zoo.site import PartCost, Step
-from zoo.traits import Ground, Grounds, Rule, Rules
+from zoo.traits import Ground, Grounds, Operation, Operations
 
 Caches = Sequence[LayerCache | None]
 
@@ -53,7 +53,7 @@ class Recursion(Spec):
             Ground.OWN_ORDER,
         }
     )
-    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
 
     alpha: PositiveFloat = 0.1
     """α, the largest gate."""

@@ -10,13 +10,13 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from zoo.axis import is_off
 from zoo.edits import SpecJson
 from zoo.errors import SpecError
-from zoo.facts import Fact, Keeps
+from zoo.facts import Fact, Supports
 from zoo.features import Feature, FeatureLayer, Model, norm_parameters
 from zoo.features.injection import Loop
 from zoo.features.random_depth import RandomDepth
 from zoo.features.recursion import Recursion, RecursiveLoop, Turn
 from zoo.site import PartCost, matmul_cost
-from zoo.traits import EVERY_RULE, NONE, Claim, Ground, Grounds, Rule, Rules
+from zoo.traits import EVERY_OPERATION, NONE, OF_MODULES, Claim, Ground, Grounds, Operation, Operations
 
 INJECTION: Grounds = frozenset({Ground.SINGLE_STREAM, Ground.ONE_STACK})
 """What a loop needs whose turns read what the prelude made."""
@@ -36,18 +36,18 @@ class Sharing(Feature):
     needs: ClassVar[Grounds] = NONE
     breaks: ClassVar[Grounds] = frozenset({Ground.OWN_WEIGHTS})
     # Weights that several layers read get the sum of their gradients, a constant factor at most.
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
 
     blocks: PositiveInt = 1
     """n."""
     order: Literal["cycle", "sequence"] = "cycle"
-    prelude: Annotated[NonNegativeInt, Field(exclude_if=is_off), Keeps(*EVERY_RULE)] = 0
+    prelude: Annotated[NonNegativeInt, Field(exclude_if=is_off), Supports(*EVERY_OPERATION)] = 0
     """First layers that share nothing."""
-    coda: Annotated[NonNegativeInt, Field(exclude_if=is_off), Keeps(*EVERY_RULE)] = 0
+    coda: Annotated[NonNegativeInt, Field(exclude_if=is_off), Supports(*EVERY_OPERATION)] = 0
     """Last layers that share nothing."""
-    injection: Annotated[bool, Field(exclude_if=is_off), Keeps(Rule.SHARDING)] = False
+    injection: Annotated[bool, Field(exclude_if=is_off), Supports(Operation.SHARDING)] = False
     """Whether each turn of the loop reads what the prelude made, and the first begins with a state of its own."""
-    state_std: Annotated[NonNegativeFloat, Field(exclude_if=is_off), Fact.TRAINING] = 0.0
+    state_std: Annotated[NonNegativeFloat, Field(exclude_if=is_off), Fact.TRAINING, Supports(*OF_MODULES)] = 0.0
     """Standard deviation of that state while training, √(2/5) in Huginn; 0 otherwise."""
     random_depth: Annotated[RandomDepth | None, Field(exclude_if=is_off), Fact.TRAINING] = None
     """How many turns training runs and how many of them it trains; null for all turns of the model."""

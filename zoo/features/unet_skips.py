@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from zoo.errors import SpecError
 from zoo.features import Feature, FeatureLayer, Model
 from zoo.site import PartCost, Step
-from zoo.traits import Ground, Grounds, Rule, Rules
+from zoo.traits import Ground, Grounds, Operation, Operations
 
 
 class UNetSkips(Feature):
@@ -24,7 +24,7 @@ class UNetSkips(Feature):
 
     needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_STREAM, Ground.FIXED_DEPTH})
     breaks: ClassVar[Grounds] = frozenset({Ground.ONE_END})
-    rules: ClassVar[Rules] = frozenset({Rule.LORA, Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.LORA, Operation.SHARDING})
 
     def check(self, model: Model) -> None:
         if model.n_layers < 2:

@@ -14,7 +14,7 @@ from zoo.errors import SpecError
 from zoo.features import Feature, FeatureLayer, Model, Table
 from zoo.init import Embedding
 from zoo.site import PartCost, Step
-from zoo.traits import NONE, Ground, Grounds, Rule, Rules
+from zoo.traits import NONE, Ground, Grounds, Operation, Operations
 
 HeadsOfValues = tuple[int, int]
 """How many heads of values a layer has, and of how many features."""
@@ -30,7 +30,7 @@ class ValueEmbeddings(Feature):
 
     needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_BLOCKS, Ground.WHOLE_STREAM, Ground.FIXED_DEPTH})
     breaks: ClassVar[Grounds] = NONE
-    rules: ClassVar[Rules] = frozenset({Rule.LORA, Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.LORA, Operation.SHARDING})
 
     tables: PositiveInt = 1
     """n."""

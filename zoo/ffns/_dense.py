@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from zoo.axis import is_off, number
 from zoo.cache import LayerCache
 from zoo.conv import ShortConv, conv_cost
-from zoo.facts import Dropout, Fact, Keeps, Tried
+from zoo.facts import Dropout, Fact, Supports, Tried
 from zoo.ffns import Ffn, FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation, sparse
 from zoo.ffns._width import Width, features
 from zoo.init import Linear
 from zoo.site import PartCost, Site, Step, matmul_cost
-from zoo.traits import EVERY_RULE, WIDENED
+from zoo.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, OF_MODULES
 
 
 def _sparse(activation: Activation, quantile: float, first: Tensor, *others: Tensor) -> Tensor:
@@ -35,14 +35,14 @@ class Dense(Ffn):
     """Hidden features: a number, or a ratio to d_model."""
     multiple_of: Annotated[PositiveInt, Tried()] = 8
     """A ratio is rounded to the nearest multiple of this."""
-    bias: Annotated[bool, Keeps(*EVERY_RULE)] = False
+    bias: Annotated[bool, Supports(*EVERY_OPERATION)] = False
     dropout: Dropout = 0.0
     """On the hidden features, while training."""
-    conv: Annotated[PositiveInt | None, Keeps(*WIDENED)] = Field(default=None, exclude_if=is_off)
+    conv: Annotated[PositiveInt | None, Supports(*ALL_BUT_TRANSFER)] = Field(default=None, exclude_if=is_off)
     """Tokens that a causal convolution of each hidden feature sees, before the activation (place D of Canon layers,
     Allen-Zhu 2025, arXiv:2512.17351); null for none."""
 
-    sparsity: Annotated[float, Field(ge=0, lt=1, exclude_if=is_off), Tried(0.3)] = 0.0
+    sparsity: Annotated[float, Field(ge=0, lt=1, exclude_if=is_off), Tried(0.3), Supports(*OF_MODULES)] = 0.0
     """Share of the hidden features that a threshold, from their mean and spread, sets to zero before the activation
     (Gemma 3n); 0 for no threshold."""
 

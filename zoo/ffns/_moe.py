@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 import torch
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -23,7 +23,6 @@ from zoo.ffns._experts import Experts, expert_capacity, load_of
 from zoo.ffns._width import Width, features
 from zoo.init import Linear
 from zoo.site import PartCost, Site, Step, matmul_cost
-from zoo.traits import OF_MODULES, Rules
 
 
 class MoE(Ffn):
@@ -32,8 +31,6 @@ class MoE(Ffn):
     Declared FLOPs are those of the chosen and the shared experts and of the router, less what a capacity below an even
     load is certain to drop in training; what uneven routing drops beyond that is counted as if it were not dropped.
     """
-
-    rules: ClassVar[Rules] = OF_MODULES
 
     experts: Annotated[PositiveInt, AtMost(8)] = 8
     top_k: Annotated[PositiveInt, AtMost(2)] = 2

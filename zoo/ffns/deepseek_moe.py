@@ -14,6 +14,7 @@ from zoo.errors import SpecError
 from zoo.facts import AtMost, Fact
 from zoo.ffns._moe import MoE, Router, Routing
 from zoo.ffns._width import Width
+from zoo.traits import OF_MODULES, Operations
 
 
 class DeepSeekMoE(MoE):
@@ -33,6 +34,7 @@ class DeepSeekMoE(MoE):
         {"d_ff": 12, "score": "softmax", "normalise": False, "bias_rate": None, "weights_on": "input"},
     )
     kind: Literal["deepseek_moe"] = "deepseek_moe"
+    supports: ClassVar[Operations] = OF_MODULES
     experts: PositiveInt = 16
     top_k: PositiveInt = 3
     d_ff: Width = "2/3x"

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from zoo.axis import Examples
 from zoo.ffns._activations import GATED, Activation, Approximation, approximated
 from zoo.ffns._dense import Gated
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class GEGLU(Gated):
@@ -18,7 +18,7 @@ class GEGLU(Gated):
 
     examples: ClassVar[Examples] = ({}, {"approximate": "tanh"})
     kind: Literal["geglu"] = "geglu"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     approximate: Approximation = "none"
 
     def hidden(self) -> Activation:

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from zoo.ffns._activations import UNGATED, Activation, Approximation, approximated
 from zoo.ffns._dense import Dense
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class GELU(Dense):
@@ -16,7 +16,7 @@ class GELU(Dense):
     """
 
     kind: Literal["gelu"] = "gelu"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     approximate: Approximation = "none"
 
     def hidden(self) -> Activation:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from zoo.ffns._activations import GATED, Activation, OtherActivation
 from zoo.ffns._dense import Gated
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class GLU(Gated):
@@ -18,7 +18,7 @@ class GLU(Gated):
     """
 
     kind: Literal["glu"] = "glu"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     activation: Literal["sigmoid", "relu2", OtherActivation] = Field(
         default="sigmoid", exclude_if=lambda name: name == "sigmoid"
     )

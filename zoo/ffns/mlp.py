@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from zoo.ffns._activations import UNGATED, Activation, OtherActivation
 from zoo.ffns._dense import Dense
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class MLP(Dense):
@@ -16,7 +16,7 @@ class MLP(Dense):
     """
 
     kind: Literal["mlp"] = "mlp"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     activation: Literal["sigmoid", OtherActivation] = "tanh"
 
     def hidden(self) -> Activation:

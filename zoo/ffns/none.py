@@ -10,7 +10,7 @@ from torch import Tensor
 from zoo.cache import LayerCache
 from zoo.ffns import Ffn, FfnLayer
 from zoo.site import PartCost, Site, Step
-from zoo.traits import WIDENED, Rules
+from zoo.traits import ALL_BUT_TRANSFER, Operations
 
 
 class NoFfn(Ffn):
@@ -18,7 +18,7 @@ class NoFfn(Ffn):
 
     absent: ClassVar[bool] = True
     kind: Literal["none"] = "none"
-    rules: ClassVar[Rules] = WIDENED
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
 
     def build(self, site: Site) -> FfnLayer:
         return NoFfnLayer()

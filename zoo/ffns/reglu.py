@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from zoo.ffns._dense import Gated
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class ReGLU(Gated):
     """y = W_down (max(0, W_gate x) ⊙ W_up x). Shazeer 2020, arXiv:2002.05202."""
 
     kind: Literal["reglu"] = "reglu"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION

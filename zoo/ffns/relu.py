@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from zoo.ffns._dense import Dense
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class ReLU(Dense):
     """y = W_down max(0, W_up x). Vaswani et al. 2017, arXiv:1706.03762."""
 
     kind: Literal["relu"] = "relu"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from zoo.ffns._dense import Dense
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class SquaredReLU(Dense):
     """y = W_down max(0, W_up x)². So et al. 2021 (Primer), arXiv:2109.08668; Nemotron-4, arXiv:2402.16819."""
 
     kind: Literal["relu2"] = "relu2"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION

@@ -16,7 +16,7 @@ from zoo.ffns._width import Width, features
 from zoo.init import Linear
 from zoo.shift import TokenShift, mixed
 from zoo.site import PartCost, Site, Step, matmul_cost
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class ChannelMix(Ffn):
@@ -26,7 +26,7 @@ class ChannelMix(Ffn):
     """
 
     kind: Literal["rwkv7"] = "rwkv7"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     d_ff: Annotated[Width, Fact.SIZE, Fact.WIDTH] = "4x"
     """Hidden features: a number, or a ratio to d_model."""
     multiple_of: Annotated[PositiveInt, Fact.SIZE] = 8

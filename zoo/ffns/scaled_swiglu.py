@@ -12,7 +12,7 @@ from zoo.ffns import FfnLayer
 from zoo.ffns._activations import GATED, Activation
 from zoo.ffns._dense import DenseLayer, Gated
 from zoo.site import PartCost
-from zoo.traits import WIDENED, Rules
+from zoo.traits import ALL_BUT_TRANSFER, Operations
 
 
 class ScaledSwiGLU(Gated):
@@ -20,7 +20,7 @@ class ScaledSwiGLU(Gated):
     arXiv:2410.01131, where rows of the matrices and x have length 1, and √D makes up for that."""
 
     kind: Literal["scaled_swiglu"] = "scaled_swiglu"
-    rules: ClassVar[Rules] = WIDENED
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
 
     def hidden(self) -> Activation:
         return GATED["swiglu"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from zoo.ffns._dense import Dense
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class SiLU(Dense):
     """y = W_down (z·σ(z)), z = W_up x. Ramachandran et al. 2017, arXiv:1710.05941."""
 
     kind: Literal["silu"] = "silu"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from zoo.axis import Examples
 from zoo.ffns._moe import MoE, Router, Routing
+from zoo.traits import OF_MODULES, Operations
 
 
 class TopKMoE(MoE):
@@ -25,6 +26,7 @@ class TopKMoE(MoE):
         {"d_ff": 20, "experts": 5, "shared_experts": 1, "shared_d_ff": 14, "shared_gate": True},
     )
     kind: Literal["topk_moe"] = "topk_moe"
+    supports: ClassVar[Operations] = OF_MODULES
     softmax_over: Literal["chosen", "all"] = "chosen"
     """Over one chosen expert it is always 1, and then only the auxiliary losses teach the router."""
     router_bias: bool = False

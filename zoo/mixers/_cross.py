@@ -20,14 +20,14 @@ from zoo.facts import Dropout, Fact, HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers._projections import Biases
 from zoo.site import PartCost, Step
-from zoo.traits import Rule, Rules
+from zoo.traits import Operation, Operations
 
 
 class CrossAttention(Spec):
     """softmax(QKᵀ · scale) V: queries from the decoder's stream, keys and values from the encoder's output, without
     positions. Vaswani et al. 2017, arXiv:1706.03762 §3.2.3."""
 
-    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
 
     heads: Heads | None = None
     """null for as many as the block's mixer has."""

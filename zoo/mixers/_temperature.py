@@ -10,7 +10,7 @@ from torch import Tensor
 
 from zoo.axis import Spec
 from zoo.site import Step
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Temperature(Spec):
@@ -20,7 +20,7 @@ class Temperature(Spec):
     Ministral 3 on all layers, with offset 0.
     """
 
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
 
     coefficient: PositiveFloat = 0.1
     """c."""

@@ -28,7 +28,7 @@ from zoo.mixers._reuse import borrowed, lend
 from zoo.mixers._values import ValueResidual, with_others
 from zoo.positions import Queries
 from zoo.site import Site, Step
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 Rotate = Callable[[Tensor, Step], Tensor]
 
@@ -37,7 +37,7 @@ class Attention(MultiHead):
     """out = softmax(QKᵀ/√d + mask) V, concatenated over heads, times W_o. Vaswani et al. 2017, arXiv:1706.03762."""
 
     kind: Literal["attention"] = "attention"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     gives_queries: ClassVar[bool] = True
 
     def build(self, site: Site) -> MixerLayer:

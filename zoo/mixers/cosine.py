@@ -14,7 +14,7 @@ from zoo.mixers import MixerLayer
 from zoo.mixers._multi_head import MultiHead
 from zoo.mixers.attention import AttentionLayer
 from zoo.site import Site
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class Cosine(MultiHead):
@@ -26,7 +26,7 @@ class Cosine(MultiHead):
     """
 
     kind: Literal["cosine"] = "cosine"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     initial_scale: PositiveFloat = 10.0
     max_scale: PositiveFloat = 100.0
 

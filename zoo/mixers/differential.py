@@ -20,7 +20,7 @@ from zoo.mixers.attention import AttentionLayer
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.site import Site, Step
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class Differential(MultiHead):
@@ -36,7 +36,7 @@ class Differential(MultiHead):
 
     examples: ClassVar[Examples] = ({"head_dim": 6},)
     kind: Literal["differential"] = "differential"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
 
     def _default_head_dim(self, d_model: int) -> int:

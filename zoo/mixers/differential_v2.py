@@ -14,7 +14,7 @@ from zoo.mixers import MixerLayer
 from zoo.mixers._multi_head import MultiHead
 from zoo.mixers.attention import AttentionLayer
 from zoo.site import PartCost, Site, Step, matmul_cost
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class DifferentialV2(MultiHead):
@@ -29,7 +29,7 @@ class DifferentialV2(MultiHead):
 
     examples: ClassVar[Examples] = ({"head_dim": 6},)
     kind: Literal["differential_v2"] = "differential_v2"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
 
     def sizes(self) -> tuple[int, int, int]:
         heads, kv_heads, head_dim = super().sizes()

@@ -25,7 +25,7 @@ from zoo.mixers.mla import MLA, MLALayer
 from zoo.positions import Position
 from zoo.precision import in_float32
 from zoo.site import Keys, PartCost, Site, Step, attention_cost, mean_keys
-from zoo.traits import Rule, Rules
+from zoo.traits import Operation, Operations
 
 
 class DeepSeekSparseAttention(MLA):
@@ -47,7 +47,7 @@ class DeepSeekSparseAttention(MLA):
     adds_loss: ClassVar[bool] = True
 
     kind: Literal["dsa"] = "dsa"  # type: ignore[assignment]
-    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     index_heads: Annotated[PositiveInt, AtMost(4)] = 4
     """H_I."""
     index_dim: HeadFeatures = 32

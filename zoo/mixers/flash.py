@@ -21,7 +21,7 @@ from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
 from zoo.mixers._layout import Layout
 from zoo.mixers._scan import Chunks
 from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 KEYS, VALUES, BEFORE, ALL = "keys", "values", "before", "all"
 """What is kept of a text: keys and values of its last chunk, and Σ k vᵀ over those before it and over all."""
@@ -43,7 +43,7 @@ class FLASH(GatedUnit):
     readings: ClassVar[int] = 4
     counts_places: ClassVar[bool] = True
     kind: Literal["flash"] = "flash"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     chunk: PositiveInt = 256
     """C, which decides what a token sees how."""
 

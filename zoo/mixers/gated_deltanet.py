@@ -26,7 +26,7 @@ from zoo.mixers._scan import STATE
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class GatedDeltaNet(Stateful):
@@ -40,7 +40,7 @@ class GatedDeltaNet(Stateful):
 
     examples: ClassVar[Examples] = ({"chunk": 8, "k_heads": 2, "head_dim": 5, "v_dim": 7},)
     kind: Literal["gated_deltanet"] = "gated_deltanet"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4
     """Of values."""
     k_heads: Annotated[PositiveInt | None, Fact.SHARED_HEADS] = None

@@ -17,7 +17,7 @@ from zoo.mixers import MixerLayer
 from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
 from zoo.precision import in_float32
 from zoo.site import Keys, PartCost, Site, Step, attention_cost, mean_keys
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class GAU(GatedUnit):
@@ -32,7 +32,7 @@ class GAU(GatedUnit):
     examples: ClassVar[Examples] = ({"head_dim": 6, "length": 8},)
     readings: ClassVar[int] = 2
     kind: Literal["gau"] = "gau"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     length: Annotated[PositiveInt, AtMost(512)] = 512
     """n: the paper's is the length of its training texts. A constant here, so that a token reads the same whatever
     follows it."""

@@ -21,7 +21,7 @@ from zoo.mixers._scan import ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.site import Site, Step
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class GatedLinearAttention(LinearHeads):
@@ -34,7 +34,7 @@ class GatedLinearAttention(LinearHeads):
 
     examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5, "rank": 3},)
     kind: Literal["gla"] = "gla"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     head_dim: HeadFeatures | None = None
     """n; null for d_model / (2 heads)."""
     v_dim: HeadFeatures | None = None

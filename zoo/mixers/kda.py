@@ -25,7 +25,7 @@ from zoo.mixers._scan import STATE
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class KimiDeltaAttention(Stateful):
@@ -40,7 +40,7 @@ class KimiDeltaAttention(Stateful):
 
     examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5},)
     kind: Literal["kda"] = "kda"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4
     head_dim: HeadFeatures | None = None
     """n; null for d_model / heads."""

@@ -24,7 +24,7 @@ from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions import Position
 from zoo.positions.nope import NoPE
 from zoo.site import Site, Step
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class LightningAttention(LinearHeads):
@@ -53,7 +53,7 @@ class LightningAttention(LinearHeads):
         },
     )
     kind: Literal["lightning"] = "lightning"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     activation: PlainActivation | None = Field(default="silu", exclude_if=lambda name: name == "silu")
     """Of queries, keys and values; null for none."""
     qk_norm: Annotated[Norm, Choice("zoo.norms")] | None = Field(default=None, exclude_if=is_off)

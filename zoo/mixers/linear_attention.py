@@ -16,7 +16,7 @@ from zoo.mixers import MixerLayer
 from zoo.mixers._linear import LinearHeads, LinearHeadsLayer
 from zoo.mixers._scan import ScanCost, scan
 from zoo.site import Site, Step
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class LinearAttention(LinearHeads):
@@ -28,7 +28,7 @@ class LinearAttention(LinearHeads):
 
     examples: ClassVar[Examples] = ({"chunk": 8}, {"chunk": 4, "head_dim": 5, "conv": 4})
     kind: Literal["linear_attention"] = "linear_attention"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     eps: PositiveFloat = 1e-6
 
     def build(self, site: Site) -> MixerLayer:

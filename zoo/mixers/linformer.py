@@ -20,7 +20,7 @@ from zoo.mixers import MixerLayer
 from zoo.mixers._multi_head import MultiHead
 from zoo.mixers.attention import AttentionLayer
 from zoo.site import Keys, PartCost, Site
-from zoo.traits import Rule, Rules
+from zoo.traits import Operation, Operations
 
 
 class Linformer(MultiHead):
@@ -41,7 +41,7 @@ class Linformer(MultiHead):
     )
     requires: ClassVar[Edits] = {"visible": "all"}
     kind: Literal["linformer"] = "linformer"
-    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     rank: PositiveInt = 64
     """r: the paper's k, 128 or 256 for texts of 512."""
     max_length: PositiveInt = 512

@@ -25,7 +25,7 @@ from zoo.mixers._linear import Stateful, StatefulLayer
 from zoo.mixers._scan import STATE, ScanCost
 from zoo.norms import Norm
 from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class Mamba(Stateful):
@@ -39,7 +39,7 @@ class Mamba(Stateful):
 
     examples: ClassVar[Examples] = ({"state": 5, "rank": 3, "chunk": 4, "part_norm": {"kind": "rmsnorm"}},)
     kind: Literal["mamba"] = "mamba"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     chunk: PositiveInt = 16
     """Tokens that are computed at a time where there are several; no result depends on it."""
     inner: Features | None = None

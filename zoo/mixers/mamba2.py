@@ -26,7 +26,7 @@ from zoo.mixers._scan import STATE, ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class Mamba2(Stateful):
@@ -40,7 +40,7 @@ class Mamba2(Stateful):
 
     examples: ClassVar[Examples] = ({"head_dim": 12, "state": 5, "groups": 2, "chunk": 8},)
     kind: Literal["mamba2"] = "mamba2"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4
     """H."""
     head_dim: HeadFeatures | None = None

@@ -27,7 +27,7 @@ from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions._rotary import turn_pairs
 from zoo.precision import at_default_precision, in_float32
 from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 KEY, VALUE, OWN, ANGLE = "key", "value", "own", "angle"
 """What is kept of the last token beside the state."""
@@ -58,7 +58,7 @@ class Mamba3(Stateful):
         {"head_dim": 6, "state": 5, "groups": 2, "chunk": 8, "rope_fraction": 1.0, "rank": 3},
     )
     kind: Literal["mamba3"] = "mamba3"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4
     """H."""
     head_dim: HeadFeatures | None = None

@@ -24,7 +24,7 @@ from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions import Position, check_ahead
 from zoo.positions.rope import RoPE
 from zoo.site import Keys, PartCost, Site, Step, attention_cost, mean_keys
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class MLA(Mixer):
@@ -44,7 +44,7 @@ class MLA(Mixer):
         {"kv_rank": 10, "nope_dim": 7, "rope_dim": 6, "q_rank": 9, "gate": "head"},
     )
     kind: Literal["mla"] = "mla"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4
     q_rank: Features | None = None
     """Features of the queries' latent; null for queries read from the stream (DeepSeek-V2-Lite)."""

@@ -25,7 +25,7 @@ from zoo.mixers._multi_head import MultiHead
 from zoo.mixers.attention import AttentionLayer
 from zoo.precision import in_float32
 from zoo.site import PartCost, Site, Step
-from zoo.traits import Rule, Rules
+from zoo.traits import Operation, Operations
 
 QUERIES = "queries"
 """What a layer's cache calls the last queries."""
@@ -45,7 +45,7 @@ class MultiTokenAttention(MultiHead):
 
     examples: ClassVar[Examples] = ({"query_width": 3, "key_width": 4}, {"query_width": 2, "head_group": 2})
     kind: Literal["multi_token"] = "multi_token"
-    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     query_width: Annotated[PositiveInt, AtMost(6)] = 6
     """c_q."""
     key_width: Annotated[PositiveInt, AtMost(11)] = 11

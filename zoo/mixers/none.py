@@ -11,7 +11,7 @@ from zoo.cache import LayerCache
 from zoo.cache_states import StateCache
 from zoo.mixers import Mixer, MixerLayer
 from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class NoMixer(Mixer):
@@ -20,7 +20,7 @@ class NoMixer(Mixer):
 
     absent: ClassVar[bool] = True
     kind: Literal["none"] = "none"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
 
     def build(self, site: Site) -> MixerLayer:
         return NoMixerLayer()

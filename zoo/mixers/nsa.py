@@ -26,7 +26,7 @@ from zoo.positions import Position
 from zoo.positions.rope import RoPE
 from zoo.precision import in_float32
 from zoo.site import Keys, PartCost, Site, Step, attention_cost, mean_keys
-from zoo.traits import Rule, Rules
+from zoo.traits import Operation, Operations
 
 BRANCHES = 3
 
@@ -52,7 +52,7 @@ class NativeSparseAttention(Mixer):
         {"compress": 4, "stride": 2, "block": 4, "blocks": 3, "window": 3, "hidden": 7, "kv_heads": 2},
     )
     kind: Literal["nsa"] = "nsa"
-    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     heads: Heads = 4
     kv_heads: Annotated[PositiveInt | None, Fact.SHARED_HEADS] = None
     """Heads of keys and values in each branch; null for as many as `heads`."""

@@ -22,7 +22,7 @@ from zoo.norms.layernorm import LayerNorm
 from zoo.positions import Position
 from zoo.positions.rope import RoPE
 from zoo.site import Site, Step
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class Retention(LinearHeads):
@@ -36,7 +36,7 @@ class Retention(LinearHeads):
 
     examples: ClassVar[Examples] = ({"chunk": 8},)
     kind: Literal["retention"] = "retention"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     v_dim: HeadFeatures | None = None
     """Features of a value head; null for twice those of a key."""
     position: Annotated[Position, Choice("zoo.positions")] = RoPE(layout="interleaved")

@@ -28,7 +28,7 @@ from zoo.norms.layernorm import LayerNorm
 from zoo.shift import STATE as SHIFT
 from zoo.shift import TokenShift, mixed
 from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 READERS = {"r": 0.2, "w": 0.9, "k": 0.7, "v": 0.7, "a": 0.9, "g": 0.2}
 """Who reads a mixture of its own of a token and the one before it, and how its μ starts (see `_shares`)."""
@@ -47,7 +47,7 @@ class RWKV7(Stateful):
 
     examples: ClassVar[Examples] = ({"chunk": 8, "decay_rank": 3, "rate_rank": 3, "value_rank": 2, "gate_rank": 5},)
     kind: Literal["rwkv7"] = "rwkv7"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4
     head_dim: HeadFeatures | None = None
     """Features of a head; null for d_model / heads, which the heads together must have."""

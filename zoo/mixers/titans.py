@@ -22,7 +22,7 @@ from zoo.mixers._scan import STATE
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.site import Site, Step
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 REMEMBERS = -4.0
 """Where the bias of forgetting starts: a token then forgets 2 %."""
@@ -41,7 +41,7 @@ class Titans(LinearHeads):
 
     examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5, "conv": None},)
     kind: Literal["titans"] = "titans"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     conv: PositiveInt | None = 4
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
 

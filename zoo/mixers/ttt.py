@@ -21,7 +21,7 @@ from zoo.mixers._layout import Layout
 from zoo.mixers._linear import Stateful, StatefulLayer, check_width
 from zoo.mixers._scan import Chunks, ScanCost
 from zoo.site import PartCost, Site, Step
-from zoo.traits import Rule, Rules
+from zoo.traits import Operation, Operations
 
 START, NOW = "start of the mini-batch", "now"
 """What the cache calls the weights that gradients are taken at, and those that are read with."""
@@ -46,7 +46,7 @@ class LearnsWhileReading(Stateful):
     examples: ClassVar[Examples] = ({"chunk": 4, "head_dim": 5},)
     counts_places: ClassVar[bool] = True
     kind: Literal["ttt"] = "ttt"
-    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     heads: Heads = 4
     head_dim: HeadFeatures | None = None
     """n; null for d_model / heads."""

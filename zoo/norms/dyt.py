@@ -9,14 +9,14 @@ from pydantic import PositiveFloat
 from torch import Tensor, nn
 
 from zoo.norms import Norm
-from zoo.traits import WIDENED, Rules
+from zoo.traits import ALL_BUT_TRANSFER, Operations
 
 
 class DyT(Norm):
     """y = tanh(α·x) · g + b, with one learned number α: no statistics. Zhu et al. 2025, arXiv:2503.10622."""
 
     kind: Literal["dyt"] = "dyt"
-    rules: ClassVar[Rules] = WIDENED
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     alpha: PositiveFloat = 0.5
     """Where α starts."""
 

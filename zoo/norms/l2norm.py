@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zoo.norms import Norm
-from zoo.traits import WIDENED, Rules
+from zoo.traits import ALL_BUT_TRANSFER, Operations
 
 
 class L2Norm(Norm):
@@ -19,7 +19,7 @@ class L2Norm(Norm):
     arXiv:1910.05895."""
 
     kind: Literal["l2norm"] = "l2norm"
-    rules: ClassVar[Rules] = WIDENED
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     eps: PositiveFloat = 1e-5
 
     def build(self, dim: int) -> nn.Module:

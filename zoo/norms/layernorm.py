@@ -11,9 +11,9 @@ from torch.nn import functional as F
 
 from zoo.axis import Examples
 from zoo.errors import SpecError
-from zoo.facts import Keeps
+from zoo.facts import Supports
 from zoo.norms import Norm
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class LayerNorm(Norm):
@@ -25,12 +25,12 @@ class LayerNorm(Norm):
         {"gain": False, "bias": False},
     )
     kind: Literal["layernorm"] = "layernorm"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     eps: PositiveFloat = 1e-5
     bias: bool = True
     gain: bool = True
     """Without gain and bias it is OLMo's, arXiv:2402.00838."""
-    unit_offset: Annotated[bool, Keeps(*EVERY_RULE)] = False
+    unit_offset: Annotated[bool, Supports(*EVERY_OPERATION)] = False
     """The gain is 1 + w with w from zero (LayerNorm1P of Nemotron-4, arXiv:2402.16819)."""
 
     @model_validator(mode="after")

@@ -7,14 +7,14 @@ from typing import ClassVar, Literal
 from torch import nn
 
 from zoo.norms import Norm
-from zoo.traits import WIDENED, Rules
+from zoo.traits import ALL_BUT_TRANSFER, Operations
 
 
 class NoNorm(Norm):
     """y = x: the stream is left as it is."""
 
     kind: Literal["none"] = "none"
-    rules: ClassVar[Rules] = WIDENED
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     normalises: ClassVar[bool] = False
 
     def build(self, dim: int) -> nn.Module:

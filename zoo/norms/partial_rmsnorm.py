@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from zoo.axis import Examples
 from zoo.norms import Norm
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class PartialRMSNorm(Norm):
@@ -22,7 +22,7 @@ class PartialRMSNorm(Norm):
 
     examples: ClassVar[Examples] = ({"fraction": 0.5},)
     kind: Literal["partial_rmsnorm"] = "partial_rmsnorm"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     eps: PositiveFloat = 1e-6
     fraction: Annotated[float, Field(gt=0, le=1)] = 0.0625
 

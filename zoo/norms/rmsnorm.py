@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from zoo.axis import Examples
 from zoo.errors import SpecError
-from zoo.facts import Keeps, Tried
+from zoo.facts import Supports, Tried
 from zoo.norms import Norm
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class RMSNorm(Norm):
@@ -20,9 +20,9 @@ class RMSNorm(Norm):
 
     examples: ClassVar[Examples] = ({}, {"unit_offset": True}, {"gain": False})
     kind: Literal["rmsnorm"] = "rmsnorm"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     eps: Annotated[PositiveFloat, Tried()] = 1e-6
-    unit_offset: Annotated[bool, Keeps(*EVERY_RULE)] = False
+    unit_offset: Annotated[bool, Supports(*EVERY_OPERATION)] = False
     """The gain is 1 + w with w from zero (Gemma, arXiv:2403.08295)."""
     gain: Annotated[bool, Tried()] = Field(default=True, exclude_if=lambda gain: gain)
     """Whether there is one: Llama 4's norm of queries and keys has none."""

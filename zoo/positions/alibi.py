@@ -11,11 +11,11 @@ from torch import Tensor
 
 from zoo.axis import Examples
 from zoo.errors import SpecError
-from zoo.facts import Keeps
+from zoo.facts import Supports
 from zoo.positions import Position, PositionLayer
 from zoo.positions._bias import BiasLayer
 from zoo.site import Step
-from zoo.traits import EVERY_RULE, OF_MODULES, Rule, Rules
+from zoo.traits import EVERY_OPERATION, OF_MODULES, Operation, Operations
 
 
 class ALiBi(Position):
@@ -27,14 +27,14 @@ class ALiBi(Position):
 
     examples: ClassVar[Examples] = ({}, {"rounded": True, "scaled": True})
     kind: Literal["alibi"] = "alibi"
-    rules: ClassVar[Rules] = OF_MODULES | {Rule.WIDTH_TRANSFER}
+    supports: ClassVar[Operations] = OF_MODULES | {Operation.WIDTH_TRANSFER}
     adds_to_scores: ClassVar[bool] = True
     takes_places: ClassVar[bool] = False
     max_exponent: PositiveFloat = 8.0
     """The least slope is 2 to the minus this (MPT's alibi_bias_max)."""
-    scaled: Annotated[bool, Keeps(*EVERY_RULE)] = False
+    scaled: Annotated[bool, Supports(*EVERY_OPERATION)] = False
     """Slopes are divided by √d, as scores are (Falcon)."""
-    rounded: Annotated[bool, Keeps(*EVERY_RULE)] = False
+    rounded: Annotated[bool, Supports(*EVERY_OPERATION)] = False
     """m_h·j is computed in bfloat16 whatever the model's type (Falcon)."""
     factor: PositiveFloat = 1.0
     """Of every slope."""

@@ -9,12 +9,12 @@ from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
 from zoo.axis import Examples
-from zoo.facts import AtMost, Keeps
+from zoo.facts import AtMost, Supports
 from zoo.init import Embedding
 from zoo.positions import Position, PositionLayer
 from zoo.refusals import most
 from zoo.site import Step
-from zoo.traits import EVERY_RULE, WIDENED, Rules
+from zoo.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, Operations
 
 
 class Learned(Position):
@@ -26,10 +26,10 @@ class Learned(Position):
 
     examples: ClassVar[Examples] = ({"length": 23, "offset": 2},)
     kind: Literal["learned"] = "learned"
-    rules: ClassVar[Rules] = WIDENED
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     absolute: ClassVar[bool] = True
     length: Annotated[PositiveInt, AtMost(512)] = 1024
-    offset: Annotated[NonNegativeInt, Keeps(*EVERY_RULE)] = 0
+    offset: Annotated[NonNegativeInt, Supports(*EVERY_OPERATION)] = 0
 
     @property
     def longest(self) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from zoo.positions import Position, PositionLayer
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class NoPE(Position):
@@ -15,7 +15,7 @@ class NoPE(Position):
     """
 
     kind: Literal["nope"] = "nope"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
 
     def build(self, head_dim: int, heads: int) -> PositionLayer:
         return PositionLayer()

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from zoo.positions import PositionLayer
 from zoo.positions._rotary import Rotary, RotaryLayer
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class RoPE(Rotary):
@@ -17,7 +17,7 @@ class RoPE(Rotary):
     """
 
     kind: Literal["rope"] = "rope"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
 
     def build(self, head_dim: int, heads: int) -> PositionLayer:
         return RotaryLayer(self, head_dim)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from zoo.axis import Examples
 from zoo.positions import Position, PositionLayer
 from zoo.site import Step
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class Sinusoidal(Position):
@@ -25,7 +25,7 @@ class Sinusoidal(Position):
 
     examples: ClassVar[Examples] = ({}, {"layout": "concatenated"})
     kind: Literal["sinusoidal"] = "sinusoidal"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     absolute: ClassVar[bool] = True
     base: Annotated[float, Field(gt=1)] = 10_000.0
     layout: Literal["interleaved", "concatenated"] = "interleaved"

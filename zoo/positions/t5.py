@@ -14,7 +14,7 @@ from zoo.errors import SpecError
 from zoo.positions import Position, PositionLayer
 from zoo.positions._bias import BiasLayer
 from zoo.site import Step
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class T5(Position):
@@ -28,7 +28,7 @@ class T5(Position):
 
     examples: ClassVar[Examples] = ({"buckets": 6, "max_distance": 11},)
     kind: Literal["t5"] = "t5"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     adds_to_scores: ClassVar[bool] = True
     takes_places: ClassVar[bool] = False
     buckets: Annotated[int, Field(ge=2)] = 32

@@ -13,7 +13,7 @@ from zoo.facts import Tried
 from zoo.init import Linear
 from zoo.positions import Position, PositionLayer, Queries
 from zoo.site import Keys, PartCost, Step
-from zoo.traits import Rule, Rules
+from zoo.traits import Operation, Operations
 
 
 class TransformerXL(Position):
@@ -30,7 +30,7 @@ class TransformerXL(Position):
     """
 
     kind: Literal["transformer_xl"] = "transformer_xl"
-    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     adds_to_scores: ClassVar[bool] = True
     takes_places: ClassVar[bool] = False
     reads_queries: ClassVar[bool] = True

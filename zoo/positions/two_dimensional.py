@@ -14,7 +14,7 @@ from zoo.init import Embedding
 from zoo.positions import Position, PositionLayer
 from zoo.positions.learned import check_length
 from zoo.site import Step
-from zoo.traits import WIDENED, Rules
+from zoo.traits import ALL_BUT_TRANSFER, Operations
 
 
 class TwoDimensional(Position):
@@ -27,7 +27,7 @@ class TwoDimensional(Position):
 
     examples: ClassVar[Examples] = ({"length": 23},)
     kind: Literal["two_dimensional"] = "two_dimensional"
-    rules: ClassVar[Rules] = WIDENED
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     absolute: ClassVar[bool] = True
     length: Annotated[PositiveInt, AtMost(512)] = 1024
 

@@ -13,7 +13,7 @@ from zoo.errors import SpecError
 from zoo.positions import PositionLayer
 from zoo.positions._rotary import Rotary, RotaryLayer
 from zoo.site import Step
-from zoo.traits import WIDENED, Rules
+from zoo.traits import ALL_BUT_TRANSFER, Operations
 
 
 class XPos(Rotary):
@@ -25,7 +25,7 @@ class XPos(Rotary):
 
     examples: ClassVar[Examples] = ({"scale_base": 30.0},)
     kind: Literal["xpos"] = "xpos"
-    rules: ClassVar[Rules] = WIDENED
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     gamma: Annotated[float, Field(gt=0)] = 0.4
     scale_base: PositiveFloat = 512.0
 

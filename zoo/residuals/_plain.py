@@ -8,13 +8,10 @@ from torch import Tensor, nn
 
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
 from zoo.site import Site
-from zoo.traits import EVERY_RULE, Rules
 
 
 class Placed(Residual):
     """y = norm_after(s·x + b·norm_out(f(norm_in(x)))), with some of the three norms."""
-
-    rules: ClassVar[Rules] = EVERY_RULE
 
     places: ClassVar[frozenset[str]]
     """Which of `norm_in`, `norm_out` and `norm_after` there are."""

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from zoo.axis import Examples
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
 from zoo.site import PartCost, Site
-from zoo.traits import Rule, Rules
+from zoo.traits import Operation, Operations
 
 
 class AttentionResiduals(Residual):
@@ -30,7 +30,7 @@ class AttentionResiduals(Residual):
 
     examples: ClassVar[Examples] = ({"blocks": 2},)
     kind: Literal["attention_residuals"] = "attention_residuals"
-    rules: ClassVar[Rules] = frozenset({Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     norms_per_branch: ClassVar[int] = 1
     numbers_layers: ClassVar[bool] = True
     blocks: PositiveInt = 8

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, NamedTuple
 from zoo.residuals import MakeNorm, ResidualLayer
 from zoo.residuals._plain import Placed, PlacedLayer
 from zoo.site import Site
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Constants(NamedTuple):
@@ -46,6 +47,7 @@ class DeepNorm(Placed):
     """
 
     kind: Literal["deepnorm"] = "deepnorm"
+    supports: ClassVar[Operations] = EVERY_OPERATION
     places: ClassVar[frozenset[str]] = frozenset({"norm_after"})
     normalises_stream: ClassVar[bool] = True
     additive: ClassVar[bool] = False

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from zoo.axis import Examples
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
 from zoo.site import PartCost, Site
-from zoo.traits import Rule, Rules
+from zoo.traits import Operation, Operations
 
 
 class HyperConnections(Residual):
@@ -30,7 +30,7 @@ class HyperConnections(Residual):
 
     examples: ClassVar[Examples] = ({}, {"n": 3, "dynamic": False})
     kind: Literal["hyper_connections"] = "hyper_connections"
-    rules: ClassVar[Rules] = frozenset({Rule.WIDENING, Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.WIDENING, Operation.SHARDING})
     norms_per_branch: ClassVar[int] = 1
     n: Annotated[int, Field(ge=1)] = 4
     """How many streams: the paper's expansion rate."""

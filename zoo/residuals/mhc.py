@@ -14,7 +14,7 @@ from zoo.axis import Examples
 from zoo.precision import in_float32
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
 from zoo.site import PartCost, Site
-from zoo.traits import Rule, Rules
+from zoo.traits import Operation, Operations
 
 EPS = 1e-6
 """Of the norm of the streams."""
@@ -39,7 +39,7 @@ class ManifoldHyperConnections(Residual):
 
     examples: ClassVar[Examples] = ({"n": 3, "iterations": 5},)
     kind: Literal["mhc"] = "mhc"
-    rules: ClassVar[Rules] = frozenset({Rule.WIDENING, Rule.SHARDING})
+    supports: ClassVar[Operations] = frozenset({Operation.WIDENING, Operation.SHARDING})
     norms_per_branch: ClassVar[int] = 1
     n: Annotated[int, Field(ge=2)] = 4
     """How many streams: the paper's expansion rate."""

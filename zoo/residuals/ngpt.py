@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from zoo.facts import Tried
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
 from zoo.site import PartCost, Site
-from zoo.traits import OF_MODULES, Rules
+from zoo.traits import OF_MODULES, Operations
 
 
 class NGPT(Residual):
@@ -28,7 +28,7 @@ class NGPT(Residual):
     """
 
     kind: Literal["ngpt"] = "ngpt"
-    rules: ClassVar[Rules] = OF_MODULES
+    supports: ClassVar[Operations] = OF_MODULES
     norms_per_branch: ClassVar[int] = 0
     normalises_stream: ClassVar[bool] = True
     additive: ClassVar[bool] = False

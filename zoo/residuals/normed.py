@@ -9,6 +9,7 @@ from torch import Tensor
 from zoo.residuals import Branch, MakeNorm, ResidualLayer
 from zoo.residuals._plain import Placed, PlacedLayer
 from zoo.site import Site
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Normed(Placed):
@@ -16,6 +17,7 @@ class Normed(Placed):
     after Megatron-LM, arXiv:1909.08053."""
 
     kind: Literal["normed"] = "normed"
+    supports: ClassVar[Operations] = EVERY_OPERATION
     places: ClassVar[frozenset[str]] = frozenset({"norm_in"})
     additive: ClassVar[bool] = False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from zoo.residuals._plain import Placed
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Peri(Placed):
@@ -14,5 +15,6 @@ class Peri(Placed):
     """
 
     kind: Literal["peri"] = "peri"
+    supports: ClassVar[Operations] = EVERY_OPERATION
     places: ClassVar[frozenset[str]] = frozenset({"norm_in", "norm_out"})
     normalises_embedding: ClassVar[bool] = True

@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from zoo.axis import is_off
-from zoo.facts import Keeps
+from zoo.facts import Supports
 from zoo.residuals import MakeNorm, ResidualLayer
 from zoo.residuals._plain import Placed, PlacedLayer
 from zoo.site import Site
-from zoo.traits import EVERY_RULE
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Post(Placed):
@@ -21,10 +21,11 @@ class Post(Placed):
     """
 
     kind: Literal["post"] = "post"
+    supports: ClassVar[Operations] = EVERY_OPERATION
     places: ClassVar[frozenset[str]] = frozenset({"norm_after"})
     normalises_stream: ClassVar[bool] = True
     additive: ClassVar[bool] = False
-    norm_in: Annotated[bool, Field(exclude_if=is_off), Keeps(*EVERY_RULE)] = False
+    norm_in: Annotated[bool, Field(exclude_if=is_off), Supports(*EVERY_OPERATION)] = False
     """Whether the branch, too, reads a norm of the stream."""
 
     @property

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from zoo.axis import Examples
+from zoo.facts import Supports
 from zoo.sparsities._gathered import Gathered
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class BigBird(Gathered):
@@ -23,7 +24,7 @@ class BigBird(Gathered):
 
     examples: ClassVar[Examples] = ({"block": 2, "window_blocks": 2, "global_blocks": 1, "random_blocks": 2},)
     kind: Literal["bigbird"] = "bigbird"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     block: PositiveInt = 16
     """b."""
     window_blocks: PositiveInt = 3
@@ -32,7 +33,7 @@ class BigBird(Gathered):
     """g."""
     random_blocks: NonNegativeInt = 3
     """r."""
-    seed: NonNegativeInt = 0
+    seed: Annotated[NonNegativeInt, Supports(*EVERY_OPERATION)] = 0
     """Of the random blocks: give named blocks different ones, so that layers do not all see the same."""
 
     def sees(self, queries: Tensor, keys: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.axis import Examples
 from zoo.sparsities import Sparsity, counted
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Chunked(Sparsity):
@@ -27,7 +27,7 @@ class Chunked(Sparsity):
 
     examples: ClassVar[Examples] = ({"chunk": 6},)
     kind: Literal["chunked"] = "chunked"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     chunk: PositiveInt = 64
     """C."""
 

@@ -16,7 +16,7 @@ from zoo.attending.visible import Visible
 from zoo.axis import Examples
 from zoo.facts import AtMost
 from zoo.sparsities import Sparsity, counted
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Dilated(Sparsity):
@@ -31,7 +31,7 @@ class Dilated(Sparsity):
         {"window": None, "dilation": 4},
     )
     kind: Literal["dilated"] = "dilated"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     window: Annotated[PositiveInt | None, AtMost(8)] = 64
     """W, the token itself counted; null for no end."""
     dilation: PositiveInt = 4

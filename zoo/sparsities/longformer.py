@@ -12,7 +12,7 @@ from zoo.axis import Examples
 from zoo.facts import AtMost
 from zoo.sparsities import counted
 from zoo.sparsities._gathered import Gathered
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Longformer(Gathered):
@@ -24,7 +24,7 @@ class Longformer(Gathered):
 
     examples: ClassVar[Examples] = ({"window": 3, "global_tokens": 2},)
     kind: Literal["longformer"] = "longformer"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     window: Annotated[PositiveInt, AtMost(8)] = 64
     """W: a token sees itself and the W − 1 before it."""
     global_tokens: NonNegativeInt = 1

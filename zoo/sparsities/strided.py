@@ -15,7 +15,7 @@ from zoo.attending.scoring import Scoring
 from zoo.axis import Examples
 from zoo.precision import in_float32
 from zoo.sparsities import Sparsity, counted
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Strided(Sparsity):
@@ -28,7 +28,7 @@ class Strided(Sparsity):
 
     examples: ClassVar[Examples] = ({"stride": 4},)
     kind: Literal["strided"] = "strided"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     stride: PositiveInt = 32
     """l, about the square root of the context."""
 

@@ -11,7 +11,7 @@ from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.facts import AtMost
 from zoo.positions.scalings import Scaling, rotation
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Dynamic(Scaling):
@@ -26,7 +26,7 @@ class Dynamic(Scaling):
     # Longer than what is tried: past it, a cache is not the uncached forward pass.
     examples: ClassVar[Examples] = ({"factor": 4.0, "original_length": 32},)
     kind: Literal["dynamic"] = "dynamic"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     factor: PositiveFloat
     original_length: Annotated[PositiveInt, AtMost(64)]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from zoo.axis import Examples
 from zoo.positions.scalings import Scaling, rotation
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Linear(Scaling):
@@ -17,7 +17,7 @@ class Linear(Scaling):
 
     examples: ClassVar[Examples] = ({"factor": 4.0},)
     kind: Literal["linear"] = "linear"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     factor: PositiveFloat
 
     def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.facts import AtMost
 from zoo.positions.scalings import Scaling, rotation
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Llama3(Scaling):
@@ -24,7 +24,7 @@ class Llama3(Scaling):
 
     examples: ClassVar[Examples] = ({"original_length": 8},)
     kind: Literal["llama3"] = "llama3"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     factor: PositiveFloat = 8.0
     low_freq_factor: PositiveFloat = 1.0
     high_freq_factor: PositiveFloat = 4.0

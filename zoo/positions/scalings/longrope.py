@@ -11,9 +11,9 @@ from torch import Tensor
 
 from zoo.axis import Examples
 from zoo.errors import SpecError
-from zoo.facts import AtMost
+from zoo.facts import AtMost, Supports
 from zoo.positions.scalings import Scaling, rotation
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 Factors = Annotated[tuple[PositiveFloat, ...], Field(strict=False)]
 
@@ -36,12 +36,12 @@ class LongRoPE(Scaling):
         },
     )
     kind: Literal["longrope"] = "longrope"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     short_factor: Factors
     long_factor: Factors
     original_length: Annotated[PositiveInt, AtMost(64)]
     factor: PositiveFloat
-    attention_factor: PositiveFloat | None = None
+    attention_factor: Annotated[PositiveFloat | None, Supports(*EVERY_OPERATION)] = None
     """Factor on rotated queries and keys; null for √(1 + ln factor / ln L)."""
 
     @property

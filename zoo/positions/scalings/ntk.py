@@ -10,7 +10,7 @@ from torch import Tensor
 from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.positions.scalings import Scaling, rotation
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class NTK(Scaling):
@@ -21,7 +21,7 @@ class NTK(Scaling):
 
     examples: ClassVar[Examples] = ({"factor": 4.0},)
     kind: Literal["ntk"] = "ntk"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     factor: PositiveFloat
 
     def check(self, dim: int) -> None:

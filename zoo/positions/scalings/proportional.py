@@ -9,7 +9,7 @@ from pydantic import Field, PositiveFloat
 from torch import Tensor
 
 from zoo.positions.scalings import Scaling, rotation
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Proportional(Scaling):
@@ -20,7 +20,7 @@ class Proportional(Scaling):
     """
 
     kind: Literal["proportional"] = "proportional"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     proportion: Annotated[float, Field(gt=0, le=1)] = 1.0
     factor: PositiveFloat = 1.0
 

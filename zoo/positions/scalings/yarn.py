@@ -11,9 +11,9 @@ from torch import Tensor
 
 from zoo.axis import Examples
 from zoo.errors import SpecError
-from zoo.facts import AtMost
+from zoo.facts import AtMost, Supports
 from zoo.positions.scalings import Scaling, rotation
-from zoo.traits import EVERY_RULE, Rules
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 def attention_temperature(factor: float, mscale: float = 1.0) -> float:
@@ -31,18 +31,18 @@ class YaRN(Scaling):
 
     examples: ClassVar[Examples] = ({"factor": 4.0, "original_length": 8, "truncate": False},)
     kind: Literal["yarn"] = "yarn"
-    rules: ClassVar[Rules] = EVERY_RULE
+    supports: ClassVar[Operations] = EVERY_OPERATION
     factor: PositiveFloat
     original_length: Annotated[PositiveInt, AtMost(64)]
     beta_fast: PositiveFloat = 32.0
     beta_slow: PositiveFloat = 1.0
     truncate: bool = True
-    attention_factor: PositiveFloat | None = None
+    attention_factor: Annotated[PositiveFloat | None, Supports(*EVERY_OPERATION)] = None
     """Factor on rotated queries and keys; null for 0.1·ln(factor) + 1, or what the mscales say."""
-    mscale: PositiveFloat | None = None
-    mscale_all_dim: PositiveFloat | None = None
+    mscale: Annotated[PositiveFloat | None, Supports(*EVERY_OPERATION)] = None
+    mscale_all_dim: Annotated[PositiveFloat | None, Supports(*EVERY_OPERATION)] = None
     """With both, the attention factor is their quotient m(mscale)/m(mscale_all_dim), m(x) = 0.1·x·ln(factor) + 1."""
-    scale_scores: bool = False
+    scale_scores: Annotated[bool, Supports(*EVERY_OPERATION)] = False
     """Scores are multiplied by m(mscale_all_dim)² too (DeepSeek V2 and V3, arXiv:2405.04434)."""
 
     @model_validator(mode="after")

@@ -1,0 +1,97 @@
+"""Parts and settings of a model that do not support an operation, which is refused beside them.
+
+A part (a variant, a feature) declares in `supports` which operations work on models that have it. A setting that is off
+by default and switched on is a feature of its own: operations that depend on what a model computes (`OF_VALUES`) work
+beside it where `Supports` says so at its field. What a setting changes in a part's modules is visible in these, so
+operations that depend on modules alone work unless `Supports` leaves them out. Sizes, and settings that are never off,
+belong to the part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from zoo.axis import Spec, Variant
+from zoo.facts import As, Fact, Supports, facts_of, said_of
+from zoo.spec import ModelSpec
+from zoo.traits import OF_MODULES, Operation, Operations
+
+SIZES = {Fact.SIZE, Fact.WIDTH, Fact.HEAD_WIDTH, Fact.HEADS, Fact.SHARED_HEADS}
+
+
+class Unsupported(NamedTuple):
+    """A part or a setting. kind: of the variant, where it is one choice of an axis. missing: the attribute or
+    annotation that it should have declared; none where it declares what it supports, and this is not among it."""
+
+    path: str
+    kind: str = ""
+    missing: str = ""
+
+    @property
+    def name(self) -> str:
+        """The kind, or the path below the block: `mla`, `sharing.recursion`; and the declaration that is missing."""
+        return f"{self.kind or self._below_block}{self._reason}"
+
+    def __str__(self) -> str:
+        """`the mixer mla`, `sharing.recursion`."""
+        field = self.path.rpartition(".")[2].replace("_", " ")
+        return f"the {field} {self.kind}{self._reason}" if self.kind else self.name
+
+    @property
+    def _below_block(self) -> str:
+        first, _, rest = self.path.partition(".")
+        return {"block": rest, "blocks": rest.partition(".")[2]}.get(first, self.path)
+
+    @property
+    def _reason(self) -> str:
+        return f", which declares no `{self.missing}`" if self.missing else ""
+
+
+def unsupported(model: ModelSpec, operation: Operation) -> list[Unsupported]:
+    """Parts and settings of a model and of its encoder beside which the operation is refused."""
+    found = list(_unsupported(model, operation, ""))
+    for path, block in dict(zip(model.layer_paths, model.layers, strict=True)).items():
+        found += _unsupported(block, operation, path)
+    if model.encoder_spec is not None and not any(part.path == "encoder" for part in found):
+        found += [part._replace(path=f"encoder.{part.path}") for part in unsupported(model.encoder_spec, operation)]
+    return found
+
+
+def declared(part: type[Spec]) -> Operations | None:
+    """Operations that a part declares; None where it declares none. A variant has a declaration of its own: one that
+    extends another computes something else."""
+    classes = [part] if issubclass(part, Variant) else part.__mro__[: part.__mro__.index(Spec)]
+    return next((vars(cls)["supports"] for cls in classes if "supports" in vars(cls)), None)
+
+
+def switches(part: type[Spec]) -> Iterator[str]:
+    """Settings that are off by default, without sizes that declare nothing."""
+    for name, field in part.model_fields.items():
+        belongs = bool(facts_of(part, name) & SIZES) and said_of(part, name, Supports) is None
+        if not belongs and not field.is_required() and not field.get_default(call_default_factory=True):
+            yield name
+
+
+def _unsupported(part: Spec, operation: Operation, path: str) -> Iterator[Unsupported]:
+    own = declared(type(part))
+    if own is None or operation not in own:
+        yield Unsupported(path, part.kind if isinstance(part, Variant) else "", "supports" if own is None else "")
+        return
+    off_by_default = set(switches(type(part)))
+    for name in type(part).model_fields:
+        if Fact.LAYERS in facts_of(type(part), name):
+            continue
+        value, where = written_out(part, name), f"{path}.{name}".lstrip(".")
+        if isinstance(value, Spec):
+            yield from _unsupported(value, operation, where)
+        elif value and name in off_by_default:
+            said = said_of(type(part), name, Supports)
+            if operation not in (OF_MODULES if said is None else said.operations):
+                yield Unsupported(where, missing="Supports" if said is None else "")
+
+
+def written_out(part: Spec, name: str) -> Any:
+    """The value of a setting: the part that it stands for, where it is the plain way to write one."""
+    value, plain = getattr(part, name), said_of(type(part), name, As)
+    return plain.make(value) if plain is not None and value else value
