@@ -66,9 +66,9 @@ def declared(part: type[Spec]) -> Operations | None:
 
 
 def switches(part: type[Spec]) -> Iterator[str]:
-    """Settings that are off by default, without sizes that declare nothing."""
+    """Settings that are off by default, without sizes that declare nothing and those that layers are made of."""
     for name, field in part.model_fields.items():
-        belongs = bool(facts_of(part, name) & SIZES) and said_of(part, name, Supports) is None
+        belongs = bool(facts_of(part, name) & {*SIZES, Fact.LAYERS}) and said_of(part, name, Supports) is None
         if not belongs and not field.is_required() and not field.get_default(call_default_factory=True):
             yield name
 

@@ -60,6 +60,66 @@ def test_a_plugin_is_a_variant_like_the_others(plugged: Path) -> None:
     assert norm.__module__ == "zoo.norms.meannorm"
 
 
+OPERATIONS = """
+import json, sys
+import ablate
+
+ablate.plug_in(sys.argv[1])
+import zoo
+from ablate.training.lora import LoraSpec, check_lora
+from ablate.training.spec import TrainSpec
+from ablate.training.transfer import refusals
+from zoo.conversion.widenable import check_specs
+
+model = zoo.load("small", **{"d_model": 32, "n_layers": 1, "block.mixer.head_dim": 8, "block.norm": "meannorm",
+                             "embedding_scale": "sqrt_d_model"})
+train = TrainSpec.model_validate({"width_transfer": {"base_width": 32}})
+
+
+def refused(check, *arguments):
+    try:
+        check(*arguments)
+    except zoo.SpecError as error:
+        return [str(error)]
+    return []
+
+
+print(json.dumps([*refusals(model, train), *refused(check_lora, model, LoraSpec()),
+                  *refused(check_specs, model, model)]))
+"""
+
+
+def refusals_of(norm: str, folder: Path) -> list[str]:
+    """Reasons that width transfer, LoRA and growth by width give for a model with the plug-in, in a new process."""
+    path = folder / "meannorm.py"
+    path.write_text(norm, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", OPERATIONS, str(path)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+def test_a_plugin_without_supports_is_refused_by_operations_that_ask_and_told_why(tmp_path: Path) -> None:
+    """It builds, and a study with it trains (below)."""
+    silent = NORM.replace("    supports: ClassVar[Operations] = EVERY_OPERATION\n", "")
+    assert silent != NORM
+    assert refusals_of(silent, tmp_path) == [
+        "no rule is known for the norm meannorm, which declares no `supports`",
+        "train.lora: the FLOPs of adapters are not counted beside the norm meannorm, which declares no `supports`",
+        "block.norm: growth: width knows no way to widen meannorm, which declares no `supports`",
+    ]
+
+
+def test_a_plugin_that_declares_what_it_supports_is_not_refused(tmp_path: Path) -> None:
+    assert refusals_of(NORM, tmp_path) == []
+
+
 def test_a_name_that_is_taken_is_refused(plugged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(registry.VARIABLE, f"zoo.norms/rmsnorm={plugged}")
     with pytest.raises(PluginError, match=f"{plugged}: norms have a rmsnorm already"):

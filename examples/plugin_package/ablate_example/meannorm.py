@@ -9,12 +9,14 @@ from pydantic import PositiveFloat
 from torch import Tensor, nn
 
 from zoo.norms import Norm
+from zoo.traits import EVERY_OPERATION, Operations
 
 
 class MeanNorm(Norm):
     """y = x / max(mean_i |x_i|, ε) · g."""
 
     kind: Literal["meannorm"] = "meannorm"
+    supports: ClassVar[Operations] = EVERY_OPERATION
     eps: PositiveFloat = 1e-6
 
     def build(self, dim: int) -> nn.Module:
