@@ -115,6 +115,12 @@ def said_of(owner: type[BaseModel], name: str, kind: type[T]) -> T | None:
     return next((said for said in facts_of(owner, name) if isinstance(said, kind)), None)
 
 
+def written_out(part: Spec, name: str) -> Any:
+    """The value of a setting: the part that it stands for, where it is the plain way to write one."""
+    value, plain = getattr(part, name), said_of(type(part), name, As)
+    return plain.make(value) if plain is not None and value else value
+
+
 def what_computes(spec: Spec) -> SpecJson:
     """A spec as plain data without what shows in training alone."""
     data = spec.model_dump(mode="json")

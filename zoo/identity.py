@@ -12,21 +12,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from zoo.axis import Spec
 from zoo.edits import SpecJson
-from zoo.facts import Fact, names_with
-
-if TYPE_CHECKING:
-    from zoo.spec import ModelSpec
 
 DIGITS = 20
 """Digests of runs and requests had 16 before November 2026, and covered every default."""
@@ -84,26 +79,6 @@ def first_default(field: FieldInfo) -> Any:
         if isinstance(said, FirstDefault):
             return said.value
     return ... if field.is_required() else field.get_default(call_default_factory=True)
-
-
-def spelled_out(model: ModelSpec, dump: Callable[[Spec], SpecJson]) -> SpecJson:
-    """Every layer in full, every default a number. dump: a part as plain data."""
-    has_norms = model.has_final_norm or model.has_embedding_norm or model.mtp is not None
-    has_norms = has_norms or model.head_transform is not None
-    spelled = {"n_layers", *names_with(type(model), Fact.LAYERS)}
-    encoder = {} if model.encoder_spec is None else {"encoder": spelled_out(model.encoder_spec, dump)}
-    layers = model.layers
-    dumped = {id(layer): dump(layer) for layer in layers}  # layers of one name are one object
-    return {
-        **{name: value for name, value in dump(model).items() if name not in spelled},
-        "layers": [dumped[id(layer)] for layer in layers],
-        "norm": dump(model.block.norm) if has_norms else None,
-        "final_norm": model.has_final_norm,
-        "embedding_norm": model.has_embedding_norm,
-        "embedding_scale": model.embedding_factor,
-        "embedding_dim": model.table_width,
-        **encoder,
-    }
 
 
 def canonical(data: object) -> str:

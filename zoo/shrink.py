@@ -10,7 +10,8 @@ from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.facts import AtMost, Fact, facts_of, names_with, said_of
 from zoo.mixers import Mixer
-from zoo.spec import BASE, ModelSpec, parse
+from zoo.model_settings import BASE
+from zoo.spec import ModelSpec, parse
 
 D_MODEL, HEADS, VOCABULARY = 64, 4, 256
 

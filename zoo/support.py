@@ -10,10 +10,10 @@ belong to the part.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from zoo.axis import Spec, Variant
-from zoo.facts import As, Fact, Supports, facts_of, said_of
+from zoo.facts import Fact, Supports, facts_of, said_of, written_out
 from zoo.spec import ModelSpec
 from zoo.traits import OF_MODULES, Operation, Operations
 
@@ -89,9 +89,3 @@ def _unsupported(part: Spec, operation: Operation, path: str) -> Iterator[Unsupp
             said = said_of(type(part), name, Supports)
             if operation not in (OF_MODULES if said is None else said.operations):
                 yield Unsupported(where, missing="Supports" if said is None else "")
-
-
-def written_out(part: Spec, name: str) -> Any:
-    """The value of a setting: the part that it stands for, where it is the plain way to write one."""
-    value, plain = getattr(part, name), said_of(type(part), name, As)
-    return plain.make(value) if plain is not None and value else value

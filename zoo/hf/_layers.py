@@ -8,7 +8,8 @@ from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
-from zoo.spec import BASE, ModelSpec
+from zoo.model_settings import BASE
+from zoo.spec import ModelSpec
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 

@@ -11,7 +11,8 @@ from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import FULL, SLIDING, pattern, types_of, window_config
 from zoo.hf.cohere import Cohere
-from zoo.spec import BASE, ModelSpec
+from zoo.model_settings import BASE
+from zoo.spec import ModelSpec
 
 UNREAD = (
     "_sliding_window_pattern",

@@ -12,8 +12,9 @@ from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import FULL, SLIDING, layer_types, pattern, types_of, window_of
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf.olmo2 import Olmo2
+from zoo.model_settings import BASE
 from zoo.positions.nope import NoPE
-from zoo.spec import BASE, ModelSpec
+from zoo.spec import ModelSpec
 
 
 class Exaone4(Olmo2):

@@ -19,7 +19,8 @@ from zoo.hf._pairs import Pair, both, same
 from zoo.hf.mamba2 import mamba2_weights
 from zoo.mixers.attention import Attention
 from zoo.mixers.mamba2 import Mamba2
-from zoo.spec import BASE, ModelSpec
+from zoo.model_settings import BASE
+from zoo.spec import ModelSpec
 
 LINEAR, MOE, MLP = "linear_attention", "moe", "mlp"
 

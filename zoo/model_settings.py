@@ -1,0 +1,123 @@
+"""The settings of a model. What follows from them is in `zoo.spec`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
+
+from zoo.axis import Spec, is_off
+from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson, expand
+from zoo.facts import As, Dropout, Fact, Features, Supports, Tried
+from zoo.features.altup import AltUp
+from zoo.features.chunks import Chunks
+from zoo.features.encoder import MAX_LAYERS, EncoderSpec, Names
+from zoo.features.layer_loss import LayerLoss
+from zoo.features.mtp import MultiTokenPrediction
+from zoo.features.per_layer_embeddings import PerLayerEmbeddings
+from zoo.features.sharing import Sharing
+from zoo.features.unet_skips import UNetSkips
+from zoo.features.value_embeddings import ValueEmbeddings
+from zoo.ffns._activations import PlainActivation
+from zoo.init import InitSpec
+from zoo.site import Sight
+from zoo.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, OF_MODULES, Operation
+
+BASE = "block"
+
+
+class ModelSettings(Spec):
+    """The settings that `ModelSpec` has."""
+
+    vocab_size: Annotated[PositiveInt, Fact.SIZE] = 256
+    d_model: Features = 128
+    n_layers: Annotated[PositiveInt, Field(le=MAX_LAYERS), Fact.SIZE] = 4
+    block: Annotated[BlockSpec, Fact.LAYERS] = BlockSpec()
+    blocks: Annotated[dict[str, SpecJson], Fact.LAYERS, Tried()] = Field(default={})
+    first: Annotated[Names, Fact.LAYERS, Tried()] = ()
+    pattern: Annotated[Names, Field(min_length=1), Fact.LAYERS, Tried()] = (BASE,)
+    sharing: Annotated[
+        Sharing | None,
+        Fact.DECODER,
+        Tried(
+            {"blocks": 2, "order": "sequence"},
+            {"injection": True, "state_std": 0.5, "coda": 1},
+            {"recursion": {"alpha": 0.5}, "prelude": 1},
+        ),
+    ] = Field(default=None, exclude_if=is_off)
+    """Which layers share weights; null for none."""
+    final_norm: Annotated[bool | None, Supports(*EVERY_OPERATION)] = None
+    """A norm before the head; null means: unless the last block leaves the stream normalised, as post-norm does."""
+    tie_embeddings: bool = True
+    head_bias: Annotated[bool, Supports(*ALL_BUT_TRANSFER)] = False
+    embedding_dim: Annotated[PositiveInt | None, Fact.WIDTH, Tried(14), Supports(*ALL_BUT_TRANSFER)] = None
+    """Width of the token table, with a projection to d_model (ALBERT, arXiv:1909.11942); null for d_model."""
+    embedding_scale: Annotated[PositiveFloat | Literal["sqrt_d_model"], Fact.SCALE] = 1.0
+    """Factor on the embedded tokens; √d_model as in Vaswani et al. 2017 §3.4 and Gemma."""
+    embedding_norm: Annotated[bool, Supports(*EVERY_OPERATION)] = False
+    """A norm after the embedding (BLOOM, arXiv:2211.05100)."""
+    embedding_dropout: Dropout = 0.0
+    """Dropout on the input of the first block, during training."""
+    logit_scale: Annotated[PositiveFloat, Fact.SCALE] = 1.0
+    """Factor on the logits (Cohere; Granite divides by its logits_scaling)."""
+    logit_gain: Annotated[bool, Field(exclude_if=is_off), Supports(*OF_MODULES)] = False
+    """A learned factor on each token's logit, from one, kept √D times smaller (s_z of nGPT, arXiv:2410.01131)."""
+    unit_weights: Annotated[bool, Field(exclude_if=is_off), Fact.TRAINING, Tried(), Supports(Operation.LORA)] = False
+    """Normalise the vectors of every matrix, at initialisation and after every training step (see `zoo.sphere`). A tied
+    table then starts larger than `zoo.init` says, unless a gain makes up for it: nGPT's is not tied."""
+    final_softcap: Annotated[PositiveFloat | None, Tried(200.0), Supports(*EVERY_OPERATION)] = None
+    """c · tanh(logits / c) (Gemma 2, arXiv:2408.00118)."""
+    z_loss: Annotated[NonNegativeFloat, Fact.TRAINING, Tried(0.01), Supports(*EVERY_OPERATION)] = 0.0
+    """Weight of mean(logsumexp(logits)²) in the training objective (PaLM, arXiv:2204.02311, uses 1e-4)."""
+    unet_skips: Annotated[bool, Field(exclude_if=is_off), Fact.DECODER, As(lambda _: UNetSkips())] = False
+    """Add the output of each layer of the lower half to the input of its mirror image above."""
+    value_embeddings: Annotated[ValueEmbeddings | None, Fact.DECODER, Tried({"tables": 1})] = Field(
+        default=None, exclude_if=is_off
+    )
+    """Token tables that add to the values of the first and the last layers."""
+    altup: Annotated[AltUp | None, Fact.DECODER, Tried({"streams": 3, "active": 1})] = Field(
+        default=None, exclude_if=is_off
+    )
+    """Several streams, with each layer running on one of them; null for a single stream."""
+    per_layer_embeddings: Annotated[PerLayerEmbeddings | None, Fact.DECODER, Tried({"features": 5})] = Field(
+        default=None, exclude_if=is_off
+    )
+    """A token embedding table of its own for each layer; null for none."""
+    chunks: Annotated[Chunks | None, Fact.DECODER, Tried({"ratio": 2.5, "encoder_layers": 1, "decoder_layers": 1})] = (
+        Field(default=None, exclude_if=is_off)
+    )
+    """Chunks of tokens on which the layers between the first and the last run; null for tokens in all layers."""
+    layer_loss: Annotated[
+        NonNegativeFloat,
+        Field(exclude_if=is_off),
+        Fact.TRAINING,
+        Fact.DECODER,
+        Tried(0.3),
+        As(lambda weight: LayerLoss(weight=weight)),
+    ] = 0.0
+    """Weight, in the training objective, of the mean loss of all layers but the last (`zoo.features.layer_loss`)."""
+    mtp: Annotated[MultiTokenPrediction | None, Fact.DECODER, Tried({"depth": 2, "final_norm": "own"})] = None
+    """Modules that predict further tokens while training."""
+    init: Annotated[InitSpec, Fact.TRAINING, Tried()] = InitSpec()
+    visible: Annotated[Sight, Fact.DECODER] = Field(default="causal", exclude_if=lambda sight: sight == "causal")
+    """What a token sees: itself and what comes before it (`causal`); all of the text (`all`, an encoder, BERT,
+    arXiv:1810.04805); or what comes before it and all of a prefix, whose length each pass is told (`prefix`, Raffel et
+    al. 2019, arXiv:1910.10683 §3.2.1)."""
+    encoder: Annotated[EncoderSpec | None, Fact.DECODER, Tried({"n_layers": 2})] = Field(
+        default=None, exclude_if=is_off
+    )
+    """An encoder of a second text, which the model attends to (Vaswani et al. 2017, arXiv:1706.03762)."""
+    token_types: Annotated[PositiveInt | None, Fact.DECODER, Supports(*ALL_BUT_TRANSFER)] = Field(
+        default=None, exclude_if=is_off
+    )
+    """Number of token types, each with a learned vector that is added to the embedding (BERT's segments)."""
+    head_transform: Annotated[PlainActivation | None, Fact.DECODER, Tried("gelu"), Supports(*ALL_BUT_TRANSFER)] = Field(
+        default=None, exclude_if=is_off
+    )
+    """A dense layer, this activation and a norm before the head (BERT)."""
+
+    @field_validator("blocks")
+    @classmethod
+    def _nested(cls, blocks: dict[str, SpecJson]) -> dict[str, SpecJson]:
+        return {name: expand(edits) for name, edits in blocks.items()}
