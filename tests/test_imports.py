@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -64,10 +64,10 @@ def nodes_at_run_time(tree: ast.AST) -> Iterator[ast.AST]:
             yield from nodes_at_run_time(node)
 
 
-def taken_at_run_time(path: Path, modules: Collection[str]) -> set[str]:
+def taken(path: Path, modules: Collection[str], nodes: Callable[[ast.AST], Iterable[ast.AST]]) -> set[str]:
     """Modules that a file imports at any depth, those included that importlib loads by a name made of a package's."""
     found: set[str] = set()
-    for node in nodes_at_run_time(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(ast.parse(path.read_text(encoding="utf-8"))):
         match node:
             case ast.Import(names=names):
                 found |= {alias.name for alias in names}
@@ -80,12 +80,21 @@ def taken_at_run_time(path: Path, modules: Collection[str]) -> set[str]:
 
 def test_no_modules_import_each_other() -> None:
     """A package that loads its own modules by name knows none of them: a folder of variants is no circle."""
-    files = {module_of(path): path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
-    graph = {name: taken_at_run_time(path, files) - {name} for name, path in files.items()}
+    require_no_circle(PACKAGES, nodes_at_run_time)
+
+
+def test_no_modules_of_zoo_need_each_other_for_types_either() -> None:
+    require_no_circle(["zoo"], ast.walk)
+
+
+def require_no_circle(packages: Iterable[str], nodes: Callable[[ast.AST], Iterable[ast.AST]]) -> None:
+    """Raise CycleError, which names the modules. nodes: those of a file in which its imports are looked for."""
+    files = {module_of(path): path for package in packages for path in (ROOT / package).rglob("*.py")}
+    graph = {name: taken(path, files, nodes) - {name} for name, path in files.items()}
     for name, path in files.items():
         if path.name == "__init__.py":
-            graph[name] = {taken for taken in graph[name] if not taken.startswith(f"{name}.")}
-    TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
+            graph[name] = {each for each in graph[name] if not each.startswith(f"{name}.")}
+    TopologicalSorter(graph).prepare()
 
 
 def loaded_after(statement: str) -> set[str]:
