@@ -46,6 +46,11 @@ class Spec(BaseModel):
     identity_version: ClassVar[int] = 1
     """Version, counted up when the same settings come to mean other numbers: digests then differ from those before."""
 
+    def keeps_width(self, setting: str) -> bool:
+        """Whether the part at a setting has as many features in a wider model, so that it need not support operations
+        on widths (`OF_VALUES`)."""
+        return False
+
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """What differs from the defaults: the rest is in the class's documentation."""
         for name, value in super().__repr_args__():

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from zoo.axis import Spec, Variant
 from zoo.facts import Fact, Supports, facts_of, said_of, written_out
 from zoo.spec import ModelSpec
-from zoo.traits import OF_MODULES, Operation, Operations
+from zoo.traits import OF_MODULES, OF_VALUES, Operation, Operations
 
 SIZES = {Fact.SIZE, Fact.WIDTH, Fact.HEAD_WIDTH, Fact.HEADS, Fact.SHARED_HEADS}
 
@@ -84,7 +84,8 @@ def _unsupported(part: Spec, operation: Operation, path: str) -> Iterator[Unsupp
             continue
         value, where = written_out(part, name), f"{path}.{name}".lstrip(".")
         if isinstance(value, Spec):
-            yield from _unsupported(value, operation, where)
+            if not (operation in OF_VALUES and part.keeps_width(name)):
+                yield from _unsupported(value, operation, where)
         elif value and name in off_by_default:
             said = said_of(type(part), name, Supports)
             if operation not in (OF_MODULES if said is None else said.operations):

@@ -137,6 +137,13 @@ def test_a_declared_part_that_leaves_an_operation_out_is_named_without_the_attri
     assert str(part) == "the norm dyt"
 
 
+@pytest.mark.parametrize(("over", "found"), [("head", []), ("heads", []), ("full", ["block.mixer.qk_norm"])])
+def test_a_norm_over_a_head_is_as_wide_in_a_wider_model(over: str, found: list[str]) -> None:
+    edits = {"block.mixer.qk_norm": "partial_rmsnorm", "block.mixer.qk_norm_over": over}
+    model = zoo.load("small", **edits)
+    assert {each: paths(model, each) for each in OF_VALUES} == dict.fromkeys(OF_VALUES, found)
+
+
 def test_a_plain_model_supports_every_operation() -> None:
     assert {each: paths(model_of(), each) for each in Operation} == {each: [] for each in Operation}
 

@@ -78,6 +78,10 @@ class MultiHead(Mixer):
     dropout: Dropout = 0.0
     """Of attention weights, while training."""
 
+    def keeps_width(self, setting: str) -> bool:
+        """Norms over a head do: wider models have more heads."""
+        return setting == "v_norm" or (setting == "qk_norm" and self.qk_norm_over != "full")
+
     def resolve(self, d_model: int) -> Self:
         kv_heads = self.kv_heads or self.heads
         if self.heads % kv_heads:
