@@ -50,9 +50,14 @@ def delta_scan(
     a is a diagonal matrix, strength β: (B, H, T) → (B, H, T, p). Queries and keys of group i are read by its H/G heads.
     `chunk` is a power of two. Computed in float32 or more, except by the kernels of `zoo.fla`, where they are in use.
 
-    Within a chunk the corrections u_t = β_t (v_t − a_t S_{t−1}ᵀ k_t) solve (I + L) U = β V − (β e^c ⊙ K) S, with S the
-    state before it, c the decay summed up and L_ij = β_i (k_i·k_j) exp(c_i − c_j) for j < i (Yang et al. 2024,
-    arXiv:2406.06484, §3.2; arXiv:2412.06464, §3.3).
+    Within a chunk, let c_i be the decay summed up to token i, S the state before the chunk, and L strictly lower
+    triangular. The corrections u_t = β_t (v_t − a_t S_{t−1}ᵀ k_t) solve (1); (2) reads them and S, (3) carries S on:
+
+    (1) (I + L) U = β V − (β e^c ⊙ K) S, L_ij = β_i (k_i·k_j) exp(c_i − c_j)
+    (2) O = (Q Kᵀ ⊙ exp(c_i − c_j)) U + (e^c ⊙ Q) S, with j ≤ i
+    (3) S ← e^{c_C} S + (exp(c_C − c) ⊙ K)ᵀ U
+
+    (Yang et al. 2024, arXiv:2406.06484, §3.2; arXiv:2412.06464, §3.3.)
     """
     if can_scan(q, k, v):
         return scan_in_kernel(q, k, v, decay, strength, cache)
@@ -62,9 +67,9 @@ def delta_scan(
 
 
 def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """The recurrence itself, for one token: all (B, G, H/G, 1, …)."""
-    state = decay.exp().transpose(-1, -2) * state
-    state = state + k.transpose(-1, -2) @ (strength * (v - k @ state))
+    """The recurrence itself, for one token: all (B, G, H/G, 1, …), the state (B, G, H/G, n, p)."""
+    state = decay.exp().transpose(-1, -2) * state  # a S
+    state = state + k.transpose(-1, -2) @ (strength * (v - k @ state))  # + k uᵀ, u = β (v − a Sᵀ k)
     return q @ state, state
 
 
@@ -72,25 +77,28 @@ def _chunked(
     q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, state: Tensor | None, keep: bool
 ) -> tuple[Tensor, Tensor | None]:
     """All (B, G, H/G or 1, N, C, …). → outputs, and the state after the last token where it is to be kept."""
-    total = decay.cumsum(dim=-2)
+    total = decay.cumsum(dim=-2)  # c: (B, G, H/G, N, C, 1 or n)
     count, known = q.shape[3], int(state is None)
-    wanted, weights = strength * v, faded_products(q, k, total)
-    reads = (strength * total.exp() * k)[:, :, :, known:] if known < count else None
+    # All chunks at once: what does not depend on the state. known: 1 where it is zero before the first chunk.
+    wanted = strength * v  # (1) β V: (B, G, H/G, N, C, p)
+    weights = faded_products(q, k, total)  # (2) Q Kᵀ ⊙ exp(c_i − c_j): (B, G, H/G, N, C, C)
+    reads = (strength * total.exp() * k)[:, :, :, known:] if known < count else None  # (1) β e^c ⊙ K: (…, C, n)
     if q.shape[-2] > 1:  # a token alone in its chunk corrects nothing there
-        inverse = unit_inverse((strength * faded_products(k, k, total)).tril(-1))
+        inverse = unit_inverse((strength * faded_products(k, k, total)).tril(-1))  # (1) (I + L)⁻¹
         wanted, reads = inverse @ wanted, reads if reads is None else inverse[:, :, :, known:] @ reads
     parts: list[Tensor] = []
+    # Chunk after chunk: what does.
     for i in range(count):
         c, new = total[:, :, :, i], wanted[:, :, :, i]
         if state is not None and reads is not None:
-            new = new - reads[:, :, :, i - known] @ state
-        out = weights[:, :, :, i] @ new
+            new = new - reads[:, :, :, i - known] @ state  # (1) U: (B, G, H/G, C, p)
+        out = weights[:, :, :, i] @ new  # (2)
         if state is not None:
-            out = out + faded_read(q[:, :, :, i], c.exp(), state)
+            out = out + faded_read(q[:, :, :, i], c.exp(), state)  # (2) (e^c ⊙ Q) S
         parts.append(out)
         if keep or i + 1 < count:
             last = c[..., -1:, :]
-            added = faded_write(k[:, :, :, i], (last - c).exp(), new)
+            added = faded_write(k[:, :, :, i], (last - c).exp(), new)  # (3) (B, G, H/G, n, p)
             state = added if state is None else last.exp().transpose(-1, -2) * state + added
     return torch.stack(parts, dim=3), state if keep else None
 

@@ -79,44 +79,43 @@ class AttentionLayer(MixerLayer):
         return norm.build(heads * self.head_dim if self._full_norm else self.head_dim)
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        q, k, v, k_places = self._borrow(x, step) if self.spec.reuse_kv else self._read(x, step, cache)
+        q, k, v, k_places = self._read(x, step, cache)  # (B, H, T, d), (B, K, S, d), (B, K, S, d), (S,)
         visible = Visible.to(step, k_places, self.spec.window, self.spec.sparsity, self._pattern)
         if visible.pattern is not None and visible.everything:
+            # A single query of unpadded text under a pattern: keys that it does not see need not be read at all.
             seen = visible.places_seen()
             k, v, k_places = k[:, :, seen], v[:, :, seen], k_places[seen]
             visible = Visible.to(step, k_places)
+        # softmax(QKᵀ/√d + mask) V: (B, H, T, d)
         heads = self._attend(q, k, v, visible, self._scoring(q, step, k_places))
-        heads = self._joined(heads, x).transpose(1, 2).flatten(2)
+        joined = self._joined(heads, x).transpose(1, 2).flatten(2)  # (B, T, H·d)
         if self.gate is not None:
-            heads = self.gate(heads, x)
-        out: Tensor = self.o(heads)
+            joined = self.gate(joined, x)
+        out: Tensor = self.o(joined)
         return out
 
-    def _borrow(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Queries, and what a layer below left."""
-        clip = self.spec.clip_qkv
-        q = self.q(x) if clip is None else self.q(x).clamp(-clip, clip)
-        return (self._placed_queries(q, step), *borrowed(step, self.kv))
-
     def _read(self, x: Tensor, step: Step, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Queries, keys and values with those of the cache, and the places of keys: (S,)."""
-        tokens, k_places = kept_by(self, cache, TokenCache), step.index
-        q, k, v = self._project(x, step, cache)
+        """x: (B, T, D) → q: (B, H, T, d); k, v: (B, K, S, d), with those of the cache, or of a layer below where this
+        one reuses them; the places of keys: (S,)."""
+        clip = self.spec.clip_qkv
+        if self.spec.reuse_kv:
+            q = self.q(x) if clip is None else self.q(x).clamp(-clip, clip)
+            return (self._placed_queries(q, step), *borrowed(step, self.kv))
+        q, k, v = self.q(x), self.k(x), self.v(x)  # (B, T, H·d), (B, T, K·d), (B, T, K·d)
+        if self.conv is not None:
+            widths = [part.shape[-1] for part in (q, k, v)]
+            q, k, v = self.conv(torch.cat((q, k, v), dim=-1), step, cache).split(widths, dim=-1)
+        if clip is not None:
+            q, k, v = (part.clamp(-clip, clip) for part in (q, k, v))
+        q = self._placed_queries(q, step)
+        k = self._placed(k, self.k_norm, self.position.rotate_keys, step)
+        v = with_others(self.v_norm(self._split(v)), self.values, step)
+        k_places = step.index
+        tokens = kept_by(self, cache, TokenCache)
         if tokens is not None:
             (k, v), k_places = tokens.extend((k, v), step.index)
         lend(step, self.kv, k, v, k_places)
         return q, k, v, k_places
-
-    def _project(self, x: Tensor, step: Step, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
-        """q: (B, H, T, d), k and v: (B, K, T, d), normalised and with positions applied."""
-        q, k, v = self.q(x), self.k(x), self.v(x)
-        if self.conv is not None:
-            widths = [part.shape[-1] for part in (q, k, v)]
-            q, k, v = self.conv(torch.cat((q, k, v), dim=-1), step, cache).split(widths, dim=-1)
-        if self.spec.clip_qkv is not None:
-            q, k, v = (part.clamp(-self.spec.clip_qkv, self.spec.clip_qkv) for part in (q, k, v))
-        q, k = self._placed_queries(q, step), self._placed(k, self.k_norm, self.position.rotate_keys, step)
-        return q, k, with_others(self.v_norm(self._split(v)), self.values, step)
 
     def _placed_queries(self, q: Tensor, step: Step) -> Tensor:
         """(B, T, H·d) → (B, H, T, d)."""

@@ -15,7 +15,7 @@ from zoo.attend import note, offer_taps
 from zoo.attending.scores import scores_of
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import Examples, number
+from zoo.axis import Examples
 from zoo.cache import LayerCache, TokenCache, kept_by
 from zoo.errors import SpecError
 from zoo.facts import AtMost, Fact, HeadFeatures
@@ -183,10 +183,6 @@ class DeepSeekSparseAttentionLayer(MLALayer):
         weights = in_float32(lambda q, k: scores_of(q, k, visible, scoring).softmax(dim=-1), q, k)
         step.losses.append(self.spec.index_loss * imitation_loss(scores, weights, taken))
         return in_float32(lambda weights, v: F.dropout(weights, scoring.dropout) @ v, weights, v).to(v.dtype)
-
-    def _scoring(self, step: Step, bias: Tensor | None) -> Scoring:
-        dropout = self.spec.dropout if self.training else 0.0
-        return Scoring(number(self.spec.scale), bias=bias, dropout=dropout, tap=step.tap)
 
     def moved(self, kept: list[Tensor], by: int) -> list[Tensor]:
         *latents, index = kept

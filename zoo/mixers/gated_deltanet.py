@@ -119,18 +119,14 @@ class GatedDeltaNetLayer(StatefulLayer):
         self.o = Linear(values, d_model, role="output")
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        q, k, v = self._project(x, step, cache)
-        _, decay = self.decay(self.forget(x))
-        strength = self.strength(x).sigmoid().transpose(1, 2)
-        mixed = delta_scan(q, k, v, decay, strength, self.spec.chunk, cache).to(v.dtype)
+        parts = self.activation(self.conv(torch.cat((self.q(x), self.k(x), self.v(x)), dim=-1), step, cache))
+        q, k, v = parts.split(self.spec.widths, dim=-1)  # (B, T, K·n), (B, T, K·n), (B, T, H·p)
+        k = on_text(k, step)  # padding adds nothing to the state, which is zero as a row's text begins
+        q, k = (unit(split(part, self.k_heads)) for part in (q, k))  # (B, K, T, n)
+        q, v = q * self.head_dim**-0.5, split(v, self.heads)  # (B, K, T, n), (B, H, T, p)
+        _, decay = self.decay(self.forget(x))  # log α: (B, H, T)
+        strength = self.strength(x).sigmoid().transpose(1, 2)  # β: (B, H, T)
+        mixed = delta_scan(q, k, v, decay, strength, self.spec.chunk, cache).to(v.dtype)  # S_t q_t: (B, H, T, p)
         heads = self.head_norm(mixed) * F.silu(split(self.gate(x), self.heads))
         out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
         return out
-
-    def _project(self, x: Tensor, step: Step, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k: (B, K, T, n), v: (B, H, T, p)."""
-        parts = self.activation(self.conv(torch.cat((self.q(x), self.k(x), self.v(x)), dim=-1), step, cache))
-        q, k, v = parts.split(self.spec.widths, dim=-1)
-        k = on_text(k, step)
-        q, k = (unit(split(part, self.k_heads)) for part in (q, k))
-        return q * self.head_dim**-0.5, k, split(v, self.heads)

@@ -33,7 +33,7 @@ class MLA(Mixer):
     c = norm(W_dkv x): (r), k_r = rope(W_kr x): (ρ), one for all heads; cached together, r + ρ numbers per token
     head h: q = [q_n ; rope(q_r)]: (n + ρ), k = [W_k^h c ; k_r], v = W_v^h c: (v)
     out = W_o concat_h softmax(q kᵀ · scale + mask) v
-    q reads x, or norm(W_dq x) where there is a `q_rank`.
+    q reads x, or norm(W_dq x) where there is a `q_rank`. Numbers in the code are those of the paper's equations.
 
     r = kv_rank, ρ = rope_dim, n = nope_dim. While decoding, W_k and W_v are not applied to what is cached but moved to
     the queries and the outputs (§2.1.2): scores are (W_kᵀ q_n) cᵀ + q_r k_rᵀ, one key of r + ρ features for all heads.
@@ -166,65 +166,55 @@ class MLALayer(MixerLayer):
         self.gate = OutputGate(spec.gate, d_model, *heads, bias=False) if spec.gate else None
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        q_nope, q_rope = self._queries(self._read(x), step)
-        latent, k_rope = self._latents(x, step)
-        places = step.index
-        tokens = kept_by(self, cache, TokenCache)
-        if tokens is not None:
+        q_nope, q_rope = self._queries(self._read(x), step)  # (B, H, T, n), (B, H, T, ρ)
+        latent, k_rope = self._latents(x, step)  # (B, 1, T, r), (B, 1, T, ρ)
+        places, tokens = step.index, kept_by(self, cache, TokenCache)
+        if tokens is not None:  # (B, 1, S, r), (B, 1, S, ρ): all that is cached of a token
             (latent, k_rope), places = tokens.extend((latent, k_rope), step.index)
         visible = Visible.to(step, places, self.spec.window)
-        dropout = self.spec.dropout if self.training else 0.0
-        scoring = Scoring(number(self.spec.scale), bias=self.position.bias(step, places), dropout=dropout, tap=step.tap)
-        heads = self._mixed(q_nope, q_rope, latent, k_rope, visible, scoring).transpose(1, 2).flatten(2)
-        out: Tensor = self.o(heads if self.gate is None else self.gate(heads, x))
+        scoring = self._scoring(step, self.position.bias(step, places))
+        heads = self._mixed(q_nope, q_rope, latent, k_rope, visible, scoring)  # (B, H, T, v)
+        joined = heads.transpose(1, 2).flatten(2)  # (B, T, H·v)
+        out: Tensor = self.o(joined if self.gate is None else self.gate(joined, x))  # (19)
         return out
 
     def _read(self, x: Tensor) -> Tensor:
-        """What queries read: the stream, or (B, T, q_rank), its latent."""
+        """What queries read: the stream, or (B, T, q_rank), its latent (12)."""
         return x if self.q_down is None or self.q_norm is None else self.q_norm(self.q_down(x))
 
     def _queries(self, read: Tensor, step: Step) -> tuple[Tensor, Tensor]:
-        """(B, H, T, n) and, with positions applied, (B, H, T, ρ)."""
+        """(B, H, T, n) (13) and, with positions applied, (B, H, T, ρ) (14)."""
         q = _split(self.q(read), self.heads)
         nope, rope = q.split((self.spec.nope_dim, self.spec.rope_dim), dim=-1)
         return nope, self.position.rotate_queries(rope, step)
 
     def _latents(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor]:
-        """What is cached, one head for all: (B, 1, T, r) normalised, and (B, 1, T, ρ) with positions applied."""
+        """One head for all: (B, 1, T, r) normalised (9), and (B, 1, T, ρ) with positions applied (15)."""
         latent, rope = self.kv_down(x)[:, None].split((self.spec.kv_rank, self.spec.rope_dim), dim=-1)
         return self.kv_norm(latent), self.position.rotate_keys(rope, step)
 
-    def _absorbs(self, queries: int, keys: int) -> bool:
-        return self.spec.absorbs(queries, keys)
+    def _scoring(self, step: Step, bias: Tensor | None) -> Scoring:
+        dropout = self.spec.dropout if self.training else 0.0
+        return Scoring(number(self.spec.scale), bias=bias, dropout=dropout, tap=step.tap)
 
     def _mixed(
         self, q_nope: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, visible: Visible, scoring: Scoring
     ) -> Tensor:
         """(B, H, T, v), by the form that takes fewer products."""
-        mix = self._absorbed if self._absorbs(q_rope.shape[2], k_rope.shape[2]) else self._expanded
-        return mix(q_nope, q_rope, latent, k_rope, visible, scoring)
-
-    def _expanded(
-        self, q_nope: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, visible: Visible, scoring: Scoring
-    ) -> Tensor:
-        """(B, H, T, v), with a key and a value for every head."""
-        k, v = self._keys_and_values(latent, k_rope)
-        return attend(torch.cat((q_nope, q_rope), dim=-1), k, v, visible, scoring)
-
-    def _keys_and_values(self, latent: Tensor, k_rope: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, H, S, n + ρ) and (B, H, S, v)."""
-        k_nope, v = (_split(project(latent[:, 0]), self.heads) for project in (self.k, self.v))
-        return torch.cat((k_nope, k_rope.expand(-1, self.heads, -1, -1)), dim=-1), v
-
-    def _absorbed(
-        self, q_nope: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, visible: Visible, scoring: Scoring
-    ) -> Tensor:
-        """The same, with the latent itself as the one key and value of all heads."""
-        w_k, w_v = (project.weight.unflatten(0, (self.heads, -1)) for project in (self.k, self.v))
-        q = torch.cat((q_nope @ w_k, q_rope), dim=-1)
-        mixed = attend(q, torch.cat((latent, k_rope), dim=-1), latent, visible, scoring)
+        if not self.spec.absorbs(q_rope.shape[2], k_rope.shape[2]):
+            k, v = self._keys_and_values(latent, k_rope)
+            return attend(torch.cat((q_nope, q_rope), dim=-1), k, v, visible, scoring)  # (16), (18)
+        # q_nᵀ (W_k c) = (W_kᵀ q_n)ᵀ c and Σ a (W_v c) = W_v Σ a c: the latent is the one key and value of all heads.
+        w_k, w_v = (project.weight.unflatten(0, (self.heads, -1)) for project in (self.k, self.v))  # (H, n | v, r)
+        q = torch.cat((q_nope @ w_k, q_rope), dim=-1)  # (B, H, T, r + ρ)
+        mixed = attend(q, torch.cat((latent, k_rope), dim=-1), latent, visible, scoring)  # (B, H, T, r)
         out: Tensor = mixed @ w_v.transpose(-1, -2)
         return out
+
+    def _keys_and_values(self, latent: Tensor, k_rope: Tensor) -> tuple[Tensor, Tensor]:
+        """A key (B, H, S, n + ρ) and a value (B, H, S, v) of every head."""
+        k_nope, v = (_split(project(latent[:, 0]), self.heads) for project in (self.k, self.v))  # (10), (11)
+        return torch.cat((k_nope, k_rope.expand(-1, self.heads, -1, -1)), dim=-1), v  # (17)
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         slots = min(capacity, self.spec.window or capacity)
