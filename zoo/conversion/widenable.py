@@ -22,7 +22,8 @@ SIZES = tuple(name for part in (ModelSpec, Attention, Dense) for name in names_w
 
 def check_specs(source: ModelSpec, target: ModelSpec) -> None:
     """Raise SpecError where a model of `target` cannot compute what one of `source` does."""
-    _check_parts(target)
+    for part in unsupported(target, Operation.WIDENING):
+        raise unknown(part.path, part.name)
     if source.n_layers != target.n_layers:
         reason = f"{source.n_layers} layers do not become {target.n_layers}: growth: width has as many"
         raise SpecError("n_layers", reason)
@@ -38,12 +39,6 @@ def check_specs(source: ModelSpec, target: ModelSpec) -> None:
         except SpecError as error:
             raise error.under(f"layers.{number}") from None
     _check_head(source, target)
-
-
-def _check_parts(model: ModelSpec) -> None:
-    """Raise SpecError for what nobody has worked out how to widen."""
-    for part in unsupported(model, Operation.WIDENING):
-        raise unknown(part.path, part.name)
 
 
 def unknown(path: str, what: str) -> SpecError:

@@ -149,7 +149,8 @@ class Writer:
     def _accept(self, drafts: Tensor, q: Tensor, p: Tensor, ended: Tensor) -> Tensor:
         """drafts: (B, γ), drawn from q: (B, γ, V); p: (B, γ + 1, V) → (B, a + 1)."""
         count = drafts.shape[1]
-        chances = torch.rand(drafts.shape, generator=self.generator, device=_device_of(self.generator)).to(p)
+        device = None if self.generator is None else self.generator.device
+        chances = torch.rand(drafts.shape, generator=self.generator, device=device).to(p)
         proposed = drafts[..., None]
         good = chances * q.gather(2, proposed)[..., 0] < p[:, :count].gather(2, proposed)[..., 0]
         good |= ended[:, None]  # what follows the end of a row holds nobody up
@@ -165,10 +166,6 @@ def _left(p: Tensor, q: Tensor) -> Tensor:
     """max(0, p − q): (B, V), or p where rounding leaves nothing."""
     left = (p - q).clamp(min=0)
     return torch.where(left.sum(dim=-1, keepdim=True) > 0, left, p)
-
-
-def _device_of(generator: torch.Generator | None) -> torch.device | None:
-    return None if generator is None else generator.device
 
 
 class ModelDraft:

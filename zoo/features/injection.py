@@ -46,7 +46,7 @@ class Loop(Runner):
             x = self._first(x)
         if layer in self.turns:
             return self._turn(x, step.states[self.name])
-        return self._end(x) if layer == self.turns.stop else x
+        return x if self.norm is None or layer != self.turns.stop else self.norm(x)  # what enters the coda
 
     def begin(self, embedded: Tensor, step: Step) -> None:
         if self.takes(cached=False):
@@ -91,7 +91,3 @@ class Loop(Runner):
         """What the layers of a turn read."""
         out: Tensor = self.adapter(torch.cat((x, e), dim=-1))
         return out
-
-    def _end(self, x: Tensor) -> Tensor:
-        """What enters the coda."""
-        return x if self.norm is None else self.norm(x)
