@@ -121,10 +121,11 @@ def unmeasured(summary: StudySummary) -> str:
 def notes(summary: StudySummary) -> list[str]:
     """What a table and the headline leave out; of a run that answers nothing, why it has no speeds."""
     from reports.reading.outcomes import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
+    from reports.wording.method_words import look  # noqa: PLC0415 (keeps the import cheap)
 
     found = []
     if summary.study.scale not in UNJUDGED:
-        found = [*contrasts(summary), *changes(summary), *withheld(summary), detectable(summary)]
+        found = [*contrasts(summary), *changes(summary), *withheld(summary), detectable(summary), look(summary)]
     return list(filter(None, [*found, unmeasured(summary)]))
 
 

@@ -38,7 +38,8 @@ ARMS: Schema = {
     "matching": pl.String,
 }
 LEDGER: Schema = {
-    **dict.fromkeys(("judged", "scale", "arm", "baseline", "seeds"), pl.String),
+    "question": pl.Int64,
+    **dict.fromkeys(("judged", "scale", "arm", "baseline", "measure", "seeds"), pl.String),
     "round": pl.Int64,
     **dict.fromkeys(("p", "p_corrected", "level"), pl.Float64),
     "significant": pl.Boolean,

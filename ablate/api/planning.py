@@ -32,7 +32,7 @@ from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Execution
 from evals.costs.machine import memory_bytes
-from evals.costs.matmul import peak_flops_per_second
+from evals.costs.machine_speed import Speed, measure_speed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -48,7 +48,7 @@ class StudyPlan:
     Attributes:
         outcome: every rung of the study's ladder with its arms and runs, as objects.
         tuned: whether tuning is done; if not, arms have the settings that the study gives them.
-        flops_per_second: this machine's measured matmul speed, from which times are estimated.
+        speed: this machine's, measured, from which times are estimated.
         done: whether the store has the result of a run, by digest.
         asked: the study as it was read, with its tuning.
         execution: how runs would be executed.
@@ -58,7 +58,7 @@ class StudyPlan:
 
     outcome: Outcome
     tuned: bool
-    flops_per_second: float
+    speed: Speed
     done: dict[str, bool]
     store: Store
     asked: Study
@@ -95,7 +95,7 @@ class StudyPlan:
                 "tokens_per_parameter": arm.length.tokens_per_parameter,
                 "flops": float(arm.flops),
                 "kv_bytes_per_token": arm.kv_bytes_per_token,
-                "seconds": arm.estimated_seconds(self.flops_per_second),
+                "seconds": arm.estimated_seconds(self.speed),
                 "peak_memory_bytes": self.needs[rung.plan.study.rung][arm.name].peak_memory_bytes,
                 "microbatch": self.needs[rung.plan.study.rung][arm.name].microbatch,
                 "attention": self.needs[rung.plan.study.rung][arm.name].attention,
@@ -153,12 +153,12 @@ class StudyPlan:
         plan, tune = self.outcome.plan, None if self.tuned else self.asked.tune
         seeds = None if self._tests_no_arms else self.foresight.seeds(plan, difference)
         runs = (seeds or 0) + (tuning_runs(tune) if tune else 0.0)
-        seconds = runs * sum(arm.estimated_seconds(self.flops_per_second) for arm in plan.arms)
+        seconds = runs * sum(arm.estimated_seconds(self.speed) for arm in plan.arms)
         return Detection(difference, seeds, seconds / (self.at_once * self.execution.devices) if seeds else None)
 
     def document(self) -> JsonObject:
         """What `ablate plan --json` prints."""
-        planned = plan_json(self.outcome, self.flops_per_second, done=self.done, corpora=self.corpora, needs=self.needs)
+        planned = plan_json(self.outcome, self.speed, done=self.done, corpora=self.corpora, needs=self.needs)
         rates = study_rates(self.asked).model_dump()
         arms: list[JsonValue] = [
             {
@@ -192,7 +192,7 @@ class StudyPlan:
         return [(plan.study.rung, self._rows(plan)) for plan in (rung.plan for rung in self.outcome.rungs)]
 
     def _rows(self, plan: Plan) -> list[tuple[str, ...]]:
-        return plan_rows(plan, self.flops_per_second, corpora=self.corpora, needs=self.needs[plan.study.rung])
+        return plan_rows(plan, self.speed, corpora=self.corpora, needs=self.needs[plan.study.rung])
 
     def notes(self) -> list[str]:
         """What goes with the tables: what is matched, what is tuned, and how many runs there are."""
@@ -213,7 +213,7 @@ class StudyPlan:
         plans = [rung.plan for rung in self.outcome.rungs]
         missing = {run.digest: self._missing(plan, run.digest) for plan in plans for run in plan.runs}
         tune = None if self.tuned else self.asked.tune
-        found = duration(plans, missing, self.store, self.flops_per_second, tuning_runs(tune) if tune else 0.0)
+        found = duration(plans, missing, self.store, self.speed, tuning_runs(tune) if tune else 0.0)
         return found / (self.at_once * self.execution.devices)
 
     def _missing(self, plan: Plan, digest: str) -> list[str]:
@@ -306,9 +306,18 @@ def plan(
     planner = context.planner(asked)
     outcome, tuned = planner.foreseen()
     numerics = Numerics(**outcome.plan.runs[0].identity.numerics.model_dump())
-    peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
     done = {run.digest: planner.loss(run.digest) is not None for rung in outcome.rungs for run in rung.plan.runs}
     runs = context.options.workers_per_gpu if context.device == "cuda" else context.engine.at_once
     room = Room(memory_bytes(context.device), runs)
     at_once = context.engine.at_once
-    return StudyPlan(outcome, tuned, peak, done, context.store, asked, context.options, room, at_once)
+    return StudyPlan(
+        outcome,
+        tuned,
+        measure_speed(numerics.device, numerics.torch_dtype),
+        done,
+        context.store,
+        asked,
+        context.options,
+        room,
+        at_once,
+    )

@@ -1,4 +1,4 @@
-"""How long runs take in all: training by its FLOPs, what follows by what it took before."""
+"""How long runs take in all: training by its FLOPs and layers, what follows by what it took before."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ablate.planning.plan import Plan
 from ablate.readable import clock
 from ablate.store import Store
 from ablate.store.documents import EvalsDocument, MeasureDocument
+from evals.costs.machine_speed import Speed
 
 LOOKED_AT = 5
 """Stored measurements or evaluations that are asked how long they took."""
@@ -52,10 +53,9 @@ def _clock(seconds: float) -> str:
 
 
 def duration(
-    plans: Iterable[Plan], missing: Mapping[str, Sequence[str]], store: Store, speed: float, tuning_runs: float = 0.0
+    plans: Iterable[Plan], missing: Mapping[str, Sequence[str]], store: Store, speed: Speed, tuning_runs: float = 0.0
 ) -> Duration:
-    """Of what these runs lack, by digest. speed: FLOPs per second of this machine's matrix products. tuning_runs: how
-    many runs' worth of training each arm is tuned with before."""
+    """Of what these runs lack, by digest. tuning_runs: how many runs each arm is tuned with before."""
     training, measuring, evaluating, tuning, comparing = 0.0, 0.0, 0.0, 0.0, 0.0
     unknown = False
     for plan in plans:

@@ -70,6 +70,13 @@ def run_identity(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> JsonObj
     return {**beside, "model": spec.identity(), "train": identity_of(train)}
 
 
+def at_any_rate(identity: JsonObject) -> JsonObject:
+    """A run's identity without its learning rate, which arms have in common that differ in their tuning alone."""
+    train = identity["train"]
+    assert isinstance(train, dict)
+    return {**identity, "train": {name: value for name, value in train.items() if name != "lr"}}
+
+
 def identified(run: RunDocument, spec: ModelSpec, train: TrainSpec, seeds: Sequence[int]) -> Iterator[RunDocument]:
     """The run with each of these seeds and its digest.
 

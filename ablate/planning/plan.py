@@ -26,6 +26,7 @@ from ablate.study.arms import Arm
 from ablate.study.study import Study, StudyError
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
+from evals.costs.machine_speed import Speed
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
 from zoo.costs import Cost
@@ -112,9 +113,11 @@ class ArmPlan:
         """Training time of one run, by the measured time of a step."""
         return None if self.step_time is None else self.steps * self.step_time.seconds
 
-    def estimated_seconds(self, flops_per_second: float, utilisation: float = UTILISATION) -> float:
-        """Training time of one run on a device with this matmul peak, unless it is known."""
-        return self.seconds or self.flops / (flops_per_second * utilisation)
+    def estimated_seconds(self, speed: Speed) -> float:
+        """Training time of one run on such a device, unless it is known: arithmetic, and what every layer costs however
+        narrow it is."""
+        arithmetic = self.flops / (speed.flops_per_second * UTILISATION)
+        return self.seconds or arithmetic + self.steps * len(self.spec.layers) * speed.seconds_per_layer
 
 
 @dataclass(frozen=True)

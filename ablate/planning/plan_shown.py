@@ -17,6 +17,7 @@ from ablate.store.documents.study import taught_by
 from ablate.store.documents.tuning_words import trials, untuned
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
+from evals.costs.machine_speed import Speed
 
 Needs = Mapping[str | None, Mapping[str, Need]]
 """Memory by the name of a rung, None without a ladder, and by arm."""
@@ -30,18 +31,17 @@ UNSAID = {"identity", "other_identity"}
 
 def plan_json(
     outcome: Outcome,
-    flops_per_second: float | None = None,
-    utilisation: float = UTILISATION,
+    speed: Speed | None = None,
     done: Mapping[str, bool] | None = None,
     corpora: Corpora = NO_CORPORA,
     needs: Needs = NOT_FORESEEN,
 ) -> JsonObject:
     """The document of `ablate plan --json`; `runs` are those of all rungs of a ladder, `arms` those of the last.
 
-    `estimated_seconds` is the training time of one run at a share `utilisation` of the device's matmul peak; null where
-    `flops_per_second` is not given. Where the time of a step was measured it is that time, and `seconds` says it too.
-    done: by digest, whether the store has a run already. corpora: those that are prepared; `epochs` and `references`
-    are null where an arm's is not. needs: memory, rung by rung.
+    `estimated_seconds` is the training time of one run at a share `utilisation` of the device's matmul peak and what
+    layers cost besides; null where `speed` is not given. Where the time of a step was measured it is that time, and
+    `seconds` says it too. done: by digest, whether the store has a run already. corpora: those that are prepared;
+    `epochs` and `references` are null where an arm's is not. needs: memory, rung by rung.
     """
 
     def planned(arm: ArmPlan, need: Need | None) -> JsonObject:
@@ -52,7 +52,7 @@ def plan_json(
             "undertrained": arm.length.undertrained,
             "epochs": epochs(arm, corpora),
             "references": references_json(arm, corpora),
-            "estimated_seconds": _seconds(arm, flops_per_second, utilisation),
+            "estimated_seconds": _seconds(arm, speed),
             "matched": arm.matched,
             "peak_memory_bytes": need.peak_memory_bytes if need else None,
             "microbatch": need.microbatch if need else None,
@@ -71,7 +71,7 @@ def plan_json(
         "question": study.question,
         "seeds": list(study.seeds),
         "budget": study.budget.model_dump(exclude_none=True),
-        "utilisation": utilisation,
+        "utilisation": UTILISATION,
         "design": design.model_dump(mode="json", exclude={"effects": {"__all__": UNSAID}}) if design else None,
         "runs": [
             {"digest": run.digest, "arm": run.arm, "seed": run.seed, "reused": bool(done and done[run.digest])}
@@ -87,14 +87,13 @@ def plan_json(
     }
 
 
-def _seconds(arm: ArmPlan, flops_per_second: float | None, utilisation: float) -> float | None:
-    return arm.seconds if flops_per_second is None else arm.estimated_seconds(flops_per_second, utilisation)
+def _seconds(arm: ArmPlan, speed: Speed | None) -> float | None:
+    return arm.seconds if speed is None else arm.estimated_seconds(speed)
 
 
 def plan_rows(
     plan: Plan,
-    flops_per_second: float | None = None,
-    utilisation: float = UTILISATION,
+    speed: Speed | None = None,
     corpora: Corpora = NO_CORPORA,
     needs: Mapping[str, Need] | None = None,
 ) -> list[tuple[str, ...]]:
@@ -107,7 +106,7 @@ def plan_rows(
     solved = ["solved to match"] * any(arm.matching for arm in plan.arms)
     rows = [(*columns, "FLOPs", "KV bytes/token", "seconds/run", "peak memory", "attention", *solved)]
     for arm in plan.arms:
-        estimate = _seconds(arm, flops_per_second, utilisation)
+        estimate = _seconds(arm, speed)
         edits = ", ".join(f"{path}={value}" for path, value in arm.matching.items())
         need = (needs or {}).get(arm.name)
         rows.append(

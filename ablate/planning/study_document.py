@@ -12,7 +12,7 @@ from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import Outcome, Rung, Tuning, TuningPass
 from ablate.planning.design_document import design_document
-from ablate.planning.identity import run_identity
+from ablate.planning.identity import at_any_rate, run_identity
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.tuning import Trial
 from ablate.store.documents import (
@@ -62,7 +62,7 @@ def study_document(
         matched=study.budget.matched,
         contrasts=tuple(StudyContrast(arm=arm, other=other) for arm, other in study.contrasts),
         margin=study.sections.margin,
-        pilot=study.sections.pilot,
+        pilot=all(arm.length.undertrained for arm in arms) if study.sections.pilot is None else study.sections.pilot,
         per=_per(study),
         objective=_objective(study.train.objective),
         conventions=_conventions(plan),
@@ -146,7 +146,8 @@ def study_rates(study: Study) -> StudyRates:
 
 def study_arm(arm: ArmPlan, aliases: Mapping[str, str] = NO_ALIASES) -> StudyArm:
     """An arm, as the study's document says it."""
-    identity = digest_of(run_identity(arm.runs[0].identity, arm.spec, arm.train))
+    found = run_identity(arm.runs[0].identity, arm.spec, arm.train)
+    identity = digest_of(found)
     return StudyArm(
         name=arm.name,
         edits=to_jsonable_python(arm.edits),
@@ -169,5 +170,6 @@ def study_arm(arm: ArmPlan, aliases: Mapping[str, str] = NO_ALIASES) -> StudyArm
         cache_bytes=tuple(CacheBytes(context=context, bytes=size) for context, size in arm.cache_bytes),
         differs=arm.differs,
         identity=aliases.get(identity, identity),
+        identity_at_any_rate=digest_of(at_any_rate(found)),
         runs=tuple(StudyRun(digest=run.digest, seed=run.seed) for run in arm.runs),
     )

@@ -27,7 +27,7 @@ from ablate.store import Store
 from ablate.store.documents import JsonObject, RunDocument
 from ablate.study.study import Study
 from ablate.tracking import Trackers
-from evals.costs.matmul import peak_flops_per_second
+from evals.costs.machine_speed import measure_speed
 from evals.costs.spec import PROCESSES
 from evals.harness.skipped import skipped_lines
 
@@ -168,8 +168,7 @@ class StudyRunner:
         if not engine.here:
             return where
         numerics = Numerics(**stage.plans[0].runs[0].identity.numerics.model_dump())
-        speed = peak_flops_per_second(numerics.device, numerics.torch_dtype)
-        found = duration(stage.plans, missing, self.store, speed)
+        found = duration(stage.plans, missing, self.store, measure_speed(numerics.device, numerics.torch_dtype))
         return f"{where}: {found / (engine.at_once * self.context.options.devices)}"
 
     def _ask_again(self, plan: Plan, run: RunPlan) -> None:

@@ -300,8 +300,9 @@ class StudySections(Spec):
     """More comparisons between two arms, as `swiglu - geglu`: judged together with those against the baseline."""
     margin: PositiveFloat | None = None
     """The smallest loss difference that matters, in nats per token: one shown to be smaller is *no difference*."""
-    pilot: bool = False
-    """Whether this only explores: estimates and intervals, no verdicts, and nothing of the 5 % is spent."""
+    pilot: bool | None = None
+    """Whether this only explores: estimates and intervals, no verdicts, and nothing of the 5 % is spent. By default it
+    does where all arms are undertrained."""
     measure: MeasureSpec | None = MeasureSpec()
     evals: EvalSpec | None = EvalSpec()
     probes: Annotated[Probes, Layered(merged_in_long)] = None

@@ -1,4 +1,4 @@
-"""The ledger of a question, read aloud: every comparison that was ever judged, and what it is worth now. Pure."""
+"""A ledger, read aloud: every comparison that was ever judged, by question, and what it is worth now. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal, get_args
 
 from ablate.store.documents import LedgerRecord, LedgerTest
-from reports.findings.judging import as_one, difference_claim, judgements
+from reports.findings.judging import difference_claim, joined, judgements, questions
 from reports.statistics.estimates import ALPHA
 from reports.statistics.ledger import Claim, corrected, rounds
 from reports.statistics.online_fdr import Decision, lord, saffron
@@ -27,10 +27,12 @@ class Entry:
     5 % of its discoveries are expected to be wrong.
     """
 
+    question: int
     judged: str
     scale: str
     arm: str
     baseline: str
+    measure: str
     seeds: tuple[int, ...] | None
     round: int
     p: float | None
@@ -53,32 +55,38 @@ def history(
     judged under its own. One that repeated some of its own seeds is not among them."""
     if not ledger:
         return ()
-    ledger, others = as_one((), ledger, elsewhere)
-    first = _first(ledger)
+    together, others = joined((), ledger, elsewhere)
     told = [difference_claim(test) for record in others for test in record.tests if test.p is not None]
+    found: list[Entry] = []
+    for number, question in enumerate(questions(together), start=1):
+        found += _entries(number, question, told, rule)
+    return tuple(found)
+
+
+def _entries(number: int, ledger: Sequence[LedgerRecord], told: Sequence[Claim], rule: Rule | None) -> Iterator[Entry]:
+    """The comparisons of one question."""
+    first = _first(ledger)
     judged = judgements(difference_claim, lambda test: test.p, (), ledger)
     p_corrected, in_rounds = corrected(judged, told), rounds(judged, told)
     decided = _decided([p for claims in in_rounds for p in claims.values() if p is not None], rule)
-    found = []
-    for number, claims in enumerate(in_rounds, start=1):
+    for place, claims in enumerate(in_rounds, start=1):
         for claim, p in claims.items():
             record, test = first[claim]
             decision = None if p is None or rule is None else next(decided)
-            found.append(
-                Entry(
-                    judged=datetime.fromisoformat(record.judged).isoformat(timespec="seconds"),
-                    scale=record.scale,
-                    arm=test.arm,
-                    baseline=test.baseline,
-                    seeds=test.seeds,
-                    round=number,
-                    p=p,
-                    p_corrected=p_corrected[claim],
-                    level=decision.level if decision else None,
-                    discovery=decision.discovery if decision else None,
-                )
+            yield Entry(
+                question=number,
+                judged=datetime.fromisoformat(record.judged).isoformat(timespec="seconds"),
+                scale=record.scale,
+                arm=test.arm,
+                baseline=test.baseline,
+                measure=test.measure,
+                seeds=test.seeds,
+                round=place,
+                p=p,
+                p_corrected=p_corrected[claim],
+                level=decision.level if decision else None,
+                discovery=decision.discovery if decision else None,
             )
-    return tuple(found)
 
 
 def _decided(p_values: Sequence[float], rule: Rule | None) -> Iterator[Decision]:

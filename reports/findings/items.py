@@ -5,9 +5,9 @@ count as one, since they are not independent. Other items would give another dif
 with two seeds or more both are random effects that cross (`reports.statistics.crossed`), and p-value and interval are
 over both. A single seed has an interval over items alone, a bootstrap (BCa, Efron 1987), and no p.
 
-The tests of all arms, tasks and metrics of a study share 5 %, corrected by Holm, and intervals agree with it: with
-enough tasks something always looks better. Where evaluations have groups of tasks, these and all other tasks that
-figures show are a family that spends 4 %, and the tasks within groups one that spends the rest.
+The tests of all arms, tasks and metrics share 5 %, corrected by Holm as losses are, and intervals agree with it: with
+enough tasks something always looks better. The ledger keeps them, so that tasks asked one by one are corrected like
+tasks asked at once. Tasks within groups, which figures do not draw, share 5 % of their own.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ import numpy as np
 import polars as pl
 import scipy  # whose parts are loaded when they are first used
 
-from ablate.store.documents import JsonObject
+from ablate.store.documents import JsonObject, LedgerTest
+from reports.findings.judging import difference_claim, differences, score_test
 from reports.reading.collected import Collected
 from reports.statistics.crossed import Crossed, crossed
-from reports.statistics.estimates import ALPHA, Floats, holm
-from reports.statistics.interval import Interval
-from reports.statistics.simultaneous import Evidence, difference_intervals, of_p
+from reports.statistics.estimates import ALPHA, Floats
+from reports.statistics.simultaneous import Evidence
 
 RESAMPLES = 1999
 SEED = 0
-SHOWN_SHARE = 0.8
 BATCH_ELEMENTS = 1_000_000
 """Resampled values held at a time."""
 
@@ -40,7 +39,8 @@ class ItemDifference:
     """One metric of one task, arm − baseline. `reason` says why there is no difference, `difference` is None then.
 
     `low` and `high` are None with fewer than two independent items, `p` also with fewer than two seeds, where all seeds
-    differ by the same, and while it is withheld. `by_seed` has one difference for each of `seeds`.
+    differ by the same, and while it is withheld. `by_seed` has one difference for each of `seeds`. `test` is what the
+    ledger keeps.
     """
 
     task: str
@@ -54,6 +54,7 @@ class ItemDifference:
     seeds: tuple[int, ...] = ()
     by_seed: tuple[float, ...] = ()
     reason: str | None = None
+    test: LedgerTest | None = None
 
     def document(self) -> JsonObject:
         """As `ablate run --json` prints it."""
@@ -67,7 +68,7 @@ class ItemDifference:
         }
 
 
-Test = tuple[str, str, str]
+Key = tuple[str, str, str]
 """Arm, task and metric."""
 
 
@@ -76,35 +77,43 @@ def item_differences(
 ) -> dict[str, tuple[ItemDifference, ...]]:
     """By arm. `levels`: α of the look at which an arm stands, 0.05 where there is one look. `withheld`: arms that are
     not judged yet, though they count."""
-    baseline = data.study.baseline
-    arms = [arm.name for arm in data.study.arms if arm.name != baseline]
-    found: dict[Test, ItemDifference] = {}
-    shown: dict[Test, Evidence] = {}
-    inner: dict[Test, Evidence] = {}
+    arms = [arm for arm in data.study.arms if arm.name != data.study.baseline]
+    found: dict[Key, ItemDifference] = {}
+    evidence: dict[Key, Evidence] = {}
     for arm, (task, metric) in itertools.product(arms, _metrics(data)):
-        known, table = _compare(data, arm, task, metric)
-        if known is not None:
-            found[arm, task, metric] = known
-            family = inner if task in data.grouped else shown
-            family[arm, task, metric] = _evidence(table, levels[arm], arm in withheld)
-    corrected = _corrected(shown, SHOWN_SHARE if inner else 1.0) | _corrected(inner, 1 - SHOWN_SHARE)
-    for key, (p, interval) in corrected.items():
-        if math.isfinite(interval.half_width):
-            found[key] = replace(found[key], p=p, low=interval.low, high=interval.high)
-    return {arm: tuple(value for (of, _, _), value in found.items() if of == arm) for arm in arms}
+        known, table = _compare(data, arm.name, task, metric)
+        if known is None:
+            continue
+        key = arm.name, task, metric
+        if table is not None and arm.name not in withheld:
+            evidence[key] = _evidence(table, levels[arm.name])
+        score, p = f"{task} {metric}, {known.items} items", evidence[key].p if key in evidence else None
+        test = score_test(data.study, arm, score, known.seeds, p, grouped=task in data.grouped)
+        found[key] = replace(known, test=test)
+    for family in (True, False):
+        found |= _corrected(
+            data, {key: each for key, each in found.items() if (key[1] in data.grouped) is family}, evidence
+        )
+    return {arm.name: tuple(value for (of, _, _), value in found.items() if of == arm.name) for arm in arms}
 
 
-def _corrected(tests: Mapping[Test, Evidence], share: float) -> dict[Test, tuple[float, Interval]]:
-    """p-values and intervals of a family that may spend this share of 5 %."""
-    p_values = holm([test.p for test in tests.values()])
-    intervals = difference_intervals(tuple(tests.values()), ALPHA * share)
-    return {key: (min(1.0, p / share), each) for key, p, each in zip(tests, p_values, intervals, strict=True)}
+def _corrected(
+    data: Collected, family: Mapping[Key, ItemDifference], evidence: Mapping[Key, Evidence]
+) -> dict[Key, ItemDifference]:
+    """Those that share 5 %, corrected for each other and for what was judged before."""
+    claims = {key: difference_claim(each.test) for key, each in family.items() if each.test is not None}
+    known = {claims[key]: evidence[key] for key in claims if key in evidence}
+    tests = [each.test for each in family.values() if each.test is not None]
+    standings = differences(tests, known, data.ledger, elsewhere=data.elsewhere)
+    found = {}
+    for key, each in family.items():
+        standing = standings.get(claims[key])
+        if standing is not None and standing.p is not None and math.isfinite(standing.interval.half_width):
+            found[key] = replace(each, p=standing.p, low=standing.interval.low, high=standing.interval.high)
+    return {**family, **found}
 
 
-def _evidence(table: Crossed | None, level: float, withheld: bool) -> Evidence:
-    """One that is not judged counts with p = 1, for later it may have another."""
-    if table is None or withheld:
-        return of_p(None)
+def _evidence(table: Crossed, level: float) -> Evidence:
     looked = level / ALPHA
 
     def interval(alpha: float) -> tuple[float, float]:

@@ -33,12 +33,13 @@ class Standing:
 
 Pair = tuple[str, str]
 """The names of an arm and of the one that it is compared with."""
+Records = Sequence[LedgerRecord]
 
 
 def ledger_test(
-    study: StudyDocument, arm: StudyArm, base: StudyArm, p: float | None, p_tie: float | None
+    study: StudyDocument, arm: StudyArm, base: StudyArm, p: float | None, p_tie: float | None = None
 ) -> LedgerTest:
-    """What the ledger keeps of a comparison."""
+    """The comparison of two arms' losses, as the ledger keeps it."""
     return LedgerTest(
         arm=arm.name,
         baseline=base.name,
@@ -51,7 +52,45 @@ def ledger_test(
         at=len(_seeds(arm) & _seeds(base)),
         p=p,
         p_tie=p_tie,
+        question=at_any_rate(arm, base),
     )
+
+
+def at_any_rate(*arms: StudyArm) -> tuple[str, ...]:
+    """Digests of the arms but for their learning rates; none where one is of a store from before."""
+    found = tuple(arm.identity_at_any_rate for arm in arms if arm.identity_at_any_rate is not None)
+    return found if len(found) == len(arms) else ()
+
+
+SCORES = "scores of "
+GROUPED = "scores in groups of "
+
+
+def score_test(
+    study: StudyDocument, arm: StudyArm, score: str, seeds: Iterable[int], p: float | None, grouped: bool
+) -> LedgerTest:
+    """The comparison of an arm's score with the baseline's, as the ledger keeps it. A question of its own."""
+    base, seen = study.baseline_arm, tuple(sorted(seeds))
+    family = GROUPED if grouped else SCORES
+    return LedgerTest(
+        arm=arm.name,
+        baseline=base.name,
+        arm_identity=arm.identity,
+        baseline_identity=base.identity,
+        measure=score,
+        question=tuple(f"{family}{each.identity_at_any_rate or each.identity}" for each in (arm, base)),
+        seeds=None if study.looks else seen,
+        looks=tuple(look.seeds for look in study.looks),
+        margin=None,
+        at=len(seen),
+        p=p,
+        p_tie=None,
+    )
+
+
+def is_score(arm: str) -> bool:
+    """Whether a digest in a test's question stands for an arm's scores rather than its losses."""
+    return arm.startswith((SCORES, GROUPED))
 
 
 def _seeds(arm: StudyArm) -> set[int]:
@@ -60,24 +99,24 @@ def _seeds(arm: StudyArm) -> set[int]:
 
 def differences(
     tests: Sequence[LedgerTest],
-    evidence: Mapping[Pair, Evidence],
-    ledger: Sequence[LedgerRecord],
+    evidence: Mapping[Claim, Evidence],
+    ledger: Records,
     correction: Correction = "holm",
-    elsewhere: Sequence[Sequence[LedgerRecord]] = (),
-) -> dict[Pair, Standing]:
-    """By pair, with intervals that exclude zero where the corrected p is significant.
+    elsewhere: Sequence[Records] = (),
+) -> dict[Claim, Standing]:
+    """By test, all of one family, with intervals that exclude zero where the corrected p is significant.
 
-    A pair is left out whose seeds were judged before, in part, for this question or `elsewhere`: repeating a test
-    because of what it showed is no test. So is one that was judged with room for the noise of tuning and now has none.
+    A test is left out whose seeds were judged before, in part, for this question or `elsewhere`: repeating it because
+    of what it showed is no test. So is one that was judged with room for the noise of tuning and now has none.
     elsewhere: the ledgers of other names. One that has a test of these is of the same question (`as_one`).
     """
     ledger, told = as_one(tests, ledger, elsewhere)
-    found: dict[Pair, Standing] = {}
-    own = _by_claim(_as_tuned(tests, ledger), difference_claim)
+    found: dict[Claim, Standing] = {}
+    own = {difference_claim(test) for test in _as_tuned(tests, ledger)}
     judged = judgements(difference_claim, lambda test: test.p, tests, ledger)
     for number, claims in enumerate(rounds(judged, map(difference_claim, _told(told))), start=1):
         level = ALPHA * share(number)
-        known = [evidence.get(own[claim][0]) if claim in own else None for claim in claims]
+        known = [evidence.get(claim) if claim in own else None for claim in claims]
         # the first p stands, whatever arms are in the pool of noise by now
         counted = [
             replace(each, p=p) if each and p is not None else of_p(p)
@@ -85,29 +124,39 @@ def differences(
         ]
         p_values, intervals = together(counted, correction, level)
         for claim, has, p, interval in zip(claims, known, p_values, intervals, strict=True):
-            standing = Standing(min(1.0, p / share(number)) if has else None, interval, level, len(claims))
-            found |= dict.fromkeys(own.get(claim, ()), standing)
+            if claim in own:
+                found[claim] = Standing(min(1.0, p / share(number)) if has else None, interval, level, len(claims))
     return found
 
 
-def ties(
-    tests: Sequence[LedgerTest], ledger: Sequence[LedgerRecord], elsewhere: Sequence[Sequence[LedgerRecord]] = ()
-) -> dict[Pair, float | None]:
-    """Corrected p-values by pair. Another margin is another test."""
+def ties(tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records] = ()) -> dict[Claim, float | None]:
+    """Corrected p-values by the claim of the difference. Another margin is another test."""
     ledger, told = as_one(tests, ledger, elsewhere)
     found = corrected(judgements(_tie, lambda test: test.p_tie, tests, ledger), map(difference_claim, _told(told)))
-    own = _by_claim(_as_tuned(tests, ledger), _tie)
-    return {pair: found[claim] for claim in found.keys() & own.keys() for pair in own[claim]}
+    own = {_tie(test) for test in _as_tuned(tests, ledger)}
+    return {replace(claim, margin=None): p for claim, p in found.items() if claim in own}
 
 
 def as_one(
-    tests: Sequence[LedgerTest], ledger: Sequence[LedgerRecord], elsewhere: Sequence[Sequence[LedgerRecord]]
-) -> tuple[Sequence[LedgerRecord], Sequence[LedgerRecord]]:
-    """The ledger of the question, the oldest judgement first, and what was judged for others.
+    tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records] = ()
+) -> tuple[list[LedgerRecord], list[LedgerRecord]]:
+    """The judgements of the tests' question, the oldest first, and what was judged for others.
 
     Whoever copies a study under another name and leaves out arms asks the same question of the same runs: a ledger that
-    has one of these tests, or of those in a ledger that has, is part of this one.
+    has one of these tests, or of those in a ledger that has, is part of this one. Of what was judged under one name,
+    other budgets, sizes and data are other questions.
     """
+    found, others = joined(tests, ledger, elsewhere)
+    groups = _groups([*tests, *_tests(found)])
+    return _within(
+        found, set[str]().union(*(group for group in groups if any(_is_of(test, group) for test in tests)))
+    ), others
+
+
+def joined(
+    tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records]
+) -> tuple[list[LedgerRecord], list[LedgerRecord]]:
+    """All that was judged under names that share runs with these tests or this ledger, and what was under others."""
     own, others = list(ledger), list(elsewhere)
     known = [*map(difference_claim, tests), *_claims(ledger)]
     while found := [each for each in others if any(is_same(a, b) for a in known for b in _claims(each))]:
@@ -118,22 +167,66 @@ def as_one(
     return own, [record for each in others for record in each]
 
 
-def _claims(ledger: Iterable[LedgerRecord]) -> list[Claim]:
-    return [difference_claim(test) for record in ledger for test in record.tests]
+def looks_at(tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records] = ()) -> int:
+    """How often the question of these tests was judged, this time included."""
+    own, _ = as_one(tests, ledger, elsewhere)
+    return len(rounds(judgements(difference_claim, lambda test: test.p, tests, own)))
+
+
+def questions(ledger: Records) -> list[list[LedgerRecord]]:
+    """The ledger in parts that have no arm in common, at whatever rates, in the order of their first judgements."""
+    return sorted((_within(ledger, group) for group in _groups(_tests(ledger))), key=lambda part: part[0].judged)
+
+
+ANY = "*"
+"""Stands for the arms of a test from before digests of arms at any rate were written: it may be of any question."""
+
+
+def _groups(tests: Iterable[LedgerTest]) -> list[set[str]]:
+    """Digests of arms by question: of one are those that a test compares, and those that share a test with them."""
+    groups: list[set[str]] = []
+    for test in tests:
+        arms = set(test.question or (ANY,))
+        touched = [group for group in groups if group & arms]
+        groups = [group for group in groups if group not in touched] + [arms.union(*touched)]
+    old = [group for group in groups if ANY in group]
+    losses = [group for group in groups if any(not is_score(arm) for arm in group)]
+    return [*(group for group in groups if group not in losses), set[str]().union(*losses)] if old else groups
+
+
+def _is_of(test: LedgerTest, group: set[str]) -> bool:
+    return bool(group & set(test.question or (ANY,)))
+
+
+def _within(ledger: Records, group: set[str]) -> list[LedgerRecord]:
+    """The judgements of one question."""
+    found = (
+        record.model_copy(update={"tests": tuple(test for test in record.tests if _is_of(test, group))})
+        for record in ledger
+    )
+    return [record for record in found if record.tests]
+
+
+def _tests(ledger: Records) -> Iterator[LedgerTest]:
+    return (test for record in ledger for test in record.tests)
+
+
+def _claims(ledger: Records) -> list[Claim]:
+    return list(map(difference_claim, _tests(ledger)))
 
 
 def judgements(
     claim: Callable[[LedgerTest], Claim],
     p: Callable[[LedgerTest], float | None],
     tests: Sequence[LedgerTest],
-    ledger: Sequence[LedgerRecord],
+    ledger: Records,
 ) -> Ledger:
     """Earlier ones, then this one, as `reports.statistics.ledger` reads them."""
     earlier = [_as_tuned(record.tests, ledger[:number]) for number, record in enumerate(ledger)]
     return [[Judged(claim(test), p(test), test.at) for test in each] for each in (*earlier, _as_tuned(tests, ledger))]
 
 
-def _as_tuned(tests: Sequence[LedgerTest], ledger: Sequence[LedgerRecord]) -> list[LedgerTest]:
+def _as_tuned(tests: Sequence[LedgerTest], ledger: Records) -> list[LedgerTest]:
     """Without those that were judged before as tests of arms that the study tuned, and are now of rates that were
     written down since: the noise of tuning is not gone."""
     tuned = {difference_claim(test) for record in ledger for test in record.tests if test.tuned}
@@ -145,17 +238,9 @@ def _told(elsewhere: Iterable[LedgerRecord]) -> Iterator[LedgerTest]:
     return (test for record in elsewhere for test in record.tests if test.p is not None)
 
 
-def _by_claim(tests: Iterable[LedgerTest], claim: Callable[[LedgerTest], Claim]) -> dict[Claim, list[Pair]]:
-    """The pairs of each claim: several where arms are the same architecture under two names."""
-    found: dict[Claim, list[Pair]] = {}
-    for test in tests:
-        found.setdefault(claim(test), []).append((test.arm, test.baseline))
-    return found
-
-
 def difference_claim(test: LedgerTest) -> Claim:
     seeds = None if test.seeds is None else frozenset(test.seeds)
-    return Claim(Contrast(test.arm_identity, test.baseline_identity), seeds, test.looks)
+    return Claim(Contrast(test.arm_identity, test.baseline_identity, test.measure), seeds, test.looks)
 
 
 def _tie(test: LedgerTest) -> Claim:

@@ -12,12 +12,12 @@ from pydantic import JsonValue
 
 from ablate.noise.power import ALPHA, POWER, seeds_for
 from ablate.noise.scatter import Noise
-from ablate.store.documents.study import RATE
-from reports.findings.judging import difference_claim, judgements
+from ablate.store.documents.study import RATE, StudyDocument
+from reports.findings.judging import looks_at
 from reports.findings.noise import study_noise
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.outcomes import FAILED, UNJUDGED
-from reports.statistics.ledger import rounds, share
+from reports.statistics.ledger import share
 
 WANTED = 0.02
 """Nats that are worth settling where the study gives no margin."""
@@ -55,6 +55,9 @@ def _steps(summary: StudySummary) -> Iterator[NextStep]:
     study, verdicts = summary.study, {judgement.verdict for judgement in summary.judgements}
     if study.scale in UNJUDGED:
         yield NextStep(study.command(scale="cpu"), "answer the question: a smoke run answers nothing")
+    elif study.pilot and any(arm.length.undertrained for arm in study.arms):
+        longer = math.ceil(10 * max(arm.length.wanting for arm in study.arms)) / 10
+        yield NextStep(study.command(_budget(study, longer)), f"train for long enough to judge: {longer:g} × as long")
     elif study.pilot:
         fresh = _fresh(summary, len(study.arms[0].runs))
         yield NextStep(study.command("--set pilot=false", fresh), "judge the question on fresh seeds")
@@ -66,6 +69,12 @@ def _steps(summary: StudySummary) -> Iterator[NextStep]:
             yield from _seeds(summary)
         if verdicts & {"better", "worse", "no difference", "inconclusive"} and (larger := _larger(summary)):
             yield NextStep(study.command(scale=larger), f"see whether it holds at the larger scale {larger}")
+
+
+def _budget(study: StudyDocument, factor: float) -> str:
+    """An option that multiplies the budget of a run."""
+    spent = study.budget.model_dump(include={"flops", "tokens", "seconds"}, exclude_none=True)
+    return " ".join(f"--set budget.{name}={float(f'{amount * factor:.3g}'):g}" for name, amount in spent.items())
 
 
 def _rates(summary: StudySummary) -> Iterator[NextStep]:
@@ -96,8 +105,7 @@ def _seeds(summary: StudySummary) -> Iterator[NextStep]:
     noise, arms = study_noise(summary.study.tuning, summary.runs).run, len(summary.arms)
     if noise is None or any(each.comparison.waits_for_rates for each in summary.judgements):
         return
-    judged = rounds(judgements(difference_claim, lambda test: test.p, summary.tests, summary.ledger))
-    level = ALPHA * share(len(judged) + 1)
+    level = ALPHA * share(looks_at(summary.tests, summary.ledger, summary.elsewhere) + 1)
     wanted = summary.study.margin or WANTED
     seeds = seeds_for(wanted, Noise(noise.sd, 0), arms, alpha=level)
     if seeds is None or seeds > MOST:

@@ -11,13 +11,14 @@ import polars as pl
 
 from ablate.store.documents import LedgerTest, StudyDesign, StudyDocument, StudyEffect
 from reports.findings.costs import NO_COSTS, effect_costs
-from reports.findings.judging import Pair, Standing, differences, ties
+from reports.findings.judging import Pair, Standing, at_any_rate, difference_claim, differences, ties
 from reports.findings.shapes import Comparison, EffectSummary, Judgement
 from reports.findings.verdicts import decide, level, never_trained, reliability
 from reports.findings.waiting import REPEATED, waiting
 from reports.reading.collected import Collected
 from reports.statistics.detectable import detectable_effect
 from reports.statistics.estimates import ALPHA, Estimate, Floats
+from reports.statistics.ledger import Claim
 from reports.statistics.screening import EffectTest, effect_tests, seed_effects
 from reports.statistics.simultaneous import Evidence
 from reports.statistics.stalled import Failures
@@ -119,7 +120,7 @@ def _corrected(data: Collected, design: StudyDesign, blocks: _Blocks, *, judged:
         for effect, test in zip(design.effects, tests, strict=True)
     ]
     evidence = {
-        (own.arm, own.baseline): _evidence(test, own.p, blocks.alpha)
+        difference_claim(own): _evidence(test, own.p, blocks.alpha)
         for own, test in zip(recorded, tests, strict=True)
         if test is not None and own.p is not None
     }
@@ -147,6 +148,7 @@ def _ledger_test(study: StudyDocument, effect: StudyEffect, test: EffectTest | N
         at=len(_planned_seeds(study)),
         p=None if test is None else min(1.0, looked * test.p),
         p_tie=tie,
+        question=at_any_rate(*study.arms),
     )
 
 
@@ -163,12 +165,12 @@ def _evidence(test: EffectTest, p: float, alpha: float) -> Evidence:
 
 
 def _standing(
-    found: Comparison, test: EffectTest | None, standings: Mapping[Pair, Standing], alike: Mapping[Pair, float | None]
+    found: Comparison, test: EffectTest | None, standings: Mapping[Claim, Standing], alike: Mapping[Claim, float | None]
 ) -> Comparison:
     """The comparison among all that are judged; with an interval of its own where it is not judged."""
     assert found.test is not None
-    pair = found.test.arm, found.test.baseline
-    standing = standings.get(pair)
+    claim = difference_claim(found.test)
+    standing = standings.get(claim)
     if test is None or found.difference is None or standing is None:
         return replace(found, repeated=standing is None)
     spent = standing.level / ALPHA * found.alpha
@@ -179,7 +181,7 @@ def _standing(
         found,
         difference=replace(found.difference, low=low, high=high),
         p_holm=standing.p,
-        p_equivalence=alike.get(pair),
+        p_equivalence=alike.get(claim),
         detectable=None
         if test.below or test.above
         else detectable_effect(test.error, test.freedom, standing.tests, alpha=spent),

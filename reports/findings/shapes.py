@@ -281,8 +281,13 @@ class StudySummary:
 
     @property
     def tests(self) -> tuple[LedgerTest, ...]:
-        """Every comparison that it judges, as the ledger keeps it."""
+        """Every comparison of losses that it judges, as the ledger keeps it."""
         return tuple(each.comparison.test for each in self.judgements if each.comparison.test is not None)
+
+    @property
+    def score_tests(self) -> tuple[LedgerTest, ...]:
+        """Every comparison of scores that it judges, as the ledger keeps it."""
+        return tuple(item.test for arm in self.arms for item in arm.items if item.test is not None)
 
     @property
     def baseline(self) -> str:

@@ -22,10 +22,11 @@ from types import MappingProxyType
 import polars as pl
 
 from ablate.noise.curve import NOTHING
-from ablate.noise.power import seeds_needed
+from ablate.noise.difference import Difference
+from ablate.noise.power import FIRST_SHARE, seeds_needed
 from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
 from reports.findings.by_document import document_error
-from reports.findings.judging import Pair, Standing, differences, ledger_test, ties
+from reports.findings.judging import Pair, Standing, difference_claim, differences, ledger_test, ties
 from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.shapes import Comparison, Verdict
 from reports.reading.outcomes import FAILED
@@ -75,12 +76,13 @@ def compare(
         pair = arm.name, base.name
         p, p_tie = (None, None) if pair in withheld else _p_values(study, plain[pair])
         tests[pair] = ledger_test(study, arm, base, p, p_tie)
-    evidence = {pair: _evidence(plain[pair], test.p) for pair, test in tests.items() if test.p is not None}
+    claims = {pair: difference_claim(test) for pair, test in tests.items()}
+    evidence = {claims[pair]: _evidence(plain[pair], test.p) for pair, test in tests.items() if test.p is not None}
     judged = tuple(tests.values())
     standings = differences(judged, evidence, ledger, elsewhere=elsewhere)
     alike = ties(judged, ledger, elsewhere)
     return {
-        pair: _standing(study, replace(plain[pair], test=test), standings.get(pair), alike.get(pair))
+        pair: _standing(study, replace(plain[pair], test=test), standings.get(claims[pair]), alike.get(claims[pair]))
         for pair, test in tests.items()
     }
 
@@ -147,8 +149,11 @@ def _standing(
 ) -> Comparison:
     """The comparison among all that are judged."""
     difference, gap = found.difference, found.gap
-    if standing is None or difference is None or gap is None:
+    if difference is None or gap is None:
         return replace(found, repeated=standing is None)
+    if standing is None:
+        visible = _corrected(difference, gap, found.alpha * FIRST_SHARE / len(study.pairs))
+        return replace(found, repeated=True, difference=visible)
     spent = standing.level / ALPHA
     room = gap.room(found.alpha * spent)
     needed, smallest = None, None
@@ -162,7 +167,7 @@ def _standing(
         needed = seeds_needed(shown, sd, seeds, standing.tests, study.margin, last, gap.freedom)
     return replace(
         found,
-        difference=_within(difference, standing),
+        difference=_within(difference, gap, standing, found.alpha),
         p_holm=standing.p,
         p_equivalence=p_equivalence,
         detectable=smallest,
@@ -171,10 +176,16 @@ def _standing(
     )
 
 
-def _within(difference: Estimate, standing: Standing) -> Estimate:
-    """With the interval of the test; that of the look alone where there is none."""
-    found = standing.interval
-    return difference if standing.p is None else replace(difference, low=found.low, high=found.high)
+def _within(difference: Estimate, gap: Difference, standing: Standing, alpha: float) -> Estimate:
+    """With the interval of the test; where it has no verdict, one that is corrected for as many tests."""
+    if standing.p is None:
+        return _corrected(difference, gap, alpha * standing.level / ALPHA / standing.tests)
+    return replace(difference, low=standing.interval.low, high=standing.interval.high)
+
+
+def _corrected(difference: Estimate, gap: Difference, level: float) -> Estimate:
+    low, high = gap.interval(level)
+    return replace(difference, low=low, high=high)
 
 
 def never_trained(runs: pl.DataFrame) -> Verdict | None:

@@ -8,9 +8,14 @@ from __future__ import annotations
 import polars as pl
 
 from ablate.store.documents import StudyDocument
+from ablate.store.documents.length import LIMITS
 from reports.reading.outcomes import UNJUDGED
 
 PILOT = "a pilot has estimates and spends nothing of the 5 %: judge the question on other seeds, without `pilot: true`"
+UNDERTRAINED = (
+    f"all arms are undertrained (fewer than {LIMITS}): estimates, which spend nothing of the 5 %. Train for longer, or "
+    "judge them as they are with `pilot: false`"
+)
 
 REPEATED = (
     "some of these seeds were judged before, in another set, for another question or with the noise of tuning: judging "
@@ -27,6 +32,6 @@ def waiting(study: StudyDocument, runs: pl.DataFrame, of: str = "study") -> str 
     if study.scale in UNJUDGED:
         return f"the scale {study.scale} shows that a study runs, not what it finds"
     if study.pilot:
-        return PILOT
+        return UNDERTRAINED if all(arm.length.undertrained for arm in study.arms) else PILOT
     missing = runs.filter(pl.col("status").is_in(["absent", "partial"])).height
     return f"{missing} of {runs.height} runs of this {of} have not ended" if missing else None

@@ -67,7 +67,7 @@ def render_study(study_dir: Path | str, summary: StudySummary | None = None) -> 
 
 def record(summary: StudySummary, store: Store) -> None:
     """Add what is judged on this page to the ledger, or looked at without a verdict, unless it is there."""
-    tests = summary.tests
+    tests = (*summary.tests, *summary.score_tests)
     explores = summary.study.pilot or summary.study.scale in UNJUDGED
     looked = not explores and any(arm.seeds for arm in summary.arms)
     if looked and tests and all(each.tests != tests for each in summary.ledger):

@@ -59,7 +59,12 @@ class StudyDocuments:
     @cached_property
     def outcomes(self) -> dict[str, Row]:
         """What a run's final loss says of it, by its digest."""
-        return outcomes(self.study, self.keys, self.results, self.corpora)
+        return outcomes(self.study, self.study.arms, self.results, self.corpora, self.validations)
+
+    def validations(self, digest: str) -> list[tuple[int, float]]:
+        """The steps and losses of a run's validations, in order."""
+        logged, _ = self.store.read_many_metrics([digest], ("step", "validation_loss"))
+        return list(logged.drop_nulls("validation_loss").select("step", "validation_loss").iter_rows())
 
     @cached_property
     def measured(self) -> list[tuple[RunKey, MeasureDocument]]:

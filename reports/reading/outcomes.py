@@ -2,49 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
+from statistics import fmean, median
 
-from ablate.store.documents import ReferenceLosses, ResultDocument, StudyDocument, TextMeta
-from reports.reading.keys import Row, RunKey
+from ablate.store.documents import ReferenceLosses, ResultDocument, StudyArm, StudyDocument, TextMeta
+from ablate.store.documents.data import NEAR_UNIGRAM
+from reports.reading.keys import Row
 
 UNJUDGED = frozenset({"smoke"})
 """Scales whose runs are too short for any verdict, and to stall."""
 FAILED = ("stalled", "diverged")
+LEARNING = 0.1
+"""A loss that falls in the second half of training by this share of what it is above the runs that trained will get
+there: it is slow, and has not stalled."""
+
+Losses = Mapping[str, float]
+Curve = Callable[[str], list[tuple[int, float]]]
+"""A run's digest → its steps and validation losses, in order."""
 
 
 def outcomes(
     study: StudyDocument,
-    keys: list[RunKey],
+    arms: Iterable[StudyArm],
     results: Mapping[str, ResultDocument | None],
     corpora: Mapping[str, TextMeta],
+    curve: Curve,
 ) -> dict[str, Row]:
-    """By the digest of a finished run: what a frame says of it beyond its result.
+    """By the digest of a finished run of these arms: what a frame says of it beyond its result.
 
-    `uniform` is the worst loss that a model need have. A finished run that is no better than token frequencies has the
-    status *stalled*, unless every run of the study is: then all of them are too short.
+    `uniform` is the worst loss that a model need have. A finished run has *diverged* where it is no better, and
+    *stalled* where it is no better than token frequencies, has stopped learning, and ended apart from the seeds of its
+    arm that are better. Where every run is so near to frequencies all are too short, as are those of an arm that is
+    undertrained: they did not stall.
     """
-    references = _references(study, corpora)
-    found = {key.digest: (references.get(key.arm), results[key.digest]) for key in keys}
-    rows = {
-        digest: _outcome(known, result.loss)
-        for digest, (known, result) in found.items()
-        if known is not None and result is not None and result.status == "finished" and result.loss is not None
-    }
-    learned = any("status" not in row for row in rows.values()) and study.scale not in UNJUDGED
-    return rows if learned else {digest: {"uniform": row["uniform"]} for digest, row in rows.items()}
+    found: dict[str, Row] = {}
+    losses: dict[str, float] = {}
+    low: dict[str, tuple[float, ReferenceLosses]] = {}
+    for arm in arms:
+        if study.objective is not None or arm.data not in corpora:
+            continue  # losses of other objectives do not compare with those of token frequencies
+        known, own = corpora[arm.data].references, dict(_losses(arm, results))
+        losses |= own
+        found |= {digest: {"uniform": known.uniform} for digest in own}
+        for digest, loss in own.items():
+            if known.outcome(loss) == "diverged":
+                found[digest] |= _failed("diverged", loss, "uniform", known.uniform)
+        if not arm.length.undertrained:
+            low |= {digest: (own[digest], known) for digest in _near_frequencies(own, known)}
+    trained = [losses[digest] for digest, row in found.items() if "status" not in row and digest not in low]
+    if not trained or study.scale in UNJUDGED:
+        return {digest: {"uniform": row["uniform"]} for digest, row in found.items()}
+    for digest, (loss, known) in low.items():
+        if not _learns(curve(digest), fmean(trained)):
+            found[digest] |= _failed("stalled", loss, "unigram", known.unigram)
+    return found
 
 
-def _references(study: StudyDocument, corpora: Mapping[str, TextMeta]) -> dict[str, ReferenceLosses]:
-    """By arm. Losses of other objectives than next tokens do not compare with them."""
-    if study.objective is not None:
-        return {}
-    return {arm.name: corpora[arm.data].references for arm in study.arms if arm.data in corpora}
+def _losses(arm: StudyArm, results: Mapping[str, ResultDocument | None]) -> Iterator[tuple[str, float]]:
+    for run in arm.runs:
+        result = results.get(run.digest)
+        if result is not None and result.status == "finished" and result.loss is not None:
+            yield run.digest, result.loss
 
 
-def _outcome(known: ReferenceLosses, loss: float) -> Row:
-    outcome = known.outcome(loss)
-    if outcome == "trained":
-        return {"uniform": known.uniform}
-    compared, name = (known.unigram, "unigram") if outcome == "stalled" else (known.uniform, "uniform")
-    reason = f"its loss is {loss:.3f}, and that of a {name} model {compared:.3f}"
-    return {"uniform": known.uniform, "status": outcome, "reason": reason}
+def _near_frequencies(losses: Losses, known: ReferenceLosses) -> Iterator[str]:
+    """Runs of an arm that learned little but token frequencies.
+
+    Losses that lie close together share a fate, decided by the middle one: no cut goes between two seeds that ended
+    alike.
+    """
+    order = sorted((loss, digest) for digest, loss in losses.items() if known.outcome(loss) != "diverged")
+    together = [order[:1]]
+    for before, after in pairwise(order):
+        if after[0] - before[0] > NEAR_UNIGRAM:
+            together.append([])
+        together[-1].append(after)
+    for group in together:
+        if group and median(loss for loss, _ in group) > known.stalled_above:
+            yield from (digest for _, digest in group)
+
+
+def _learns(curve: list[tuple[int, float]], trained: float) -> bool:
+    """Whether the loss still fell towards that of the runs that trained."""
+    if len(curve) < 2:
+        return False
+    last, end = curve[-1]
+    half = next(loss for step, loss in curve if step >= last / 2)
+    return half - end > LEARNING * max(half - trained, 0.0) and end > trained
+
+
+def _failed(status: str, loss: float, name: str, compared: float) -> Row:
+    return {"status": status, "reason": f"its loss is {loss:.3f}, and that of a {name} model {compared:.3f}"}

@@ -96,7 +96,7 @@ def _rows(documents: StudyDocuments) -> Iterator[Row]:
     for rung in documents.study.ladder:
         keys = [RunKey(arm.name, run.seed, run.digest) for arm in rung.arms for run in arm.runs]
         results = {key.digest: documents.store.read_result(key.digest) for key in keys}
-        known = outcomes(documents.study, keys, results, documents.corpora)
+        known = outcomes(documents.study, rung.arms, results, documents.corpora, documents.validations)
         for arm in rung.arms:
             for run in arm.runs:
                 result = results[run.digest]

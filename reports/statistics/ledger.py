@@ -36,15 +36,17 @@ from reports.statistics.estimates import holm_by_name
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two arms by digests of all that decides their losses but the seed, so that renaming makes no new arm."""
+    """Two arms by digests of all that decides their losses but the seed, so that renaming makes no new arm, and the
+    score by which they are compared."""
 
     arm: str
     baseline: str
+    measure: str = "loss"
 
     @property
-    def pair(self) -> frozenset[str]:
-        """Whichever is the baseline."""
-        return frozenset({self.arm, self.baseline})
+    def pair(self) -> tuple[frozenset[str], str]:
+        """Both arms, whichever is the baseline, and the score."""
+        return frozenset({self.arm, self.baseline}), self.measure
 
 
 @dataclass(frozen=True)

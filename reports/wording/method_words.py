@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ablate.store.documents import LedgerTest
-from reports.findings.judging import as_one
+from reports.findings.judging import as_one, looks_at
 from reports.findings.shapes import StudySummary
+from reports.statistics.estimates import ALPHA
+from reports.statistics.ledger import share
 from reports.wording import effect_words, failure_words, words
 from reports.wording.listing import listed
 
@@ -98,13 +100,30 @@ def _over(summary: StudySummary) -> str:
     return ", with the scatter of held-out documents added to that of seeds"
 
 
+ORDINALS = ("First", "Second", "Third", "Fourth", "Fifth")
+
+
 def _earlier(summary: StudySummary) -> list[str]:
     """What of the question was judged before, and is not on this page."""
     shown = {_key(test) for test in summary.tests}
     ledger, _ = as_one(summary.tests, summary.ledger, summary.elsewhere)
     judged = {_key(test): test.arm for record in ledger for test in record.tests}
     others = dict.fromkeys(name for key, name in judged.items() if key not in shown)
-    return [f"Judged for this question before, and counted: {listed(list(others))}."] if others else []
+    counted = [f"Judged for this question before, and counted: {listed(list(others))}."] if others else []
+    return list(filter(None, [look(summary), *counted]))
+
+
+def look(summary: StudySummary) -> str:
+    """The price of this judgement: `First look at this question: its tests share 4 % of the 5 %; …`."""
+    if not any(test.p is not None for test in summary.tests):
+        return ""
+    number = looks_at(summary.tests, summary.ledger, summary.elsewhere)
+    spent, later = (f"{100 * ALPHA * share(each):.2g} %" for each in (number, number + 1))
+    nth = ORDINALS[number - 1] if number <= len(ORDINALS) else f"{number}th"
+    return (
+        f"{nth} look at this question: its tests share {spent} of the 5 %; the next one, of other arms or seeds, "
+        f"would have {later}."
+    )
 
 
 def _key(test: LedgerTest) -> object:

@@ -101,6 +101,7 @@ data: {source: files, paths: ["texts/*.txt"], tokenizer: bytes, validation_token
 train: {context: 32, batch: 4, lr: 1e-2}
 budget: {tokens: 2560}
 measure: null
+pilot: false
 evals: null
 tune: off
 """

@@ -22,6 +22,7 @@ from ablate.study.reading import load_study
 from ablate.study.schema import study_schema
 from ablate.study.sections import ParameterMatch
 from ablate.study.study import StudyError
+from evals.costs.machine_speed import Speed
 from zoo.errors import SpecError
 
 DATA = DataIdentity("d" * 32, 257, "")
@@ -248,7 +249,7 @@ def test_seconds_give_steps_by_the_time_of_a_step(tmp_path: Path) -> None:
     assert [arm.matched for arm in plan.arms] == ["seconds"] * 4
     assert (mqa.differs["tokens"], mqa.differs["seconds"]) == (-50, 0)
     assert mha.runs[0].identity.steps == 240
-    assert plan_json(outcome_of(plan), flops_per_second=1.0)["arms"][1]["estimated_seconds"] == 60
+    assert plan_json(outcome_of(plan), Speed(1.0))["arms"][1]["estimated_seconds"] == 60
     assert study_document(outcome_of(plan)).budget == SpentBudget(seconds=60)
     document = study_document(outcome_of(plan)).arms[1]
     assert (document.seconds, document.calibration) == (60.0, "slow")

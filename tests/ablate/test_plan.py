@@ -23,6 +23,7 @@ from ablate.planning.study_document import study_document
 from ablate.store import Store
 from ablate.store.documents import CacheBytes, RunProbes, SpentBudget
 from ablate.study.reading import load_study
+from evals.costs.machine_speed import Speed
 from tests.documents import measure_of
 from zoo.identity import identity_of
 
@@ -67,18 +68,20 @@ def test_time_is_that_of_what_is_missing_and_of_tuning(tmp_path: Path) -> None:
     )
     mha, mqa = plan.arms
     lacking = {run.digest: ["train", "measure"] for run in mha.runs} | {run.digest: [] for run in mqa.runs}
-    found = duration([plan], lacking, store, 1e6)
+    found = duration([plan], lacking, store, Speed(1e6))
     # Both arms against each other: five processes that take 3 s to start, half of a point's time for all but two.
     against = 5 * 3 + 2 * 0.5 * (2 * 4 + 0.5 * 15)
     assert found == Duration(2 * mha.flops / 0.4e6, 2 * 8 * 2 * 0.5, 0.0, comparing=against)
     assert (found / 2).comparing == against, "while nothing else runs"
-    assert duration([plan], lacking, store, 1e6, 3.0).tuning == pytest.approx(3 * (mha.flops + mqa.flops) / 0.4e6)
+    assert duration([plan], lacking, store, Speed(1e6), 3.0).tuning == pytest.approx(
+        3 * (mha.flops + mqa.flops) / 0.4e6
+    )
     for number, seconds in enumerate((10.0, 40.0, 20.0)):
         measured = measure_of(seconds=seconds)
         store.write_measure(f"{number}", str(plan.measure_digest), measured)
-    assert duration([plan], lacking, store, 1e6).measuring == 2 * 20.0
+    assert duration([plan], lacking, store, Speed(1e6)).measuring == 2 * 20.0
     lacking = {digest: ["evals"] for digest in lacking}
-    found = duration([plan], lacking, store, 1e6)
+    found = duration([plan], lacking, store, Speed(1e6))
     assert found.evaluating is None and str(found).startswith("evaluation not counted")
     assert str(Duration(250.0, 40.0, 70.0, 600.0) / 2) == (
         "about 8:00 in all: 5:00 of tuning, 2:05 of training, 0:20 of measuring, 0:35 of evaluation"
@@ -267,14 +270,16 @@ def test_plan_json_has_what_is_promised_and_time_only_from_a_speed(tmp_path: Pat
         "differs",
     }
     outcome = Outcome((Rung(plan),))
-    document = plan_json(outcome, flops_per_second=1e6, utilisation=0.25)
+    document = plan_json(outcome, Speed(1e6, 0.5))
     assert all(promised <= set(arm) for arm in document["arms"])
     assert len(document["runs"]) == 4
-    assert document["arms"][0]["estimated_seconds"] == pytest.approx(plan.arms[0].flops / 250_000)
+    assert document["arms"][0]["estimated_seconds"] == pytest.approx(
+        plan.arms[0].flops / 400_000 + plan.arms[0].steps * len(plan.arms[0].spec.layers) * 0.5
+    )
     assert plan_json(outcome)["arms"][0]["estimated_seconds"] is None
-    rows = plan_rows(plan, flops_per_second=1e6)
+    rows = plan_rows(plan, Speed(1e6))
     seconds = rows[0].index("seconds/run")
-    assert plan_rows(plan, flops_per_second=plan.arms[0].flops / 0.4 / 0.5)[1][seconds] == "0.5"
+    assert plan_rows(plan, Speed(plan.arms[0].flops / 0.4 / 0.5))[1][seconds] == "0.5"
     assert [row[0] for row in rows] == ["arm", "mha", "mqa"]
     assert {len(row) for row in rows} == {len(rows[0])}
 

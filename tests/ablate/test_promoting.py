@@ -59,6 +59,7 @@ data: {source: files, paths: [text.txt], tokenizer: bytes, validation_tokens: 10
 train: {context: 32, batch: 4, lr: 1e-2}
 budget: {tokens: 1e3}
 measure: null
+pilot: false
 evals: null
 scales: {smoke: {}}
 """

@@ -30,6 +30,7 @@ train: {{context: 32, batch: 4, lr: 1e-2, validate_every: 1}}
 budget: {{tokens: {tokens}}}
 measure: null
 evals: null
+pilot: false
 tune: {tune}
 """
 

@@ -67,6 +67,8 @@ class Arm:
     """Of the arm that it starts from: with them it has trained for long enough."""
     edits: Mapping[str, Any] = field(default_factory=dict)
     diverged: Sequence[int] = ()
+    flattens: float = 6.0
+    """Power with which the loss approaches its end: at 1 it falls to the last step."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,7 @@ def _lines(arm: Arm, seed: int, loss: float) -> Iterator[bytes]:
     scatter = np.random.default_rng(seed).normal(0, 0.05, arm.steps + 1)
     for step in range(arm.steps + 1):
         left = 1 - step / arm.steps
-        value = loss + (7.6 - loss) * left**6
+        value = loss + (7.6 - loss) * left**arm.flattens
         head = f'{{"step": {step}, "tokens": {step * TOKENS_PER_STEP}, "seconds": {step * 0.5}'
         if step:
             yield (

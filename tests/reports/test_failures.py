@@ -114,3 +114,29 @@ def test_what_few_seeds_leave_possible_is_said_beside_the_method(tmp_path: Path)
     summary = summary_of(tmp_path, Arm("base", BASE), Arm("arm", LOWER))
     assert "4 seeds without a failure leave failure rates of up to 53 % possible" in method_words.method(summary)
     assert round(1 - 0.05**0.25, 2) == 0.53
+
+
+@pytest.mark.parametrize(
+    ("losses", "stalled"),
+    [
+        ([5.882, 5.879, 5.881, 5.884], (0, 1, 2, 3)),
+        ([5.881, 5.879, 5.878, 5.877], ()),
+        ([5.9, 5.95, 5.7, 5.6], (0, 1)),
+    ],
+)
+def test_no_cut_goes_between_seeds_that_ended_alike(
+    tmp_path: Path, losses: list[float], stalled: tuple[int, ...]
+) -> None:
+    """The cut is at 5.88."""
+    assert arm_of(summary_of(tmp_path, Arm("base", BASE), Arm("arm", losses)), "arm").stalled == stalled
+
+
+def test_a_loss_that_still_falls_has_not_stalled(tmp_path: Path) -> None:
+    slow, stuck = Arm("slow", [5.95] * 4, flattens=1), Arm("stuck", [5.96] * 4)
+    summary = summary_of(tmp_path, Arm("base", BASE), slow, stuck)
+    assert [arm.failed for arm in summary.arms] == [0, 0, 4]
+
+
+def test_an_undertrained_arm_has_not_stalled(tmp_path: Path) -> None:
+    short = Arm("short", [5.95] * 4, tokens_before=0)
+    assert arm_of(summary_of(tmp_path, Arm("base", BASE), short), "short").failed == 0

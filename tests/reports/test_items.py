@@ -14,6 +14,7 @@ from scipy import stats
 
 import reports
 from ablate.store import Store
+from ablate.store.documents import LedgerRecord
 from reports.figures import draw
 from reports.findings.items import ItemDifference, _over_items, item_differences
 from reports.findings.shapes import StudySummary
@@ -84,7 +85,7 @@ def test_the_document_of_run_json(tmp_path: Path) -> None:
 
 
 def test_p_and_interval_are_over_items_and_seeds_with_holm_over_arms_and_tasks(tmp_path: Path) -> None:
-    """From the raw log-likelihoods: the crossed interval at 5 % / 4, of 2 arms × 2 tasks, all others being ties."""
+    """From the raw log-likelihoods: the crossed interval at 4 % / 4, of 2 arms × 2 tasks, all others being ties."""
     study = typical(4)
     summary, store = reports.summarise(study.write(tmp_path)), Store(tmp_path)
     log_p = np.array(
@@ -95,9 +96,9 @@ def test_p_and_interval_are_over_items_and_seeds_with_holm_over_arms_and_tasks(t
     )
     table = crossed((log_p[0] - log_p[1]) / np.log(2) / 10)
     text = found(summary, "pre", "heldout_text")
-    assert text.p == pytest.approx(4 * table.p())
+    assert text.p == pytest.approx(4 * table.p() / 0.8)
     assert text.p < 0.05
-    expected = table.interval(0.05 / 4)
+    expected = table.interval(0.04 / 4)
     assert (text.low, text.high) == pytest.approx((expected.low, expected.high))
     double = found(summary, "double", "heldout_text")
     assert double.p is not None and double.p > 0.05
@@ -108,7 +109,7 @@ def test_p_and_interval_are_over_items_and_seeds_with_holm_over_arms_and_tasks(t
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_tasks_within_groups_spend_a_fifth_of_the_errors(tmp_path: Path, grouped: bool) -> None:
+def test_tasks_within_groups_are_a_family_of_their_own(tmp_path: Path, grouped: bool) -> None:
     data = collect(typical(4).write(tmp_path))
     data = replace(data, grouped=frozenset({"heldout_pairs"} if grouped else ()))
     found_ = item_differences(data, dict.fromkeys(("post", "pre", "double"), 0.05))
@@ -116,7 +117,26 @@ def test_tasks_within_groups_spend_a_fifth_of_the_errors(tmp_path: Path, grouped
     alone = item_differences(replace(data, grouped=frozenset()), dict.fromkeys(("post", "pre", "double"), 0.05))
     (of_four,) = (each for each in alone["pre"] if each.task == "heldout_text")
     assert of_four.p is not None
-    assert text.p == pytest.approx(of_four.p / 4 * 2 / 0.8 if grouped else of_four.p)
+    assert text.p == pytest.approx(of_four.p / 4 * 2 if grouped else of_four.p)
+
+
+def test_a_task_that_is_asked_later_has_what_earlier_ones_left(tmp_path: Path) -> None:
+    """Twenty tasks asked one page at a time gave a false verdict in 58 % of studies."""
+    data = collect(typical(4).write(tmp_path))
+    levels = dict.fromkeys(("post", "pre", "double"), 0.05)
+    pairs, text = (replace(data, scores=data.scores.filter(task=task)) for task in ("heldout_pairs", "heldout_text"))
+    asked = tuple(
+        item.test.model_copy(update={"p": 0.5})
+        for items in item_differences(pairs, levels).values()
+        for item in items
+        if item.test
+    )
+    record = LedgerRecord(judged="2026-11-25T10:00:00+00:00", scale="cpu", tests=asked)
+    alone, later = (item_differences(replace(text, ledger=known), levels)["pre"][0] for known in ((), (record,)))
+    assert alone.p is not None and later.p is not None
+    assert later.p == pytest.approx(alone.p * 0.8 / 0.1)
+    losses = reports.summarise(tmp_path / "studies" / "norm_placement-cpu").tests
+    assert not {test.question for test in losses} & {test.question for test in asked}
 
 
 def test_what_is_not_judged_yet_has_no_p(tmp_path: Path) -> None:

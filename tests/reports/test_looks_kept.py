@@ -17,7 +17,7 @@ from ablate.cli import main
 from ablate.store import Store, StoreError
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyContrast, StudyDocument, StudyRun
 from reports.findings.history import history
-from reports.findings.judging import differences
+from reports.findings.judging import difference_claim, differences
 from reports.findings.shapes import StudySummary
 from reports.findings.verdicts import compare, decide
 from reports.findings.waiting import REPEATED
@@ -166,9 +166,9 @@ def test_rates_written_down_after_tuning_do_not_take_its_noise_away() -> None:
     )
     written = test.model_copy(update={"tuned": False, "p": 0.001})
     ledger = [LedgerRecord(judged="2026-11-24", scale="cpu", tests=(test,))]
-    evidence = {("a", "base"): Evidence(-0.1, 0.001, lambda _level: (-0.2, -0.01))}
+    evidence = {difference_claim(written): Evidence(-0.1, 0.001, lambda _level: (-0.2, -0.01))}
     assert differences([written], evidence, ledger) == {}
-    assert differences([test], {("a", "base"): Evidence(-0.1, 0.5, lambda _level: (-0.2, 0.1))}, ledger)
+    assert differences([test], {difference_claim(test): Evidence(-0.1, 0.5, lambda _level: (-0.2, 0.1))}, ledger)
     later = [*ledger, LedgerRecord(judged="2026-11-25", scale="cpu", tests=(written,))]
     (entry,) = history(later)
     assert entry.p == 0.5
@@ -346,3 +346,41 @@ def test_a_question_keeps_its_error_rate_however_it_is_asked(route: object) -> N
     wrong = sum(route(draw.normal(2.3, 0.01, (7, 12))) for _ in range(STUDIES))
     print(f"{route.__name__}: {wrong} of {STUDIES} questions name a winner of identical arms")
     assert stats.binomtest(wrong, STUDIES, 0.05, alternative="greater").pvalue > 0.01
+
+
+def _asked(arm: str, seeds: tuple[int, ...], p: float, *, rate: str = "", budget: str = "") -> LedgerTest:
+    """A test of an arm against the base, both at a rate and a budget."""
+    return LedgerTest(
+        arm=arm,
+        baseline="base",
+        arm_identity=f"{arm}{budget}{rate}",
+        baseline_identity=f"base{budget}{rate}",
+        question=(f"{arm}{budget}", f"base{budget}"),
+        seeds=seeds,
+        looks=(),
+        margin=None,
+        at=len(seeds),
+        p=p,
+        p_tie=None,
+    )
+
+
+def test_another_budget_is_another_question_and_another_rate_is_not() -> None:
+    """A short run first, then the long one: the long one is judged at 4 %, as if the short one had never been."""
+    short, long = _asked("a", (0, 1), 0.3, budget="short"), _asked("a", (0, 1), 0.004)
+    retuned, fresh = _asked("a", (2, 3), 0.004, rate="higher"), _asked("b", (0, 1), 0.004)
+    ledger = [
+        LedgerRecord(judged=f"2026-11-2{day}", scale="cpu", tests=(each,)) for day, each in enumerate((short, long))
+    ]
+
+    def corrected(test: LedgerTest, known: list[LedgerRecord]) -> float | None:
+        evidence = {difference_claim(test): Evidence(-0.1, 0.004, lambda _level: (-0.2, -0.01))}
+        return differences([test], evidence, known)[difference_claim(test)].p
+
+    assert corrected(long, ledger[:1]) == pytest.approx(0.004 / 0.8)
+    assert corrected(retuned, ledger) == corrected(fresh, ledger) == pytest.approx(0.004 / 0.1)
+    assert [(entry.question, entry.round) for entry in history(ledger)] == [(1, 1), (2, 1)]
+    old = [
+        record.model_copy(update={"tests": (record.tests[0].model_copy(update={"question": ()}),)}) for record in ledger
+    ]
+    assert corrected(fresh, old) == pytest.approx(0.004 / (0.2 / 6)), "of a store from before, all are one question"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PositiveInt
 
 from ablate.data.paths import matches
 from ablate.data.sources import TextSource
@@ -42,8 +42,17 @@ class FilesSource(TextSource):
     """Held-out files, in place of holding out a share of `paths`; what is in both is held out. Fewer than three
     documents are cut into pieces, since each held-out part needs one."""
 
+    limit: PositiveInt | None = None
+    """At most so many bytes of `paths` are read (UTF-8), the first documents in the order of the paths: a short run
+    need not tokenise a large folder. The document that passes the limit is read whole."""
+
     def documents(self, base: Path) -> Iterator[str]:
-        return self._read(self.paths, base)
+        read_ = 0
+        for text in self._read(self.paths, base):
+            yield text
+            read_ += len(text.encode())
+            if self.limit is not None and read_ >= self.limit:
+                return
 
     def held_out(self, base: Path) -> Iterator[str] | None:
         return self._read(self.validation_paths, base) if self.validation_paths else None

@@ -40,6 +40,8 @@ class Progress:
     """Seconds that runs took which were carried out from start to end."""
     _ended: float = field(default=0.0, init=False)
     """The work of these runs."""
+    _at_once: int = field(default=1, init=False)
+    """The most runs that were seen at once: between the end of one and the start of the next there are fewer."""
 
     def __enter__(self) -> Progress:
         return self
@@ -75,6 +77,7 @@ class Progress:
         run = self.runs[event.digest]
         if event.kind == "started":
             self.current[event.digest] = run
+            self._at_once = max(self._at_once, len(self.current))
             run.began = time.monotonic()
             return
         self.current.pop(event.digest)
@@ -136,8 +139,8 @@ class Progress:
         now, per_work = time.monotonic(), self._spent / self._ended
         waiting = sum(r.work for d, r in self.runs.items() if d not in self.current and r.step < r.steps)
         current = [_rest(per_work * r.work, now - r.began) for r in self.current.values() if r.began is not None]
-        at_once = max(1, len(self.current))
-        return (per_work * waiting + sum(current)) / at_once
+        left = sum(run.step < run.steps for run in self.runs.values())
+        return (per_work * waiting + sum(current)) / max(1, min(self._at_once, left))
 
     def _training_left(self) -> float | None:
         total = sum(run.work for run in self.runs.values())

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import operator
+
+from pydantic import Field
+
 from ablate.store.documents._document import Part
+
+LOSS = "loss"
+
+
+def is_loss(measure: str) -> bool:
+    """Whether it is the loss, which lines of the ledger need not say."""
+    return measure == LOSS
 
 
 class LedgerTest(Part):
@@ -16,6 +27,11 @@ class LedgerTest(Part):
     """Digest of all that decides the arm's losses but the seeds."""
     baseline_identity: str
     """The baseline's."""
+    measure: str = Field(default="loss", exclude_if=is_loss)
+    """The score that is compared: `loss`, or a task and its metric."""
+    question: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
+    """Digests of the arms compared, at whatever learning rate: tests that have one in common are of one question, and
+    share 5 %. None in stores from before, where all tests of a name are of one question."""
     seeds: tuple[int, ...] | None
     """The seeds compared; null where seeds are added in planned looks, for which `p` is corrected."""
     looks: tuple[int, ...]

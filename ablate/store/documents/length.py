@@ -33,8 +33,14 @@ class Length(NamedTuple):
 
     @property
     def undertrained(self) -> bool:
-        short = self.tokens_per_parameter < TOKENS_PER_PARAMETER or self.steps < STEPS
-        return short and not self.after_checkpoint
+        return self.wanting > 1
+
+    @property
+    def wanting(self) -> float:
+        """How many times as long it should train, at least; at most 1 where it trains long enough."""
+        if self.after_checkpoint:
+            return 0.0
+        return max(TOKENS_PER_PARAMETER / self.tokens_per_parameter, STEPS / self.steps)
 
 
 def undertrained(lengths: Mapping[str, Length]) -> str | None:

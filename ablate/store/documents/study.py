@@ -133,6 +133,8 @@ class StudyArm(Part):
     """By how much tokens, FLOPs, parameters and, where planned, seconds exceed the baseline's."""
     identity: str
     """Digest of all that decides its losses but the seeds."""
+    identity_at_any_rate: str | None = Field(default=None, exclude_if=is_none)
+    """The same but for the learning rate; null in stores from before."""
     runs: tuple[StudyRun, ...]
     """One for each seed."""
 
