@@ -59,7 +59,7 @@ class BlockSpec(Spec):
 
     @property
     def features(self) -> dict[str, BlockFeature]:
-        """What stands beside mixer and FFN, by the name of its setting."""
+        """Features beside mixer and FFN, keyed by setting."""
         values = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: value for name, value in values.items() if isinstance(value, BlockFeature)}
 
@@ -113,7 +113,7 @@ class BlockSpec(Spec):
             raise SpecError(path, "reaches back only: it cannot see later tokens")
 
     def claims(self, path: str, d_model: int, layers: Iterable[int]) -> Iterator[Claim]:
-        """What the parts of a resolved block need and break. path, layers: where the model has it."""
+        """Claims of the parts of a resolved block. path, layers: where the model has it."""
         for name, feature in self.features.items():
             yield Claim(f"{path}.{name}", feature.needs, feature.breaks, layers)
         mixer, ffn, placement = self.mixer, self.ffn, self.norm_placement
@@ -164,7 +164,7 @@ class BlockSpec(Spec):
         return total
 
     def training_cost(self, d_model: int, context: int) -> PartCost:
-        """What mixer and FFN add to training passes or leave out of them (see `Mixer.training_cost`)."""
+        """Cost that mixer and FFN add to training passes, or leave out of them (see `Mixer.training_cost`)."""
         return self.mixer.training_cost(d_model, context) + PartCost.of(0, -self.ffn.dropped_flops(d_model))
 
     def cache_elements(self, d_model: int, capacity: int) -> int:

@@ -1,4 +1,4 @@
-"""What the parts of a model ask of each other. What each needs and breaks it says itself (`zoo.traits`)."""
+"""Compatibility of the parts of a model, each of which declares what it needs and breaks (`zoo.traits`)."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ class Reads(NamedTuple):
 
 
 def reads_of(spec: ModelSpec, context: int) -> Iterator[Reads]:
-    """What every layer reads of a text of `context` tokens."""
+    """Tokens that every layer reads of a text of `context` tokens."""
     for subset in spec.subsets:
         count = context if subset is None else subset.count(context)
         yield Reads(count, count / context)

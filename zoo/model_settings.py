@@ -101,7 +101,7 @@ class ModelSettings(Spec):
     """Modules that predict further tokens while training."""
     init: Annotated[InitSpec, Fact.TRAINING, Tried()] = InitSpec()
     visible: Annotated[Sight, Fact.DECODER] = Field(default="causal", exclude_if=lambda sight: sight == "causal")
-    """What a token sees: itself and what comes before it (`causal`); all of the text (`all`, an encoder, BERT,
+    """Tokens that a token sees: itself and those before it (`causal`); all of the text (`all`, an encoder, BERT,
     arXiv:1810.04805); or what comes before it and all of a prefix, whose length each pass is told (`prefix`, Raffel et
     al. 2019, arXiv:1910.10683 §3.2.1)."""
     encoder: Annotated[EncoderSpec | None, Fact.DECODER, Tried({"n_layers": 2})] = Field(

@@ -139,7 +139,7 @@ class ModelSpec(ModelSettings):
 
     @property
     def features(self) -> dict[str, Feature]:
-        """What stands around the layers and between them, by the name of its setting."""
+        """Features around the layers and between them, keyed by setting."""
         values = {name: written_out(self, name) for name in type(self).model_fields}
         return {name: value for name, value in values.items() if isinstance(value, Feature)}
 

@@ -90,7 +90,7 @@ class Stack(nn.Module):
 
     @property
     def cache_entries(self) -> int:
-        """How many a cache has: one per layer, or those that a part has for the layers that it runs."""
+        """Number of entries in a cache: one per layer, or those that a part has for the layers that it runs."""
         runner = self._runner
         return self.spec.n_layers if runner is None else self.spec.n_layers - len(runner.layers) + runner.entries()
 

@@ -34,7 +34,7 @@ class Ground(Enum):
 Grounds = frozenset[Ground]
 NONE: Grounds = frozenset()
 ALL: Grounds = frozenset(Ground)
-"""What a part relies on and breaks that does not declare either."""
+"""Needs and breaks of a part that declares neither."""
 
 
 class Operation(Enum):
@@ -59,7 +59,7 @@ ALL_BUT_TRANSFER: Operations = OF_MODULES | {Operation.WIDENING}
 
 
 class Claim(NamedTuple):
-    """What a part of a model needs and breaks, and in which of the layers; None for the model as a whole."""
+    """Needs and breaks of a part of a model. layers: those concerned; None for the model as a whole."""
 
     path: str
     needs: Grounds = NONE

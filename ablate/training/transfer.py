@@ -77,7 +77,7 @@ def _training(train: TrainSpec) -> Iterator[str]:
 
 
 def _ends(model: ModelSpec, ratio: float) -> Iterator[str]:
-    """What starts and ends the stream."""
+    """Reasons at the ends of the stream: embedding and head."""
     if not model.has_embedding_norm and not _near(model.embedding_factor, math.sqrt(model.d_model)):
         yield "the stream must start at the same size at every width: embedding_scale: sqrt_d_model"
     if model.tie_embeddings and not _near(model.logit_scale, ratio**-0.5):

@@ -13,9 +13,9 @@ class BlockFeature(Spec):
     """Spec of a feature. `needs`, `breaks` and `supports` are to be declared, as those of `zoo.features` are."""
 
     needs: ClassVar[Grounds] = ALL
-    """What it relies on."""
+    """Grounds that it relies on."""
     breaks: ClassVar[Grounds] = ALL
-    """What others may rely on, and not beside it."""
+    """Grounds that others cannot rely on beside it."""
 
     def cost(self, d_model: int, norm: int) -> PartCost:
         """Per token that the block runs on. norm: parameters of one of the block's."""

@@ -30,7 +30,7 @@ NewCache = Callable[[int, int], LayerCache]
 
 
 class Model(Protocol):
-    """What a feature may ask of the model that has it."""
+    """The facts about a model that its features may ask for."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -64,7 +64,7 @@ class Subset(Protocol):
         """Tokens of a text for each that the layer runs on."""
 
     def count(self, tokens: int) -> int:
-        """How many of a text of `tokens` the layer is expected to run on."""
+        """Expected number of those that the layer runs on, in a text of `tokens`."""
 
 
 class Table(NamedTuple):
@@ -80,7 +80,7 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Predicting:
-    """What a feature that adds to the training objective may use. embedded: (B, T, D); stream: (B, T, D), as it leaves
+    """Inputs of a feature that adds to the training objective. embedded: (B, T, D); stream: (B, T, D), as it leaves
     the last layer; targets: (B, T). count: the targets that count. head_after: a norm and the head as one. close: what
     makes (B, T, D) of the stream."""
 
@@ -99,9 +99,9 @@ class Feature(Spec):
     refused beside every other one, and by every operation (`zoo.support`)."""
 
     needs: ClassVar[Grounds] = ALL
-    """What it relies on."""
+    """Grounds that it relies on."""
     breaks: ClassVar[Grounds] = ALL
-    """What others may rely on, and not beside it."""
+    """Grounds that others cannot rely on beside it."""
     writes_after_layers: ClassVar[bool] = False
     """Whether it writes to the stream after the last layer, which is then not normalised by that layer's residual."""
 
@@ -114,7 +114,7 @@ class Feature(Spec):
         """Raise SpecError where the model cannot have it, for a reason of its own."""
 
     def claims(self, path: str, model: Model) -> Iterator[Claim]:
-        """What it needs and breaks. path: where the model has it."""
+        """Claims of the feature. path: where the model has it."""
         yield Claim(path, self.needs, self.breaks)
 
     def build(self, model: Model) -> FeatureLayer | None:
@@ -126,12 +126,12 @@ class Feature(Spec):
         return PartCost(0)
 
     def training_cost(self, model: Model, context: int, memory: int) -> PartCost:
-        """What a training step takes beyond the forward pass, and twice as much backward: a third of it. memory: tokens
+        """Cost of a training step beyond the forward pass and twice as much backward: a third of it. memory: tokens
         of the encoder's."""
         return PartCost(0)
 
     def pass_flops(self, model: Model, context: int) -> float:
-        """What passes of its own, in training alone, take however many rows there are (see `Mixer.pass_flops`)."""
+        """FLOPs of passes of its own, in training alone, however many rows there are (see `Mixer.pass_flops`)."""
         return 0.0
 
     def closing_flops(self, model: Model) -> float:
@@ -148,7 +148,7 @@ class Feature(Spec):
         return 0
 
     def subset(self, model: Model, layer: int) -> Subset | None:
-        """What a layer runs on in place of all tokens; None for all."""
+        """The choice of tokens that a layer runs on; None for all."""
         return None
 
     def least_layers(self, first: int, alike: bool) -> int:
@@ -165,7 +165,7 @@ class FeatureLayer(nn.Module):
     """A part of the stack. Whatever it does not override changes nothing."""
 
     name: ClassVar[str]
-    """What the model and its weights call it."""
+    """Name of the module in the model and its weights."""
     shell: ClassVar[int]
     """Parts of a smaller number are nearer to the layers: they act later before a layer, and sooner after it."""
     reads_out: ClassVar[bool] = False
@@ -187,7 +187,7 @@ class FeatureLayer(nn.Module):
         return x
 
     def objective(self, given: Predicting) -> Iterator[Tensor]:
-        """What it adds to the training objective, already weighted."""
+        """Terms that it adds to the training objective, already weighted."""
         yield from ()
 
     def gains_before_head(self) -> Iterator[str]:
@@ -224,7 +224,7 @@ class Runner(FeatureLayer):
         raise NotImplementedError
 
     def entries(self) -> int:
-        """How many of a cache it has."""
+        """Number of its entries in a cache."""
         return 1
 
     def new_entries(self, new: NewCache, batch: int, dtype: torch.dtype) -> list[LayerCache]:

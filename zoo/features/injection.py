@@ -63,8 +63,8 @@ class Loop(Runner):
 
     @_disable_dynamo
     def run(self, x: Tensor, step: Step, kept: Sequence[LayerCache | None], run: Layers) -> Tensor:
-        """As many turns as are drawn. What turns without a gradient leave in the step, such as a table of biases, is
-        not for those that have one."""
+        """Run as many turns as are drawn. What turns without a gradient leave in the step, such as a table of biases,
+        is not for those that have one."""
         e, x, turns = x, self._first(x), step.states[self.name]
         trained = cast(RandomDepth, self.depth).backward or math.inf
         core = range(self.turns.start, self.turns.start + self.turns.step)
@@ -88,6 +88,6 @@ class Loop(Runner):
         return torch.randn_like(e) * self.std if self.training and self.std else torch.zeros_like(e)
 
     def _turn(self, x: Tensor, e: Tensor) -> Tensor:
-        """What the layers of a turn read."""
+        """Input of the layers of a turn."""
         out: Tensor = self.adapter(torch.cat((x, e), dim=-1))
         return out

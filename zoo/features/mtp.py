@@ -85,7 +85,7 @@ class MtpModules(FeatureLayer, nn.ModuleList):
         yield self.spec.weight / self.spec.depth * ahead
 
     def norms(self, norm: nn.Module) -> tuple[nn.Module, nn.Module]:
-        """Of the model's final norm: what the stream goes through to become h⁰, and h^k before the head."""
+        """The model's final norm, by which the stream becomes h⁰, and h^k is normed before the head."""
         own = self.spec.final_norm == "own"
         return (norm, nn.Identity()) if own else (nn.Identity(), norm)
 

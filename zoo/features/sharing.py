@@ -19,7 +19,7 @@ from zoo.site import PartCost, matmul_cost
 from zoo.traits import EVERY_OPERATION, NONE, OF_MODULES, Claim, Ground, Grounds, Operation, Operations
 
 INJECTION: Grounds = frozenset({Ground.SINGLE_STREAM, Ground.ONE_STACK})
-"""What a loop needs whose turns read what the prelude made."""
+"""Grounds of a loop whose turns read what the prelude made."""
 
 
 class Sharing(Feature):
@@ -50,9 +50,9 @@ class Sharing(Feature):
     state_std: Annotated[NonNegativeFloat, Field(exclude_if=is_off), Fact.TRAINING, Supports(*OF_MODULES)] = 0.0
     """Standard deviation of that state while training, √(2/5) in Huginn; 0 otherwise."""
     random_depth: Annotated[RandomDepth | None, Field(exclude_if=is_off), Fact.TRAINING] = None
-    """How many turns training runs and how many of them it trains; null for all turns of the model."""
+    """Numbers of turns that training runs and trains; null for all turns of the model."""
     recursion: Annotated[Recursion | None, Field(exclude_if=is_off)] = None
-    """How each turn of the loop chooses the tokens that it runs on; null for all tokens in every turn."""
+    """Choice of the tokens that each turn of the loop runs on; null for all tokens in every turn."""
 
     def block_of_each(self, n_layers: int) -> tuple[int, ...]:
         """Which block each layer is."""

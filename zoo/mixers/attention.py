@@ -101,6 +101,8 @@ class AttentionLayer(MixerLayer):
         if self.spec.reuse_kv:
             q = self.q(x) if clip is None else self.q(x).clamp(-clip, clip)
             return (self._placed_queries(q, step), *borrowed(step, self.kv))
+        # First of all: it refuses the cache of another model, before the convolution writes to it.
+        tokens, k_places = kept_by(self, cache, TokenCache), step.index
         q, k, v = self.q(x), self.k(x), self.v(x)  # (B, T, H·d), (B, T, K·d), (B, T, K·d)
         if self.conv is not None:
             widths = [part.shape[-1] for part in (q, k, v)]
@@ -110,8 +112,6 @@ class AttentionLayer(MixerLayer):
         q = self._placed_queries(q, step)
         k = self._placed(k, self.k_norm, self.position.rotate_keys, step)
         v = with_others(self.v_norm(self._split(v)), self.values, step)
-        k_places = step.index
-        tokens = kept_by(self, cache, TokenCache)
         if tokens is not None:
             (k, v), k_places = tokens.extend((k, v), step.index)
         lend(step, self.kv, k, v, k_places)

@@ -33,10 +33,11 @@ class MLA(Mixer):
     c = norm(W_dkv x): (r), k_r = rope(W_kr x): (ρ), one for all heads; cached together, r + ρ numbers per token
     head h: q = [q_n ; rope(q_r)]: (n + ρ), k = [W_k^h c ; k_r], v = W_v^h c: (v)
     out = W_o concat_h softmax(q kᵀ · scale + mask) v
-    q reads x, or norm(W_dq x) where there is a `q_rank`. Numbers in the code are those of the paper's equations.
+    q reads x, or norm(W_dq x) where there is a `q_rank`.
 
     r = kv_rank, ρ = rope_dim, n = nope_dim. While decoding, W_k and W_v are not applied to what is cached but moved to
     the queries and the outputs (§2.1.2): scores are (W_kᵀ q_n) cᵀ + q_r k_rᵀ, one key of r + ρ features for all heads.
+    Comments give the numbers of the paper's equations.
     """
 
     examples: ClassVar[Examples] = (
@@ -179,7 +180,7 @@ class MLALayer(MixerLayer):
         return out
 
     def _read(self, x: Tensor) -> Tensor:
-        """What queries read: the stream, or (B, T, q_rank), its latent (12)."""
+        """Input of the queries: the stream, or its latent (B, T, q_rank) (12)."""
         return x if self.q_down is None or self.q_norm is None else self.q_norm(self.q_down(x))
 
     def _queries(self, read: Tensor, step: Step) -> tuple[Tensor, Tensor]:

@@ -44,13 +44,13 @@ class Residual(Variant):
 
     @property
     def needs(self) -> Grounds:
-        """What it relies on."""
+        """Grounds that it relies on."""
         counted = {Ground.ONE_STACK, Ground.OWN_WEIGHTS, Ground.ONE_END}
         return frozenset(counted) if self.numbers_layers else NONE
 
     @property
     def breaks(self) -> Grounds:
-        """What others may rely on, and not beside it."""
+        """Grounds that others cannot rely on beside it."""
         return NONE if self.streams is None else frozenset({Ground.PLAIN_STREAM, Ground.SINGLE_STREAM})
 
     @property
