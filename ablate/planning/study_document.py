@@ -57,6 +57,7 @@ def study_document(
         question=study.question,
         citation=study.source,
         source=study.text,
+        sets=to_jsonable_python(study.written.edits),
         baseline=study.baseline,
         budget=spent_budget(study.budget),
         matched=study.budget.matched,

@@ -39,6 +39,11 @@ class Written:
     """Edits over the file and its scale, the last one wins."""
 
     @property
+    def edits(self) -> dict[str, object]:
+        """By path, as `sets` has them."""
+        return {path: value for layer in self.sets for path, value in layer.written.items()}
+
+    @property
     def place(self) -> str:
         """What messages call it."""
         return self.name if self.path is None else str(self.path)

@@ -68,7 +68,8 @@ def _steps(summary: StudySummary) -> Iterator[NextStep]:
         if "inconclusive" in verdicts and not summary.effects:
             yield from _seeds(summary)
         if verdicts & {"better", "worse", "no difference", "inconclusive"} and (larger := _larger(summary)):
-            yield NextStep(study.command(scale=larger), f"see whether it holds at the larger scale {larger}")
+            where = " on a GPU" if larger.startswith("gpu") else ""
+            yield NextStep(study.command(scale=larger), f"see whether it holds at the larger scale {larger}{where}")
 
 
 def _budget(study: StudyDocument, factor: float) -> str:

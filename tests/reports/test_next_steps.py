@@ -92,3 +92,15 @@ def test_an_arm_that_fails_at_the_rate_of_another_needs_no_other_rate(tmp_path: 
     assert [step.command for step in steps] == ["ablate run norm_placement --scale cpu-long --store here"]
     alone = next_steps(reports.summarise(StudyOf([arms[0], arms[2]], source=SOURCE).write(tmp_path / "alone")))
     assert alone[0].command == "ablate run norm_placement --scale cpu --set tune=auto"
+
+
+def test_a_command_repeats_the_edits_that_it_does_not_replace(tmp_path: Path) -> None:
+    study = StudyOf([Arm("base", BASE)]).document()
+    edited = study.model_copy(update={"sets": {"data": {"source": "stdlib"}, "seeds": 2}})
+    assert edited.command() == 'ablate run norm_placement --scale cpu --set \'data={"source": "stdlib"}\' --set seeds=2'
+    fresh = '--set "seeds=[5,6]"'
+    assert (
+        edited.command(fresh) == f'ablate run norm_placement --scale cpu --set \'data={{"source": "stdlib"}}\' {fresh}'
+    )
+    here = study.model_copy(update={"path": str(Path.cwd() / "my study.yaml")})
+    assert here.command() == "ablate run 'my study.yaml' --scale cpu"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import operator
+import shlex
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
+from ablate.readable import from_here
 from ablate.store.documents._document import (
     Bytes,
     BytesPerToken,
@@ -286,6 +289,8 @@ class StudyDocument(Document):
     """Source of the claim under test."""
     source: str
     """The file's text."""
+    sets: dict[str, JsonValue] = Field(default={}, exclude_if=operator.not_)
+    """Edits by path that the command gave beside the file (`--set`)."""
     baseline: str
     """Name of the arm that the others are compared with."""
     budget: SpentBudget
@@ -331,8 +336,14 @@ class StudyDocument(Document):
         return next(arm for arm in self.arms if arm.name == name)
 
     def command(self, *options: str, scale: str | None = None) -> str:
-        """The command that runs it, at its own scale unless another is given."""
-        return " ".join(filter(None, ("ablate run", self.path or self.name, "--scale", scale or self.scale, *options)))
+        """The command that runs it, edited as it was, at its own scale unless another is given.
+
+        A file is named as seen from here. options: `--set PATH=VALUE` replaces an edit of that path.
+        """
+        study = shlex.quote(from_here(self.path)) if self.path else self.name
+        kept = {path: value for path, value in self.sets.items() if not any(_edits(each, path) for each in options)}
+        edits = [f"--set {shlex.quote(f'{path}={json.dumps(value)}')}" for path, value in kept.items()]
+        return " ".join(filter(None, ("ablate run", study, "--scale", scale or self.scale, *edits, *options)))
 
     @property
     def pairs(self) -> tuple[tuple[StudyArm, StudyArm], ...]:
@@ -346,3 +357,8 @@ class StudyDocument(Document):
     def baseline_arm(self) -> StudyArm:
         """The arm that others are compared with."""
         return self.arm(self.baseline)
+
+
+def _edits(option: str, path: str) -> bool:
+    """Whether an option is an edit of that path."""
+    return any(word.startswith(f"{path}=") for word in shlex.split(option))
