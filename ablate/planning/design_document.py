@@ -6,15 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from ablate.planning.identity import digest_of
 from ablate.store.documents import StudyArm, StudyDesign, StudyEffect
+from ablate.store.documents.design import structure
 from ablate.study.design_spec import Screen, named
 from ablate.study.factorial import Effect
-
-RESOLUTIONS = {
-    3: "main effects are aliased with interactions of two factors",
-    4: "main effects are clear of interactions of two factors, which are aliased with each other",
-}
-ROMAN = {3: "III", 4: "IV", 5: "V", 6: "VI", 7: "VII", 8: "VIII"}
-CLEAR = "main effects and interactions of two factors are clear of each other"
 
 
 def design_document(screen: Screen, arms: Sequence[StudyArm]) -> StudyDesign:
@@ -47,10 +41,7 @@ def _identity(arms: Sequence[StudyArm]) -> str:
 
 def design_lines(screen: Screen, *, tuned: bool) -> Iterator[str]:
     """What is estimated, and what the runs cannot tell apart."""
-    runs, resolution = len(screen.runs), screen.design.resolution
-    clear = RESOLUTIONS.get(resolution, CLEAR) if resolution else "all effects are clear of each other"
-    size = f"a fraction of resolution {ROMAN.get(resolution, resolution)}" if resolution else "all combinations"
-    yield f"Design: {len(screen.factors)} factors in {runs} runs, {size}: {clear}."
+    yield f"Design. {structure(len(screen.factors), len(screen.runs), screen.design.resolution)}"
     yield f"Effects, judged together: {', '.join(map(named, screen.effects))}."
     if aliased := screen.design.alias_text():
         yield f"Aliased: {'; '.join(aliased)}."

@@ -7,15 +7,13 @@ from types import MappingProxyType
 
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.store import Store
-from ablate.store.documents import JsonObject, ReferenceLosses, TextMeta
-from ablate.store.documents.length import STEPS, TOKENS_PER_PARAMETER
+from ablate.store.documents import JsonObject, TextMeta
+from ablate.store.documents.length import undertrained
 from ablate.training.objectives.next_token import NextToken
 
 Corpora = Mapping[str, TextMeta]
 """Prepared text by its digest."""
 NO_CORPORA: Corpora = MappingProxyType({})
-MOST_NAMED = 6
-"""Of more arms, all of which are undertrained, none is named."""
 MANY_EPOCHS = 4
 """Up to so many, repeated text is worth nearly as much as new text (Muennighoff et al. 2023, arXiv:2305.16264)."""
 
@@ -45,11 +43,12 @@ def references_json(arm: ArmPlan, corpora: Corpora) -> JsonObject | None:
 
 def length_lines(plan: Plan, corpora: Corpora) -> Iterator[str]:
     """Whether arms train too briefly, and what their losses compare with, a line for each corpus that is prepared."""
-    yield from undertrained_line(plan)
+    if found := undertrained({arm.name: arm.length for arm in plan.arms}):
+        yield found
     yield from _repeated_lines(plan, corpora)
     if plan.study.train.objective == NextToken():
         for meta in corpora.values():
-            yield f"losses to compare with, in nats per token: {references_text(meta.references)}"
+            yield meta.references.sentence
 
 
 def _repeated_lines(plan: Plan, corpora: Corpora) -> Iterator[str]:
@@ -60,19 +59,3 @@ def _repeated_lines(plan: Plan, corpora: Corpora) -> Iterator[str]:
         if most > MANY_EPOCHS:
             size = f"{meta.tokens.train:,} training tokens up to {most:.3g} times"
             yield f"repeated: runs read {size}; beyond about {MANY_EPOCHS}, repeated text teaches less than new text"
-
-
-def undertrained_line(plan: Plan) -> Iterator[str]:
-    """`undertrained: pre, post: below 5 tokens per non-embedding parameter or 500 steps …`"""
-    names = [arm.name for arm in plan.arms if arm.length.undertrained]
-    if names:
-        who = "all arms" if len(names) == len(plan.arms) > MOST_NAMED else ", ".join(names)
-        limits = f"{TOKENS_PER_PARAMETER} tokens per non-embedding parameter or {STEPS} steps"
-        yield f"undertrained: {who}: below {limits}, so the losses reflect early training only"
-
-
-def references_text(found: ReferenceLosses) -> str:
-    """`uniform 6.931, unigram 5.978, bigram 4.402, gzip 3.300 (2.01 bits/byte)`"""
-    by_name = {"uniform": found.uniform, "unigram": found.unigram, "bigram": found.bigram, "gzip": found.gzip}
-    each = ", ".join(f"{name} {nats:.3f}" for name, nats in by_name.items())
-    return f"{each} ({found.gzip_bits_per_byte:.2f} bits/byte)"

@@ -11,9 +11,10 @@ from ablate.planning.design_document import design_document, design_lines
 from ablate.planning.lengths import NO_CORPORA, Corpora, epochs, epochs_text, references_json
 from ablate.planning.memory import Need, memory_text
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
-from ablate.planning.study_document import study_arm
+from ablate.planning.study_document import study_arm, study_rates
 from ablate.store.documents import JsonObject
-from ablate.study.arms import Arm
+from ablate.store.documents.study import taught_by
+from ablate.store.documents.tuning_words import trials, untuned
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
 
@@ -140,28 +141,22 @@ def remarks(study: Study, tuned: bool) -> Iterator[str]:
     number depends on results."""
     if study.screen is not None:
         yield from design_lines(study.screen, tuned=study.tune is not None)
-    yield from (f"arm {arm.name} {teacher_words(arm)}" for arm in study.arms if arm.teacher)
+    for arm in study.arms:
+        if arm.teacher:
+            yield f"arm {arm.name}: {taught_by(arm.teacher.arm or str(arm.teacher.checkpoint))}"
     yield from (f"arm {arm.name}: {caution}" for arm in study.arms for caution in arm.model.cautions)
     yield from _tuning_remarks(study, tuned)
     if auto := study.auto_seeds:
         yield f"seeds: from {auto.start} to {auto.cap}, as many as it takes to settle every arm"
 
 
-def teacher_words(arm: Arm) -> str:
-    """`is taught by big, whose forward passes its budget pays for; what big was trained with is not counted`"""
-    name = arm.teacher.arm or arm.teacher.checkpoint if arm.teacher else None
-    return f"is taught by {name}, whose forward passes its budget pays for; what {name} was trained with is not counted"
-
-
 def _tuning_remarks(study: Study, tuned: bool) -> Iterator[str]:
-    tune, carried = study.tune, study.carried
-    if carried is not None:
-        yield "learning rates tuned earlier" + (f", see {carried.carried}" if carried.carried else "")
-    elif tune is None and len(study.arms) > 1:
-        yield "learning rates not tuned"
+    tune = study.tune
+    if study.carried is not None or (tune is None and len(study.arms) > 1):
+        yield untuned(study_rates(study))
     elif tune is not None and not tuned:
         noun = "rates" if tune.is_rate_alone else "settings"
-        passes = [f"{_settings(tune, each)} {noun} × {_seeds(each)} {_at(each)}" for each in tune.passes]
+        passes = [trials([_settings(tune, each)], noun, len(each.seeds), each.fraction) for each in tune.passes]
         more = ", more where the best is at an edge" if tune.is_grid and tune.extend else ""
         runs = tuning_runs(tune)
         yield f"before that, every arm tunes {', '.join(tune.paths)}: {', then '.join(passes)}{more}"
@@ -173,14 +168,6 @@ def _tuning_remarks(study: Study, tuned: bool) -> Iterator[str]:
 def tuning_runs(tune: TuneSpec) -> float:
     """How many runs of an arm its tuning costs, as far as that is known before."""
     return sum(_settings(tune, each) * len(each.seeds) * each.fraction for each in tune.passes)
-
-
-def _at(at: Pass) -> str:
-    return "at full length" if at.fraction == 1 else f"at {100 * at.fraction:g} % of the budget"
-
-
-def _seeds(at: Pass) -> str:
-    return f"{len(at.seeds)} seed{'' if len(at.seeds) == 1 else 's'}"
 
 
 def _settings(tune: TuneSpec, at: Pass) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from ablate.store.documents import StudyDesign
+from ablate.store.documents.design import structure
 from reports.figures.base import GOES_ON, NEUTRAL, Figure, frame_open, mean_point, name_rows, seed_points, two_lines
 from reports.figures.style import ArmStyle, blank, looks
 from reports.findings.shapes import StudySummary
@@ -31,7 +32,7 @@ class Effects(Section):
         return cls(data.study.design) if data.study.design else None
 
     def introduction(self, summary: StudySummary) -> str:
-        return effect_words.structure(summary, self.design)
+        return structure(len(self.design.factors), len(summary.arms), self.design.resolution)
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
         if all(each.judgement.withheld is None for each in summary.effects):

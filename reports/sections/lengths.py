@@ -43,9 +43,9 @@ class Lengths(Section):
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
         for arm in summary.study.arms:
-            yield length_words.length(arm, self.train_tokens.get(arm.data))
+            yield length_words.trained(arm, self.train_tokens.get(arm.data))
         if self.references is not None:
-            yield length_words.references(self.references)
+            yield self.references.sentence
 
 
 def _references(data: Collected) -> ReferenceLosses | None:

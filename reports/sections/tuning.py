@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self, TypeGuard
 import plotly.graph_objects as go
 
 from ablate.store.documents import StudyPass, StudyTuning
+from ablate.store.documents.tuning_words import share
 from reports.figures.base import Figure, short
 from reports.figures.style import ArmStyle, blank, label
 from reports.findings.noise import Choice, StudyNoise, study_noise
@@ -109,12 +110,12 @@ def _figure(found: Sequence[ArmTuning], path: str, unit: str, style: Mapping[str
         figure.update_xaxes(type="log")
     elif not all(is_number(value) for value in values):
         figure.update_xaxes(type="category")
-    size, share = found[0].size, rate_words.share(shown[0][1].fraction)
+    size, at = found[0].size, share(shown[0][1].fraction)
     title = f"Tuning {path}, first pass" if coarse else f"Tuning {path}"
     return Figure(
         key="-".join(filter(None, ("tuning", path.replace(".", "-"), size, "first" * coarse))),
         title=title + (f" at size {size}" if size else ""),
-        note=f"Loss after tuning runs at {share}, on separate seeds, which are the open points. {_note(shown, coarse)}",
+        note=f"Loss after tuning runs at {at}, on separate seeds, which are the open points. {_note(shown, coarse)}",
         alt="; ".join(f"{each.arm}: {each.found.chosen[path]}" for each, _ in shown),
         drawing=figure,
         table=frame_table(("arm", *found[0].found.chosen, "seed", f"loss ({unit})"), list(_rows(shown))),

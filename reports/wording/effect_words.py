@@ -13,11 +13,6 @@ from reports.wording.length_words import conditions, undertrained
 from reports.wording.listing import listed
 from reports.wording.tables import Table, without_empty
 
-ROMAN = {3: "III", 4: "IV", 5: "V", 6: "VI", 7: "VII", 8: "VIII"}
-CLEAR = {
-    3: "main effects are aliased with interactions of two factors",
-    4: "main effects are clear of interactions of two factors, which are aliased with each other",
-}
 CORRECTIONS = {
     "holm": "With probability 95 %, none of the effects ever named for this question is named wrongly: p-values are "
     "corrected (Holm) for every effect ever judged for it, and the intervals agree with them.",
@@ -136,17 +131,6 @@ def method(summary: StudySummary, design: StudyDesign) -> Iterator[str]:
     if summary.study.margin is not None:
         margin = f"{summary.study.margin:g} nats"
         yield f"No difference means smaller than {margin}: two one-sided t-tests, corrected by Holm at another 5 %."
-
-
-def structure(summary: StudySummary, design: StudyDesign) -> str:
-    """`A fraction of resolution IV, 16 of 64 combinations: main effects are clear of …`."""
-    if design.resolution is None:
-        return (
-            f"All {len(summary.arms)} combinations of {len(design.factors)} factors: effects are clear of each other."
-        )
-    clear = CLEAR.get(design.resolution, "main effects and interactions of two factors are clear of each other")
-    size = f"{len(summary.arms)} of {2 ** len(design.factors)} combinations"
-    return f"A fraction of resolution {ROMAN.get(design.resolution, design.resolution)}, {size}: {clear}."
 
 
 def proposal(summary: StudySummary) -> str:

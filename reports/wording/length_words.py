@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ablate.store.documents import ReferenceLosses, StudyArm, StudyDocument
-from ablate.store.documents.length import STEPS, TOKENS_PER_PARAMETER
+from ablate.store.documents import StudyArm, StudyDocument, length
+from ablate.store.documents.study import taught_by
 from reports.wording.listing import listed
 from reports.wording.rate_words import rates
 
 
 def undertrained(study: StudyDocument) -> str:
     """` Undertrained: …`, after the answer that it qualifies; nothing where every arm trained long enough."""
-    names = [arm.name for arm in study.arms if arm.length.undertrained]
-    if not names:
-        return ""
-    who = "all arms" if len(names) == len(study.arms) else ", ".join(names)
-    limits = f"{TOKENS_PER_PARAMETER} tokens per non-embedding parameter or {STEPS} steps"
-    return f" Undertrained: {who} had fewer than {limits}, so this speaks of early training."
+    found = length.undertrained({arm.name: arm.length for arm in study.arms})
+    return f" {found}" if found else ""
 
 
 def conditions(study: StudyDocument) -> str:
@@ -52,18 +48,11 @@ def prefixed(value: float) -> str:
     return f"{float(f'{value:.2g}'):g}"
 
 
-def length(arm: StudyArm, train_tokens: int | None) -> str:
+def trained(arm: StudyArm, train_tokens: int | None) -> str:
     """`pre: 543 steps, 20 tokens per non-embedding parameter, 0.3 epochs.`"""
     epochs = "" if train_tokens is None else f", {arm.tokens / train_tokens:.2g} epochs"
     per_parameter = f"{arm.length.tokens_per_parameter:.3g} tokens per non-embedding parameter"
     source = f", from the checkpoint {arm.checkpoint}" if arm.checkpoint else ""
     if arm.teacher:
-        source += f", taught by {arm.teacher} (its forward passes are in the budget, its training is not)"
+        source += f", {taught_by(arm.teacher)}"
     return f"{arm.name}: {arm.steps:,} steps{source}, {per_parameter}{epochs}."
-
-
-def references(found: ReferenceLosses) -> str:
-    return (
-        f"Losses to compare with, in nats per token: uniform {found.uniform:.3f}, unigram {found.unigram:.3f}, "
-        f"bigram {found.bigram:.3f}, gzip {found.gzip:.3f} ({found.gzip_bits_per_byte:.2f} bits per byte)."
-    )

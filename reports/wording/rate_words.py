@@ -7,19 +7,17 @@ from collections.abc import Iterator, Sequence
 
 from ablate.store.documents import StudyDocument, StudyPass, StudyTrial, StudyTuning
 from ablate.store.documents.study import RATE
+from ablate.store.documents.tuning_words import share, trials, untuned
 from reports.statistics.interval import Interval
 from reports.wording.listing import listed
-
-SHARES = {1.0: "full length", 0.5: "half the length", 0.25: "a quarter of the length"}
 
 
 def rates(study: StudyDocument) -> str:
     """What goes with every answer: `each arm at its own best learning rate (5 rates × 2 seeds at full length)`."""
     if study.rates.how == "carried":
-        where = f", see {study.rates.where}" if study.rates.where else ""
-        return f"learning rates tuned earlier{where}; their noise is not in the intervals"
+        return f"{untuned(study.rates)}; their noise is not in the intervals"
     if study.rates.how == "written" or not study.tuning:
-        return "learning rates not tuned"
+        return untuned(study.rates)
     beyond = "".join(f"; {words}" for words in _unbracketed(study))
     return f"each arm at its own best {_what(study)} ({_trials(study)}){beyond}"
 
@@ -61,21 +59,14 @@ def _what(study: StudyDocument) -> str:
 def _trials(study: StudyDocument) -> str:
     """`3 rates × 2 seeds at full length, after 5 to 7 rates × 1 seed at a quarter of the length`."""
     noun = "rates" if _alone(study) else "settings"
-    last = f"{_count(study.tuning, noun)} at {share(study.tuning[0].fraction)}"
     coarse = [each.coarse[0] for each in study.tuning if each.coarse]
-    return last + (f", after {_count(coarse, noun)} at {share(coarse[0].fraction)}" if coarse else "")
+    return _of_arms(study.tuning, noun) + (f", after {_of_arms(coarse, noun)}" if coarse else "")
 
 
-def _count(passes: Sequence[StudyPass], noun: str) -> str:
+def _of_arms(passes: Sequence[StudyPass], noun: str) -> str:
+    """`5 to 7 rates × 1 seed at a quarter of the length`: one pass of every arm."""
     counts = [len(each.trials) for each in passes]
-    count = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-    seeds = len(passes[0].trials[0].losses)
-    return f"{count} {noun} × {seeds} seed{'' if seeds == 1 else 's'}"
-
-
-def share(fraction: float) -> str:
-    """`a quarter of the length`."""
-    return SHARES.get(fraction, f"{100 * fraction:g} % of the length")
+    return trials(counts, noun, len(passes[0].trials[0].losses), passes[0].fraction)
 
 
 def _unbracketed(study: StudyDocument) -> Iterator[str]:

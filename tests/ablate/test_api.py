@@ -142,8 +142,8 @@ def test_a_plan_says_that_its_arms_tune_first(question: dict[str, Any], tmp_path
     tune = {"space": {"train.lr": [1e-3, 3e-3]}, "seeds": 2, "fraction": 0.25}
     notes = ablate.plan({**question, "tune": tune}, store=tmp_path, device="cpu").notes()
     assert (
-        "before that, every arm tunes train.lr: 2 rates × 1 seed at 25 % of the budget, then 3 rates × 2 seeds at full "
-        "length, more where the best is at an edge"
+        "before that, every arm tunes train.lr: 2 rates × 1 seed at a quarter of the length, then 3 rates × 2 seeds "
+        "at full length, more where the best is at an edge"
     ) in notes
     assert "tuning costs as much as 6.5 runs of every arm" in notes
 
@@ -223,7 +223,7 @@ def test_a_caller_is_given_each_line(study: Path, store: Path, capfd: pytest.Cap
     ablate.run(study, scale="cpu", sets={"seeds": 3}, store=store, engine="inprocess", progress=lines.append)
     assert lines[0] == "seeds: 6 runs, 2 to train, 4 in the store already"
     assert re.fullmatch(r"scale cpu on .+, 1 run at once: about \d+:\d\d of training", lines[1])
-    assert lines[2].startswith("undertrained: pre, post: ")
+    assert lines[2].startswith("Undertrained (")
     ended = [line.partition(":")[0] for line in lines if line.startswith("[")]
     assert ended == ["[1/2] pre seed 2", "[2/2] post seed 2"]
     assert capfd.readouterr() == ("", "")

@@ -65,8 +65,8 @@ def test_the_plan_says_what_cannot_be_told_apart(tmp_path: Path) -> None:
     assert screen is not None
     lines = list(design_lines(screen, tuned=False))
     assert lines[0] == (
-        "Design: 4 factors in 8 runs, a fraction of resolution IV: main effects are clear of interactions of two "
-        "factors, which are aliased with each other."
+        "Design. A fraction of resolution IV, 8 of 16 combinations of 4 factors: main effects are clear of "
+        "interactions of two factors, which are aliased with each other."
     )
     assert lines[1] == "Effects, judged together: gated, double, gqa, nope, gated × gqa."
     assert "gated×gqa = double×nope" in lines[2]

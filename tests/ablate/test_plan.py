@@ -236,7 +236,7 @@ def test_tokens_per_parameter_leave_out_the_table_and_count_what_an_arm_started_
 @pytest.mark.parametrize(("tokens", "names"), [(3992, ["mha", "mqa"]), (4000, [])])
 def test_fewer_than_500_steps_are_called_undertrained(tmp_path: Path, tokens: int, names: list[str]) -> None:
     plan = plan_of(tmp_path, STUDY, f"budget={{tokens: {tokens}}}")
-    line = f"undertrained: {', '.join(names)}: below 5 tokens per non-embedding parameter or 500 steps, so the losses"
+    line = "Undertrained (fewer than 5 tokens per non-embedding parameter or 500 steps): all arms; these losses"
     assert [found.startswith(line) for found in length_lines(plan, {})] == [True] * bool(names)
     assert [arm["name"] for arm in plan_json(Outcome((Rung(plan),)))["arms"] if arm["undertrained"]] == names
 

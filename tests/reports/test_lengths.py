@@ -38,8 +38,9 @@ def test_steps_tokens_per_parameter_epochs_and_references_are_said(tmp_path: Pat
 
 def test_headline_and_figures_say_undertrained(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, Arm("pre", LOSSES), Arm("post", [2.6, 2.61, 2.6], tokens_before=0))
-    assert "Undertrained: post had fewer than 5 tokens per non-embedding parameter or 500 steps" in words.headline(
-        summary
+    assert (
+        "Undertrained (fewer than 5 tokens per non-embedding parameter or 500 steps): post; these losses"
+        in words.headline(summary)
     )
     marked = [title for title in titles(summary) if title.endswith("(undertrained)")]
     assert marked == [

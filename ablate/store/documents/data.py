@@ -63,6 +63,14 @@ class ReferenceLosses(Part):
     """The same per byte of text."""
 
     @property
+    def sentence(self) -> str:
+        """`Losses to compare with, in nats per token: uniform 6.931, unigram 5.978, …`."""
+        return (
+            f"Losses to compare with, in nats per token: uniform {self.uniform:.3f}, unigram {self.unigram:.3f}, "
+            f"bigram {self.bigram:.3f}, gzip {self.gzip:.3f} ({self.gzip_bits_per_byte:.2f} bits per byte)."
+        )
+
+    @property
     def stalled_above(self) -> float:
         """A loss above this is near that of token frequencies."""
         return self.unigram - NEAR_UNIGRAM

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 TOKENS_PER_PARAMETER = 5
 """Non-embedding parameters; the compute-optimal neighbourhood is 20 (Hoffmann et al. 2022, arXiv:2203.15556)."""
 STEPS = 500
+LIMITS = f"{TOKENS_PER_PARAMETER} tokens per non-embedding parameter or {STEPS} steps"
 
 
 class Length(NamedTuple):
@@ -33,3 +35,10 @@ class Length(NamedTuple):
     def undertrained(self) -> bool:
         short = self.tokens_per_parameter < TOKENS_PER_PARAMETER or self.steps < STEPS
         return short and not self.after_checkpoint
+
+
+def undertrained(lengths: Mapping[str, Length]) -> str | None:
+    """A sentence that names the arms that train too briefly; None if every arm trains long enough."""
+    names = [name for name, length in lengths.items() if length.undertrained]
+    who = "all arms" if len(names) == len(lengths) else ", ".join(names)
+    return f"Undertrained (fewer than {LIMITS}): {who}; these losses reflect early training." if names else None

@@ -79,6 +79,11 @@ class CacheBytes(Part):
     """Their size."""
 
 
+def taught_by(teacher: str) -> str:
+    """`taught by big (its forward passes are in the budget, its training is not)`."""
+    return f"taught by {teacher} (its forward passes are in the budget, its training is not)"
+
+
 class StudyArm(Part):
     """One arm, as it was planned."""
 
