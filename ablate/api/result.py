@@ -1,4 +1,4 @@
-"""What a study found: frames, verdicts, figures, and the page that shows them all."""
+"""A study's result: frames, verdicts, figures, and the page that shows them all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zoo.errors import did_you_mean
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a study says about one arm.
+    """A study's verdict on one arm.
 
     Attributes:
         arm: its name.
@@ -46,7 +46,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What a study found. In a notebook it displays as the answer, the table and the main figure.
+    """The result of a study. In a notebook it displays as the answer, the table and the main figure.
 
     Attributes:
         name, scale: of the study.
@@ -76,7 +76,7 @@ class StudyResult:
     def of(
         cls, runner: StudyRunner, summary: StudySummary | None, report: Path | None, promoted: Path | None = None
     ) -> StudyResult:
-        """What a runner did. `summary` and `report` are None where it did not get as far as the study's arms."""
+        """The result of a runner. `summary` and `report` are None if it stopped before the study's arms."""
         study, store = runner.study, runner.store
         return cls(
             name=study.name,
@@ -94,7 +94,7 @@ class StudyResult:
 
     @classmethod
     def stored(cls, folder: Path) -> StudyResult:
-        """What a study's folder in a store has. Raises ReportError where it cannot be reported."""
+        """The result in a study's folder of a store. Raises ReportError where it cannot be reported."""
         store = Store.of_study(folder)
         summary = reports.summarise(folder, store)
         page = StudyFolder(folder).report_path
@@ -188,12 +188,12 @@ class StudyResult:
         return () if self.summary is None else reports.table(self.summary)
 
     def notes(self) -> list[str]:
-        """What table and headline leave out: declared contrasts, how differences change with size and length, why
+        """Notes beside table and headline: declared contrasts, how differences change with size and length, why
         verdicts are withheld, and what could be seen."""
         return reports.notes(self.summary) if self.summary else []
 
     def document(self) -> JsonObject:
-        """What `ablate run --json` prints."""
+        """The document that `ablate run --json` prints."""
         return {
             "study": self.name,
             "scale": self.scale,

@@ -39,7 +39,7 @@ UNSTEADY = 0.05
 ENDLESS = 10**9
 """Steps of a run that is only rehearsed."""
 PACE = Pace(seconds=1.0, rounds=6)
-"""Of each model in each process."""
+"""Pace of each model in each process."""
 
 
 class Reference(NamedTuple):
@@ -75,7 +75,7 @@ class Calibration:
         return [self._known(digest) for digest in digests]
 
     def question(self, workload: Workload) -> JsonObject:
-        """What names a measurement: model, training, numerics, plug-ins, device and workers at once."""
+        """Everything that identifies a measurement: model, training, numerics, plug-ins, device and workers at once."""
         plugins = versions_of(workload.spec, workload.train)
         return {
             **({"plugins": dict(plugins)} if plugins else {}),
@@ -154,7 +154,7 @@ class Calibration:
 
 
 def _identity(digest: str, workload: Workload, corpus: str) -> RunDocument:
-    """Of a run that will never be."""
+    """Identity of a run that is only timed."""
     return RunDocument(
         digest=digest,
         seed=0,

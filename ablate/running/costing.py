@@ -1,4 +1,4 @@
-"""What the arms of a study cost in time, measured against each other once nothing else of the study runs.
+"""Costs of a study's arms in time, measured against each other once nothing else of the study runs.
 
 Speed needs no trained weights, and it is the same for every seed. Arms that compute the same, because they differ in a
 learning rate alone, have one measurement, and so the same speed.
@@ -57,7 +57,7 @@ class Costing:
 
     @property
     def seconds(self) -> float:
-        """What measuring takes, at least."""
+        """Seconds that measuring takes, at least."""
         return self.plan.alternating_seconds
 
     def measure(self, folder: StudyFolder) -> None:
@@ -99,7 +99,7 @@ class Costing:
 
 
 def _work(arm: ArmPlan) -> JsonObject:
-    """What decides how fast an arm is."""
+    """Everything that decides how fast an arm is."""
     identity = arm.runs[0].identity
     return {
         "model": arm.spec.resolve(),

@@ -42,7 +42,7 @@ class Rehearsed(Part):
 
 
 class Timed(Part):
-    """What was measured, process by process, and where."""
+    """Measured times of each process, with the device."""
 
     processes: tuple[CostProcess, ...]
     environment: Environment
@@ -114,12 +114,12 @@ class _Alike:
 
 
 def _model(arm: Rehearsed) -> JsonObject:
-    """What decides the speed of reading and generating."""
+    """Everything that decides the speed of reading and generating."""
     return arm.identity.model
 
 
 def _step(arm: Rehearsed) -> JsonObject:
-    """What decides the speed of training."""
+    """Everything that decides the speed of training."""
     return arm.identity.model_dump(mode="json", exclude={"digest", "seed", "data", "train"}) | {
         "train": {name: value for name, value in arm.identity.train.items() if name not in timeless()},
         "corpus": arm.corpus,

@@ -19,7 +19,7 @@ from ablate.store.documents import CostProcess
 from evals.costs.spec import PROCESSES
 
 FEWEST = 3
-"""That measure as runs will train, as many at once: again and again until there are so many."""
+"""Fewest processes that measure under the load of the study's runs; rounds are repeated until there are as many."""
 
 
 class CalibrationError(AblateError):
@@ -27,7 +27,7 @@ class CalibrationError(AblateError):
 
 
 def rehearse(request: Rehearsal, places: Sequence[Mapping[str, str]], *, alone: bool) -> Timed:
-    """What all processes measure, each in an order of its own. Raises CalibrationError.
+    """Measurements of all processes, each in its own order. Raises CalibrationError.
 
     places: the environment variables of processes that may work at once. alone: they work one after another, in the
     first of the places.

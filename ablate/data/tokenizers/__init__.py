@@ -1,4 +1,4 @@
-"""How text becomes tokens: one file per kind.
+"""Tokenizers: one file per kind.
 
 `bytes`, byte-level `bpe` trained on the corpus itself, or a `file` that somebody else trained.
 Every one ends up as a `tokenizers.Tokenizer`, saved beside the tokens.
@@ -31,5 +31,5 @@ class TokenizerSpec(Variant, ABC):
         """Ready to encode; what has to be learnt is learnt from `texts`, in their order."""
 
     def identity(self, base: Path) -> JsonObject:
-        """What decides the token ids, apart from the corpus."""
+        """Everything that decides the token ids, apart from the corpus."""
         return self.model_dump(mode="json")
