@@ -49,8 +49,8 @@ SAVING = 0.01
 
 @dataclass(frozen=True)
 class Ending:
-    """How training ended. A run that diverged has a `reason` and no scores. `scores` are of the held-out part that the
-    run reads at its end; where that is the test part, `judged` are of the judging part."""
+    """The outcome of training. A run that diverged has a `reason` and no scores. `scores` are of the held-out part that
+    the run reads at its end; where that is the test part, `judged` are of the judging part."""
 
     status: Literal["finished", "diverged"]
     reason: str | None
@@ -158,12 +158,12 @@ class Session:
 
     @property
     def _constraint(self) -> Callable[[], None] | None:
-        """What is done after every update. Adapters leave the model's own weights as they are."""
+        """The constraint applied after every update, if any. Adapters leave the model's own weights as they are."""
         return partial(project, self.model) if self.model.spec.unit_weights and self.adapters is None else None
 
     @property
     def adapters(self) -> Adapters | None:
-        """What is trained in place of the model's weights, if so."""
+        """The adapters that are trained in place of the model's weights, if any."""
         return self.part if isinstance(self.part, Adapters) else None
 
     def run(self) -> Ending:
