@@ -117,7 +117,7 @@ def _as_option(error: ArgumentError) -> str:
 
 class _Parser(argparse.ArgumentParser):
     command: Command | None = None
-    """Whose options are still to be added."""
+    """The command whose options are not added yet."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """A command says which options it has only when it is given: to know them may take long. It complains itself of

@@ -21,7 +21,7 @@ def warn_of_clashes() -> None:
 
 
 def clashes(root: Path) -> Iterator[str]:
-    """What belongs to another distribution, for an ablate that lies in `root`."""
+    """Packages that belong to another distribution than the ablate in `root`."""
     sizes = _installed(root)
     for name in SHARED:
         spec = importlib.util.find_spec(name)

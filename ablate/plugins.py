@@ -19,7 +19,7 @@ FOLDERS = (
 NAMED = ("kind", "source")
 """Fields whose `Literal` is a variant's name. Other plug-ins are named by their file."""
 MARKS = {"begin": "ablate.tracking", "build": "ablate.running.engines", "PROBE": "ablate.training.probes"}
-"""What a file of a folder without a base class defines."""
+"""Names that a plug-in defines, by which its folder is known if that has no base class."""
 
 
 def plug_in(*paths: str | Path) -> list[str]:
@@ -107,7 +107,7 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _name_of(node: ast.ClassDef, package: str, stem: str) -> str | None:
-    """What studies call a class; None for a base class."""
+    """A class's name in studies; None for a base class."""
     if package == "evals.evaluations":
         return stem
     for field in node.body:

@@ -1,4 +1,4 @@
-"""What `import ablate` offers: functions with typed arguments that return objects, and errors that are one message.
+"""The contents of `import ablate`: functions with typed arguments that return objects, and errors that are one message.
 
 The command line only parses options, calls these functions and prints.
 """

@@ -32,12 +32,12 @@ CONTEXT = 1024
 HELD_OUT = 0.9
 """Share of one's own text that is held out: nothing is trained on the rest."""
 TOKENS = 16_384
-"""Of the held-out text that are read, unless a study says."""
+"""Held-out tokens that are read, unless a study gives their number."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What an imported model is read on and asked, from a study or from arguments."""
+    """The text and measurements for an imported model, from a study or from arguments."""
 
     source: TextSource
     folder: Path

@@ -13,7 +13,7 @@ from zoo.spec import parse
 
 
 def model_card(store: Store, run: RunDocument, model_type: str, adapter: bool = False) -> str:
-    """As Markdown, with the metadata that the Hugging Face hub reads."""
+    """A model card in Markdown, with the metadata that the Hugging Face hub reads."""
     result = store.read_result(run.digest)
     assert result is not None  # of a finished run
     found = next(_places(store, run.digest), None)
@@ -82,7 +82,8 @@ def _training(
 
 
 def _origins(arm: StudyArm | None) -> Iterator[tuple[str, str]]:
-    """What it learned from before and beside its text, whose training is in none of its own counts."""
+    """Sources of the model beside its text, such as a checkpoint or a teacher; its own counts leave their training
+    out."""
     if arm is not None and arm.checkpoint is not None:
         yield "started from", f"the checkpoint `{arm.checkpoint}`, whose training is not counted here"
     if arm is not None and arm.tokens_before:

@@ -23,7 +23,7 @@ DEFAULT: Edits = {"d_model": 512, "n_layers": 8, "vocab_size": 8192, "embedding_
 """Edits of the preset `small` that make it a Llama of about 30 M parameters."""
 
 COPIES = 3
-"""Of the weights, at least: ours, transformers', and gradients."""
+"""Copies of the weights in memory, at least: ours, transformers', and gradients."""
 GIB = 2**30
 
 

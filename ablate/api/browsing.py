@@ -70,7 +70,7 @@ class Runs:
         return pl.DataFrame(map(self._run_row, self.store.runs()), schema=RUNS)
 
     def result(self, name: str, scale: str | None = None) -> StudyResult:
-        """What a study found, as `ablate.run` returned it.
+        """A study's result, as `ablate.run` returned it.
 
         Args:
             name: of the study.

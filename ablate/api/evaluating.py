@@ -39,7 +39,7 @@ SCORES: Schema = {
 
 @dataclass(frozen=True)
 class Scores:
-    """What an evaluation of a run found.
+    """Results of an evaluation of a run.
 
     Attributes:
         digest: of the run.
@@ -65,7 +65,7 @@ class Scores:
         return list(skipped_lines(self.found.skipped, self.found.groups))
 
     def document(self) -> JsonObject:
-        """What `ablate eval --json` prints."""
+        """The document that `ablate eval --json` prints."""
         return {"digest": self.digest, **self.found.model_dump(by_alias=True)}
 
     def _repr_html_(self) -> str:

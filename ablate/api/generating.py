@@ -27,12 +27,12 @@ from zoo.lengths import longest_text
 NEW = 64
 """Tokens that continue a prompt, unless told."""
 HOLE = "___"
-"""What stands for what is left out, unless told."""
+"""Default marker of a hole in the prompt."""
 
 
 @dataclass(frozen=True)
 class Generated:
-    """What a model made of a prompt.
+    """A prompt with the text that a model generated for it.
 
     Attributes:
         digest: of the run.
@@ -195,7 +195,7 @@ def _filled(
 
 
 def _pieces(prompt: str, mark: str) -> list[str]:
-    """What is before, between and after the holes."""
+    """The text before, between and after the holes."""
     if not mark:
         raise ArgumentError("hole", "must not be empty")
     if mark not in prompt:

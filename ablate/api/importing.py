@@ -47,7 +47,7 @@ class Imported:
     store: Path
 
     def document(self) -> JsonObject:
-        """What `ablate import --json` prints."""
+        """The document that `ablate import --json` prints."""
         known = self.result.model_dump(include={"parameters", "loss", "bits_per_byte", "flops_per_token"})
         measured = self.measured.model_dump(by_alias=True) if self.measured else None
         evals = self.scores.document() if self.scores else None

@@ -43,7 +43,7 @@ _TEXTS, _WHOLE = ("rung", "axis", "attention"), ("peak_memory_bytes", "microbatc
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """What a study would run. In a notebook it displays as the table of its arms.
+    """A study's planned arms and runs. In a notebook it displays as the table of its arms.
 
     Attributes:
         outcome: every rung of the study's ladder with its arms and runs, as objects.
@@ -68,7 +68,7 @@ class StudyPlan:
 
     @property
     def study(self) -> Study:
-        """As it was read, with the settings that tuning chose."""
+        """The study with the settings that tuning chose."""
         return self.outcome.plan.study
 
     @property
@@ -180,7 +180,8 @@ class StudyPlan:
 
     @cached_property
     def exports(self) -> dict[str, Export]:
-        """What `ablate.export` would write for each arm; empty if transformers is not installed."""
+        """The transformers architecture that `ablate.export` would write for each arm; empty if transformers is not
+        installed."""
         return exports(self.planned)
 
     def _export_document(self, arm: str) -> JsonObject | None:
@@ -195,7 +196,7 @@ class StudyPlan:
         return plan_rows(plan, self.speed, corpora=self.corpora, needs=self.needs[plan.study.rung])
 
     def notes(self) -> list[str]:
-        """What goes with the tables: what is matched, what is tuned, and how many runs there are."""
+        """Lines below the tables: the matched quantities, the tuning, and the number of runs."""
         notes = [matched_line(self.outcome.plan), *remarks(self.asked, self.tuned)]
         notes += length_lines(self.outcome.plan, self.corpora)
         for rung in self.outcome.rungs:

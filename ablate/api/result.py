@@ -1,4 +1,4 @@
-"""What a study found: frames, verdicts, figures, and the page that shows them all."""
+"""A study's result: frames, verdicts, figures, and the page that shows them all."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFAULT_STORE = Path("runs")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a study says about one arm.
+    """A study's verdict on one arm.
 
     Attributes:
         arm: its name.
@@ -50,7 +50,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What a study found. In a notebook it displays as the answer, the table and the main figure.
+    """The result of a study. In a notebook it displays as the answer, the table and the main figure.
 
     Attributes:
         name, scale: of the study.
@@ -82,7 +82,7 @@ class StudyResult:
     def of(
         cls, runner: StudyRunner, summary: StudySummary | None, report: Path | None, promoted: Path | None = None
     ) -> StudyResult:
-        """What a runner did. `summary` and `report` are None where it did not get as far as the study's arms."""
+        """The result of a runner. `summary` and `report` are None if it stopped before the study's arms."""
         study, store = runner.study, runner.store
         return cls(
             name=study.name,
@@ -101,7 +101,7 @@ class StudyResult:
 
     @classmethod
     def stored(cls, folder: Path) -> StudyResult:
-        """What a study's folder in a store has. Raises ReportError where it cannot be reported."""
+        """The result in a study's folder of a store. Raises ReportError where it cannot be reported."""
         store = Store.of_study(folder)
         summary = reports.summarise(folder, store)
         page = StudyFolder(folder).report_path
@@ -195,7 +195,7 @@ class StudyResult:
         return () if self.summary is None else reports.table(self.summary)
 
     def notes(self) -> list[str]:
-        """What table and headline leave out: declared contrasts, how differences change with size and length, why
+        """Notes beside table and headline: declared contrasts, how differences change with size and length, why
         verdicts are withheld, and what could be seen."""
         return reports.notes(self.summary) if self.summary else []
 
@@ -210,7 +210,7 @@ class StudyResult:
         return reports.next_steps(self.summary, store) if self.summary else ()
 
     def document(self) -> JsonObject:
-        """What `ablate run --json` prints."""
+        """The document that `ablate run --json` prints."""
         return {
             "study": self.name,
             "scale": self.scale,

@@ -28,7 +28,7 @@ CONTEXTS = (1024, 8192, 32_768, 131_072)
 
 @dataclass(frozen=True)
 class ScaleUp:
-    """What a roofline predicts for each arm at full size. `arms` are objects; `document` is plain data."""
+    """A roofline's predictions for each arm at full size. `arms` are objects; `document` is plain data."""
 
     study: Study
     preset: Preset
@@ -36,7 +36,7 @@ class ScaleUp:
     arms: list[ScaledArm[Prediction]]
 
     def document(self) -> JsonObject:
-        """What `ablate plan --at … --json` prints."""
+        """The document that `ablate plan --at … --json` prints."""
         return scaleup_json(self.study, self.preset, self.setting, self.arms)
 
 
@@ -50,7 +50,7 @@ class Fits:
     arms: list[ScaledArm[Fit]]
 
     def document(self) -> JsonObject:
-        """What `ablate plan --at … --memory … --json` prints."""
+        """The document that `ablate plan --at … --memory … --json` prints."""
         return fits_json(self.study, self.preset, self.room, self.arms)
 
 

@@ -36,12 +36,12 @@ from ablate.study.study import Study
 from ablate.study.written import Sets
 
 BEST = {"number", "settings", "values", "runs"}
-"""What `ablate search --json` says of the best trials."""
+"""Fields of the best trials in `ablate search --json`."""
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         found: the document of the store.
@@ -80,7 +80,7 @@ class SearchResult:
         return reports.search_table(self.report.parent)
 
     def document(self) -> JsonObject:
-        """What `ablate search --json` prints."""
+        """The document that `ablate search --json` prints."""
         states = [trial.state for trial in self.found.trials]
         return {
             "study": self.found.name,

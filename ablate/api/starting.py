@@ -12,7 +12,7 @@ from ablate.study.schema import study_schema
 from ablate.study.sections import NAME
 
 SCHEMA_FILE = "study.schema.json"
-"""What the start's first line names for editors."""
+"""Name of the schema file, which the first line of a new study gives to editors."""
 
 
 def new(study: str | Path) -> Path:

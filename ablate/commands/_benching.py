@@ -1,4 +1,4 @@
-"""What `ablate bench` prints: a table of both libraries, and under what conditions it was measured."""
+"""The output of `ablate bench`: a table of both libraries, and the conditions of the measurement."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _side(found: BenchDocument) -> str:
 
 
 def conditions(document: BenchDocument) -> str:
-    """What was measured, and on what."""
+    """One line: the model, the machine and the settings of a measurement."""
     threads = "" if document["device"] == "cuda" else f", threads: {document['threads']}"
     return (
         f"{document['parameters'] / 1e6:,.1f} M parameters, context {document['context']:,}, "

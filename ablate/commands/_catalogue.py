@@ -1,4 +1,4 @@
-"""What the zoo holds: variants by axis, and presets."""
+"""The contents of the zoo: variants by axis, and presets."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from zoo.spec import ModelSpec
 
 PAPER = re.compile(r"arXiv:[0-9]{4}\.[0-9]{4,5}|https?://[^\s)]+[^\s).,]")
 WHOLES: dict[str, type[Spec]] = {"model": ModelSpec, "block": BlockSpec}
-"""What the variants are parts of."""
+"""Specs whose parts the variants are."""
 OF_ARMS: dict[str, type[Spec]] = {"train": TrainSpec, "lora": LoraSpec, "start": StartSpec, "teacher": TeacherSpec}
-"""What arms have beside a model."""
+"""Sections of an arm beside its model."""
 Catalogue: TypeAlias = Mapping[str, Mapping[str, tuple[Any, type[Spec]]]]
-"""By axis and name, what documents it and what has its settings."""
+"""The documented object and the spec with the settings, by axis and name."""
 DECODING: dict[str, tuple[Callable[..., Any], type[Spec]]] = {
     "beam_search": (beam_search, BeamSearch),
     "generate": (generate, Sampling),
@@ -49,7 +49,7 @@ OTHERS = {
     "ablate.data.sources": "source",
     "ablate.data.tokenizers": "kind",
 }
-"""What else studies choose from, and the field that names the choice."""
+"""Other choices of a study, with the field that names the choice."""
 TABLE = ("year", "norm", "topology", "placement", "position", "activation", "tricks", "parameters", "published")
 
 
@@ -114,7 +114,7 @@ def show_one(name: str, small: bool, as_json: bool) -> int:
 
 
 def _show_setting(name: str, groups: Catalogue, presets: Sequence[str], as_json: bool) -> int:
-    """Whose setting a name is that belongs to no part. Raises OptionError where it is none."""
+    """Show a setting that belongs to no single part. Raises OptionError if there is no such setting."""
     owners = [(axis, kind, cls) for axis, of in groups.items() for kind, (_, cls) in of.items()]
     having = [each for each in owners if name in settings_of(each[2])]
     if not having:
@@ -213,7 +213,7 @@ def _default(value: Any) -> str:
 
 
 def docs_of_settings(cls: type[Spec]) -> dict[str, str]:
-    """What is written below each field of a class and of those that it extends."""
+    """Docstrings of the fields of a class and of its bases, by name."""
     docs: dict[str, str] = {}
     for owner in reversed([each for each in cls.__mro__ if issubclass(each, Spec)]):
         body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]

@@ -1,4 +1,4 @@
-"""What `ablate plan --at … --memory` prints: how much of each arm's cache a memory holds, as a table."""
+"""The output of `ablate plan --at … --memory`: a table of the largest batch that fits, for each arm."""
 
 from __future__ import annotations
 

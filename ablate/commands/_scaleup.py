@@ -1,4 +1,4 @@
-"""What `ablate plan --at` prints: what the arms would take at a published model's full size, as a table."""
+"""The output of `ablate plan --at`: a table of each arm's costs at a published model's full size."""
 
 from __future__ import annotations
 

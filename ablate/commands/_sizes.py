@@ -6,7 +6,7 @@ from zoo.presets import Preset
 
 
 def encoding(preset: Preset) -> list[str]:
-    """What a context is of a model that has an encoder."""
+    """A note on the meaning of a context for models with an encoder."""
     has = preset.spec.encoder is not None
     return ["  A context is the encoder's tokens; the decoder has generated as many."] * has
 

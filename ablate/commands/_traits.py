@@ -1,4 +1,4 @@
-"""What a preset is made of, in a row: derived from its spec, never written by hand."""
+"""One row for each preset's architecture: derived from its spec, never written by hand."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PATHS = {
 }
 """The columns of a row that name a part, and where that part is in a spec."""
 Row: TypeAlias = dict[str, Any]
-"""What is said of a preset, by column."""
+"""A preset's values, by column."""
 
 
 def preset_row(preset: Preset) -> Row:
-    """What `ablate zoo --json` says of a preset."""
+    """A preset's entry in `ablate zoo --json`."""
     parts = _built(preset.spec) if preset.buildable else _claimed(preset.parts)
     cost = zoo.cost(preset.spec) if preset.buildable else None
     return {
@@ -62,7 +62,7 @@ def _built(spec: zoo.ModelSpec) -> Row:
 
 
 def _claimed(parts: SpecJson) -> Row:
-    """What little is said of a model that cannot be built."""
+    """The entry of a model that cannot be built here."""
     return {column: _at(parts, path) for column, path in PATHS.items()} | {"tricks": []}
 
 

@@ -1,4 +1,4 @@
-"""What models are trained on: text, how it is split and becomes tokens, and synthetic tasks. No torch."""
+"""Training data: text with its splits and tokenizers, and synthetic tasks. No torch."""
 
 from ablate.data.corpora import AnyCorpus, identify, open_corpus, prepare
 from ablate.data.corpus import Corpus

@@ -77,7 +77,7 @@ class Corpus:
         return [HeldOutRows(windows, self._documents_at(part, positions), sizes[positions])]
 
     def most_tokens(self, part: HeldOutPart) -> int:
-        """That are read of a held-out part."""
+        """Most tokens that are read from a held-out part."""
         return self.meta.validation_tokens * SHARES[part] // SHARES["test"]
 
     def _documents_at(self, part: HeldOutPart, positions: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""What a corpus gives to train on."""
+"""Training examples from a corpus."""
 
 from __future__ import annotations
 

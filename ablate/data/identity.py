@@ -39,7 +39,7 @@ def identify_text(spec: TextSource, base: Path = Path()) -> DataIdentity:
 
 
 def split_of(spec: TextSource, base: Path, held_out: int) -> TextSplit:
-    """How documents are split. held_out: how many of them are."""
+    """The split of documents. held_out: their number in the held-out parts."""
     if spec.held_out(base) is None:
         return TextSplit(fraction=spec.validation_fraction, tokens=spec.validation_tokens)
     return TextSplit(fraction=None, tokens=spec.validation_tokens, given=held_out)

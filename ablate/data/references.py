@@ -32,7 +32,7 @@ GZIP_FORMAT = 31
 
 
 def reference_losses(folder: DataFolder, vocab_size: int, size: PerSplit, tokens: PerSplit) -> ReferenceLosses:
-    """Of a corpus whose files are written. size: of its splits in bytes."""
+    """Reference losses of a corpus whose files are written. size: of its splits, in bytes."""
     train, held_out = (_read(folder, split, vocab_size) for split in ("train", "test"))
     bits_per_byte = 8 * _gzip_bytes(_texts(folder)) / size.test
     unigrams = unigram_probabilities(train, vocab_size)

@@ -16,7 +16,7 @@ from ablate.store.documents import HeldOutPart, PerSplit
 FEWEST_DOCUMENTS = 20
 PIECE_BYTES = 8192
 SHARES: dict[HeldOutPart, int] = {"test": 2, "judging": 1, "tuning": 1}
-"""How held-out text is divided. Verdicts compare losses on the test part."""
+"""The parts of held-out text, with their shares. Verdicts compare losses on the test part."""
 
 Unit = Literal["document", "piece"]
 Split = Literal["train", HeldOutPart]
@@ -33,7 +33,7 @@ class TextDocument(NamedTuple):
 
 @dataclass(frozen=True)
 class Survey:
-    """What a corpus holds, known from one reading."""
+    """Sizes of a corpus, from one reading."""
 
     content: str
     """sha256 over the hashes of the documents, in order."""
@@ -42,7 +42,7 @@ class Survey:
     unit: Unit
     """`document`, or `piece` where there were too few documents to split."""
     documents: PerSplit
-    """How many."""
+    """Number of documents."""
     bytes: PerSplit
 
     def split_of(self, document: TextDocument) -> Split:

@@ -63,7 +63,7 @@ class SyntheticCorpus:
         return self.source.widths(context)
 
     def questions(self, at: Mapping[str, Sequence[int]], examples: int, seed: int) -> Iterator[Question]:
-        """So many examples of each difficulty; `at` has other values for some of them.
+        """Yield `examples` examples of each difficulty; `at` replaces some difficulties' values.
 
         Raises:
             DataError: a value is not legal, or is of no difficulty.
@@ -99,7 +99,7 @@ def regraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> Synthe
 
 
 def misgraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> str | None:
-    """What is wrong with other difficulties; None where nothing is."""
+    """The reason why other difficulties cannot be used; None if they can."""
     try:
         regraded(source, at)
     except DataError as error:

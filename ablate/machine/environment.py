@@ -39,7 +39,7 @@ def describe(device: str, threads: int) -> Environment:
 
 
 def device_name(device: str) -> str:
-    """Of the GPU or the processor of this machine."""
+    """Name of this machine's GPU or processor."""
     import torch  # noqa: PLC0415 (as above)
 
     return torch.cuda.get_device_name() if device == "cuda" else cpu_name()
@@ -69,8 +69,8 @@ class GitState(NamedTuple):
 
 
 def git_state(checkout: Path) -> GitState:
-    """Of the checkout whose root is `checkout`. Files that git does not know yet count as changes: a new file may be a
-    new variant.
+    """Commit and cleanliness of the checkout at `checkout`. Untracked files count as changes: a new file may be a new
+    variant.
     """
     if not (checkout / ".git").exists():
         return GitState(None, None)
@@ -79,7 +79,7 @@ def git_state(checkout: Path) -> GitState:
 
 
 def _git(checkout: Path, *arguments: str) -> str | None:
-    """What git prints, or None where it is not installed or refuses."""
+    """The output of git; None if it is not installed or fails."""
     try:
         done = subprocess.run(["git", "-C", str(checkout), *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How numbers are represented and multiplied: part of a run's identity, because it changes its bits."""
+"""Number formats and matmul precision: part of a run's identity, because it changes its bits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Numerics:
     gpu: str | None = None
 
     def identity(self) -> RunNumerics:
-        """As the identity of a run has them."""
+        """These numerics as a part of a run's identity."""
         return RunNumerics(device=self.device, dtype=self.dtype, matmul=self.matmul, gpu=self.gpu)
 
     def meets(self, wanted: RunNumerics) -> bool:
@@ -42,7 +42,7 @@ class Numerics:
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """What matrix products are computed in."""
+        """The dtype of matrix products."""
         return torch.bfloat16 if self.dtype == "bfloat16" else torch.float32
 
     def autocast(self) -> AbstractContextManager[object]:
@@ -86,7 +86,7 @@ def enforce(device: str, dtype: str, threads: int = 1) -> Numerics:
 
 
 def _gpu() -> str:
-    """What its kernels are chosen by."""
+    """The GPU and the packages that its kernels are chosen by."""
     packages = {"FlashAttention-3": use_flash_3(), "flash-linear-attention": use_fla()}
     return ", ".join([torch.cuda.get_device_name(), *(name for name, used in packages.items() if used)])
 

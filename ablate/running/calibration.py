@@ -161,7 +161,7 @@ class Calibration:
 
 
 def _identity(digest: str, workload: Workload, corpus: str) -> RunDocument:
-    """Of a run that will never be."""
+    """Identity of a run that is only timed."""
     return RunDocument(
         digest=digest,
         seed=0,

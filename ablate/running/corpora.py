@@ -1,4 +1,4 @@
-"""What a study reads, prepared before its runs begin: text, and checkpoints that arms start from."""
+"""Inputs of a study, prepared before its runs begin: text, and checkpoints that arms start from."""
 
 from __future__ import annotations
 

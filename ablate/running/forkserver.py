@@ -40,7 +40,7 @@ def _forked(path: str) -> int:
 
 
 def _work(path: str) -> int:
-    """What the child does. Nothing may get out of it into the loop of the parent that it is a copy of."""
+    """Run the work in the child. No exception may escape into its copy of the parent's loop."""
     os.dup2(2, 1)  # standard output is for answers
     try:
         return worker.work([path, "--lifeline"])

@@ -85,7 +85,7 @@ def _result(
     seconds: float,
     started: str,
 ) -> ResultDocument:
-    """Of an imported model: nothing is said of a training that nobody saw."""
+    """Result of an imported model, without the fields that describe training."""
     train = TrainSpec.model_validate(run.train)
     cost = training_cost(train, checkpoint.spec, (train.context,))
     return ResultDocument(

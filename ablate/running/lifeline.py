@@ -1,4 +1,4 @@
-"""How a process ends with the one that started it."""
+"""Ending a process when its parent dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How and where a study's runs are executed: one description of each option, for Python and for the command line.
+"""Options of executing a study's runs, each described once, for Python and for the command line.
 
 The fields of `Options` have the name, type, default and text of every option. `ablate.run` and its like take them as
 `**options: Unpack[RunOptions]`, which type checkers read; `documented` puts them in the signature and docstring that

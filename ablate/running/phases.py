@@ -1,4 +1,4 @@
-"""What a worker does for one run: train, measure, evaluate. Each phase ends with its document in the store.
+"""The phases of one run in a worker: train, measure, evaluate. Each phase ends with its document in the store.
 
 The libraries of all phases are loaded at once, also when only one is asked for: a process's memory counts them, and a
 run that is not evaluated must be comparable with one that is.
@@ -178,7 +178,7 @@ def _evaluate(request: Request, numerics: Numerics) -> None:
 
 
 def _data(request: Request) -> HeldOutText | SyntheticTask:
-    """What a run is evaluated on."""
+    """The data that a run is evaluated on."""
     corpus, part = open_corpus(Path(request.corpus)), request.identity.reads
     if isinstance(corpus, SyntheticCorpus):
         return SyntheticTask(corpus.source.source, corpus.questions)

@@ -1,4 +1,4 @@
-"""What a worker is asked to do: one JSON document, so that a worker can be anywhere that sees the store."""
+"""A request to a worker: one JSON document, so that a worker can run anywhere that sees the store."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Request(Part):
         return self.identity.digest
 
     def missing(self, store: Store | None = None) -> list[str]:
-        """What is still to do: some of "train", "measure" and "evals", in that order.
+        """Phases still to do: some of "train", "measure" and "evals", in that order.
 
         A run that diverged is neither measured nor evaluated. store: one that knows results already.
         """

@@ -16,7 +16,7 @@ DONE = "done"
 
 @contextmanager
 def logged(store: Store, digest: str) -> Iterator[None]:
-    """What this project's modules log in the block is appended to the log of a run."""
+    """Append log records of this project's modules in the block to the log of a run."""
     handler, level = logging.FileHandler(store.log_path(digest), encoding="utf-8"), LOG.level
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
     LOG.addHandler(handler)

@@ -44,7 +44,7 @@ class Failure:
 
     @classmethod
     def stored(cls, store: Store, digest: str, arm: str, seed: int) -> Failure | None:
-        """What ended the last worker on a run; None where nothing did, or it has a result since."""
+        """The error that ended the last worker on a run; None if there was none, or the run has a result since."""
         error = store.read_error(digest)
         if error is None or store.read_result(digest) is not None:
             return None
@@ -74,7 +74,7 @@ class StudyRunner:
         """Run and request of every evaluation that was asked for."""
 
     def run(self) -> None:
-        """To the end, or until a run has failed: what failed may decide the next stage."""
+        """Run all stages, or stop after a stage with a failed run, whose result the next stage may need."""
         stages = self.planner.stages()
         stage: Stage | None = next(stages)
         with self.context.follow(self.study, self.labels) as progress:
@@ -189,7 +189,7 @@ class StudyRunner:
         self.store.study(self.study.name, self.study.scale).write(document)
 
     def statuses(self) -> list[JsonObject]:
-        """What became of every run met."""
+        """Status of every run of the study."""
         failed = {failure.digest for failure in self.failures}
         return [
             {
@@ -202,7 +202,7 @@ class StudyRunner:
         ]
 
     def skipped(self) -> list[str]:
-        """What was to be evaluated and could not be; runs of a study mostly lack the same."""
+        """Evaluations that were skipped, each line once, because the runs of a study mostly lack the same ones."""
         documents = (self.store.read_evals(*asked) for asked in sorted(self._evaluations))
         lines = (skipped_lines(found.skipped, found.groups) for found in documents if found)
         return list(dict.fromkeys(chain.from_iterable(lines)))

@@ -89,7 +89,7 @@ def _do_what_is_missing(request: Request, stop: StopSignal, claim: Claim) -> Non
 
 
 def work(arguments: list[str]) -> int:
-    """What a process does that is there for one run: what it prints belongs to the run's log."""
+    """Main function of a process for one run; its output goes to the run's log."""
     request = Request.read(Path(arguments[0]))
     redirect_output(Store(request.store), request.digest)
     return main(arguments)

@@ -1,4 +1,4 @@
-"""What a search tries next: settings from the sampler or from a grid, none of them illegal."""
+"""Proposals of a search: legal settings from the sampler or from a grid."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Asking:
         return self._legal(trial, self._drawn(trial))
 
     def _legal(self, trial: optuna.Trial, params: Params) -> Job | None:
-        """What the trial runs first; one that is illegal ends here, with the reason."""
+        """The trial's first job; an illegal trial ends here, with the reason."""
         try:
             return self.lab.job(params, self.spec.shares[0])
         except IllegalError as error:
@@ -101,7 +101,7 @@ class Asking:
 
 
 def counts_of_illegal(study: optuna.Study) -> Counter[str]:
-    """How many proposals were refused, by reason."""
+    """Numbers of refused proposals, by reason."""
     trials = study.get_trials(deepcopy=False)
     return Counter(str(t.user_attrs["illegal"]) for t in trials if "illegal" in t.user_attrs)
 

@@ -1,4 +1,4 @@
-"""What a trial is made of: settings → an arm and its runs, refused before any compute, and what those runs scored."""
+"""Trials of a search: settings → an arm and its runs, refused before any compute, and the scores of those runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from zoo.errors import did_you_mean
 from zoo.spec import ModelSpec
 
 PROBES = 1000
-"""So many random settings without a legal one mean that there is none to be found."""
+"""Random settings that are tried; if none is legal, the space counts as empty."""
 UNBUILDABLE = "cannot be built"
 
 
@@ -38,7 +38,7 @@ class IllegalError(ValueError):
 
 @dataclass(frozen=True)
 class Job:
-    """What one trial runs, at a share of the budget: one request per seed."""
+    """The runs of one trial at a share of the budget: one request per seed."""
 
     requests: tuple[Request, ...]
     plan: ArmPlan | None = None
@@ -229,7 +229,7 @@ def _known(value: float | None, request: Request, name: str) -> float:
 
 
 def quantity(plan: ArmPlan, name: str) -> float | None:
-    """What a planned arm costs, or has at a path; None where it has no such path, or no number there. An encoder's
+    """A cost of a planned arm, or the number at a path of it; None if there is no such path or number. An encoder's
     cache takes 0 bytes."""
     if name in COSTS:
         return float(getattr(plan, name) or 0)

@@ -25,11 +25,11 @@ from ablate.searching.storage import Owner
 from ablate.study.search_spec import SearchSpec
 
 TRIES = 3
-"""How often a trial's run is begun again in one command after its worker failed or was killed."""
+"""Most attempts at a trial's run in one command after its worker failed or was killed."""
 FIRST_FAILURES = 3
-"""So many trials that fail before any has scored have a common cause: the search ends."""
+"""The search ends after this number of failed trials without a score: they have a common cause."""
 WATCH_SECONDS = 0.5
-"""How often a pruner looks at the running trials."""
+"""Seconds between a pruner's checks of the running trials."""
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Search:
                     self._watch(engine)
 
     def _remember(self) -> None:
-        """What other commands have scored at the first share; larger shares are found in the store when promoted."""
+        """Read other commands' scores at the first share; larger shares are found in the store when promoted."""
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
             self.done[0].setdefault(trial.number, tuple(trial.values))
 
@@ -220,7 +220,7 @@ class Search:
         return None
 
     def _promotable(self, rung: int) -> Sequence[int]:
-        """Of those that reached a share, the best 1/factor, the very best first."""
+        """The best 1/factor of the trials that reached a share, the best first."""
         fidelity = self.spec.fidelity
         if fidelity is None:
             return ()

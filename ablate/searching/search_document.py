@@ -1,4 +1,4 @@
-"""What a search found, as a document and as tables."""
+"""The result of a search as a document and as tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Done = Sequence[Mapping[int, tuple[float, ...]]]
 
 
 def search_digest(lab: StudyLaboratory) -> str:
-    """Of all that decides what a trial scores: a search that differs in it is another search.
+    """Digest of everything that affects a trial's score: a search that differs in it is another search.
 
     How many trials there are, which sampler proposes them and what prunes them may change as it goes on.
     """
@@ -109,14 +109,14 @@ def distribution_of(spread: BaseDistribution) -> Distribution:
 
 
 def _state(trial: FrozenTrial, whole: bool) -> TrialState:
-    """Of a trial that has ended. `whole`: it has had all of the budget."""
+    """State of a trial that has ended. whole: whether it had all of the budget."""
     if trial.state == optuna.trial.TrialState.COMPLETE:
         return "finished" if whole else "short"
     return "pruned" if trial.state == optuna.trial.TrialState.PRUNED else "failed"
 
 
 def _base(lab: StudyLaboratory) -> SearchBase:
-    """What the base scored with the seeds of trials, once it has been trained."""
+    """The base's scores with the seeds of trials, once it has been trained."""
     job = lab.control()
     values = lab.values(job)
     return SearchBase(name=lab.study.baseline, runs=job.digests, values=None if values is None else _values(values))

@@ -95,7 +95,7 @@ def close_storage(storage: BaseStorage) -> None:
 
 
 def _asking(folder: SearchFolder) -> UnixFileLock:
-    """What one command does alone among the commands here."""
+    """A lock among the commands of this machine."""
     return UnixFileLock(folder.asking_lock_path)
 
 

@@ -12,14 +12,14 @@ import re
 from pathlib import Path
 
 SEAL = b"\nsha256 "
-"""What introduces the checksum at the end of a file that is not text."""
+"""Bytes before the checksum at the end of a file that is not text."""
 SEAL_BYTES = len(SEAL) + 32
 CHUNK_BYTES = 2**20
 
 JSON_END = "\n}\n"
 _SEALED_JSON = re.compile(rb',\n "checksum": "(.{64})"\n}\n\Z', re.DOTALL)
 _SEALED_JSON_BYTES = 84
-"""How long the end of a sealed document is."""
+"""Length of the end of a sealed document."""
 
 
 def of(content: bytes) -> str:

@@ -44,9 +44,9 @@ POLL_SECONDS = 0.1
 LONGEST_LOOK_SECONDS = 1.0
 """Between two looks, more than this was our own sleep."""
 GONE = (errno.ENOENT, errno.ESTALE)
-"""What a file system says of a file that was renamed or replaced; the second is NFS."""
+"""Errors of a file that was renamed or replaced; the second is NFS."""
 TOO_LATE = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT)
-"""What it says of a rename to a claim that is held, or of a folder that its owner has swept away."""
+"""Errors of renaming to a claim that is held, or to a folder that its owner has removed."""
 
 
 class LockedError(StoreError):
@@ -58,7 +58,7 @@ class LostClaimError(StoreError):
 
 
 class Watch:
-    """Who holds a folder, and for how long it has been silent."""
+    """A watch on the owner of a folder, and on the time since its last heartbeat."""
 
     def __init__(self, folder: Path) -> None:
         self._place = folder / PLACE
@@ -100,7 +100,7 @@ class Claim:
         self._path = self._place / f"{self.token}.json"
         self._beats = 0
         self.count: Count | None = None
-        """How far its owner is, which the next beat tells."""
+        """The owner's progress, written with the next heartbeat."""
         self._released = threading.Event()
 
     def acquire(self, stall_seconds: float, blocking: bool) -> None:
@@ -189,7 +189,7 @@ class Claim:
             raise
 
     def _beat(self) -> None:
-        """In a thread of its own. Beats are written in place: replacing the file would bring back a lost claim."""
+        """Heartbeats in a thread of their own, written in place: replacing the file would bring back a lost claim."""
         while not self._released.wait(BEAT_SECONDS):
             self._beats += 1
             with suppress(OSError), self._path.open("r+", encoding="utf-8") as file:

@@ -35,7 +35,7 @@ def fenced(folder: Path, check: Callable[[], None]) -> Iterator[None]:
 
 
 def pass_fence(path: Path) -> None:
-    """To be called before a write to `path` takes effect."""
+    """Check the fence before a write to `path` takes effect."""
     for place in (path.absolute(), path.parent.absolute()):
         if check := _FENCES.get(place):
             check()

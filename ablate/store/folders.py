@@ -136,7 +136,7 @@ class DataFolder:
         return self.path / f"{split}.jsonl"
 
     def bytes_path(self, split: str) -> Path:
-        """How many bytes each token stands for."""
+        """Bytes that each token stands for."""
         return self.path / f"{split}.bytes.npy"
 
     @contextmanager
@@ -155,7 +155,7 @@ class DataFolder:
                 yield DataFolder(temporary)
 
     def read(self) -> TextMeta | SyntheticMeta:
-        """What the corpus is. Raises StoreError where that is gone."""
+        """The document of the corpus. Raises StoreError if it is gone."""
         remedy = f"remove {self.path} to prepare the data again"
         kind = jsonfile.read(self.document_path, _Kind, remedy)
         shape: type[TextMeta] | type[SyntheticMeta] = SyntheticMeta if kind and kind.kind == "synthetic" else TextMeta

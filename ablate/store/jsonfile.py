@@ -29,7 +29,7 @@ EXPECTED = {
     "model_type": "a map",
     "finite_number": "a finite number",
 }
-"""What should have been there, by pydantic's type of error."""
+"""Descriptions of the expected value, by pydantic's type of error."""
 LONGEST = 60
 """Characters of a wrong value that are shown."""
 
@@ -106,7 +106,7 @@ def _is_strict(content: bytes) -> bool:
 
 
 def _version_reason(found: Sequence[ErrorDetails]) -> str | None:
-    """What is wrong with a document's version, where that is: the rest follows from it."""
+    """The problem with a document's version, if any: other problems follow from it."""
     for each in found:
         if each["loc"] == ("schema",):
             return _unknown_version(each["input"])

@@ -65,7 +65,7 @@ class Lines(Generic[Line]):
             file.write(lines)
 
     def records(self) -> Iterator[Line]:
-        """In the order written. Raises StoreError."""
+        """Records in the order written. Raises StoreError."""
         lines = self.whole_lines().split(b"\n")[:-1]
         if lines and not jsonfile.is_object(lines[-1]):
             lines.pop()

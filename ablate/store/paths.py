@@ -24,7 +24,7 @@ FOLDERS = {
     "allowed",
     "trackers",
 }
-"""What lies beside the runs."""
+"""Folders beside those of runs."""
 
 
 class Paths:
@@ -33,7 +33,7 @@ class Paths:
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
         self._run_dirs: dict[str, Path] = {}
-        """By digest: a command asks for that of each run many times."""
+        """Folders by digest: a command asks for that of each run many times."""
 
     @cached_property
     def absolute(self) -> Paths:
@@ -104,14 +104,14 @@ class Paths:
         return stored if stored != path and stored.exists() and not path.exists() else path
 
     def answers_path(self, digest: str) -> Path:
-        """What the model answered, by question; may be removed."""
+        """The model's answers, by question; may be removed."""
         return self.run_dir(digest) / "answers.db"
 
     def error_path(self, digest: str) -> Path:
         return self.run_dir(digest) / "error.txt"
 
     def log_path(self, digest: str) -> Path:
-        """What its workers said."""
+        """The log of its workers."""
         return self.run_dir(digest) / "log.txt"
 
     def written_paths(self, digest: str) -> list[Path]:
@@ -144,7 +144,7 @@ class Paths:
 
     @property
     def slurm_dir(self) -> Path:
-        """What submitit keeps of jobs that are queued, go on, or failed."""
+        """The files of submitit for jobs that are queued, running or failed."""
         return self.root / "slurm"
 
     def allowed_path(self, digest: str) -> Path:
@@ -155,7 +155,7 @@ class Paths:
         return self.root / "calibration" / f"{_checked(self._stored(digest))}.json"
 
     def ledger_path(self, name: str) -> Path:
-        """What was judged for the question of that study, at any scale."""
+        """The judgements for the question of that study, at any scale."""
         return self.root / "ledger" / f"{quote(name, safe='')}.ndjson"
 
     @property

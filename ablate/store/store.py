@@ -45,7 +45,7 @@ Owned = TypeVar("Owned", RunDocument, ResultDocument, CalibrationDocument)
 
 
 class _KnownResult(NamedTuple):
-    """What a file said when it had this inode, size and time."""
+    """The content of a file when it had this inode, size and time."""
 
     path: Path
     stamp: tuple[int, int, int]
@@ -58,7 +58,7 @@ class Store(Paths):
     def __init__(self, root: Path | str) -> None:
         super().__init__(root)
         self._results: dict[str, _KnownResult] = {}
-        """By digest."""
+        """Results by digest."""
 
     @classmethod
     def of_study(cls, study_dir: Path | str) -> Store:
@@ -208,7 +208,7 @@ class Store(Paths):
         jsonfile.write(self.import_path(found.name), found)
 
     def all_evals(self, digest: str) -> list[EvalsDocument]:
-        """What was found by every evaluation of a run, in the order in which they ended."""
+        """All evaluations of a run, in the order in which they ended."""
         paths = sorted(self.run_dir(digest).glob("evals-*.json"), key=lambda path: path.stat().st_mtime_ns)
         found = (self.read_evals(digest, path.stem.removeprefix("evals-")) for path in paths)
         return [document for document in found if document is not None]
@@ -221,7 +221,7 @@ class Store(Paths):
         self._run_dirs.clear()
 
     def read_ledger(self, name: str) -> tuple[LedgerRecord, ...]:
-        """What was judged for the question of the study of that name, the oldest first."""
+        """The judgements for the question of the study of that name, the oldest first."""
         return tuple(self._ledger(name).records())
 
     def append_ledger(self, name: str, record: LedgerRecord) -> None:
@@ -283,7 +283,7 @@ class Store(Paths):
         return together([self._checked(digest, self._metrics(digest)) for digest in digests], only)
 
     def read_probes(self, digest: str) -> polars.DataFrame:
-        """What probes read, in the order written."""
+        """Records of probes, in the order written."""
         return self._checked(digest, self._probes(digest)).frame()
 
     def last_step(self, digest: str) -> MetricsRecord | None:
@@ -318,7 +318,7 @@ class Store(Paths):
         return Lines(path, LedgerRecord, "restore the file: verdicts count what was judged before")
 
     def model_again(self, digest: str) -> str:
-        """What to do about a damaged model."""
+        """The remedy for a damaged model."""
         run = self.read_run(digest)
         return f"remove {self.run_dir(digest)} to {'import the model' if run and run.imported else 'train it'} again"
 

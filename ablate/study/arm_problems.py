@@ -1,4 +1,4 @@
-"""What is wrong with arms that are each well made: how they are tuned, and what they start from."""
+"""Problems between arms that are each valid: their tuning, and the models that they start from."""
 
 from __future__ import annotations
 

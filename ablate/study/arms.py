@@ -30,13 +30,13 @@ DATA = "data"
 
 
 class OwnData(Spec):
-    """What an arm may read otherwise than the others: the same text through a tokenizer of its own."""
+    """An arm's own data: the same text through a tokenizer of its own."""
 
     tokenizer: Annotated[TokenizerSpec, Choice("ablate.data.tokenizers")] = BytesTokenizer()
 
 
 SECTIONS: dict[str, type[Spec]] = {TRAIN: TrainSpec, START: StartSpec, TEACHER: TeacherSpec, DATA: OwnData}
-"""What an arm edits beside its model."""
+"""Sections of an arm beside its model."""
 TUNED = 2_000_000
 """Later than every layer of the file and than grids: tuning edits what an arm is."""
 
@@ -73,19 +73,19 @@ class Arm:
     own: tuple[Edit, ...] = field(default=(), repr=False, compare=False)
     """The edits as they were written."""
     start: StartSpec | None = None
-    """What it starts from; None for initial values."""
+    """The model that it starts from; None for initial values."""
     teacher: TeacherSpec | None = None
-    """What it is distilled from; None for nothing."""
+    """The model that it is distilled from, if any."""
     tuned: JsonObject = field(default_factory=dict)
     """Settings that tuning chose, by path."""
     share: float = 1.0
-    """Of the study's budget: short tuning runs spend less."""
+    """Share of the study's budget: short tuning runs spend less."""
     seeds: tuple[int, ...] | None = None
     """Where it has other seeds than the study says: `seeds: auto` gives more of them to arms that are not settled."""
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What two arms that are the same share."""
+        """Identity of an arm: equal for arms that train the same."""
         sources = (spec.model_dump_json() if spec else "" for spec in (self.start, self.teacher))
         return self.model.digest, self.train.model_dump_json(), self.data.model_dump_json(), *sources
 
@@ -211,7 +211,7 @@ class ArmBuilder:
         return arm
 
     def _start(self, edits: Sequence[Edit]) -> StartSpec | None:
-        """What an arm starts from; None for initial values."""
+        """The model that an arm starts from; None for initial values."""
         start = StartSpec.model_validate(self._section_data(START, edits))
         return None if start.arm is None and start.checkpoint is None else start
 

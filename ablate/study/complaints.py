@@ -17,7 +17,7 @@ Schema: TypeAlias = dict[str, Any]
 
 
 class Complaint(NamedTuple):
-    """What is wrong at a path, in words, and for programs."""
+    """A problem at a path, in words and for programs."""
 
     path: tuple[str, ...]
     reason: str
@@ -41,7 +41,7 @@ def complaints(error: ValidationError, data: Any, schema: Schema) -> Iterator[Co
 
 
 def _alternatives(reasons: Sequence[str]) -> Sequence[str]:
-    """What the members of a union say of one value, as one reason where each says what it must be."""
+    """Reasons of a union's members for one value, joined if each says what it must be."""
     parts = [re.fullmatch(r"must be (.*?)(, not .*)", reason, re.DOTALL) for reason in dict.fromkeys(reasons)]
     known = [part for part in parts if part]
     if len(known) < len(parts) or len({part[2] for part in known}) > 1:
@@ -91,7 +91,7 @@ FEW_KEYS = 8
 
 
 def _hint(path: tuple[str, ...], data: Any, schema: Schema) -> str:
-    """Whose setting an unknown key is, if that of another kind, or the nearest known key."""
+    """A hint for an unknown key: the kinds that have it, or the nearest known key."""
     *around, key = path
     branches, here = _at(schema, tuple(around), data)
     own = list(_branches(branches, schema, here))
@@ -108,7 +108,7 @@ def _kinds(branch: Schema) -> list[str]:
 
 
 def _at(schema: Schema, path: tuple[str, ...], data: Any) -> tuple[list[Schema], Any]:
-    """What a JSON Schema says at a path of `data`, references and unions unopened, and the data there."""
+    """The JSON Schemas at a path of `data`, references and unions unresolved, and the data there."""
     branches, here = [schema], data
     for part in path:
         if isinstance(here, list | tuple):
@@ -120,7 +120,7 @@ def _at(schema: Schema, path: tuple[str, ...], data: Any) -> tuple[list[Schema],
 
 
 def _items(schemas: list[Schema], root: Schema) -> Iterator[Schema]:
-    """What lists behind references and unions are of."""
+    """Item schemas of lists behind references and unions."""
     for schema in schemas:
         if "$ref" in schema:
             yield from _items([root["$defs"][schema["$ref"].rpartition("/")[2]]], root)

@@ -56,7 +56,7 @@ def _clashes(builder: ArmBuilder, edits: Mapping[str, Sequence[Edit]]) -> Iterat
 
 
 def _alone(builder: ArmBuilder, base: Arm, edits: Mapping[str, Sequence[Edit]]) -> Iterator[Problem]:
-    """What is wrong with a factor whatever the others are."""
+    """Problems of a factor, independent of the others."""
     for name, own in edits.items():
         starts = [edit for edit in own if edit.path[0] in (START, TEACHER)]
         for edit in starts:

@@ -61,7 +61,7 @@ class Screen:
 
     @property
     def effects(self) -> tuple[Effect, ...]:
-        """What is estimated and judged."""
+        """Effects that are estimated and judged."""
         return *((factor,) for factor in self.factors), *self.interactions
 
     @property
@@ -70,7 +70,7 @@ class Screen:
         return len(self.runs) - 1 - len(self.effects)
 
     def aliases(self, effect: Effect) -> tuple[Effect, ...]:
-        """What it may be instead, of at most two factors."""
+        """Effects of at most two factors that it is aliased with."""
         found = (tuple(sorted(alias, key=self.factors.index)) for alias in self.design.aliases(effect))
         return tuple(sorted(found, key=lambda alias: [self.factors.index(name) for name in alias]))
 

@@ -143,7 +143,7 @@ def _possible(factors: int) -> str:
 
 
 def _least_aberration(products: Sequence[int], basic: int, added: int) -> Generators:
-    """Of all choices of so many products, by depth-first search.
+    """The best choice of generators, by depth-first search.
 
     A further generator only adds words, so a start that has more short ones than the best design is not completed.
     """
@@ -166,7 +166,7 @@ def _least_aberration(products: Sequence[int], basic: int, added: int) -> Genera
 
 
 def _aberration(generators: Generators) -> tuple[int, ...]:
-    """How many words there are of each length, the shortest first: the smaller, the better."""
+    """Numbers of words of each length, the shortest first: the smaller, the better."""
     lengths = Counter(word.bit_count() for word in _closure(generators))
     return tuple(lengths[length] for length in range(1, max(lengths) + 1))
 

@@ -1,4 +1,4 @@
-"""How the layers of a study (file, scale, rung, edits) become one. Each section says how, at its field."""
+"""Merging the layers of a study (file, scale, rung, edits). Each section's field says how it is merged."""
 
 from __future__ import annotations
 

@@ -141,6 +141,6 @@ def _twice(origin: Origin, is_leaf: bool, leaves: Mapping[Target, Origin]) -> It
 
 
 def common_length(a: Target, b: Target) -> int:
-    """How many keys two paths share from the root."""
+    """Number of keys that two paths share from the root."""
     pairs = enumerate(zip(a, b, strict=False))
     return next((i for i, (x, y) in pairs if x != y), min(len(a), len(b)))

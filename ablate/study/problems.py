@@ -1,4 +1,4 @@
-"""What is wrong with a study, where the user wrote it, and why."""
+"""Problems of a study: where the user wrote them, and why."""
 
 from __future__ import annotations
 

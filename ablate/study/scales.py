@@ -14,7 +14,7 @@ from ablate.study.yamlfile import Keys, YamlDocument
 from zoo.errors import did_you_mean
 
 DEFAULT_SCALES = ("cpu", "gpu")
-"""What every study can be run at: one of them is taken where none is given."""
+"""Scales of every study: one of them is the default."""
 USUAL_SCALES = {
     "smoke": "Seconds: everything works. Never a verdict.",
     "cpu": "The demo: under five minutes on two cores, measuring included.",
@@ -22,15 +22,16 @@ USUAL_SCALES = {
     "gpu-quick": "Minutes per run on one GPU.",
     "gpu": "Up to an hour or so per run on one GPU.",
 }
-"""What shipped studies call their scales. Any other name will do."""
+"""Names of the scales of shipped studies. Any other name will do."""
 NAMING = "a name has letters, digits, '_', '+' and '-' (at most 40), and starts with one of the former"
 RUNG_SECTIONS = ("base", "budget", "train")
-"""What may differ between the rungs of a ladder: losses on other text, or of other arms, would not be one curve."""
+"""Sections that may differ between the rungs of a ladder: losses on other text, or of other arms, would not be one
+curve."""
 
 
 @dataclass(frozen=True)
 class Layers:
-    """What a study says at one scale and one rung of its ladder, where it has one. Later layers win.
+    """The layers of a study at one scale and, if it has a ladder, one rung. Later layers win.
 
     `share` is the part of the budget that the rung has where that is all it says.
     """
@@ -99,7 +100,7 @@ def _at(document: YamlDocument, root: Keys) -> Any:
 
 
 def _ladder_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
-    """What is wrong with the ladder itself. Its edits are checked with the sections that they edit."""
+    """Problems of the ladder itself. Its edits are checked with the sections that they edit."""
     root = _ladder_root(document, scale)
     ladder = _at(document, root) if root else None
     for name, edits in ladder.items() if isinstance(ladder, Mapping) else ():
@@ -119,7 +120,7 @@ def _ladder_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
 
 
 def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
-    """What is wrong with `scales` itself, the scales that are not asked for included."""
+    """Problems of `scales` itself, including scales that were not chosen."""
     scales = document.data.get("scales")
     if scales is not None and not isinstance(scales, Mapping):
         yield Problem(document.values[("scales",)], "scales", "expected a map of scales, each with edits of the study")

@@ -118,7 +118,7 @@ def _free(schema: Schema) -> Schema:
 
 
 def _members(schemas: list[Schema], definitions: Schema) -> Iterator[Schema]:
-    """What references and unions stand for."""
+    """Schemas that references and unions stand for."""
     for schema in schemas:
         unions = [schema[word] for word in ("anyOf", "oneOf", "allOf") if word in schema]
         if "$ref" in schema:

@@ -48,7 +48,7 @@ class Choice(Spec):
         return self.choice
 
     def value(self, known: Any) -> Any:
-        """What the study's edit says for optuna's value."""
+        """The study's edit for optuna's value."""
         return next(value for value in self.choice if label(value) == known)
 
 

@@ -1,4 +1,4 @@
-"""What must hold of a model before it is trained, in words of three forms.
+"""Constraints on a model before it is trained, in three forms.
 
 block.mixer.kv_heads divides block.mixer.heads
 cache_bytes(8192) <= 64 MB                       also <, >=, >, ==; either side a number, a path or a cost
@@ -38,7 +38,7 @@ WITHIN = re.compile(r"(.+?)\s+within\s+(\d+(?:\.\d+)?)\s*%\s+of\s+base")
 COMPARISON = re.compile(r"(.+?)\s*(<=|>=|==|<|>)\s*(.+)")
 
 Quantity = Callable[[str], float | None]
-"""What a model has at a path, or costs; None where it has no such path."""
+"""A model's value at a path, or one of its costs; None if it has no such path."""
 
 
 @dataclass(frozen=True)

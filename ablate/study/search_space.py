@@ -112,7 +112,7 @@ class SearchSpace:
 
 
 def space_problems(builder: ArmBuilder, space: Mapping[str, AnyAxis]) -> Iterator[Problem]:
-    """What is wrong with a search's space."""
+    """Problems of a search's space."""
     return SearchSpace(builder, space).problems()
 
 

@@ -52,7 +52,7 @@ def _objectives(value: Any) -> Any:
 
 
 Written = str | list[str | dict[str, Direction]] | dict[str, Direction]
-"""How a study may write its objectives."""
+"""Objectives as a study may write them."""
 Objectives = Annotated[
     dict[str, Direction], BeforeValidator(_objectives, json_schema_input_type=Written), Field(min_length=1)
 ]
@@ -74,7 +74,7 @@ class Fidelity(Spec):
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Of the budget, the whole of it last."""
+        """Shares of the budget, ending with the whole."""
         found = [self.start]
         while found[-1] * self.factor < 1 - 1e-9:
             found.append(found[-1] * self.factor)

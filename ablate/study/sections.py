@@ -46,10 +46,10 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,39}")
 
 LARGEST_SEED = 2**63 - 1
 MOST_SEEDS = 100_000
-"""Of an arm, given as their number."""
+"""Most seeds of an arm that may be given as a number."""
 
 SPENDABLE = ("flops", "tokens", "seconds")
-"""What a budget can be given in."""
+"""Quantities that a budget can be given in."""
 
 
 def _seeds(value: Any) -> tuple[int, ...]:
@@ -163,18 +163,18 @@ class Budget(Spec):
 
     @property
     def kind(self) -> str:
-        """What is spent: `flops`, `tokens` or `seconds`."""
+        """The quantity that is spent: `flops`, `tokens` or `seconds`."""
         return next(name for name in SPENDABLE if getattr(self, name) is not None)
 
     @property
     def amount(self) -> float:
-        """How much of it."""
+        """The amount of it."""
         amount: float = getattr(self, self.kind)
         return amount
 
     @property
     def matched(self) -> str:
-        """What is the same in every arm: `flops`, or `flops and parameters`."""
+        """The quantities that are the same in every arm: `flops`, or `flops and parameters`."""
         if self.parameters is None:
             return self.kind
         return f"{self.kind} and {'non-embedding ' * (self.parameters.count == 'non_embedding')}parameters"
@@ -203,7 +203,7 @@ class StartSpec(Spec):
 
     @property
     def share(self) -> float:
-        """Of the study's budget."""
+        """Share of the study's budget."""
         return self.fraction or (1.0 if self.arm is None else AFTER_AN_ARM)
 
     @model_validator(mode="after")
@@ -255,7 +255,8 @@ Rung = Annotated[
 ]
 
 DEFAULT_TRAIN = {"optimizer": {"kind": TrainSpec().optimizer.kind}}
-"""What edits such as `train.optimizer.momentum` merge into: the kind, without which no setting has a meaning."""
+"""The base that edits such as `train.optimizer.momentum` merge into: the kind, without which no setting has a
+meaning."""
 
 Scalar = str | int | float | bool | None
 

@@ -1,4 +1,4 @@
-"""What may vary in a study, and between which values: `tune.space` and `search.space`, by dotted path.
+"""Settings that may vary in a study, with their values: `tune.space` and `search.space`, by dotted path.
 
 train.lr: [1e-3, 2e-3, 4e-3]              these values
 train.lr: {log: [1e-4, 1e-1]}             any between, evenly on a logarithmic scale
@@ -25,9 +25,9 @@ Scalar = str | int | float | bool | None
 Number = int | float
 KEYS = ("choice", "log", "range", "ratio")
 FIRST_SEED = 1000
-"""Of runs that choose settings: nothing is compared on them."""
+"""First seed of runs that choose settings: nothing is compared on them."""
 RESERVED_SEEDS = range(FIRST_SEED, 100_000)
-"""What `seeds: 2000` leaves out."""
+"""Seeds that `seeds: 2000` leaves out."""
 
 
 def distributions() -> ModuleType:

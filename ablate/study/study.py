@@ -48,7 +48,7 @@ class Study:
 
     @property
     def name(self) -> str:
-        """What the store calls it."""
+        """Name of the study in the store."""
         return self.written.name
 
     @property
@@ -58,12 +58,12 @@ class Study:
 
     @property
     def text(self) -> str:
-        """As it was written."""
+        """The text of the study file."""
         return self.written.text
 
     @property
     def question(self) -> str:
-        """What it asks, in a sentence."""
+        """The question that it answers, in a sentence."""
         return self.sections.question
 
     @property
@@ -83,7 +83,7 @@ class Study:
 
     @property
     def budget(self) -> Budget:
-        """What every arm may spend on training."""
+        """The training budget of every arm."""
         return self.sections.budget
 
     @property
@@ -94,13 +94,13 @@ class Study:
 
     @property
     def auto_seeds(self) -> AutoSeeds | None:
-        """How seeds are added, where they are."""
+        """Rule by which seeds are added; None if their number is fixed."""
         seeds = self.sections.seeds
         return seeds if isinstance(seeds, AutoSeeds) else None
 
     @property
     def tune(self) -> TuneSpec | None:
-        """What each arm tunes for itself first; None for nothing."""
+        """Settings that each arm tunes first; None for none."""
         tune = self.sections.tune
         return tune if isinstance(tune, TuneSpec) and not self.is_search_alone else None
 
@@ -111,7 +111,7 @@ class Study:
 
     @property
     def search(self) -> SearchSpec | None:
-        """What `ablate search` varies, and what for; None for nothing."""
+        """The space and objectives of `ablate search`; None if there is no search."""
         return self.sections.search
 
     @property
@@ -121,7 +121,7 @@ class Study:
 
     @property
     def data(self) -> DataSource:
-        """What models are trained on."""
+        """Training data."""
         return self.sections.data
 
     @property
@@ -131,27 +131,27 @@ class Study:
 
     @property
     def train(self) -> TrainSpec:
-        """How the base is trained."""
+        """Training settings of the base."""
         return self.sections.train
 
     @property
     def measure(self) -> MeasureSpec | None:
-        """What is measured of trained models; None for nothing."""
+        """Measurements of trained models; None for none."""
         return self.sections.measure
 
     @property
     def evals(self) -> EvalSpec | None:
-        """What is evaluated; None for nothing."""
+        """Evaluations; None for none."""
         return self.sections.evals
 
     @property
     def probes(self) -> ProbeSpec | None:
-        """What is watched while training; None for nothing."""
+        """Probes during training; None for none."""
         return self.sections.probes
 
     @property
     def folder(self) -> Path:
-        """What relative paths in the study start from."""
+        """The folder that relative paths in the study start from."""
         return self.written.folder
 
     def has_models_of(self, other: Study) -> bool:

@@ -1,4 +1,4 @@
-"""How a study sets the rates and other settings that suit each arm: `tune`.
+"""`tune`: how a study sets the rates and other settings that suit each arm.
 
 tune: auto                                     each arm's learning rate: five around the arm's own (the default)
 tune: {seeds: 3, fraction: 0.5}                the same, with more seeds and a longer first pass
@@ -78,7 +78,7 @@ class TuneSpec(Spec):
 
     @model_validator(mode="after")
     def _heard(self) -> Self:
-        """What one way of tuning does not hear is not asked of it."""
+        """Refuse settings that this way of tuning does not use."""
         deaf, words = (
             (SAMPLED, "every combination of a grid is tried") if self.is_grid else (STEPPED, "only a grid is extended")
         )
@@ -94,7 +94,7 @@ class TuneSpec(Spec):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """What is tuned."""
+        """Paths of the settings that are tuned."""
         return (RATE,) if self.space is None else tuple(self.space)
 
     @property
@@ -104,7 +104,7 @@ class TuneSpec(Spec):
 
     @property
     def passes(self) -> tuple[Pass, ...]:
-        """In order; the last decides."""
+        """Passes in order; the last decides."""
         fraction = self.fraction or (SHORT if self.is_rate_alone else 1.0)
         if self.is_rate_alone and fraction < 1:
             return Pass(fraction, self.seed_numbers[:1]), Pass(1.0, self.seed_numbers)
@@ -112,7 +112,7 @@ class TuneSpec(Spec):
 
     @property
     def count(self) -> int:
-        """How many settings the sampler tries."""
+        """Number of settings that the sampler tries."""
         return self.trials or TRIALS_PER_AXIS * len(self.paths)
 
     @property
@@ -120,7 +120,7 @@ class TuneSpec(Spec):
         return tuple(range(FIRST_SEED, FIRST_SEED + self.seeds))
 
     def space_around(self, rate: float) -> Space:
-        """What is tried for an arm with this learning rate."""
+        """The space for an arm with this learning rate."""
         if self.space is not None:
             return self.space
         return rates_around(rate, COARSE)

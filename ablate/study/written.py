@@ -45,7 +45,7 @@ class Written:
 
     @property
     def place(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return self.name if self.path is None else str(self.path)
 
 

@@ -82,7 +82,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_yaml(text: str, source: str) -> YamlDocument:
-    """As `read_yaml`, for text; `source` is what messages call it."""
+    """Parse text like `read_yaml`; `source` is its name in messages."""
     node = _compose(text, source)
     if node is None:
         return YamlDocument(None, {}, {(): Place(source, 1, 1)})
@@ -179,7 +179,7 @@ class _Reading:
         return str(key.tag) == type_prefix + "merge"
 
     def inherited(self, nodes: list[Node], path: Keys) -> StudyMap:
-        """What merge keys `<<: *a` and `<<: [*a, *b]` bring in: the first map that has a key wins."""
+        """Contents of merge keys `<<: *a` and `<<: [*a, *b]`: the first map that has a key wins."""
         together: StudyMap = {}
         for node in nodes:
             for each in node.value if isinstance(node, SequenceNode) else [node]:

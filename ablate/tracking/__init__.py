@@ -23,7 +23,7 @@ from zoo.registry import member, members
 POLL_SECONDS = 2.0
 """Metrics of a run that goes on are read this often."""
 MEASURED = ("loss", "bits_per_byte", "accuracy", "train_seconds", "peak_memory_bytes", "parameters", "flops", "mfu")
-"""What a result says of a run in one number each."""
+"""Fields of a result that are shown as one number each."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class TrackedRun:
 
     @property
     def group(self) -> str:
-        """Of the runs of one arm."""
+        """Name of the group of an arm's runs."""
         return f"{self.scale} {self.arm}"
 
 
@@ -159,5 +159,5 @@ class Trackers:
 
 
 def _remedy(name: str) -> str:
-    """What a tracker says of a package that is missing."""
+    """A tracker's remedy for a missing package."""
     return str(getattr(member(__name__, name), "REMEDY", "install it"))

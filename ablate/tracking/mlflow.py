@@ -20,7 +20,8 @@ LONGEST = 500
 
 @dataclass
 class Run:
-    """By MLflow's client, not its current run: several go on at the same time. `sent` is the last step it has."""
+    """A run through MLflow's client, not its current run: several are open at the same time. sent: the last step
+    logged."""
 
     client: Any
     id: str

@@ -80,7 +80,7 @@ class Accumulation:
         return [(batch.rows(slice(start, start + rows)), told) for start in range(share.start, share.stop, rows)]
 
     def rows_of(self, batch: Batch) -> int:
-        """How many rows of a batch are taken at a time."""
+        """Rows of a batch per pass."""
         own = self._own(batch)
         return own if self.rows is None else largest_divisor(own, self.rows)
 

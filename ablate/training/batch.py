@@ -1,4 +1,4 @@
-"""What a model is given to learn from, and to be tested on."""
+"""Batches for training and validation."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Batch:
 
     @property
     def scored(self) -> int:
-        """How many targets count."""
+        """Number of scored targets."""
         return int(self.counts.sum())
 
     def scored_of(self, known: NDArray[np.integer]) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from evals.costs.memory import is_out_of_memory
 
 @dataclass
 class TrainingProgress:
-    """How far training has got. `seconds` counts training, `wall_seconds` everything; losses are in nats per token.
+    """Progress of training. `seconds` counts training, `wall_seconds` everything; losses are in nats per token.
     `attention` names the backends that its training steps take."""
 
     step: int = 0

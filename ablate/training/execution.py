@@ -1,4 +1,4 @@
-"""How a run is executed on its machine, which is not part of the run's identity."""
+"""Settings of executing a run on its machine, which are not part of the run's identity."""
 
 from __future__ import annotations
 

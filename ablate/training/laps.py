@@ -1,4 +1,4 @@
-"""How long each training step took, without waiting for the device in between."""
+"""Durations of training steps, without synchronising with the device in between."""
 
 from __future__ import annotations
 

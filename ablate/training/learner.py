@@ -31,7 +31,7 @@ class Watcher(Protocol):
 
 
 class Learnt(NamedTuple):
-    """What a step measured, still on the device: nats per scored target before the update, and the global norm of the
+    """Measurements of a step, still on the device: nats per scored target before the update, and the global norm of the
     gradient before clipping."""
 
     nats: Tensor

@@ -66,7 +66,7 @@ class LowRank(nn.Module):
 
 
 class Adapters(nn.Module):
-    """What is trained of a model whose own weights are frozen. They act through hooks, so that the model's names and
+    """The trained part of a model whose own weights are frozen. They act through hooks, so that the model's names and
     state stay what they are."""
 
     def __init__(self, model: zoo.Decoder, spec: LoraSpec, seed: int) -> None:
@@ -112,7 +112,7 @@ class Adapters(nn.Module):
 
 
 def saved_adapters(folder: Path) -> dict[str, Tensor]:
-    """What `Adapters.save` wrote."""
+    """Read the adapters that `Adapters.save` wrote."""
     return load_file(folder / FILE)
 
 
@@ -142,7 +142,7 @@ def check_lora(model: ModelSpec, spec: LoraSpec) -> None:
 
 
 def flops_change(model: ModelSpec, spec: LoraSpec) -> float:
-    """By how much a training step's FLOPs per token exceed those of training all weights; mostly negative.
+    """Difference of a training step's FLOPs per token from those of training all weights; mostly negative.
 
     A frozen matrix W: (out, in) spares its own gradient, 2·out·in per token. Its adapter takes 2·r·(in + out) forward
     and twice that backward. The gradient with respect to what a layer reads is counted throughout, although below the
@@ -167,7 +167,7 @@ def _flops_change(model: str, spec: LoraSpec) -> float:
 
 
 def _uses(model: zoo.Decoder, name: str) -> int:
-    """In how many layers a matrix is: more than one where layers share a block."""
+    """Number of layers with a matrix: more than one where layers share a block."""
     return model.block_of_each.count(int(name.split(".")[1]))
 
 

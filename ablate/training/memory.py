@@ -57,7 +57,7 @@ def foreseen(
     rows: int | None = None,
     recompute: bool = False,
 ) -> Foreseen:
-    """What a training step takes.
+    """Predicted memory of a training step.
 
     Args:
         width: tokens of the widest rows; None: the context.

@@ -14,12 +14,12 @@ from zoo.init import Role
 
 
 def trained_part(model: zoo.Decoder, spec: TrainSpec, seed: int) -> nn.Module:
-    """What training changes: the model, or adapters of it, which is frozen then."""
+    """The part that training changes: the model, or adapters of it, whose own weights are frozen then."""
     return model if spec.lora is None else Adapters(model, spec.lora, seed)
 
 
 def build_optimizer(model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_model: int) -> Updates:
-    """What `spec` asks for. `roles` names the role of every parameter of `model`."""
+    """Build the optimizer of `spec`. roles: the role of every parameter of `model`."""
     return spec.optimizer.build(trained(model, roles, spec, d_model), spec.lr)
 
 

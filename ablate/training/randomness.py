@@ -1,5 +1,5 @@
-"""What a training step draws by chance: dropout masks, the branches that stochastic depth leaves out, and the state
-with which a loop begins.
+"""Random draws of a training step: dropout masks, the branches that stochastic depth leaves out, and the state with
+which a loop begins.
 
 Torch's generators are reseeded at every step by (seed of the run, step). So every seed has masks of its own, and a
 run that is interrupted and resumed draws what it would have drawn, whichever process goes on with it.

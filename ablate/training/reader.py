@@ -1,4 +1,4 @@
-"""What a run reads: batches to learn from, and the held-out parts."""
+"""Data of a run: training batches, and the held-out parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ablate.training.spec import TrainSpec
 
 
 class Corpus(Protocol):
-    """What training reads. See `ablate.data`."""
+    """The data interface of training. See `ablate.data`."""
 
     def widths(self, context: int) -> tuple[int, ...]: ...
 
@@ -27,11 +27,11 @@ class Corpus(Protocol):
 
 
 ON_THE_WAY = 8
-"""Of so many rows of the judging part one is read when training is validated on the way; all are at its end."""
+"""Validation during training reads one in this many rows of the judging part; the final one reads all."""
 FEWEST_ROWS = 32
 """No fewer are read on the way, where there are as many."""
 VALIDATION = 2**64
-"""In place of a seed, beyond all of them, where an objective draws what to ask about held-out text."""
+"""Seed, beyond those of runs, of an objective's random targets on held-out text."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ class HeldOut:
 
     @property
     def tokens(self) -> int:
-        """How many targets are scored."""
+        """Number of scored targets."""
         return len(self.items)
 
     @property
     def n_bytes(self) -> int | None:
-        """What they stand for."""
+        """Number of bytes that the scored targets stand for."""
         return None if self.sizes is None else int(self.sizes.sum())
 
 
@@ -70,7 +70,7 @@ class TrainingReader:
     before: int = 0
 
     def batch(self, step: int) -> Batch:
-        """What 1-based `step` learns from, on the host."""
+        """The batch of 1-based `step`, on the host."""
         spec = self.spec
         rows = self.corpus.batch(self.before + step - 1, batch=spec.batch, context=spec.context, seed=self.seed)
         batch = self._asked(rows, (self.seed, step))

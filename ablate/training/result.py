@@ -22,7 +22,7 @@ LAST = 0.1
 
 
 class MetricsSummary(NamedTuple):
-    """What a result has of the training steps, under the same names."""
+    """The fields of a result that summarise training steps, under the same names."""
 
     start_loss: float | None
     train_loss: float | None
@@ -46,7 +46,7 @@ def summarise_metrics(metrics: polars.DataFrame, warmup: int) -> MetricsSummary:
 
 
 def _spikes(steps: polars.DataFrame) -> tuple[int | None, tuple[int, ...]]:
-    """How many loss spikes there are, and the steps of the first."""
+    """Number of loss spikes, and the steps of the first ones."""
     found = loss_spikes(steps["loss"].to_numpy())
     if found is None:
         return None, ()

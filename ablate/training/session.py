@@ -49,8 +49,8 @@ SAVING = 0.01
 
 @dataclass(frozen=True)
 class Ending:
-    """How training ended. A run that diverged has a `reason` and no scores. `scores` are of the held-out part that the
-    run reads at its end; where that is the test part, `judged` are of the judging part."""
+    """The outcome of training. A run that diverged has a `reason` and no scores. `scores` are of the held-out part that
+    the run reads at its end; where that is the test part, `judged` are of the judging part."""
 
     status: Literal["finished", "diverged"]
     reason: str | None
@@ -160,7 +160,7 @@ class Session:
 
     @property
     def adapters(self) -> Adapters | None:
-        """What is trained in place of the model's weights, if so."""
+        """The adapters that are trained in place of the model's weights, if any."""
         return self.part if isinstance(self.part, Adapters) else None
 
     def run(self) -> Ending:

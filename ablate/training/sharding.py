@@ -105,7 +105,7 @@ class ShardedUpdates:
         }
 
     def state_dict(self) -> StateDict:
-        """As it was gathered last."""
+        """The state as it was gathered last."""
         return self._whole
 
     def load_state_dict(self, state_dict: StateDict) -> None:

@@ -1,4 +1,4 @@
-"""How a model is trained, apart from how long: that follows from the budget."""
+"""Settings of training, except its length, which follows from the budget."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WidthTransfer(Spec):
     base_width: PositiveInt
 
     def ratio(self, d_model: int) -> float:
-        """How many times as wide a model is."""
+        """Width of a model relative to the base width."""
         return d_model / self.base_width
 
 
@@ -83,7 +83,7 @@ class TrainSpec(Spec):
 
     @property
     def tokens(self) -> int:
-        """Of text, in a step."""
+        """Text tokens in a step."""
         return self.batch * self.context
 
     @field_validator("betas")

@@ -12,7 +12,7 @@ DEVIATIONS = 7.0
 NORMAL = 1.482602218505602
 """σ / MAD of a normal distribution: 1 / Φ⁻¹(¾)."""
 AT_ONCE = 2**16
-"""So many windows are held at a time."""
+"""Windows that are held at a time."""
 
 
 def loss_spikes(losses: NDArray[np.float64]) -> NDArray[np.int64] | None:

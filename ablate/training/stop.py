@@ -10,9 +10,9 @@ from types import FrameType
 from typing import NoReturn
 
 ASKING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-"""How it is asked to end: by us, and by Slurm, which signals all processes of a job."""
+"""Signals that ask a worker to end: ours, and those of Slurm, which signals all processes of a job."""
 TO_END = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-"""How a command is asked to end: by `timeout` and systemd, by a closed terminal, and by Slurm before its time limit."""
+"""Signals that ask a command to end: from `timeout` and systemd, a closed terminal, and Slurm before its time limit."""
 ENDED_BY_REQUEST = 128 + signal.SIGTERM
 """The exit status of a worker that was asked to end."""
 
@@ -29,7 +29,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def as_ctrl_c(number: int, _frame: FrameType | None) -> NoReturn:
-    """What a command does on signals that ask it to end."""
+    """Handler of signals that ask a command to end."""
     raise Stopped(number)
 
 

@@ -22,9 +22,9 @@ from torch import distributed as dist
 from ablate.store import AblateError
 
 BUCKET_BYTES = 32 * 2**20
-"""Of gradients that are summed at a time."""
+"""Bytes of gradients that are summed at a time."""
 PATIENCE = timedelta(minutes=30)
-"""How long one process waits for the others: the first compiles, validates and saves."""
+"""Time that one process waits for the others: the first compiles, validates and saves."""
 
 
 class TeamError(AblateError):
@@ -60,7 +60,7 @@ class Team:
                 tensor.copy_(total.view_as(tensor))
 
     def first_says(self, said: bool) -> bool:
-        """What the first process says. The hosts tell each other, so that no device is waited for."""
+        """Broadcast a value from rank 0 between hosts, so that no device is waited for."""
         answer = torch.tensor([float(said)])
         dist.broadcast(answer, 0)
         return bool(answer.item())

@@ -1,4 +1,5 @@
-"""What training left of a run: its model and its tokenizer. What is damaged or gone is a StoreError with the remedy.
+"""The stored results of training: a run's model and its tokenizer. What is damaged or gone is a StoreError with the
+remedy.
 
 What may not be read, or has no room in memory, is not damaged: such errors stay as they are.
 """

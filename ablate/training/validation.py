@@ -56,7 +56,7 @@ class HeldOutScores:
 
 
 def score(model: Decoder, held_out: HeldOut, autocast: Autocast) -> HeldOutScores:
-    """What a model scores, without dropout or limits of capacity."""
+    """Score a model without dropout or limits of capacity."""
     model.eval()
     nats = validate(model, held_out.batches, autocast)
     right = accuracy(model, held_out.batches, autocast) if held_out.n_bytes is None else None

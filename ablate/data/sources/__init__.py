@@ -1,4 +1,4 @@
-"""What models are trained on: one file per source.
+"""Data sources: one file each.
 
 `stdlib` is text on every machine, `files` is your own, `hf` streams from the Hugging Face Hub; the others make tasks
 (`_synthetic.py`).
@@ -23,7 +23,7 @@ Progress = Callable[[str, float], None]
 
 
 class DataSource(Spec, ABC):
-    """What a study's `data` names: text, or a synthetic task."""
+    """A study's `data`: text, or a synthetic task."""
 
     source: str
 
@@ -78,5 +78,5 @@ class TextSource(DataSource):
         return None
 
     def fingerprint(self) -> str | None:
-        """What stands for the content where reading it is dear, or None: then it is read and hashed."""
+        """An identifier of content that is expensive to read; None if it is read and hashed."""
         return None

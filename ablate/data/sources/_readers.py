@@ -16,7 +16,7 @@ from ablate.errors import DataError
 
 LINES = {".jsonl", ".ndjson"}
 TEXT = {".txt", ".md", ".parquet", ".tar", *LINES}
-"""What is read of a folder."""
+"""Suffixes of the files that are read from a folder."""
 PACKED = {".gz", ".zst"}
 
 

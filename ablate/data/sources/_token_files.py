@@ -20,7 +20,7 @@ HEADED = {(20240520, 1): "<u2", (20240801, 7): "<u4"}
 """Magic number and version, and the type of the ids: of GPT-2, and of Llama 3."""
 MEGATRON = b"MMIDIDX\x00\x00"
 MEGATRON_TYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
-"""By code (megatron/core/datasets/indexed_dataset.py); 6 and 7 are floats, which no ids are."""
+"""Types by their codes (megatron/core/datasets/indexed_dataset.py); 6 and 7 are floats, which ids never have."""
 AT_ONCE = 1 << 22
 
 
@@ -47,7 +47,7 @@ def _without_end(ids: Ids, eos: int) -> Ids:
 
 
 def _ids(path: Path, dtype: str) -> NDArray[Any]:
-    """Of a whole file, mapped."""
+    """Memory-map a whole file."""
     with path.open("rb") as file:
         head = file.read(12)
     magic = struct.unpack("<3i", head) if len(head) == 12 else (0, 0, 0)
@@ -84,7 +84,8 @@ def _cut(ids: NDArray[Any], eos: int) -> Iterator[NDArray[Any]]:
 
 
 def _indexed(path: Path, index: Path) -> Iterator[NDArray[Any]]:
-    """By an index: sequences by their lengths in ids and their offsets in bytes, and documents of several sequences."""
+    """Documents by an index: sequences by their lengths in ids and their offsets in bytes, and documents of several
+    sequences."""
     content = index.read_bytes()
     if not content.startswith(MEGATRON):
         raise DataError(f"{index} is no index of Megatron: it does not begin with MMIDIDX")

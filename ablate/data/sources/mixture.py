@@ -89,7 +89,7 @@ class MixtureSource(TextSource):
             part.data.fetch(progress)
 
     def fingerprint(self) -> str | None:
-        """Of parts that are known without being read; None where any must be."""
+        """Fingerprint of the parts' fingerprints; None if a part has to be read."""
         found = [part.data.fingerprint() for part in self.parts]
         if None in found:
             return None

@@ -1,4 +1,4 @@
-"""How text becomes tokens: one file per kind.
+"""Tokenizers: one file per kind.
 
 `bytes`, byte-level `bpe` trained on the corpus itself, or a `file` that somebody else trained.
 Every one ends up as a `tokenizers.Tokenizer`, saved beside the tokens.

@@ -27,7 +27,7 @@ class LoadedTokenizer(TokenizerSpec):
     @property
     @abstractmethod
     def named(self) -> str:
-        """In messages."""
+        """The name in messages."""
 
     @abstractmethod
     def content(self, base: Path) -> str:
@@ -87,7 +87,7 @@ class LocalTokenizer(LoadedTokenizer):
 
 
 def tokenizer_of(content: bytes, named: str) -> Tokenizer:
-    """Of a tokenizer.json. Raises DataError."""
+    """The tokenizer in a tokenizer.json. Raises DataError."""
     try:
         return Tokenizer.from_buffer(content)
     except ValueError as error:  # what from_buffer raises for JSON it does not understand

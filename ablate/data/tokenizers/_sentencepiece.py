@@ -1,4 +1,4 @@
-"""What a SentencePiece `.model` holds: a protocol buffer, of which a few fields are read.
+"""Reader of SentencePiece `.model` files: a protocol buffer, of which a few fields are read.
 
 https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
 """
@@ -86,8 +86,8 @@ def bytes_of(value: Value) -> bytes:
 
 
 def _fields(message: bytes) -> Fields:
-    """By number, each with its values in order: the wire format of protocol buffers. Raises IndexError where it ends
-    too early, ValueError where it is another format."""
+    """Fields by number, each with its values in order: the wire format of protocol buffers. Raises IndexError where it
+    ends too early, ValueError where it is another format."""
     found: Fields = {}
     for field, value in _values(message):
         found.setdefault(field, []).append(value)

@@ -37,7 +37,7 @@ class SentencePieceTokenizer(LocalTokenizer):
 
 @lru_cache(maxsize=2)
 def _converted(content: bytes, path: str) -> str:
-    """As a tokenizer.json. Raises DataError."""
+    """The model as a tokenizer.json. Raises DataError."""
     try:
         found = parsed(content)
     except ValueError as error:

@@ -28,7 +28,7 @@ PATTERNS = {
     "o200k_base": rf"{_BEFORE}{_UPPER}*{_LOWER}+{_END}?|{_BEFORE}{_UPPER}+{_LOWER}*{_END}?|\p{{N}}{{1,3}}"
     rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|\s*[\r\n]+|{_SPACE}",
 }
-"""How each cuts text into words, inside which pairs merge."""
+"""Patterns that cut text into words, inside which pairs merge."""
 ENDS = {50_256: 50_256, 100_256: 100_257, 199_998: 199_999}
 """The id of `<|endoftext|>` in OpenAI's own encodings, by their number of ranks."""
 
@@ -56,7 +56,7 @@ class TiktokenTokenizer(LocalTokenizer):
 
 @lru_cache(maxsize=2)
 def _converted(content: bytes, words: str, end: int | None, path: str) -> str:
-    """As a tokenizer.json. Raises DataError."""
+    """The encoding as a tokenizer.json. Raises DataError."""
     ranks = _ranks(content, path)
     spelt = byte_characters()
     vocabulary = {"".join(spelt[byte] for byte in token): rank for token, rank in ranks.items()}
@@ -97,7 +97,7 @@ def _merges(ranks: Ranks) -> list[tuple[bytes, bytes]]:
 
 
 def _parts(word: bytes, ranks: Ranks, below: int) -> list[bytes]:
-    """What is left of a word when pairs whose union ranks below `below` have merged, the lowest first."""
+    """Parts of a word after pairs whose union ranks below `below` have merged, the lowest first."""
     parts = [bytes([byte]) for byte in word]
     while True:
         unions = [ranks.get(a + b, below) for a, b in pairwise(parts)]

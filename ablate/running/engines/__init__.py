@@ -36,7 +36,7 @@ class Engine(Protocol):
 
     @property
     def device(self) -> str:
-        """What workers compute on: "cpu" or "cuda"."""
+        """The device of the workers: "cpu" or "cuda"."""
         ...
 
     @property
@@ -46,7 +46,7 @@ class Engine(Protocol):
 
     @property
     def at_once(self) -> int:
-        """How many runs go on at the same time."""
+        """Number of concurrent runs."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""What engines have in common whose workers are on this machine."""
+"""Shared code of engines whose workers are on this machine."""
 
 from __future__ import annotations
 

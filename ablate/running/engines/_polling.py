@@ -1,4 +1,4 @@
-"""What engines have in common that start workers in other processes, and look now and then how they do."""
+"""Shared code of engines that start workers in other processes and poll them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ablate.store import Store
 from ablate.store.claims import Watch
 
 GRACE_SECONDS = 15.0
-"""How long workers may take to save their state when they are asked to end."""
+"""Seconds that workers may take to save their state when they are asked to end."""
 
 
 class Work(Protocol):
     """A run in a worker's hands."""
 
     def ended(self) -> Event | None:
-        """How it ended, once it has."""
+        """The outcome, once the worker has ended."""
         ...
 
     def ask_to_end(self) -> None:
@@ -52,7 +52,7 @@ class Polling(ABC):
         yield
 
     def capacity(self, _requests: Iterable[Request | None]) -> int:
-        """How many of these requests may be taken before the first has ended."""
+        """Number of these requests that may be taken before the first has ended."""
         return self.at_once
 
     def run(self, requests: Iterable[Request | None]) -> Generator[Event | None, None, None]:
@@ -112,7 +112,7 @@ class _Waiting:
         return self._ended and not self._held
 
     def take(self, limit: int) -> list[Request]:
-        """As many as there are now, up to a limit."""
+        """Take the requests that are available now, up to a limit."""
         taken: list[Request] = []
         held: list[Request] = []
         while len(taken) < limit and (request := self._next()) is not None:

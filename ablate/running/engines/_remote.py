@@ -1,4 +1,4 @@
-"""What engines have in common whose workers are on other machines: what is started there, and what becomes of it."""
+"""Shared code of engines whose workers are on other machines."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
 
 WARNINGS = {-signal.SIGTERM, -signal.SIGUSR1, -signal.SIGUSR2}
-"""How a worker ends that was asked to before it could listen."""
+"""Exit statuses of a worker that was asked to end before it could handle signals."""
 LOOK_SECONDS = 0.1
 
 
 TRIES = 4
-"""How often one command begins a run that is ended from outside."""
+"""Most times that one command starts a run that is ended from outside."""
 
 
 class Handed(ABC):
@@ -120,7 +120,7 @@ def _wait(pid: int, seconds: float | None = None) -> None:
 
 
 def variables_of(device: str) -> Mapping[str, str]:
-    """What a worker's environment has of its own; GPUs are chosen by whoever starts us."""
+    """Environment variables of a worker; the cluster chooses its GPUs."""
     return SINGLE_THREADED if device == "cpu" else {}
 
 

@@ -26,9 +26,9 @@ from ablate.store import Store, processes
 from ablate.store.claims import Watch
 
 RESTARTS = 2
-"""How often a run is begun again whose process stands still."""
+"""Most restarts of a run whose process hangs."""
 START_SECONDS = 300.0
-"""What a process may take to load its libraries, on the slowest of machines."""
+"""Seconds that a process may take to load its libraries, on the slowest machines."""
 
 
 def build(options: Options) -> Engine:
@@ -48,7 +48,7 @@ def build(options: Options) -> Engine:
 
 
 def _visible_gpus() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES can be set to for each GPU that this process may use."""
+    """Values of CUDA_VISIBLE_DEVICES, one for each GPU that this process may use."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     return named.split(",") if named else [str(index) for index in range(torch.cuda.device_count())]
 
@@ -136,7 +136,7 @@ class Slot:
         return server
 
     def ended(self) -> Event | None:
-        """How the run ended, once it has; the slot is free then."""
+        """The outcome of the run, once it has ended; its slot is free then."""
         if self.request is None or self._server is None:
             return None
         gone = self._server.poll()  # before reading, so that a last answer is not missed

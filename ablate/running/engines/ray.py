@@ -108,7 +108,7 @@ class _Task(Handed):
 
 
 def _connect(address: str | None) -> None:
-    """To a cluster, unless the caller has. Ray says little, and tells nobody about us."""
+    """Connect to a cluster, unless the caller has. Ray's logging and usage statistics are off."""
     import ray  # noqa: PLC0415 (an extra)
 
     if ray.is_initialized():
@@ -139,7 +139,7 @@ def _answers(address: str) -> None:
 
 
 def _resources(kind: str) -> int:
-    """How much the cluster has, used or not."""
+    """Amount of a resource in the cluster, used or not."""
     import ray  # noqa: PLC0415 (an extra)
 
     return int(ray.cluster_resources().get(kind, 0))

@@ -31,11 +31,11 @@ from ablate.store import Store
 from ablate.training.stop import ENDED_BY_REQUEST
 
 AT_ONCE = 16
-"""How many jobs run at once, unless `workers` says otherwise."""
+"""Default number of concurrent jobs."""
 MINUTES = 240
 """A job's time limit, unless a setting says otherwise. A run that takes longer goes on in the next job."""
 TIMEOUTS = 1000
-"""How often a run may reach it: each time it has got further."""
+"""Most times that a run may reach its time limit: it makes progress each time."""
 LOST = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED", "REQUEUED"}
 OURS = {"array", "error", "nodes", "ntasks", "open-mode", "output", "signal"}
 """Options of sbatch that are not for callers."""
@@ -84,7 +84,7 @@ class Slurm(Polling):
         return f"{'local jobs' if self.local else 'Slurm'} {options}".rstrip()
 
     def capacity(self, requests: Iterable[Request | None]) -> int:
-        """What is known beforehand is one array, of which Slurm starts `at_once` at a time."""
+        """Requests known in advance form one array, of which Slurm starts `at_once` at a time."""
         return len(requests) if isinstance(requests, Sequence) and not self.local else self.at_once
 
     def start(self, requests: Sequence[Request]) -> Sequence[_Job]:
@@ -159,7 +159,7 @@ class _Job(Handed):
 
 
 def _remove_files(job: Any) -> None:
-    """What submitit keeps of a job: arguments, result, output."""
+    """Remove the files that submitit keeps of a job: arguments, result, output."""
     for path in job.paths.folder.glob(f"{job.job_id}_*"):
         path.unlink(missing_ok=True)
 
@@ -177,7 +177,8 @@ def _importable() -> Iterator[None]:
 
 
 def minutes(text: str) -> int:
-    """Of a time as sbatch takes it: `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours` and so on.
+    """Minutes of a time as sbatch takes it: `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours` and so
+    on.
 
     Raises EngineError.
     """

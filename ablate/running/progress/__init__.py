@@ -1,4 +1,4 @@
-"""How far a study has got, on standard error: a live table on a terminal, plain lines elsewhere."""
+"""A study's progress on standard error: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ablate.store import Store
 __all__ = ["Lines", "Progress", "Wanted", "open_counts", "open_progress", "teller"]
 
 Wanted = bool | Tell
-"""How a caller wants to follow runs: True for standard error, False for silence, or what takes each line."""
+"""A caller's choice of progress: True for standard error, False for silence, or a function that takes each line."""
 
 
 def open_progress(store: Store, title: str, labels: Mapping[str, tuple[str, int]], wanted: Wanted) -> Progress:
-    """What was wanted, on a terminal as a live table. `labels` gives arm and seed by digest."""
+    """The progress that the caller chose; on a terminal, a live table. `labels` gives arm and seed by digest."""
     if _on_terminal(wanted):
         return Screen(store, title, labels)
     return Lines(store, title, labels, teller(wanted))

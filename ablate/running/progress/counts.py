@@ -1,4 +1,4 @@
-"""How far an evaluation in this process is: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of an evaluation in this process: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the runs of a study are.
+"""Progress of a study's runs.
 
 Engines only say when runs begin and end. Everything else is read from the store, so it looks the same wherever the
 workers are.
@@ -102,14 +102,14 @@ class Progress:
         return f"{text}{self._stalled(event.digest, result)}"
 
     def _stalled(self, digest: str, result: ResultDocument) -> str:
-        """What is said beside a loss that token frequencies alone explain, after steps enough to learn more."""
+        """A note beside a loss that token frequencies alone explain, after enough steps to learn more."""
         known = self._references(digest) if result.steps >= STEPS else None
         if known is None or result.loss is None or result.loss <= known.stalled_above:
             return ""
         return f"  stalled: the unigram loss is {known.unigram:.3f}"
 
     def _references(self, digest: str) -> ReferenceLosses | None:
-        """Of the text that a run predicts token by token; None of anything else."""
+        """Reference losses of the text that a run predicts token by token; None for anything else."""
         run = self.store.read_run(digest)
         if run is None or "objective" in run.train:
             return None
@@ -130,7 +130,7 @@ class Progress:
         return f"{text}  about {clock(max(1.0, left))} {'left' if self._ended else 'of training left'}"
 
     def seconds_left(self) -> float | None:
-        """By what runs took from start to end, measuring and evaluation too.
+        """An estimate from the durations of whole runs, measuring and evaluation included.
 
         Before one has ended it is the training alone, by its steps; None before there is anything to go by.
         """
@@ -166,7 +166,7 @@ def _rest(expected: float, taken: float) -> float:
 
 
 def _score(result: ResultDocument) -> str:
-    """What is said beside the loss: of text, of a synthetic task."""
+    """The score beside the loss: bits per byte of text, accuracy on a synthetic task."""
     if result.bits_per_byte is None:
         return f"accuracy {result.accuracy:.4f}"
     return f"{result.bits_per_byte:.4f} bits/byte"

@@ -12,7 +12,7 @@ from ablate.running.progress.following import Progress
 Tell = Callable[[str], None]
 """Takes one line of text."""
 LINE_SECONDS = 10.0
-"""How often plain output says how far each run is."""
+"""Seconds between lines of plain output on the progress of each run."""
 
 
 def to_standard_error(line: str) -> None:

@@ -1,4 +1,4 @@
-"""How fast runs train."""
+"""Training speed of runs."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ class Pace:
             self.work, self.until = work, now
 
     def seconds(self, work: float) -> float | None:
-        """That so much work takes; None where none is left, or nothing was done."""
+        """Estimated seconds for this work; None if none is left, or nothing was done yet."""
         return work * (self.until - self.since) / self.done if work > 0 and self.done > 0 else None

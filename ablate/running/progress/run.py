@@ -29,7 +29,7 @@ class Run:
     step: int = 0
     doing: str = "starting"
     share: float = 0.0
-    """How much of what it is doing is done."""
+    """Share of its current phase that is done."""
     began: float | None = None
     """When its worker started, by the monotonic clock; once it has shown itself, when it did."""
     claimed: bool = False
@@ -54,7 +54,7 @@ class Run:
             self.doing = self._silence(holder)
 
     def _silence(self, holder: ClaimRecord) -> str:
-        """What is said of a process that has shown no sign of life for a while."""
+        """A note on a process without a recent heartbeat."""
         timeout = clock(self.request.execution.stall_timeout)
         return f"no sign of life for {clock(self.watch.silent_seconds)} from process {holder.pid}, of at most {timeout}"
 

@@ -1,4 +1,4 @@
-"""What a model learns to predict: one objective per file. It makes batches of windows of text, and says what counts.
+"""Training objectives, one per file. It makes batches of windows of text, and says what counts.
 
 Losses of different objectives are over different targets and do not compare: every arm of a study has the same.
 """
@@ -38,11 +38,11 @@ class Objective(Variant):
         """
 
     def extra_tokens(self, context: int) -> int:
-        """How many ids of its own it needs, beside the text's, in windows of `context` tokens."""
+        """Number of ids that it needs beside the text's, in windows of `context` tokens."""
         return 0
 
     def cost(self, model: ModelSpec, context: int) -> Cost:
-        """What training costs per token of text, in windows of `context` of them."""
+        """Training cost per token of text, in windows of `context` tokens."""
         return cost(model, context)
 
 

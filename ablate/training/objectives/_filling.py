@@ -1,4 +1,4 @@
-"""What objectives share whose models fill in what was left out of a text."""
+"""Shared code of objectives whose models fill holes in a text."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class HolesError(ValueError):
 
 @dataclass
 class Filling:
-    """How holes are filled. new: at most so many tokens for each. context: of training. vocabulary: ids of the text's
-    tokens are below it."""
+    """A way to fill holes. new: most tokens for each. context: of training. vocabulary: ids of the text's tokens are
+    below it."""
 
     new: int
     context: int

@@ -1,4 +1,4 @@
-"""What objectives share that drop spans of a text."""
+"""Shared code of objectives that drop spans of a text."""
 
 from __future__ import annotations
 

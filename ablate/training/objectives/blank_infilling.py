@@ -23,7 +23,7 @@ from zoo.site import Given
 from zoo.spec import ModelSpec
 
 MASK, START, END, NONE = -1, -2, -3, -4
-"""In place of the place of a token in its text."""
+"""Markers in place of a token's position in its text."""
 
 
 class BlankInfilling(Spans, FillsHoles):

@@ -37,7 +37,7 @@ Betas = Annotated[tuple[Average, Average], Field(strict=False), BeforeValidator(
 Group: TypeAlias = dict[str, Any]
 """Parameters that share their settings, as torch's optimizers take and keep them."""
 StateDict: TypeAlias = dict[str, Any]
-"""What an optimizer keeps between steps, as torch saves and loads it."""
+"""The state of an optimizer between steps, as torch saves and loads it."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Trained:
 
 
 class Updates(Protocol):
-    """What training asks of an optimizer: torch's own are such, and so is `Combined`."""
+    """The interface of optimizers that training uses: torch's own have it, and so does `Combined`."""
 
     @property
     def param_groups(self) -> list[Group]: ...
@@ -66,7 +66,7 @@ class Updates(Protocol):
 
 
 class Optimizer(Variant):
-    """How gradients become updates. Subclasses say so in their files."""
+    """The rule that turns gradients into updates. Subclasses say so in their files."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)  # editors show them
 

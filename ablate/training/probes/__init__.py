@@ -1,4 +1,4 @@
-"""What can be watched while a run trains. One probe per file: `ablate/training/probes/<name>.py` defines `PROBE`.
+"""Probes that watch a run while it trains, one per file: `ablate/training/probes/<name>.py` defines `PROBE`.
 
 Probes never touch training: losses are the same, bit for bit, with and without them.
 """

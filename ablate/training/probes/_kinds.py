@@ -55,7 +55,7 @@ class TapProbe(ABC):
 
     @abstractmethod
     def read(self, shown: Tensor) -> Mapping[str, Tensor]:
-        """What is shown → numbers by name."""
+        """Numbers by name, from the watched values."""
 
 
 class GradientProbe(ABC):
