@@ -161,16 +161,17 @@ class _StudySearch:
     def run(self, url: str | None) -> SearchResult:
         storage = open_storage(url, self.folder)
         try:
-            return self._search(self._open(storage))
+            trials = self._open(storage)
+            return self._search(trials, self._edited(storage, trials))
         finally:
             close_storage(storage)
 
-    def _search(self, trials: optuna.Study) -> SearchResult:
+    def _search(self, trials: optuna.Study, notice: str) -> SearchResult:
         engine, owner = self.context.engine, Owner(self.folder)
         seed = owner.seed(trials)
         trials.sampler, trials.pruner = make_sampler(self.spec, seed), make_pruner(self.spec)
         progress = Lines(self.store, self.study.name, {}, teller(self.context.progress))
-        progress.say(f"{self.spec.trials} trials, {_count_ended(trials)} of them done already")
+        progress.say(f"{self.spec.trials} trials, {_count_ended(trials)} of them done already{notice}")
         prepare_corpora(self.study, self.store, progress.data)
         prepare_checkpoints(self.study, self.store)
         search = Search(trials, self.spec, self.lab, owner, seed, progress.say)
@@ -199,6 +200,15 @@ class _StudySearch:
             directions=list(self.spec.objectives.values()),
             load_if_exists=True,
         )
+
+    def _edited(self, storage: BaseStorage, trials: optuna.Study) -> str:
+        """Says that the search begins anew beside trials of another space, objectives or budget."""
+        ours = f"{self.study.name}-{self.study.scale}-"
+        others = [each for each in optuna.get_all_study_summaries(storage) if each.study_name.startswith(ours)]
+        earlier = sum(each.n_trials for each in others if each.study_name != trials.study_name)
+        if trials.trials or not earlier:
+            return ""
+        return f"; the search was edited and begins anew: its {earlier} earlier trials are kept, and are not continued"
 
     def _close(self, trials: optuna.Study, search: Search) -> SearchResult:
         promoted = write_promoted(self.lab, search, self.promote) if self.promote else None

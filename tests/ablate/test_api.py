@@ -405,3 +405,10 @@ def test_a_search_is_a_frame_of_trials(question: dict[str, Any], tmp_path: Path)
         ablate.run(asked, store=tmp_path)
     with pytest.raises(ablate.StudyError, match=r"study-[0-9a-f]{8}: has no search section, so nothing may vary"):
         ablate.search({**question, "search": None, "arms": {"post": {"block.norm_placement": "post"}}}, store=tmp_path)
+    said: list[str] = []
+    fewer = {**question, "search": {"space": {"train.lr": space["train.lr"]}, "trials": 1, "sampler": "random"}}
+    edited = ablate.load_study(fewer, "cpu", name="space")
+    ablate.search(edited, store=tmp_path, engine="inprocess", progress=said.append)
+    assert any(line.endswith("begins anew: its 3 earlier trials are kept, and are not continued") for line in said), (
+        said
+    )
