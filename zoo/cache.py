@@ -33,8 +33,7 @@ class LayerCache(Protocol):
         can be none."""
 
     def readable(self, tokens: int) -> int:
-        """Number of the next `tokens` that fit in one pass: all, unless reading one evicts another that is still
-        needed."""
+        """Number of the next `tokens` that fit in one pass: all, unless reading one evicts another still needed."""
 
     @property
     def nbytes(self) -> int:
@@ -122,10 +121,9 @@ class Cache:
             self.memory = Memory(None, self.memory.text[rows])
 
     def mark(self, tokens: int) -> Callable[[int], int]:
-        """Rollback function for the next tokens, at most `tokens`; its argument is how many of the first of them to
-        keep.
+        """Rollback function for the next tokens, at most `tokens`, given how many of the first of them to keep.
 
-        The function returns how many of those have to be read again, since a recurrent state can only be restored whole.
+        The function returns how many of those have to be read again: a recurrent state can only be restored whole.
         """
         start, divides = self.length, all(layer.divides(tokens) for layer in self.layers)
         take_back = [layer.mark(tokens) for layer in self.layers]
@@ -217,8 +215,7 @@ class TokenCache:
         return kept, places
 
     def _keep_one(self, new: Sequence[Tensor], index: Tensor) -> tuple[Sequence[Tensor], Tensor]:
-        """Store one token in a program that serves every position; returns all slots, unfilled ones at negative
-        positions."""
+        """Store one token, in a program for every position; returns all slots, unfilled ones at negative positions."""
         slot = torch.arange(self.slots, device=index.device)
         for buffer, token in zip(self.buffers, new, strict=True):
             buffer.index_copy_(2, index % self.slots, token.to(buffer.dtype))

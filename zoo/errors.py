@@ -11,8 +11,7 @@ Kind = Literal["unknown_key", "unknown_choice", "illegal"]
 
 
 class SpecError(ValueError):
-    """Invalid spec: `path` is the setting (dotted), `reason` the explanation in words, and `kind` its type for
-    programs."""
+    """Invalid spec: `path` is the setting (dotted), `reason` says why in words, and `kind` is for programs."""
 
     def __init__(self, path: str, reason: str, kind: Kind = "illegal") -> None:
         self.path = path

@@ -24,8 +24,7 @@ DEVICE, DTYPE = "cuda", torch.bfloat16
 LEAST_TOKENS = 64
 """A chunk of theirs. Shorter texts are read to be continued, and have many lengths."""
 LEAST_FEATURES, MOST_FEATURES, ALIGNED = 16, 256, 8
-"""Smallest and largest key width that the kernels support; widths of keys and values are multiples of 8, rows of 16
-bytes."""
+"""Smallest and largest key width of the kernels; rows of keys and values are multiples of 8 features, 16 bytes."""
 _in_use: list[str] = []
 """Library that computes the scans of this process, as results name it."""
 

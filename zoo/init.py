@@ -52,8 +52,7 @@ UNNORMED = 0.5
 
 
 class InitSpec(Spec):
-    """Initial values of output projections: `zero`; `plain` N(0, 1/fan_in); `scaled` N(0, 1/(2L·fan_in)), after
-    GPT-2."""
+    """Initial output projections: `zero`; `plain` N(0, 1/fan_in); `scaled` N(0, 1/(2L·fan_in)), after GPT-2."""
 
     supports: ClassVar[Operations] = EVERY_OPERATION
 
@@ -175,8 +174,7 @@ def _std(module: nn.Module, own: str, role: Role, spec: InitSpec, n_layers: int)
 
 
 def _constant(module: nn.Module, own: str, role: Role, factor: float) -> Tensor:
-    """Initial value of a constant parameter. A gain to which its norm adds an offset is scaled together with that
-    offset."""
+    """Initial value of a constant parameter. A gain is scaled together with the offset that its norm adds to it."""
     offset = getattr(module, "gain_offset", 0.0) if role == "gain" else 0.0
     initial = getattr(module, "initial", {}).get(own, 1.0 if role == "gain" else 0.0)
     return factor * (torch.as_tensor(initial) + offset) - offset

@@ -87,14 +87,12 @@ class Plugin:
 
 @cache
 def digest_of(path: Path) -> str:
-    """Digest of a file as it was when it was loaded: that is the code that runs here, even if it is edited
-    meanwhile."""
+    """Digest of a file as it was when it was loaded: that code runs here, even if it is edited meanwhile."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def members(package: str) -> list[str]:
-    """Names of the variants in a folder, in alphabetical order. Raises PluginError where a plug-in has a name that is
-    taken."""
+    """Names of a folder's variants, in alphabetical order. Raises PluginError for a plug-in whose name is taken."""
     _listed.add(package)
     folder = importlib.import_module(package).__path__
     own = {m.name for m in pkgutil.iter_modules(folder) if not (m.ispkg or m.name.startswith("_"))}
@@ -128,8 +126,7 @@ def plugins() -> tuple[Plugin, ...]:
 
 @cache
 def _installed() -> tuple[Plugin, ...]:
-    """Plug-ins from installed distributions; of those with the same entry point the first on the path counts, as for
-    modules."""
+    """Plug-ins of installed distributions. For one entry point the first on the path counts, as for modules."""
     points = ((point, found) for found in metadata.distributions() for point in found.entry_points)
     ours = ((point, found) for point, found in points if point.group.startswith(GROUP))
     plugins: dict[str, Plugin] = {}

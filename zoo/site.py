@@ -46,8 +46,7 @@ class PartCost:
     flops_square: float = 0.0
     """The same with whole T × T matrices of scores."""
     flops_executed: float = 0.0
-    """FLOPs executed by this implementation: bands and gathered keys where there is no need of the square, chunks of a
-    recurrence."""
+    """FLOPs executed here: bands and gathered keys where there is no need of the square, chunks of a recurrence."""
     inactive: int = 0
     """Parameters that a token does not use: experts that it is not sent to."""
 

@@ -28,8 +28,7 @@ from zoo.precision import as_autocast_has_it
 BLOCK = 128
 """Queries, and keys, of a block of the mask."""
 LEAST_FEATURES, MOST_FEATURES = 16, 256
-"""Head widths: the smallest that the kernel supports, and the largest whose blocks surely fit in a GPU's shared
-memory."""
+"""Smallest head width that the kernel supports, and the largest whose blocks surely fit in a GPU's shared memory."""
 Looks = Callable[..., Tensor]
 Along: TypeAlias = tuple[tuple[int, ...], Tensor | None]
 """Axes of (B, H, T, S), and values along them."""

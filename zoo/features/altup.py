@@ -72,8 +72,7 @@ class AltUp(Feature):
 
 
 class AltUpStreams(Streams):
-    """Expansion into AltUp's streams before the layers, prediction and correction around each, and their mean after the
-    last."""
+    """Expansion into n streams, prediction and correction around each layer, and the mean of the streams."""
 
     name: ClassVar[str] = "altup"
     shell: ClassVar[int] = 0

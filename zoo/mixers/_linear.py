@@ -55,8 +55,7 @@ class Stateful(Mixer):
         """Shapes of what is kept of a sequence, by name. Called on a resolved spec."""
 
     def cost(self, d_model: int, context: int) -> PartCost:
-        """Cost per token. The FLOPs needed are the recurrence's, which leaves its state behind, whatever the chunk
-        size."""
+        """Cost per token. FLOPs needed are the recurrence's, which leaves its state behind, whatever the chunk."""
         matrix, scanning = self.matrices(d_model), self.scanning()
         scan = PartCost(0, scanning.token, scanning.token, scanning.computed(context) / context)
         return matmul_cost(matrix + self.vectors(d_model), matrix) + self.convolution() + scan

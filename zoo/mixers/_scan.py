@@ -22,8 +22,7 @@ STATE = "state"
 
 @dataclass(frozen=True)
 class Chunks:
-    """Division of a sequence of `length` rows into `count` chunks of `width`, the last one padded. A token is `rank`
-    rows.
+    """Sequence of `length` rows cut into `count` chunks of `width`, the last one padded. A token is `rank` rows.
 
     A sequence shorter than a chunk makes one of the least power of two that holds it.
     """

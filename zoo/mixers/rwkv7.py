@@ -31,8 +31,7 @@ from zoo.site import PartCost, Site, Step
 from zoo.traits import OF_MODULES, Operations
 
 READERS = {"r": 0.2, "w": 0.9, "k": 0.7, "v": 0.7, "a": 0.9, "g": 0.2}
-"""Projections that each read a token mixed with the one before it, and the initial exponent of their μ (see
-`_shares`)."""
+"""Projections that each mix a token with the one before it, and the initial exponent of μ (see `_shares`)."""
 
 
 class RWKV7(Stateful):

@@ -106,8 +106,7 @@ class LearningCost(ScanCost):
 
 
 class Lesson(NamedTuple):
-    """Training examples made from tokens, in float32 or more: q, k, v: (B, H, C, n), η: (B, H, C, 1), zero where there
-    is no token."""
+    """Projected tokens, in float32 or more: q, k, v: (B, H, C, n), η: (B, H, C, 1), zero where there is no token."""
 
     q: Tensor
     k: Tensor

@@ -64,8 +64,7 @@ class Position(Variant):
         return None
 
     def name_for(self, heads: int) -> str:
-        """Name of the model's shared part for `heads` heads in a pass. torch.compile cannot trace the hash of a
-        spec."""
+        """Key of the model's shared part for `heads` heads in a pass. torch.compile cannot trace the hash of a spec."""
         return f"{self!r} for {heads} heads"
 
     def shared_parameters(self, d_model: int, heads: int) -> int:
@@ -106,8 +105,8 @@ class PositionLayer(nn.Module):
         return k
 
     def bias(self, step: Step, places: Tensor) -> Tensor | None:
-        """Bias on the scores of the step's queries for keys at `places` (S,), broadcastable to (H, T, S) or (B, H, T,
-        S), or None."""
+        """Bias on the scores of the step's queries for keys at `places` (S,): what broadcasts to
+        (H, T, S) or (B, H, T, S), or None."""
         return None
 
     def bias_for(self, queries: Queries, step: Step, places: Tensor) -> Tensor | None:
