@@ -85,7 +85,7 @@ class BlockSpec(Spec):
 
     @property
     def branch_numbers(self) -> tuple[int, ...]:
-        """Number of the block's residuals before each of its own: 0 for both where two read the same stream."""
+        """Number of the block's residuals before each of its own: 0 for all where two read the same stream."""
         return (0,) * self.branches if self.topology == "parallel_two_norms" else tuple(range(self.branches))
 
     @property

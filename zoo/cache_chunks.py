@@ -11,7 +11,7 @@ from zoo.cache import LayerCache, TakeBack
 from zoo.cache_states import StateCache
 
 BORDERS = ("key", "smoothed")
-"""Buffers kept from the last token and from the last chunk: (B, D) each."""
+"""Names of the buffers kept from the last token and from the last chunk: (B, D) each."""
 
 
 class ChunkCache(StateCache):

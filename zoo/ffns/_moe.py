@@ -57,7 +57,7 @@ class MoE(Ffn):
     shared_gate: bool = False
     """Whether the shared experts' output is multiplied by σ(w·x) (Qwen2-MoE, arXiv:2407.10671)."""
     weights_on: Literal["output", "input"] = Field(default="output", exclude_if=lambda on: on == "output")
-    """Factor w_e applied to the expert's output, or to its input, FFN_e(w_e x) (Llama 4)."""
+    """Whether w_e multiplies the expert's output, or its input, FFN_e(w_e x) (Llama 4)."""
     balance_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.0
     """Weight of E/k · Σ_e f_e P_e in the training objective, for each layer: f_e is the share of tokens sent to e, P_e
     the mean probability of e; 1 where both are even (Switch Transformer, arXiv:2101.03961 §2.2)."""

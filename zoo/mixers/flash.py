@@ -24,7 +24,7 @@ from zoo.site import PartCost, Site, Step
 from zoo.traits import OF_MODULES, Operations
 
 KEYS, VALUES, BEFORE, ALL = "keys", "values", "before", "all"
-"""Cached tensors of a text: keys and values of its last chunk, and Σ k vᵀ over the chunks before it and over all."""
+"""Names of the cached tensors: keys and values of its last chunk, and Σ k vᵀ over the chunks before it and over all."""
 
 State = dict[str, Tensor]
 

@@ -30,7 +30,7 @@ from zoo.site import PartCost, Site, Step
 from zoo.traits import OF_MODULES, Operations
 
 KEY, VALUE, OWN, ANGLE = "key", "value", "own", "angle"
-"""Cached tensors of the last token, beside the state."""
+"""Names of the tensors cached from the last token, beside the state."""
 SLOWEST = 1e-4
 """A is at least this, as in the released code."""
 
