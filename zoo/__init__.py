@@ -1,4 +1,4 @@
-"""What a language model is: every published block variant, freely combined.
+"""Language models: every published block variant, freely combined.
 
 spec = zoo.load("llama3", **{"d_model": 256, "n_layers": 4, "block.mixer.kv_heads": 2})
 model = zoo.build(spec)

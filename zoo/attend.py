@@ -76,8 +76,8 @@ def pick(device: str, dtype: torch.dtype, needs: Needs) -> str:
 
 
 def _pays_in_flex(dtype: torch.dtype, needs: Needs) -> bool:
-    """In training, where it is not a triangle that torch's own kernels do best. Texts that are read without a backward
-    pass have many lengths, and a program is compiled for each."""
+    """Whether flex attention is the fastest backend: in training, except for the plain triangle, which torch's own
+    kernels compute faster. Texts read without a backward pass have many lengths, and each would compile a program."""
     fewest, most = needs.features
     fits = fewest >= flex.LEAST_FEATURES and most <= flex.MOST_FEATURES
     runs = flex.obstacle(needs) is None and dtype != torch.float64 and fits

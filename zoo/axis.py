@@ -52,7 +52,7 @@ class Spec(BaseModel):
         return False
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """What differs from the defaults: the rest is in the class's documentation."""
+        """Fields that differ from their defaults: the rest is in the class's documentation."""
         for name, value in super().__repr_args__():
             field = type(self).model_fields.get(str(name))
             if field is None or field.is_required() or value != field.get_default(call_default_factory=True):
@@ -126,7 +126,7 @@ class Choice:
     tag: str = "kind"
 
     def variants(self) -> dict[str, type[Spec]]:
-        """What can be chosen, by name."""
+        """Variants to choose from, by name."""
         return variants(self.axis, self.tag)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

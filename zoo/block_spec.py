@@ -1,4 +1,4 @@
-"""What a block is: a mixer and an FFN, and how each joins the stream."""
+"""Spec of a block: a mixer, an FFN, and how each joins the residual stream."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ class BlockSpec(Spec):
 
     @property
     def norms(self) -> int:
-        """How many norms of the block's kind it has at the places of its residuals."""
+        """Number of norms of the block's kind at its residuals."""
         return self.norm_placement.norms * self.branches
 
     @property
     def branches(self) -> int:
-        """How many residuals it has."""
+        """Number of residual branches."""
         return self.has_mixer_residual + self.has_ffn_residual + (self.cross is not None)
 
     @property
@@ -85,7 +85,7 @@ class BlockSpec(Spec):
 
     @property
     def branch_numbers(self) -> tuple[int, ...]:
-        """Of each residual, how many of the block's come before it: none where two read the same stream."""
+        """Number of the block's residuals before each of its own: 0 for all where two read the same stream."""
         return (0,) * self.branches if self.topology == "parallel_two_norms" else tuple(range(self.branches))
 
     @property

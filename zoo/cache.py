@@ -1,4 +1,4 @@
-"""What a model remembers while it decodes.
+"""State that a model keeps while it decodes.
 
 A layer's cache takes the keys and values of the new tokens and hands back those that they may attend to. Bytes declared
 by `zoo.cost` are the bytes allocated here.
@@ -33,7 +33,7 @@ class LayerCache(Protocol):
         can be none."""
 
     def readable(self, tokens: int) -> int:
-        """How many of the next `tokens` can be read in one pass: all, unless each forgets one for the next."""
+        """Number of the next `tokens` that fit in one pass: all, unless reading one evicts another still needed."""
 
     @property
     def nbytes(self) -> int:
@@ -46,7 +46,7 @@ class LayerCache(Protocol):
         """Whether some of the next `tokens` can be taken back and the others kept."""
 
     def mark(self, tokens: int) -> TakeBack:
-        """How to take back what is read from here on, at most `tokens`, as speculative decoding needs."""
+        """Rollback function for the next tokens, at most `tokens`, as speculative decoding needs."""
 
 
 def kept_by(reader: object, cache: LayerCache | None, kind: type[K]) -> K | None:
@@ -107,7 +107,7 @@ class Cache:
             self.memory = Memory(None, self.memory.text)
 
     def readable(self, tokens: int) -> int:
-        """How many of the next `tokens` can be read in one pass."""
+        """Number of the next `tokens` that fit in one pass."""
         return min(layer.readable(tokens) for layer in self.layers)
 
     def reorder(self, rows: Tensor) -> None:
@@ -121,9 +121,9 @@ class Cache:
             self.memory = Memory(None, self.memory.text[rows])
 
     def mark(self, tokens: int) -> Callable[[int], int]:
-        """How to take back what is read from here on, at most `tokens`, but for so many of the first of them.
+        """Rollback function for the next tokens, at most `tokens`, given how many of the first of them to keep.
 
-        It says how many of those have to be read again, since what a recurrent layer has read cannot be divided.
+        The function returns how many of those have to be read again: a recurrent state can only be restored whole.
         """
         start, divides = self.length, all(layer.divides(tokens) for layer in self.layers)
         take_back = [layer.mark(tokens) for layer in self.layers]
@@ -139,7 +139,7 @@ class Cache:
 
 
 class TokenCache:
-    """What a layer keeps of each of the last `slots` tokens: keys and values, or whatever its mixer needs.
+    """Cache of the last `slots` tokens of a layer: keys and values, or whatever its mixer needs.
 
     Token t lives in slot t mod slots. With fewer slots than tokens, what leaves the window is overwritten (the rolling
     buffer of Mistral 7B, arXiv:2310.06825).
@@ -215,7 +215,7 @@ class TokenCache:
         return kept, places
 
     def _keep_one(self, new: Sequence[Tensor], index: Tensor) -> tuple[Sequence[Tensor], Tensor]:
-        """Of one token, in a program that serves every place: all slots, those not yet filled at negative places."""
+        """Store one token, in a program for every position; returns all slots, unfilled ones at negative positions."""
         slot = torch.arange(self.slots, device=index.device)
         for buffer, token in zip(self.buffers, new, strict=True):
             buffer.index_copy_(2, index % self.slots, token.to(buffer.dtype))

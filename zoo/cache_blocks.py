@@ -1,4 +1,4 @@
-"""What a layer keeps that attends to tokens and to blocks of them."""
+"""Caches of layers that attend both to tokens and to blocks of tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What layers keep that run on chunks of tokens."""
+"""Caches of layers that process chunks of tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zoo.cache import LayerCache, TakeBack
 from zoo.cache_states import StateCache
 
 BORDERS = ("key", "smoothed")
-"""What is kept of the last token and of the last chunk: (B, D) each."""
+"""Names of the buffers kept from the last token and from the last chunk: (B, D) each."""
 
 
 class ChunkCache(StateCache):

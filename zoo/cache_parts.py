@@ -1,4 +1,4 @@
-"""What a block keeps where more than its mixer does: a cache for each part."""
+"""Caches of blocks in which more than the mixer has state: one cache for each part."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zoo.cache import LayerCache, TakeBack
 
 
 class PartsCache:
-    """What the parts of a block keep, by the part's name."""
+    """Caches of a block's parts, by the part's name."""
 
     def __init__(self, parts: Mapping[str, LayerCache]) -> None:
         self.parts = dict(parts)

@@ -1,4 +1,4 @@
-"""What layers keep whose memory does not grow: a recurrent state, by itself or beside tokens."""
+"""Caches of constant size: a recurrent state, alone or beside a token cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zoo.cache import ASK_THE_MODEL, TakeBack, TokenCache
 
 
 class StateCache:
-    """What a recurrent layer keeps: tensors by name, of a size that does not grow with the text."""
+    """Recurrent state of a layer: tensors by name, whose size does not grow with the text."""
 
     capacity: int | None = None
 

@@ -19,10 +19,10 @@ from zoo.origin import TokenizerFiles
 from zoo.spec import ModelSpec, parse
 
 MOST_BYTES = 10_000_000
-"""Of a spec or a config that is read."""
+"""Maximum size of a spec or config file, in bytes."""
 TOKENIZER = "tokenizer.json"
 BESIDE_TOKENIZER = ("tokenizer_config.json", "special_tokens_map.json")
-"""What transformers writes beside it: which token ends a text."""
+"""Files that transformers writes beside the tokenizer: which token ends a text."""
 
 
 def save(model: Decoder, directory: str | Path) -> None:
@@ -76,7 +76,7 @@ def read_json(path: Path) -> Any:
 
 
 def tokenizer_files(directory: Path) -> TokenizerFiles | None:
-    """What a folder has of them; None without a tokenizer.json."""
+    """Tokenizer files in a folder, by name; None without a tokenizer.json."""
     if not (directory / TOKENIZER).is_file():
         return None
     found = (directory / name for name in (TOKENIZER, *BESIDE_TOKENIZER))

@@ -13,11 +13,11 @@ from zoo.cache_states import StateCache
 from zoo.site import PartCost, Step
 
 STATE = "conv"
-"""What a layer's cache calls the tokens that the next ones reach back to."""
+"""Name in a layer's cache of the last inputs, which the next tokens' convolution reads."""
 
 
 def conv_cost(channels: int, width: int | None, bias: bool = False) -> PartCost:
-    """Of a `ShortConv`; of none where there is no width."""
+    """Cost of a `ShortConv`; zero if `width` is None."""
     if width is None:
         return PartCost(0)
     return PartCost.of(channels * (width + bias), 2.0 * channels * width)

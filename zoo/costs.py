@@ -1,5 +1,5 @@
-"""What a model costs: parameters, FLOPs per token, cache bytes. Arithmetic on the spec, no tensors. Of single passes
-with a cache, see `zoo.costs_decoding`."""
+"""Cost of a model: parameters, FLOPs per token, cache bytes. Arithmetic on the spec, no tensors. For single passes with
+a cache, see `zoo.costs_decoding`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes with a cache cost: reading a prompt, and decoding one token. FLOPs, and numbers that memory must move."""
+"""Cost of passes with a cache: reading a prompt, and decoding one token. FLOPs, and numbers that memory must move."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from zoo.spec import ModelSpec
 
 @dataclass(frozen=True)
 class PassCost:
-    """What a pass with a cache takes: FLOPs, and numbers that must come from memory or go to it.
+    """Cost of a pass with a cache: FLOPs, and numbers read from memory or written to it.
 
     parameters: those that the pass uses, each once for each layer that has it: of a token table only the rows looked
     up, unless it is the head too; of a mixture of experts those that the tokens are expected to be sent to.
@@ -96,8 +96,7 @@ def _written(spec: ModelSpec, batch: int, context: int, memory: int) -> PassCost
 
 
 def _cache_used(spec: ModelSpec, context: int, memory: int = 0) -> list[int]:
-    """Of those kept after `context` tokens, those that say something: what is beside the layers' own, then each
-    layer's."""
+    """Cache elements in use after `context` tokens: those outside the layers first, then those of each layer."""
     reads = zip(spec.layers, reads_of(spec, context), strict=True)
     return [cache_beside(spec, memory), *(layer.cache_elements(spec.d_model, seen) for layer, (seen, _) in reads)]
 

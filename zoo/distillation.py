@@ -1,4 +1,5 @@
-"""What a teacher says of every token, as targets beside the text itself (Hinton et al. 2015, arXiv:1503.02531).
+"""Knowledge distillation: a teacher's distribution over every token as a target beside the text itself (Hinton et al.
+2015, arXiv:1503.02531).
 
     loss = (1 − w) · CE(text, p_s) + w · T² · KL(p_t^{1/T} ‖ p_s^{1/T})        p^{1/T} = softmax(logits / T)
 
@@ -27,7 +28,7 @@ class SoftTargets:
     weight: float = 0.5
     """w, the share of the teacher."""
     top_k: int | None = None
-    """So many of the teacher's likeliest tokens, whose probabilities are made to sum to one; null for all."""
+    """Number of the teacher's likeliest tokens to keep, renormalised to sum to one; null for all."""
 
     def flat(self) -> SoftTargets:
         return replace(self, rows=self.rows.flatten(0, -2))

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Literal
 
 Kind = Literal["unknown_key", "unknown_choice", "illegal"]
-"""What is wrong, for programs: there is no such setting, it has no such variant, or anything else."""
+"""Machine-readable type of an error: no such setting, no such variant, or anything else."""
 
 
 class SpecError(ValueError):
-    """What is wrong with a spec: `path` is where (dotted), `reason` is why, in words, and `kind` for programs."""
+    """Invalid spec: `path` is the setting (dotted), `reason` says why in words, and `kind` is for programs."""
 
     def __init__(self, path: str, reason: str, kind: Kind = "illegal") -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""What is known of a setting beside its type, said at the field.
+"""Metadata of a setting beside its type, declared at the field.
 
 heads: Annotated[PositiveInt, Fact.SIZE, Fact.HEADS] = 4
 
@@ -22,7 +22,7 @@ from zoo.traits import EVERY_OPERATION, Operation, Operations
 
 
 class Fact(Enum):
-    """What a setting is."""
+    """Property of a setting."""
 
     SIZE = auto()
     """It says how large something is, and not what it does."""
@@ -31,9 +31,9 @@ class Fact(Enum):
     HEAD_WIDTH = auto()
     """Features of a head."""
     HEADS = auto()
-    """How many heads there are."""
+    """Number of heads."""
     SHARED_HEADS = auto()
-    """How many heads there are of what several of the `HEADS` share."""
+    """Number of heads that each serve several of the `HEADS`, such as kv heads."""
     SCALE = auto()
     """A factor that goes with a width."""
     SCORE_SCALE = auto()
@@ -111,7 +111,7 @@ def names_with(owner: type[BaseModel], *facts: Fact) -> tuple[str, ...]:
 
 
 def said_of(owner: type[BaseModel], name: str, kind: type[T]) -> T | None:
-    """What of this kind is said of a setting; None for nothing."""
+    """Metadata of this class that a setting declares; None without any."""
     return next((said for said in facts_of(owner, name) if isinstance(said, kind)), None)
 
 

@@ -24,9 +24,9 @@ DEVICE, DTYPE = "cuda", torch.bfloat16
 LEAST_TOKENS = 64
 """A chunk of theirs. Shorter texts are read to be continued, and have many lengths."""
 LEAST_FEATURES, MOST_FEATURES, ALIGNED = 16, 256, 8
-"""Of a key: what their products need, and the most that they take. Rows of 16 bytes, of values too."""
+"""Smallest and largest key width of the kernels; rows of keys and values are multiples of 8 features, 16 bytes."""
 _in_use: list[str] = []
-"""What computes the scans of this process, as results name it."""
+"""Library that computes the scans of this process, as results name it."""
 
 
 def use_fla() -> bool:
@@ -41,7 +41,7 @@ def use_fla() -> bool:
 
 
 def _version() -> str | None:
-    """Of fla-core; None where it is missing or too old."""
+    """Version of fla-core; None where it is missing or too old."""
     try:
         version = metadata.version("fla-core")
     except metadata.PackageNotFoundError:

@@ -24,7 +24,7 @@ NAMES = {
     (False, True): "gated_delta_rule",
     (True, True): "kda",
 }
-"""By whether each key feature decays at a pace of its own, and whether there is a strength."""
+"""Kernel of fla, by whether each key feature has its own decay, and whether there is a strength."""
 
 
 def _compute(parts: Sequence[Any], state: Tensor | None, keep: bool) -> tuple[Tensor, Tensor | None]:
@@ -47,7 +47,7 @@ def _scan(*given: Any) -> tuple[Tensor, Tensor]:
 
 
 def _gradients(gradient: Tensor, *given: Any) -> list[Tensor]:
-    """Of q, k, v, decay, and of the strength if there is one."""
+    """Gradients of q, k, v, decay, and of the strength if there is one."""
     *parts, state = given
     with torch.enable_grad():
         parts = [None if x is None else x.detach().requires_grad_() for x in parts]

@@ -1,4 +1,4 @@
-"""What some models do between the last block and the head."""
+"""Transform that some models apply between the last block and the head."""
 
 from __future__ import annotations
 

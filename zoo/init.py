@@ -48,11 +48,11 @@ from zoo.traits import EVERY_OPERATION, Operations
 Role = Literal["embedding", "input", "output", "head", "gain", "bias"]
 
 UNNORMED = 0.5
-"""What more a tied head that reads an unnormed stream starts smaller by."""
+"""Further factor on the initial logits of a tied head that reads an unnormed stream."""
 
 
 class InitSpec(Spec):
-    """How output projections start: `zero`; `plain` N(0, 1/fan_in); `scaled` N(0, 1/(2L·fan_in)), after GPT-2."""
+    """Initial output projections: `zero`; `plain` N(0, 1/fan_in); `scaled` N(0, 1/(2L·fan_in)), after GPT-2."""
 
     supports: ClassVar[Operations] = EVERY_OPERATION
 
@@ -60,7 +60,7 @@ class InitSpec(Spec):
     stream: Annotated[NonNegativeInt, Supports(*EVERY_OPERATION)] = 0
     """Which of many equivalent draws."""
     tied_head: PositiveFloat | None = 0.5
-    """What a tied head's logit of the token that it has just read starts at, at most; null for gains of one."""
+    """Upper bound on a tied head's initial logit of the token that it has just read; null for gains of one."""
 
 
 class Linear(nn.Linear):
@@ -69,7 +69,7 @@ class Linear(nn.Linear):
     init_gain: float | None = None
     """Standard deviation times √fan_in, where a residual asks for its own; None for the rule."""
     init_factor: float = 1.0
-    """What the rule's standard deviation is multiplied by, where a residual asks for that."""
+    """Factor on the rule's standard deviation, set where a residual asks for one."""
 
     def __init__(self, dim_in: int, dim_out: int, *, bias: bool = False, role: Role, values: bool = False) -> None:
         """values: whether this is the projection that a mixer reads its values with."""
@@ -174,7 +174,7 @@ def _std(module: nn.Module, own: str, role: Role, spec: InitSpec, n_layers: int)
 
 
 def _constant(module: nn.Module, own: str, role: Role, factor: float) -> Tensor:
-    """What a constant starts from. A gain to which its norm adds an offset is scaled together with that."""
+    """Initial value of a constant parameter. A gain is scaled together with the offset that its norm adds to it."""
     offset = getattr(module, "gain_offset", 0.0) if role == "gain" else 0.0
     initial = getattr(module, "initial", {}).get(own, 1.0 if role == "gain" else 0.0)
     return factor * (torch.as_tensor(initial) + offset) - offset

@@ -1,4 +1,4 @@
-"""How long a text a model can read."""
+"""Longest text that a model can read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from zoo.spec import ModelSpec
 
 
 def longest_context(spec: ModelSpec) -> int | None:
-    """As `longest_text`, of decoder and encoder at once."""
+    """Shorter `longest_text` of decoder and encoder."""
     stacks = [spec] if spec.encoder_spec is None else [spec, spec.encoder_spec]
     return min((end for end in map(longest_text, stacks) if end is not None), default=None)
 

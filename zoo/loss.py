@@ -35,7 +35,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Part:
-    """What some rows are of the batch that they belong to: their losses are then parts of its loss, which sum to it.
+    """Share of a batch that some of its rows make up: their losses are then parts of the batch's loss, which sum to it.
 
     scored: (), the targets of the whole batch that count. rows: the share of its rows.
     """
@@ -101,7 +101,7 @@ def summed_loss(
 
 
 def chunks_for(rows: int, vocabulary: int) -> int:
-    """In how many chunks the head must run to hold no more than LOGITS_AT_ONCE logits at a time."""
+    """Number of chunks in which the head must run to hold no more than LOGITS_AT_ONCE logits at a time."""
     return max(1, math.ceil(rows * vocabulary / LOGITS_AT_ONCE))
 
 

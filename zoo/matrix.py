@@ -1,4 +1,4 @@
-"""What can be combined: every choice on every axis of a model, and why two of them cannot meet.
+"""Compatibility matrix: every choice on every axis of a model, and why two of them cannot be combined.
 
 Nothing here lists variants or settings. The axes are the parts of a block and the settings of the model, of the block
 and of its default parts. The choices are the files of an axis, at the `examples` that each gives, or the values that a
@@ -56,7 +56,7 @@ class MatrixDocument(TypedDict):
     axes: dict[str, list[str]]
     """The choices of each axis; kinds of cache last."""
     conflicts: dict[str, list[list[str]]]
-    """By reason, the pairs that it excludes: [axis, choice, axis, choice]."""
+    """Pairs that cannot be combined, by reason: [axis, choice, axis, choice]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ def unserved(option: Option, kind: str) -> str | None:
 
 
 def document() -> MatrixDocument:
-    """What can be chosen, and what cannot be combined."""
+    """Document of all choices and of the pairs that cannot be combined."""
     conflicts: dict[str, list[list[str]]] = {}
     for a, b, reason in pairs():
         if reason is not None:
@@ -156,8 +156,8 @@ def _tried(owner: type[BaseModel], name: str) -> tuple[Any, ...] | None:
 
 
 def _values(setting: FieldInfo, default: Any, tried: tuple[Any, ...] | None) -> Iterator[tuple[str, Any, Edits]]:
-    """What a setting can be, with a name and the edits of the model that it takes: but for its default, unless it is a
-    part of the model."""
+    """Values of a setting other than its default, each with a name and the edits of the model that it needs; the
+    default is included where it is a part of the model."""
     choice = choice_of(setting)
     if choice is not None and tried is None:
         yield from _kinds(choice)

@@ -107,7 +107,7 @@ class Decoder(Stack):
         right_pad: Tensor | None = None,
         losses: list[Tensor] | None = None,
     ) -> Memory:
-        """What the encoder makes of tokens (B, S), padded at either side: (B, S, D) and which of them are text.
+        """Encoder output for tokens (B, S), padded at either side: (B, S, D) and a mask of which are text.
 
         losses: where its layers leave what they add to the training objective.
         """

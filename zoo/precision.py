@@ -29,7 +29,7 @@ def computed_in(x: Tensor) -> torch.dtype:
 
 
 def as_autocast_has_it(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """As scaled_dot_product_attention does it by itself: for kernels that autocast does not know."""
+    """Cast as autocast casts the inputs of scaled_dot_product_attention, for kernels that it does not know."""
     return tuple(tensor.to(computed_in(tensor)) for tensor in tensors)
 
 

@@ -1,4 +1,4 @@
-"""What a pass over tokens cannot be given: one clear error for each, before torch says something less clear.
+"""Checks of a forward pass's inputs: one clear error for each, before torch raises a less clear one.
 
 Shapes and types are always checked. Counts such as `left_pad` are read only where they lie on the CPU and the pass is
 not compiled: elsewhere a read would halt the device, or cut the graph.

@@ -1,4 +1,4 @@
-"""What a folder of variants holds: its own files, and the plug-ins that belong to it.
+"""Variants in a folder: its own files, and the plug-ins that belong to it.
 
 A plug-in is such a file that lies elsewhere. An installed package names its modules as entry points, in a group called
 after the folder; `ablate --plugin FILE` and `ablate.plug_in` add single files, which processes that we start inherit.
@@ -29,7 +29,7 @@ from pydantic import BaseModel
 from zoo.errors import PluginError
 
 VARIABLE = "ABLATE_PLUGINS"
-"""Of the environment: `zoo.norms/maxnorm=/path/of/maxnorm.py`, one after the other as in PATH."""
+"""Environment variable with plug-ins: `zoo.norms/maxnorm=/path/of/maxnorm.py`, one after the other as in PATH."""
 GROUP = "ablate."
 """Groups of entry points begin with it: `ablate.norms` for `zoo.norms`."""
 _listed: set[str] = set()
@@ -81,18 +81,18 @@ class Plugin:
         return module
 
     def version(self) -> str:
-        """What another version of it has another of: the digest of its file, after its distribution and version."""
+        """Version identifier: the digest of its file, after its distribution and version."""
         return f"{self.distribution} {digest_of(Path(str(self.load().__file__)))}".lstrip()
 
 
 @cache
 def digest_of(path: Path) -> str:
-    """Of a file as it was when it was loaded: what runs here is that, even if it is edited meanwhile."""
+    """Digest of a file as it was when it was loaded: that code runs here, even if it is edited meanwhile."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def members(package: str) -> list[str]:
-    """What a folder holds, in alphabetical order. Raises PluginError where a plug-in has a name that is taken."""
+    """Names of a folder's variants, in alphabetical order. Raises PluginError for a plug-in whose name is taken."""
     _listed.add(package)
     folder = importlib.import_module(package).__path__
     own = {m.name for m in pkgutil.iter_modules(folder) if not (m.ispkg or m.name.startswith("_"))}
@@ -126,7 +126,7 @@ def plugins() -> tuple[Plugin, ...]:
 
 @cache
 def _installed() -> tuple[Plugin, ...]:
-    """Of distributions with the same entry point, the first on the path counts, as for modules."""
+    """Plug-ins of installed distributions. For one entry point the first on the path counts, as for modules."""
     points = ((point, found) for found in metadata.distributions() for point in found.entry_points)
     ours = ((point, found) for point, found in points if point.group.startswith(GROUP))
     plugins: dict[str, Plugin] = {}
@@ -161,7 +161,7 @@ def add_file(package: str, name: str, path: Path) -> None:
 
 
 def versions_of(*values: object) -> dict[str, str] | None:
-    """Of every plug-in that specs are made of; None where there is none."""
+    """Versions of the plug-ins that specs are made of; None where there is none."""
     known = plugins()
     if not known:
         return None

@@ -12,7 +12,7 @@ from zoo.conv import on_text
 from zoo.site import Step
 
 STATE = "shift"
-"""What a layer's cache calls the last token that it has read."""
+"""Name in a layer's cache of the last token that it has read."""
 
 
 class TokenShift(nn.Module):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 T = TypeVar("T")
 
 Sight = Literal["causal", "all", "prefix"]
-"""What a token sees: itself and what comes before it; all of the text; or that and all of a prefix of its row."""
+"""Visibility of tokens: those up to their own; all of the text; or those and all of a prefix of their row."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Site:
 
 @dataclass(frozen=True)
 class PartCost:
-    """What one part of a block costs, per token of a forward pass over whole texts.
+    """Cost of one part of a block, per token of a forward pass over whole texts.
 
     A multiplication and an addition are two FLOPs. Products of matrices and convolutions count; other elementwise work,
     softmax and norms do not.
@@ -41,12 +41,12 @@ class PartCost:
 
     parameters: int
     flops: float = 0.0
-    """What the architecture needs, however it is computed: the scores that the mask lets through, a recurrence as it
-    is written. Budgets count these."""
+    """FLOPs that the architecture needs, however it is computed: the scores that the mask lets through, a recurrence as
+    it is written. Budgets count these."""
     flops_square: float = 0.0
     """The same with whole T × T matrices of scores."""
     flops_executed: float = 0.0
-    """What is computed here: bands and gathered keys where there is no need of the square, chunks of a recurrence."""
+    """FLOPs executed here: bands and gathered keys where there is no need of the square, chunks of a recurrence."""
     inactive: int = 0
     """Parameters that a token does not use: experts that it is not sent to."""
 
@@ -100,7 +100,7 @@ def mean_keys(context: int, window: int | None = None) -> float:
 
 
 class Given(TypedDict, total=False):
-    """What a pass may be told beside the tokens (B, T) and `left_pad`.
+    """Optional inputs of a pass, beside the tokens (B, T) and `left_pad`.
 
     right_pad: (B,) int64, padding tokens at the right of each row, where tokens see all.
     prefix: (B,) int64, tokens at the beginning of each row's text that all of its tokens see; none unless given.
@@ -134,8 +134,8 @@ def of_piece(given: Given, start: int, end: int) -> Given:
 
 @dataclass(frozen=True)
 class Memory:
-    """What an encoder made of its tokens. hidden: (B, S, D), None where a cache has all that is needed of it. text:
-    (B, S), false on padding; None where there is none."""
+    """Encoder output. hidden: (B, S, D), None where a cache holds all that is needed of it. text: (B, S), false on
+    padding; None where there is none."""
 
     hidden: Tensor | None
     text: Tensor | None

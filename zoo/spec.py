@@ -1,4 +1,4 @@
-"""What a model is: a frozen, typed list of blocks."""
+"""Spec of a model: a frozen, typed list of blocks."""
 
 from __future__ import annotations
 
@@ -116,13 +116,13 @@ class ModelSpec(ModelSettings):
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What is legal about the model and hardly wanted, each with its path."""
+        """Warnings about valid but probably unintended settings of the model, each with its path."""
         found = {f"{where}.mixer": block.mixer.caution for where, block in self._used().items()}
         return tuple(f"{where}: {reason}" for where, reason in found.items() if reason is not None)
 
     @property
     def couples_rows(self) -> str | None:
-        """What makes training on one row of a batch depend on the others; None where nothing does."""
+        """Reason why training on one row of a batch depends on the others; None where nothing does."""
         models = [self] if self.encoder_spec is None else [self, self.encoder_spec]
         reasons = (block.ffn.couples_rows for model in models for block in model.layers)
         return next((reason for reason in reasons if reason is not None), None)
@@ -219,7 +219,8 @@ class ModelSpec(ModelSettings):
         return _spelled_out(self, identity_of)
 
     def computation(self) -> SpecJson:
-        """As `resolve`, without what shows in training alone: equal for models that compute the same once trained."""
+        """The same as `resolve`, without settings that affect training alone: equal for models that compute the same
+        once trained."""
         return _spelled_out(self, what_computes)
 
     @property

@@ -37,8 +37,8 @@ class Stack(nn.Module):
         held = [(*pair, self.positions[str(i)]) for i, pair in enumerate(spec.positions) if str(i) in self.positions]
         self._shared = {scheme.name_for(heads): module for scheme, heads, module in held}
         self._added = [module for scheme, _, module in held if scheme.absolute]
-        """What position schemes hold for all layers, by name, and what is added to the embedded tokens; `positions`
-        owns the modules."""
+        """Modules that position schemes hold for all layers, by name, and those added to the embedded tokens;
+        `positions` owns the modules."""
         self._deaf = [scheme.kind for scheme, _ in spec.positions if not scheme.takes_places]
         layers, self.block_of_each = spec.layers, spec.block_of_each
         self._lends = any(layer.mixer.borrows for layer in layers)
@@ -58,7 +58,7 @@ class Stack(nn.Module):
 
     @property
     def last_norm(self) -> nn.Module | None:
-        """What normalises the stream as it leaves the stack; None where nothing does, or other layers use it too."""
+        """Norm of the stream as it leaves the stack; None where there is none, or other layers use it too."""
         if self.spec.has_final_norm:
             return self.norm
         block = self.block_of_each[-1]
@@ -198,6 +198,6 @@ class Stack(nn.Module):
 
 
 def _shared_positions(spec: ModelSpec) -> nn.ModuleDict:
-    """What position schemes hold for the whole stack, under their index in `spec.positions`."""
+    """Modules that position schemes hold for the whole stack, under their index in `spec.positions`."""
     built = {str(i): scheme.build_shared(spec.d_model, heads) for i, (scheme, heads) in enumerate(spec.positions)}
     return nn.ModuleDict({name: module for name, module in built.items() if module is not None})

@@ -1,4 +1,4 @@
-"""How a model starts: with values that `zoo.init` draws, and quietly."""
+"""Construction of a model: with values that `zoo.init` draws, and with small initial logits."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def build(spec: ModelSpec, seed: int = 0) -> Decoder:
 
 
 def _quiet_head(model: Decoder) -> dict[str, float]:
-    """What makes a tied head start quietly (see `zoo.init`): a factor on the gain that it reads, or on its table where
-    there is none that it alone reads."""
+    """Factors that keep a tied head's initial logits small (see `zoo.init`): on the gain that it reads, or on its table
+    where there is none that it alone reads."""
     spec = model.spec
     if model.head is not None or spec.init.tied_head is None:
         return {}

@@ -59,7 +59,7 @@ LARGE = SIZE if TINY else {"d_model": 2048, "n_layers": 20, "vocab_size": 32768}
 ROWS, LENGTH = (2, 16) if TINY else (16, 1024)
 STEPS = 3 if TINY else 10
 Items = Mapping[str, Callable[[], str]]
-"""What a part tries, by name; each gives a line."""
+"""Checks of one part, by name; each returns a line of results."""
 
 
 def main(part: str, device: str, *names: str) -> None:
@@ -87,7 +87,8 @@ def versions(device: str) -> Items:
 
 
 def choices_alike(device: str) -> Items:
-    """In float32 and at full precision, so that what differs is not rounding."""
+    """Comparison of every choice between the CPU and the device, in float32 at full precision, so that differences are
+    not due to rounding."""
     specs = {str(option): combine([option]) for options in choices().values() for option in options}
     names = list(specs)[:: 20 if TINY else 1]
     return {name: lambda name=name: _difference(specs[name], device) for name in names}
@@ -210,7 +211,7 @@ def _seconds(work: Callable[[], None], device: str) -> float:
 
 
 def _host_reads(work: Callable[[], None], device: str) -> int:
-    """How often the host waits for the device."""
+    """Number of times that the host waits for the device."""
     if device != "cuda":
         return 0
     torch.cuda.set_sync_debug_mode("warn")

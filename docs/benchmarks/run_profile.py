@@ -48,7 +48,7 @@ def counted(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def beside(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Of another thread."""
+    """The function, timed in a thread other than the one that trains."""
 
     def timed(*args: Any, **kwargs: Any) -> Any:
         begin = time.thread_time()

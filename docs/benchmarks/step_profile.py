@@ -30,7 +30,7 @@ KINDS = {
     "softmax, logsumexp": ("softmax", "logsumexp", "cross_entropy", "nll"),
     "memory filled or copied": ("copy", "empty", "zero", "fill", "clone", "contiguous", "cat", "_to", "repeat"),
 }
-"""What names of operations have in them; the first that fits."""
+"""Substrings of operation names, by category; the first category that matches counts."""
 OTHER = "elementwise, reductions and the rest"
 
 

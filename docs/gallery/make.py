@@ -39,7 +39,7 @@ WIDTHS, SCHEMES = (390, WIDTH, 2560), ("light", "dark")
 QUALITY = 70
 DRAWN = "document.querySelector('.drawing .main-svg') !== null"
 STEPS, STEP_MS = 300, 100
-"""How often it is looked whether a page is drawn, and how long in between."""
+"""Number of checks for a page to be drawn, and the pause between checks in milliseconds."""
 
 
 def main() -> None:

@@ -50,7 +50,7 @@ def _executed(cell: Cell, number: int, names: dict[str, Any]) -> Cell:
 
 
 def _result(value: Any, number: int) -> dict[str, Any]:
-    """As Jupyter stores what the last expression of a cell is."""
+    """Output entry of a cell for the value of its last expression, in Jupyter's format."""
     data = {"text/plain": _lines(repr(value))}
     if hasattr(value, "_repr_html_"):
         data["text/html"] = _lines(value._repr_html_())
@@ -62,7 +62,7 @@ def _lines(text: str) -> list[str]:
 
 
 def page(cells: list[Cell]) -> str:
-    """As Markdown."""
+    """Notebook rendered as Markdown."""
     return "\n\n".join(part for cell in cells for part in _parts(cell)) + "\n"
 
 

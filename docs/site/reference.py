@@ -52,7 +52,7 @@ def pages() -> dict[str, str]:
 
 
 def commands() -> Iterator[str]:
-    """What `--help` prints."""
+    """Page with the `--help` output of every command."""
     os.environ["COLUMNS"] = "100"
     yield "# Commands\n"
     for name in COMMANDS:
@@ -76,7 +76,7 @@ def settings() -> Iterator[str]:
 
 
 def doc_of(key: str) -> str:
-    """What is written below the field that a dotted key names."""
+    """Docstring of the field that a dotted key names."""
     owners: list[type[Spec]] = [StudySections]
     doc = ""
     for part in key.split("."):
@@ -94,7 +94,7 @@ def docs_of(owner: type[Spec]) -> Mapping[str, str]:
 
 
 def specs_in(owner: type[Spec], name: str) -> list[type[Spec]]:
-    """What a field may hold: every variant of a choice, every class of a union."""
+    """Classes that a field may hold: every variant of a choice, every class of a union."""
     field = owner.model_fields[name]
     choice = choice_of(field)
     return list(choice.variants().values()) if choice else list(classes_in(field.annotation))

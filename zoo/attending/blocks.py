@@ -13,7 +13,7 @@ def is_banded(length: int, window: int | None) -> bool:
 
 
 def scores_computed(length: int, window: int | None = None) -> int:
-    """How many scores of a head the fastest backend computes for a whole text with a window, or none."""
+    """Attention scores per head that the fastest backend computes for a whole text, with a window or without."""
     if window is None or not is_banded(length, window):
         return length**2
     return -(-length // window) * window * 2 * window

@@ -28,7 +28,7 @@ from zoo.precision import as_autocast_has_it
 BLOCK = 128
 """Queries, and keys, of a block of the mask."""
 LEAST_FEATURES, MOST_FEATURES = 16, 256
-"""Of a head: what the kernel can do, and what a block of surely fits in a GPU's shared memory."""
+"""Smallest head width that the kernel supports, and the largest whose blocks surely fit in a GPU's shared memory."""
 Looks = Callable[..., Tensor]
 Along: TypeAlias = tuple[tuple[int, ...], Tensor | None]
 """Axes of (B, H, T, S), and values along them."""
@@ -75,12 +75,12 @@ def _blocks(seen: Tensor, queries: int, keys: int) -> BlockMask:
 
 
 def _listed(tiles: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each row of tiles: how many are true, and the places of these before those of the others."""
+    """Number of true entries in each row of tiles, and the row's indices with those of true entries first."""
     return tiles.sum(dim=-1, dtype=torch.int32), tiles.int().argsort(dim=-1, descending=True, stable=True).int()
 
 
 def _axes(values: Tensor | None) -> Along:
-    """Of what broadcasts to (B, H, T, S): the axes that it has, and its values along them."""
+    """Non-singleton axes of a tensor that broadcasts to (B, H, T, S), and its values along them."""
     if values is None:
         return (), None
     sizes = (1,) * (4 - values.dim()) + tuple(values.shape)

@@ -1,4 +1,4 @@
-"""What a call of attention asks for, without its numbers: a backend is picked by that."""
+"""Requirements of an attention call, without its tensors: a backend is chosen by them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def obstacle(needs: Needs) -> str | None:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
-    """In float32 or more, as fused kernels compute: rounded scores would be a difference between arms."""
+    """Reference attention, in float32 or more like fused kernels: rounded scores would be a difference between arms."""
 
     def mix(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         weights = with_sinks(scores_of(q, k, visible, scoring), scoring).softmax(dim=-1)

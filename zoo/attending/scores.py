@@ -19,7 +19,7 @@ SCORES_AT_ONCE = 2**26
 
 
 def scores_of(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
-    """What the softmax reads of the keys, −inf for those that are not seen: (B, H, T, S). To be called `in_float32`."""
+    """Scores that the softmax normalises, (B, H, T, S), −inf for keys that are masked. Call it through `in_float32`."""
     heads = q.shape[1]
     scores = by_head(by_group(q, k.shape[1]) @ k.transpose(-1, -2), heads) * scoring.scale
     if scoring.bias is not None:

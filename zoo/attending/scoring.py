@@ -1,4 +1,4 @@
-"""How scores come from queries and keys."""
+"""Modifications of attention scores: scale, bias, softcap, sinks, dropout."""
 
 from __future__ import annotations
 

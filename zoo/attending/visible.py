@@ -48,8 +48,8 @@ class Visible:
     def to(
         cls, step: Step, keys: Tensor, window: int | None = None, pattern: Pattern | None = None, name: str = ""
     ) -> Visible:
-        """What the tokens of a pass see of the keys at places `keys`: (S,). Layers that see the same share it, with its
-        mask; `name` tells patterns apart."""
+        """Visibility of keys at positions `keys`, (S,), for the tokens of a pass. Layers that see the same share the
+        object and its mask; `name` tells patterns apart."""
 
         def make() -> Visible:
             return cls(step.index, keys, window, step.left_pad, step.sight, step.prefix_ends, step.ends, pattern)
@@ -109,5 +109,5 @@ class Visible:
         return seen if seen.dim() == 2 else seen[:, None]
 
     def places_seen(self) -> Tensor:
-        """Of a single query of unpadded text: indices of the keys that it sees."""
+        """Indices of the keys that a single query of unpadded text sees."""
         return self.mask()[0].nonzero()[:, 0]

@@ -61,7 +61,7 @@ class DepthRouting(BlockFeature):
         return 1 / self.capacity
 
     def count(self, tokens: int) -> int:
-        """How many of a text are chosen while training."""
+        """Number of tokens of a text that the block processes in training."""
         return math.ceil(self.capacity * tokens)
 
     def cost_around(self, d_model: int) -> PartCost:
@@ -96,7 +96,7 @@ class DepthRouter(nn.Module):
         return x.scatter_add(1, index, (share * (out - read)).to(x.dtype))
 
     def _best(self, weights: Tensor) -> tuple[Tensor, int]:
-        """Of each row the C·T largest, and how many."""
+        """Indices of the C·T largest weights in each row, and their number."""
         count = self.spec.count(weights.shape[1])
         return largest(weights, count), count
 

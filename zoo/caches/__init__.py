@@ -1,4 +1,4 @@
-"""How a cache is stored: one file per kind.
+"""Storage formats of a KV cache: one file per kind.
 
 model.new_cache(batch, capacity, kind="int8")
 zoo.cost(spec).cache_bytes(batch, context, cache="int8")
@@ -40,7 +40,7 @@ class CacheKind(Variant):
             )
 
     def store(self, layer: LayerCache, mixer: MixerLayer) -> LayerCache:
-        """What takes the place of a layer's plain cache, which is empty."""
+        """Replacement for a layer's plain cache, which is empty."""
         if isinstance(layer, PartsCache):
             return PartsCache({name: self.store(part, mixer) for name, part in layer.parts.items()})
         if isinstance(layer, ChunkCache):
@@ -52,7 +52,7 @@ class CacheKind(Variant):
 
     @abstractmethod
     def store_tokens(self, tokens: TokenCache, mixer: MixerLayer) -> TokenCache:
-        """What takes the place of a layer's plain cache of tokens, which is empty."""
+        """Replacement for a layer's plain token cache, which is empty."""
 
     def extra_bytes(self, mixer: Mixer, capacity: int, size: int) -> int:
         """Bytes per sequence beyond those of a plain cache of numbers of `size` bytes; negative where there are

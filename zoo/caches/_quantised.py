@@ -1,4 +1,4 @@
-"""What quantised caches share."""
+"""Common code of quantised caches."""
 
 from __future__ import annotations
 

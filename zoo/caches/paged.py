@@ -68,7 +68,7 @@ class Pool:
 
     @property
     def nbytes(self) -> int:
-        """Of the pages in use."""
+        """Bytes of the pages in use."""
         in_use = len(self.users) - len(self._free)
         return sum(buffer[:1].nbytes for buffer in self.buffers) * in_use
 
@@ -179,7 +179,7 @@ class PagedCache(TokenCache):
         return take_back
 
     def shift(self, by: int) -> None:
-        """So many more tokens of padding before every row."""
+        """Add `by` padding tokens before every row."""
         self.pads = [pad + by for pad in self.pads]
         self.length += by
 

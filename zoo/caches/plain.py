@@ -1,4 +1,4 @@
-"""As it is."""
+"""Plain cache: tensors unchanged, in the cache's dtype."""
 
 from __future__ import annotations
 

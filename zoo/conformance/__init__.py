@@ -1,4 +1,4 @@
-"""What every model must do, whatever it is made of: checks that the test suite runs, and `ablate zoo --check NAME`.
+"""Properties that every model must have, checked by the test suite and by `ablate zoo --check NAME`.
 
 `checks` has the properties, `combinations` the models they are tried on, `counting` counts FLOPs independently of what
 is declared, and `checking` goes through all checks for one variant.

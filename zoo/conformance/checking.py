@@ -14,7 +14,7 @@ from zoo.spec import ModelSpec
 
 @dataclass
 class Finding:
-    """What one check found: in how many models, and where the property does not hold, the model and why."""
+    """Result of one check: the number of models checked, and for each failure the model and the reason."""
 
     check: str
     property: str

@@ -31,7 +31,7 @@ KINDS = (
 )
 CHUNKS = ([6, 1, 1, 9, 2], [1] * LENGTH, [LENGTH], [2, 17])
 PADDED_CHUNKS = ([8, 1, 1, 6, 3], [LENGTH])
-"""How a text is cut for a cache: the first way for every spec, the others for thorough ones."""
+"""Lengths of the pieces in which a text is fed to a cache: the first for every spec, the others for thorough ones."""
 
 
 def has_experts(spec: ModelSpec) -> bool:
@@ -185,7 +185,7 @@ def _require_flops(found: float, declared: float, what: str) -> None:
 
 
 def training_flops(model: zoo.Decoder) -> float:
-    """Of a step, per token, with as many chunks as are declared."""
+    """FLOPs of a training step per token, with as many chunks as declared."""
     tokens, given = Subject(model.spec).read(2, LENGTH + 1)
     with expected_chunks(model), counted(model, passes=3) as count:
         model.loss(tokens[:, :-1], tokens[:, 1:], **given)[0].backward()

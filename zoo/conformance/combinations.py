@@ -79,13 +79,13 @@ def _covered(wanted: Collection[Met], axes: tuple[str, ...], strength: int) -> l
 
 
 class _Unmet:
-    """So many choices each that no row has brought together yet."""
+    """Sets of `strength` choices that no row contains yet."""
 
     def __init__(self, wanted: Collection[Met], strength: int) -> None:
         self.left = dict.fromkeys(sorted(wanted, key=lambda met: sorted(map(str, met))))
         self._fewer = strength - 1
         self._lacks: defaultdict[Met, set[Option]] = defaultdict(set)
-        """By all of them but one, what that one can be: there are fewer of these to ask for."""
+        """Options that would complete each set of `strength` − 1 choices; there are fewer such sets to look up."""
         for met in self.left:
             for option in met:
                 self._lacks[met - {option}].add(option)
@@ -98,7 +98,7 @@ class _Unmet:
             self._lacks[some] -= options
 
     def gains(self, row: Collection[Option], candidates: Collection[Option]) -> Counter[Option]:
-        """How many would meet by each of the candidates, which are all of one other axis."""
+        """Number of unmet sets that each candidate would complete; all candidates are on one other axis."""
         options = set(candidates)
         return Counter(itertools.chain.from_iterable(self._lacks[some] & options for some in self._all_but_one(row)))
 
@@ -125,8 +125,8 @@ def _with_mtp(row: Row, strength: int) -> list[Met]:
 
 @functools.cache
 def opening(times: int = 2, share: float = 0.9) -> int:
-    """How many of the first rows of pairs it takes for every choice to be in so many of them, and for this share of the
-    pairs that can be combined to meet."""
+    """Number of leading rows of the pairwise array needed for every choice to occur `times` times and for `share` of
+    the combinable pairs to be covered."""
     wanted = Counter(dict.fromkeys(itertools.chain(*choices().values()), times))
     left = set(legal(2, tuple(choices())))
     spare = (1 - share) * len(left)
@@ -212,7 +212,7 @@ PREFIX, ENCODED = 5, 11
 
 
 def given_to(spec: zoo.ModelSpec, batch: int, length: int, prefix: int = PREFIX) -> Given:
-    """What a pass over so many tokens is told beside them."""
+    """Inputs of a forward pass beside its tokens: prefix lengths, token types, encoder tokens."""
     given = Given()
     if spec.visible == "prefix":
         given["prefix"] = torch.full((batch,), prefix)

@@ -51,8 +51,8 @@ class Count(TorchDispatchMode):
 
 
 def _of_convolution_backward(gradient: Tensor, x: Tensor, weight: Tensor, *settings: Any) -> int:
-    """As much as the forward pass for each gradient that is asked for. torch's formula takes every channel of a grouped
-    convolution to read all others."""
+    """FLOPs of a convolution's backward pass: those of the forward pass for each gradient requested. torch's formula
+    lets every channel of a grouped convolution read all others."""
     wanted: list[bool] = settings[-1]
     return sum(wanted[:2]) * 2 * gradient.numel() * weight[0].numel()
 

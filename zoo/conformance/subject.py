@@ -63,7 +63,7 @@ def require_same(actual: torch.Tensor, expected: torch.Tensor, what: str) -> Non
 
 
 def require_refused(call: Callable[[], object], words: str) -> None:
-    """That a call raises ValueError with these words."""
+    """Require that a call raises ValueError with these words."""
     try:
         call()
     except ValueError as error:

@@ -25,7 +25,7 @@ from zoo.spec import ModelSpec
 from zoo.start import build
 
 Pooling = Literal["mean", "first", "random"]
-"""How one kv head is made of those that it replaces: their mean, the first of them, or a new draw."""
+"""Method of merging kv heads into one: their mean, the first of them, or a new random draw."""
 
 Growth = Literal["stack", "duplicate", "width", "thin", "truncate"]
 """Which of n layers layer i of k·n starts as: i mod n, the whole stack again, or ⌊i/k⌋, each layer again. Or `width`:
@@ -149,7 +149,7 @@ def _check(source: Decoder, target: Decoder, growth: Growth | None) -> None:
 
 
 def _rule(name: str, theirs: Tensor) -> str:
-    """What a change of shape would have to keep to."""
+    """Requirement that a change of shape violates, for an error message."""
     if ".experts." not in name:
         return "only heads of keys and values can be pooled"
     width = theirs.shape[2 if ".down." in name else 1]

@@ -30,7 +30,7 @@ class Copies:
         return Copies(head // wide % kv_heads[0] * group + head % wide % group, heads[0])
 
     def of_features(self, width: int) -> Copies:
-        """Of the features of heads, `width` each."""
+        """The same copies for the individual features of heads, `width` features each."""
         inside = torch.arange(width, device="cpu")
         return Copies((self.of[:, None] * width + inside).flatten(), self.count * width)
 
@@ -40,7 +40,7 @@ class Copies:
 
     @property
     def factor(self) -> float:
-        """How many copies a feature has in the mean."""
+        """Mean number of copies per feature."""
         return len(self.of) / self.count
 
     def shares(self, rows: int, draw: torch.Generator) -> Tensor:

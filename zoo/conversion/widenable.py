@@ -1,4 +1,4 @@
-"""What has to be so for a wider model to compute what a narrower one does."""
+"""Conditions under which a wider model computes the same function as a narrower one."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def _kind_first(key: str) -> tuple[bool, str]:
 
 
 def leftover(source: ModelSpec, target: ModelSpec) -> float:
-    """What to multiply by what a tied head reads, so that logits stay: s / (s′ t c) for logit scales s and s′, t times
-    the table in c copies."""
+    """Factor on the input of a tied head that preserves the logits: s / (s′ t c) for logit scales s and s′, t times the
+    table in c copies."""
     table = source.embedding_factor / target.embedding_factor
     factor = source.logit_scale / target.logit_scale / table / (target.table_width / source.table_width)
     return factor if target.tie_embeddings and not math.isclose(factor, 1.0) else 1.0

@@ -118,7 +118,7 @@ def _names(source: ModelSpec, target: ModelSpec, weights: Mapping[str, Tensor]) 
 
 
 def _counterpart(name: str, copies: Mapping[str, Copies]) -> str:
-    """What a parameter of a block is called in the narrower model."""
+    """Name of a block's parameter in the narrower model."""
     head = _HEAD_NORM.fullmatch(name)
     if head is None:
         return name

@@ -74,7 +74,7 @@ def beam_search(
 
 
 def _repeated(given: Given, beams: int) -> Given:
-    """Of prompts → of their beams."""
+    """Inputs of the prompts, repeated for each of their beams."""
     return cast(Given, {name: cast(Tensor, told).repeat_interleave(beams, dim=0) for name, told in given.items()})
 
 
@@ -118,7 +118,7 @@ class Search:
         return (beam.gather(1, chosen) + offset).flatten()
 
     def _take_ended(self, texts: Tensor, scores: Tensor, ending: Tensor) -> None:
-        """Of what ends among the `beams` likeliest, keep what is better than what is there."""
+        """Move finished beams among the `beams` likeliest to the results where they improve on those already there."""
         full = self.ended_scores.isfinite().all(dim=1, keepdim=True)
         taken = ending & self.improvable & ~(full & (self.how.early_stopping is True))
         taken[:, self.how.beams :] = False

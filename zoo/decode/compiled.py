@@ -26,7 +26,7 @@ SLOTS = 128
 """Caches have a multiple of so many, so that prompts of other lengths find the program compiled."""
 
 _programs: WeakKeyDictionary[Decoder, dict[Any, Callable[..., Tensor]]] = WeakKeyDictionary()
-"""By model and backend."""
+"""Compiled programs, by model and backend."""
 
 NextLogits = Callable[[Tensor, Cache], Tensor]
 """(B, 1), the last token of each row, and a cache of those before → (B, V)."""

@@ -93,6 +93,6 @@ def cache_for(model: Decoder, tokens: Tensor, new_tokens: int, given: Given) -> 
 
 
 def divided(settings: Mapping[str, object]) -> tuple[Given, dict[str, object]]:
-    """What the prompts are told, and the other settings."""
+    """Model inputs that accompany the prompts, separated from the other settings."""
     given = {name: value for name, value in settings.items() if name in Given.__annotations__}
     return cast(Given, given), {name: value for name, value in settings.items() if name not in given}

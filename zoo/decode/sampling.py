@@ -1,4 +1,4 @@
-"""How the next token is chosen from logits."""
+"""Sampling of the next token from logits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Sampling(Spec):
     transformers. Whatever is cut away, the likeliest token stays."""
 
     temperature: NonNegativeFloat = 0.0
-    """What logits are divided by; 0 takes the likeliest token (greedy)."""
+    """Divisor of the logits; 0 takes the likeliest token (greedy)."""
     top_k: PositiveInt | None = None
     """Only the k likeliest tokens, and those that tie with the last of them (Fan et al. 2018, arXiv:1805.04833)."""
     top_p: Annotated[float, Field(ge=0, le=1)] = 1.0

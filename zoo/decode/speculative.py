@@ -23,22 +23,22 @@ Distribution = Callable[[Tensor, Tensor], Tensor]
 
 
 class Speculation(Sampling):
-    """How tokens are chosen, and how many are drafted."""
+    """Sampling settings, and the number of draft tokens."""
 
     ahead: PositiveInt = 4
 
 
 class Speculated(NamedTuple):
-    """What was generated, and how well the draft foresaw it."""
+    """Result of speculative decoding: the generated tokens, and the draft's acceptance counts."""
 
     tokens: Tensor
     """(B, N)."""
     passes: int
-    """Of the model, the prompt's too. Without a draft there would be N."""
+    """Forward passes of the model, including the prompt's. Without a draft there would be N."""
     drafted: int
     """Tokens that were proposed, per row."""
     accepted: int
-    """Of these, those that all rows went on with."""
+    """Draft tokens that every row accepted."""
 
 
 class Draft(Protocol):

@@ -18,7 +18,7 @@ from zoo.site import PartCost, matmul_cost
 from zoo.traits import Ground, Grounds, Operation, Operations
 
 LEAST_MEAN_SQUARE = 1e-5
-"""Of a projected stream, before it is divided by its length."""
+"""Minimum mean square of a projected stream before it is normalised."""
 
 
 class AltUp(Feature):
@@ -72,7 +72,7 @@ class AltUp(Feature):
 
 
 class AltUpStreams(Streams):
-    """What is around the layers, and between them."""
+    """Expansion into n streams, prediction and correction around each layer, and the mean of the streams."""
 
     name: ClassVar[str] = "altup"
     shell: ClassVar[int] = 0

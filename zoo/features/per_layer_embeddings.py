@@ -43,7 +43,7 @@ class PerLayerEmbeddings(Feature):
     """Whether each feature that W_g reads has a learned gain (Gemma 3n's `correct_output_scale`)."""
 
     def rows(self, vocabulary: int) -> int:
-        """Of E."""
+        """Rows of the table E."""
         return self.vocabulary or vocabulary
 
     def build(self, model: Model) -> PerLayerInputs:

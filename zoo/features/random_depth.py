@@ -16,7 +16,7 @@ from zoo.site import PartCost
 from zoo.traits import EVERY_OPERATION, NONE, Ground, Grounds, Operation, Operations
 
 NODES = 1001
-"""Of τ: the rule is exact to 1e-9 for k up to 64."""
+"""Number of quadrature nodes for τ: the rule is exact to 1e-9 for k up to 64."""
 
 
 class RandomDepth(Spec):
@@ -58,8 +58,8 @@ class RandomDepth(Spec):
         return forward, _expected_least(self._centre(turns), self.spread, self.backward)
 
     def training_change(self, turn: PartCost, turns: int) -> PartCost:
-        """What it adds to training beyond a forward pass of `turns` turns and twice as much backward, a third of it.
-        turn: one, with its adapter."""
+        """Training cost beyond a forward pass of `turns` turns and twice as much backward, divided by three. turn: the
+        cost of one turn, with its adapter."""
         forward, backward = self.expected(turns)
         change = turn.for_share((forward + 2 * backward) / 3 - turns)
         return PartCost(0, change.flops, change.flops_square, change.flops_executed)

@@ -66,7 +66,7 @@ class Recursion(Spec):
 
 
 class Turn(NamedTuple):
-    """Of a loop, counted from 0."""
+    """Index of a loop's turn, counted from 0, and the number of turns."""
 
     number: int
     turns: int
@@ -77,12 +77,12 @@ class Turn(NamedTuple):
         return self.turns / (self.turns - self.number)
 
     def count(self, tokens: int) -> int:
-        """How many of a text it runs on while training."""
+        """Number of a text's tokens that the turn processes in training."""
         return max(1, tokens * (self.turns - self.number) // self.turns)
 
 
 class Pass(NamedTuple):
-    """What all turns of a pass over texts of `length` tokens have in common."""
+    """Arguments that all turns of a pass over texts of `length` tokens share."""
 
     run: Layers
     length: int
@@ -105,7 +105,7 @@ class RecursiveLoop(Runner):
         return [ChunkCache([self._kept(new, 0) for _ in range(batch)], StateCache({}))]
 
     def _kept(self, new: NewCache, number: int) -> list[LayerCache]:
-        """What a row keeps of a turn: of its layers, and of the turn after it."""
+        """Caches of one row for a turn: those of its layers, and that of the turn after it."""
         own = [new(layer, 1) for layer in self._of(number)]
         if number + 1 == len(self.turns):
             return own
@@ -148,7 +148,7 @@ class RecursiveLoop(Runner):
     def _deeper(
         self, of: Pass, number: int, read: Tensor, gates: Tensor, there: Tensor, step: Step, kept: Caches
     ) -> Tensor:
-        """What the tokens that a turn takes are after it, and after the turns that some of them go on to."""
+        """Tokens that a turn processes, after it and after the further turns that some of them continue to."""
         made = of.run(self._of(number), read, step, kept[: self.turns.step])
         out = read + (gates * made).to(read.dtype)
         if number + 1 == len(self.turns):

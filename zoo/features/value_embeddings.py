@@ -17,7 +17,7 @@ from zoo.site import PartCost, Step
 from zoo.traits import NONE, Ground, Grounds, Operation, Operations
 
 HeadsOfValues = tuple[int, int]
-"""How many heads of values a layer has, and of how many features."""
+"""Number of value heads of a layer, and their features."""
 
 
 class ValueEmbeddings(Feature):

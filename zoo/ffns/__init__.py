@@ -33,12 +33,12 @@ class Ffn(Variant):
         """Per token of a forward pass. Called on a resolved spec."""
 
     def dropped_flops(self, d_model: int) -> float:
-        """Of those per token that `cost` declares, what a training pass leaves out. Called on a resolved spec."""
+        """FLOPs per token that `cost` declares but a training pass drops. Called on a resolved spec."""
         return 0.0
 
     @property
     def couples_rows(self) -> str | None:
-        """What makes training on one row of a batch depend on the others; None where nothing does."""
+        """Reason why training on one row of a batch depends on the others; None where nothing does."""
         return None
 
     @property
@@ -51,7 +51,7 @@ class Ffn(Variant):
         return 0
 
     def parameters_read(self, d_model: int, tokens: int) -> float:
-        """How many parameters a pass over so many tokens is expected to use. Called on a resolved spec."""
+        """Expected number of parameters that a pass over `tokens` tokens uses. Called on a resolved spec."""
         return self.cost(d_model).parameters
 
 

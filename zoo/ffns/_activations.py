@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Activation = Callable[..., Tensor]
-"""Of one tensor, or of gate and up for a gated layer."""
+"""Function of one tensor, or of gate and up for a gated layer."""
 
 Approximation = Literal["none", "tanh", "sigmoid"]
-"""Of GELU: none z·Φ(z); tanh ½z(1 + tanh(√(2/π)(z + 0.044715z³))); sigmoid z·σ(1.702z). arXiv:1606.08415 §2."""
+"""Form of GELU: none z·Φ(z); tanh ½z(1 + tanh(√(2/π)(z + 0.044715z³))); sigmoid z·σ(1.702z). arXiv:1606.08415 §2."""
 
 
 def relu2(z: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What ungated and gated feed-forward layers share."""
+"""Common code of ungated and gated feed-forward layers."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Gated(Dense):
 
 
 def dense_cost(d_model: int, d_ff: int, gated: bool, bias: bool) -> PartCost:
-    """Of one such layer."""
+    """Cost of one dense feed-forward layer."""
     matrix = (2 + gated) * d_model * d_ff
     return matmul_cost(matrix + bias * ((1 + gated) * d_ff + d_model), matrix)
 
@@ -129,5 +129,5 @@ class DenseLayer(FfnLayer):
         return out
 
     def project(self, x: Tensor) -> list[Tensor]:
-        """What the activation reads: up, or gate and up."""
+        """Inputs of the activation: up, or gate and up."""
         return [self.up(x)] if self.gate is None else [self.gate(x), self.up(x)]

@@ -73,7 +73,7 @@ def _sizes(load: Tensor, rows: int) -> list[int]:
 
 
 def load_of(chosen: Tensor, experts: int) -> Tensor:
-    """How many of `chosen` are each expert: (E,). bincount would read the largest of them on the host."""
+    """Number of tokens sent to each expert: (E,). bincount would read the largest index on the host."""
     chosen = chosen.flatten()
     return chosen.new_zeros(experts).scatter_add(0, chosen, torch.ones_like(chosen))
 

@@ -1,4 +1,4 @@
-"""What mixtures of experts share: costs, shared experts, auxiliary losses, capacity. How they route is their own."""
+"""Common code of mixtures of experts: costs, shared experts, auxiliary losses, capacity. Each routes in its own way."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class MoE(Ffn):
     multiple_of: PositiveInt = 8
     """A ratio is rounded to the nearest multiple of this."""
     activation: Literal[PlainActivation, GatedActivation] = "swiglu"
-    """Of every expert; those with a gate have the gate's matrix too."""
+    """Activation of every expert; gated ones have the gate's matrix too."""
     swiglu_alpha: PositiveFloat | None = None
-    """Of clamped_swiglu, whose null is gpt-oss's 1.702."""
+    """α of clamped_swiglu; null for gpt-oss's 1.702."""
     swiglu_limit: PositiveFloat | None = None
-    """Of clamped_swiglu, whose null is gpt-oss's 7."""
+    """Clamp of clamped_swiglu; null for gpt-oss's 7."""
     bias: bool = False
-    """Of the experts."""
+    """Whether the experts have biases."""
     dropout: Dropout = 0.0
     """On the hidden features, while training."""
     shared_experts: Annotated[NonNegativeInt, AtMost(1)] = 0
@@ -55,9 +55,9 @@ class MoE(Ffn):
     """Hidden features of that layer where they are no multiple of d_ff (Qwen2-MoE); null for shared_experts · d_ff."""
     shared_bias: bool = False
     shared_gate: bool = False
-    """What the shared experts give is multiplied by σ(w·x) (Qwen2-MoE, arXiv:2407.10671)."""
+    """Whether the shared experts' output is multiplied by σ(w·x) (Qwen2-MoE, arXiv:2407.10671)."""
     weights_on: Literal["output", "input"] = Field(default="output", exclude_if=lambda on: on == "output")
-    """What w_e multiplies: what the expert gives, or what it reads, FFN_e(w_e x) (Llama 4)."""
+    """Whether w_e multiplies the expert's output, or its input, FFN_e(w_e x) (Llama 4)."""
     balance_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.0
     """Weight of E/k · Σ_e f_e P_e in the training objective, for each layer: f_e is the share of tokens sent to e, P_e
     the mean probability of e; 1 where both are even (Switch Transformer, arXiv:2101.03961 §2.2)."""
@@ -86,7 +86,7 @@ class MoE(Ffn):
 
     @property
     def balance_over(self) -> Literal["batch", "sequence"]:
-        """What f and P of the balance loss are means over."""
+        """Tokens over which f and P of the balance loss are averaged."""
         return "batch"
 
     def resolve(self, d_model: int) -> Self:
@@ -150,8 +150,8 @@ class MoE(Ffn):
         return total
 
     def dropped_flops(self, d_model: int) -> float:
-        """What capacity leaves out however tokens are routed: full experts take a share of `capacity_factor` of them.
-        What uneven routing drops beyond that is not known before."""
+        """FLOPs dropped by capacity however tokens are routed: full experts take a share of `capacity_factor` of them.
+        Further drops from uneven routing cannot be known in advance."""
         left_out = 1 - min(1.0, self.capacity_factor or 1.0)
         return left_out * self.top_k * dense_cost(d_model, self.width, self.gated, self.bias).flops
 

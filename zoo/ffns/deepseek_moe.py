@@ -51,7 +51,7 @@ class DeepSeekMoE(MoE):
     """γ; null for no bias."""
     balance_loss: NonNegativeFloat = 1e-4
     loss_over: Annotated[Literal["sequence", "batch"], Fact.TRAINING] = "sequence"
-    """What the balance loss takes its means over."""
+    """Tokens over which the balance loss averages."""
 
     def resolve(self, d_model: int) -> Self:
         size = self._group_size()

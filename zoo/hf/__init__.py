@@ -65,7 +65,7 @@ def from_hf(hf_model: Any) -> Decoder:
 
 
 def _opened(folder: Path) -> Decoder:
-    """Of a folder. One with a modeling file of ours is read here, so that none of its code is run."""
+    """Model in a folder. One with a modeling file of ours is read here, so that none of its code is run."""
     base = base_of(folder)
     if not _remote.is_one(base):
         return from_hf(_loaded(folder, base))
@@ -89,7 +89,7 @@ def base_of(folder: Path) -> Path:
 
 
 def spec_of(folder: str | Path) -> ModelSpec:
-    """What the checkpoint in a local folder is. Reads its config alone. Raises UnsupportedError."""
+    """Spec of the checkpoint in a local folder. Reads its config alone. Raises UnsupportedError."""
     base = base_of(Path(folder))
     if _remote.is_one(base):
         return _remote.spec_of(base)
@@ -136,7 +136,7 @@ def native(model: Decoder | ModelSpec) -> tuple[str | None, str]:
 
 
 def _understood(hf_model: Any) -> tuple[Family, Config, ModelSpec]:
-    """What a model of transformers is. Raises UnsupportedError."""
+    """Family, config and spec of a transformers model. Raises UnsupportedError."""
     transformers = _transformers()
     model_type = hf_model.config.model_type
     family = _family(model_type)
@@ -170,7 +170,7 @@ def to_hf(model: Decoder, family: str | None = None) -> Any:
 
 
 def _spec(family: Family, config: Config) -> ModelSpec:
-    """What the config means, unless no spec can say it, such as dropout of 1."""
+    """Spec equivalent to the config, unless no spec can express it, such as dropout of 1."""
     try:
         return parse(family.spec(config))
     except UnsupportedError:
@@ -193,7 +193,7 @@ def _transformers() -> ModuleType:
 
 
 def _refused() -> type[Exception]:
-    """What transformers raises for a config that cannot be."""
+    """Exception that transformers raises for an invalid config."""
     from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415 (comes with transformers)
 
     return StrictDataclassError
@@ -236,7 +236,7 @@ Candidate = tuple[str, Family, Callable[[], ConfigJson]]
 
 
 def _candidates(spec: ModelSpec, origin: Converted | None, family: str | None) -> Iterator[Candidate]:
-    """In the order in which they are tried."""
+    """Candidates, in the order in which they are tried."""
     remembered = {} if origin is None else origin["config"]
     before = remembered.get("model_type")
     if before and family in (None, before):
@@ -289,7 +289,7 @@ def _first_of(differences: list[str], shown: int = 3) -> str:
 
 
 def _leaves(spec: ModelSpec) -> Iterator[tuple[str, Any]]:
-    """What says how the model computes, by path."""
+    """Settings that determine how the model computes, by path."""
     computation = spec.computation()
     for stack in (computation, computation.get("encoder", {})):
         if "layers" in stack:

@@ -1,4 +1,4 @@
-"""What families of the Llama kind share: names of tensors and ways to say a layer."""
+"""Common code of families of the Llama kind: tensor names and conversions of layers."""
 
 from __future__ import annotations
 

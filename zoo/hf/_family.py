@@ -1,4 +1,4 @@
-"""What a family of transformers models has to say."""
+"""Interface of a family of transformers models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoo.hf._pairs import Pair
 from zoo.spec import ModelSpec
 
 Task = Literal["causal", "masked", "sequence to sequence"]
-"""What a family's models are for: transformers has a class for each."""
+"""Task of a family's models: transformers has a class for each."""
 
 AUTO = {
     "causal": "AutoModelForCausalLM",

@@ -42,7 +42,7 @@ OTHER_NAMES = {
 
 
 def name_of(kind: str, approximate: Approximation = "none", activation: str = "", **others: Any) -> str:
-    """What experts and convolutions call the activation of this kind of FFN."""
+    """Activation name, as experts and convolutions spell it, for this kind of FFN."""
     if kind == "mlp":
         return activation
     return f"{kind}_{activation}" if activation else approximated(kind, approximate)

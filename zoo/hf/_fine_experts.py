@@ -55,7 +55,7 @@ class FineExperts(Layered):
         }
 
     def shared_and_fine(self, config: Config) -> SpecJson:
-        """What V2 and V3 have in common. Without balance losses, which transformers does not have."""
+        """Settings that V2 and V3 share. Without balance losses, which transformers does not have."""
         kind, shared = super().ffn(config), config["n_shared_experts"]
         if shared == 0 and config.get("mlp_bias"):
             raise UnsupportedError("n_shared_experts", "no expert is shared, but transformers adds a bias of theirs")

@@ -28,7 +28,7 @@ REFUSALS = (
     SafetensorError,
     StrictDataclassError,
 )
-"""What transformers raises at folders that are damaged, or made to do damage."""
+"""Exceptions that transformers raises for damaged or malicious folders."""
 
 
 def load(folder: Path, transformers: ModuleType, auto_class: str) -> Any:

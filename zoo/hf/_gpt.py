@@ -1,4 +1,4 @@
-"""What families of the GPT kind share: fused and transposed projections, partial RoPE."""
+"""Common code of families of the GPT kind: fused and transposed projections, partial RoPE."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNREAD = (
 
 
 def sizes(spec: ModelSpec) -> ConfigJson:
-    """What the configs of OpenAI's line have in common."""
+    """Sizes and rates that the configs of OpenAI's line share."""
     layer = spec.layers[0]
     mixer = attention(layer)
     return {

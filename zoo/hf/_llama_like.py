@@ -1,4 +1,4 @@
-"""What most families share: Llama's block, with some of its parts exchanged."""
+"""Base of most families: Llama's block, with some of its parts exchanged."""
 
 from __future__ import annotations
 

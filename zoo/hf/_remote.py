@@ -20,7 +20,7 @@ from zoo.spec import ModelSpec, parse
 
 MODEL_TYPE = "ablate"
 PREFIX = "model."
-"""Of our names in a folder: the modeling file holds our model under this one."""
+"""Prefix of our parameter names in a folder: the modeling file holds our model under it."""
 CODE = "modeling_ablate.py"
 
 

@@ -82,7 +82,7 @@ def _whole(position: SpecJson, head_dim: int) -> SpecJson:
 
 
 def _named(error: SpecError) -> UnsupportedError:
-    """By the name that transformers gives to what is wrong."""
+    """Error under the name that transformers gives to the invalid option."""
     option = error.path.removeprefix("scaling").removeprefix(".")
     return UnsupportedError(f"rope_parameters.{option}" if option else FRACTION, error.reason)
 
@@ -152,7 +152,7 @@ def partial_rope_config(position: Position) -> ConfigJson:
 
 
 def rope_parameters(rotary: RoPE) -> ConfigJson:
-    """As `rope_parameters` has them."""
+    """Value of the config's `rope_parameters` for this RoPE."""
     parameters: ConfigJson = {"rope_type": "default", "rope_theta": rotary.base}
     if rotary.fraction != 1:
         parameters["partial_rotary_factor"] = rotary.fraction
@@ -174,7 +174,7 @@ def _scaling_parameters(scaling: Scaling) -> ConfigJson:
 
 
 def _length(scaling: Dynamic | YaRN) -> int:
-    """How many positions a config names: with YaRN those that it is for, as transformers expects, else the original."""
+    """Positions that a config states: with YaRN the extended length, as transformers expects, else the original."""
     return int(scaling.original_length * (scaling.factor if isinstance(scaling, YaRN) else 1))
 
 

@@ -1,4 +1,4 @@
-"""How the weights of a model of a family become ours and back, each tensor once."""
+"""Conversion of weights between a family's model and ours, in both directions, each tensor once."""
 
 from __future__ import annotations
 

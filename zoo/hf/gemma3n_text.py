@@ -145,13 +145,13 @@ class Gemma3n(LlamaLike):
 
 
 def _sizes(config: Config) -> list[SpecJson]:
-    """What each layer's FFN has of its own."""
+    """Per-layer settings of the FFNs."""
     widths, shares = config["intermediate_size"], config["activation_sparsity_pattern"]
     return [{"d_ff": width, "sparsity": float(share)} for width, share in zip(widths, shares, strict=True)]
 
 
 def _beside(i: int) -> Iterator[Pair]:
-    """What stands beside a layer's mixer and FFN."""
+    """Weights of a layer outside its mixer and FFN."""
     theirs = f"model.layers.{i}"
     yield same(f"blocks.{i}.laurel.down.weight", f"{theirs}.laurel.linear_left.weight")
     yield same(f"blocks.{i}.laurel.up.weight", f"{theirs}.laurel.linear_right.weight")

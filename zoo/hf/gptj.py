@@ -83,6 +83,6 @@ class GPTJ(Family):
 
 
 def fraction(turned: int, head_dim: int) -> float:
-    """What makes int(head_dim · fraction) = turned, whatever the rounding."""
+    """RoPE fraction with int(head_dim · fraction) = turned, whatever the rounding."""
     exact = turned / head_dim
     return exact if int(head_dim * exact) == turned else math.nextafter(exact, 1)

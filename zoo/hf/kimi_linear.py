@@ -103,7 +103,7 @@ class KimiLinear(DeepSeekV3):
         yield from self.gate_weights(mixer, ours, theirs)
 
     def gate_weights(self, mixer: KimiDeltaAttention, ours: str, theirs: str) -> Iterator[Pair]:
-        """Of what the decay and the output's gate are read by."""
+        """Weights that produce the decay and the output gate."""
         shapes = (mixer.heads,), (1, 1, mixer.heads, 1)
         yield reshaped(f"{ours}.decay.log_rate", f"{theirs}.forget_gate.A_log", *shapes)
         for part, letter in (("down", "a"), ("up", "b")):

@@ -82,7 +82,7 @@ class Mamba2(Backbone):
 
 
 def _limits(config: Config) -> SpecJson:
-    """Of Δ. transformers forgets them while it decodes a token at a time; ours does not."""
+    """Limits of Δ. transformers ignores them when it decodes a token at a time; ours does not."""
     least, most = map(float, config["time_step_limit"])
     return {"step_min": least, "step_max": None if math.isinf(most) else most}
 

@@ -50,7 +50,7 @@ class MiniMax(Mixtral, Layered):
         return {**super().block(config), "norm_placement": self._placement(config, "full")}
 
     def _placement(self, config: Config, kind: str) -> SpecJson:
-        """Of both branches of a layer, which have their factors in common."""
+        """Residual placement of both branches of a layer, which share their factors."""
         scales = {}
         for ours, theirs in (("stream_scale", "alpha"), ("branch_scale", "beta")):
             factor = config[f"{kind}_attn_{theirs}_factor"]

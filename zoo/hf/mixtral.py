@@ -43,7 +43,7 @@ class Mixtral(Mistral):
 
 
 def routing(config: Config) -> SpecJson:
-    """How tokens are sent to experts, and the balance loss, which the model has if it gives the router's logits."""
+    """Routing of tokens to experts, and the balance loss, which the model has if it outputs router logits."""
     top_k, weight = config["num_experts_per_tok"], config["router_aux_loss_coef"]
     if not config["output_router_logits"]:
         weight = 0.0

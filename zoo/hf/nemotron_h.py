@@ -187,7 +187,7 @@ def _experts_config(moe: DeepSeekMoE) -> ConfigJson:
 
 
 def _weights(layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-    """Of the layer's branch."""
+    """Weights of the layer's branch."""
     if isinstance(layer.mixer, Mamba2):
         yield from mamba2_weights(layer.mixer, ours, theirs)
     elif isinstance(layer.mixer, Attention):

@@ -45,7 +45,7 @@ class Mixer(Variant):
         """Per token of a forward pass over `context` tokens. Called on a resolved spec."""
 
     def decode_flops(self, d_model: int, context: int) -> float:
-        """Of the pass that reads only the `context`-th token of a sequence, with those before it in the cache.
+        """FLOPs of the pass that reads only the `context`-th token of a sequence, with those before it in the cache.
 
         By default what that token adds to a pass over the whole sequence. Called on a resolved spec.
         """
@@ -53,19 +53,19 @@ class Mixer(Variant):
         return context * self.cost(d_model, context).flops - before
 
     def training_cost(self, d_model: int, context: int) -> PartCost:
-        """What a training step takes beyond a forward pass and twice as much backward, a third of it; less than nothing
-        where it takes less. Called on a resolved spec."""
+        """Cost of a training step beyond a forward pass and twice as much backward, divided by three; negative where it
+        costs less. Called on a resolved spec."""
         return PartCost(0)
 
     def pass_flops(self, context: int) -> float:
-        """What a forward pass takes however many rows it has, where queries see `context` tokens: what is made of
-        weights and places alone. Backward it takes as much again, since places have no gradient. Called on a resolved
-        spec."""
+        """FLOPs of a forward pass that do not depend on its number of rows, where queries see `context` tokens:
+        products of weights and positions alone. The backward pass costs as much again, since positions have no
+        gradient. Called on a resolved spec."""
         return 0.0
 
     def state_flops(self, d_model: int, context: int) -> float:
-        """What a pass over a sequence of `context` tokens takes beyond `cost` to leave a state behind. Called on
-        a resolved spec."""
+        """Extra FLOPs, beyond `cost`, of leaving a state behind after a sequence of `context` tokens. Called on a
+        resolved spec."""
         return 0.0
 
     @abstractmethod
@@ -90,7 +90,7 @@ class Mixer(Variant):
 
     @property
     def caution(self) -> str | None:
-        """What is legal about the settings and hardly wanted; None for nothing."""
+        """Warning about valid but probably unintended settings; None without any."""
         return None
 
     @property
@@ -105,8 +105,8 @@ class Mixer(Variant):
 
     @property
     def kv(self) -> str | None:
-        """What keys and values of the layer are: layers of which it is the same can lend them to each other; None
-        where they cannot be lent. Of a resolved spec."""
+        """Identity of the layer's keys and values: layers with the same one can lend them to each other; None where
+        they cannot be lent. Called on a resolved spec."""
         return None
 
     @property
@@ -140,7 +140,7 @@ class MixerLayer(nn.Module, ABC):
         """An empty cache for `batch` rows of up to `capacity` tokens."""
 
     def moved(self, kept: list[Tensor], by: int) -> list[Tensor]:
-        """What is cached of tokens, (B, heads, T, features) each, had they been `by` places further on.
+        """Cached tensors, (B, heads, T, features) each, as they would be at positions shifted by `by`.
 
         Raises UnsupportedError where that cannot be said without reading the text again.
         """

@@ -24,7 +24,7 @@ class Strides:
     stride: int
 
     def complete(self, tokens: int) -> int:
-        """How many blocks end within the first so many tokens."""
+        """Number of blocks that end within the first `tokens` tokens."""
         return max(0, (tokens - self.length) // self.stride + 1)
 
     def complete_in_rows(self, tokens: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ class Text:
         return places if self.pads is None else places - self.pads
 
     def before(self, strides: Strides) -> int | Tensor:
-        """How many blocks were complete before the pass, (B, 1) where rows differ."""
+        """Number of blocks completed before the pass, (B, 1) where rows differ."""
         if self.pads is None:
             return strides.complete(self.start)
         return strides.complete_in_rows(self.start - self.pads)

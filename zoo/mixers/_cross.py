@@ -40,7 +40,7 @@ class CrossAttention(Spec):
     scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE] = None
     """Factor on QKᵀ; null for 1/√d."""
     dropout: Dropout = 0.0
-    """Of attention weights, while training."""
+    """Dropout on attention weights, in training."""
 
     def resolve(self, d_model: int, mixer: Any) -> Self:
         """With every default turned into a number. mixer: that of the block, resolved."""
@@ -70,12 +70,12 @@ class CrossAttention(Spec):
         return PartCost.of(parameters, flops)
 
     def decode_flops(self, d_model: int, memory: int) -> float:
-        """Of one token, with keys and values of `memory` tokens of the encoder's in the cache."""
+        """FLOPs of decoding one token, with keys and values of `memory` encoder tokens in the cache."""
         heads, _, head_dim = self.sizes()
         return 4.0 * heads * head_dim * (d_model + memory)
 
     def memory_flops(self, d_model: int, memory: int) -> float:
-        """What keys and values of `memory` tokens of the encoder's take, once for each text."""
+        """FLOPs of projecting keys and values of `memory` encoder tokens, once per text."""
         _, kv_heads, head_dim = self.sizes()
         return 4.0 * d_model * kv_heads * head_dim * memory
 

@@ -1,4 +1,4 @@
-"""How fast a head forgets, decided by the token."""
+"""Data-dependent decay of a head's state."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class DeltaCost(ScanCost):
 
     @property
     def token(self) -> float:
-        """What is predicted, added and read."""
+        """FLOPs per token of predicting, adding and reading."""
         return 6.0 * self.state
 
     def computed(self, length: int) -> float:
@@ -36,7 +36,7 @@ class DeltaCost(ScanCost):
 
 
 def inversion_flops(width: int) -> float:
-    """Of `unit_inverse`: two products of size b for each pair of blocks of b = 2, 4, … C/2."""
+    """FLOPs of `unit_inverse`: two products of size b for each pair of blocks of b = 2, 4, … C/2."""
     return max(0.0, 2.0 * width * (width**2 - 4) / 3)
 
 

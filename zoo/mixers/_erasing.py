@@ -20,7 +20,7 @@ class ErasingCost(ScanCost):
 
     @property
     def token(self) -> float:
-        """What is looked up, erased, added and read."""
+        """FLOPs per token of looking up, erasing, adding and reading."""
         return 8.0 * self.state
 
     def computed(self, length: int) -> float:

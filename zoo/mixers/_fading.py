@@ -1,4 +1,4 @@
-"""What tokens of a chunk are to each other where what lies between them fades what was said before."""
+"""Products of queries and keys within a chunk, each multiplied by the decay between the two tokens."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def assembled(diagonal: Tensor, corner: Tensor) -> Tensor:
 
 
 def fade_flops(channels: bool, heads: int, groups: int, features: int, width: int) -> float:
-    """Of `faded_products` for one chunk of C tokens: a whole matrix for each group, or for each head C/2b products of
-    b × b at each of b = 1, 2, … C/2."""
+    """FLOPs of `faded_products` for one chunk of C tokens: a whole matrix for each group, or for each head C/2b
+    products of b × b at each of b = 1, 2, … C/2."""
     one_by_one = channels and features > 1
     return features * (heads * width * (width - 1.0) if one_by_one else 2.0 * groups * width**2)

@@ -12,7 +12,7 @@ Gate = Literal["feature", "head"]
 
 
 def gate_features(kind: Gate | None, heads: int, head_dim: int) -> int:
-    """How many gates there are per token."""
+    """Number of gates per token."""
     return {None: 0, "feature": heads * head_dim, "head": heads}[kind]
 
 

@@ -1,4 +1,4 @@
-"""What gated attention units share: one head of queries and keys for all features, and a gate in place of an FFN."""
+"""Base of gated attention units: one head of queries and keys for all features, and a gate in place of an FFN."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class GatedUnit(Mixer):
     """U, V, Z = silu(W x), with e, e and s features; out = W_o (U ⊙ what is read of V)."""
 
     degree: ClassVar[int] = 6
-    """Of U once, of V once, and of Q and K squared."""
+    """Polynomial degree in the activations: U once, V once, and Q and K squared."""
     readings: ClassVar[int]
-    """How many queries and keys are made of Z."""
+    """Number of queries and keys made from Z."""
 
     head_dim: HeadFeatures = 128
     """s: features of the one head of queries and keys."""

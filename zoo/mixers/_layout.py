@@ -1,4 +1,4 @@
-"""How the tokens of a pass lie in chunks that are counted from where each row's own text begins."""
+"""Layout of a pass's tokens in chunks that are counted from where each row's own text begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What mixers share that read queries, keys and values into a state."""
+"""Base of mixers that write keys and values into a state and read it with queries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from zoo.positions import Position
 from zoo.site import PartCost, Step, matmul_cost
 
 EPS = 1e-6
-"""Of lengths."""
+"""Constant added to squared lengths before normalising by them."""
 
 
 class Stateful(Mixer):
@@ -44,7 +44,7 @@ class Stateful(Mixer):
 
     @abstractmethod
     def convolution(self) -> PartCost:
-        """Of the one before the scan. Called on a resolved spec."""
+        """Cost of the short convolution before the scan. Called on a resolved spec."""
 
     @abstractmethod
     def scanning(self) -> ScanCost:
@@ -55,7 +55,7 @@ class Stateful(Mixer):
         """Shapes of what is kept of a sequence, by name. Called on a resolved spec."""
 
     def cost(self, d_model: int, context: int) -> PartCost:
-        """What is needed is the recurrence, which leaves its state behind, however many tokens make a chunk."""
+        """Cost per token. FLOPs needed are the recurrence's, which leaves its state behind, whatever the chunk."""
         matrix, scanning = self.matrices(d_model), self.scanning()
         scan = PartCost(0, scanning.token, scanning.token, scanning.computed(context) / context)
         return matmul_cost(matrix + self.vectors(d_model), matrix) + self.convolution() + scan
@@ -94,12 +94,12 @@ class LinearHeads(Stateful):
 
     @property
     def key_features(self) -> int:
-        """Of a head of a resolved spec."""
+        """Key features per head of a resolved spec."""
         return number(self.head_dim)
 
     @property
     def value_features(self) -> int:
-        """Of a head of a resolved spec."""
+        """Value features per head of a resolved spec."""
         return self.key_features
 
     @property

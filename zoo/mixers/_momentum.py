@@ -21,7 +21,7 @@ class MomentumCost(ScanCost):
 
     @property
     def token(self) -> float:
-        """What is predicted, added and read."""
+        """FLOPs per token of predicting, adding and reading."""
         return 6.0 * self.state
 
     def computed(self, length: int) -> float:
@@ -103,7 +103,7 @@ def _before(x: Tensor, first: float = 0.0) -> Tensor:
 
 
 def _carried(state: Tensor, of_memory: Tensor, of_surprise: Tensor, moved: Tensor, chunk: int) -> Tensor:
-    """What a chunk leaves of the state before it: (B, H, 2n, p)."""
+    """Contribution of the state before a chunk to the state after it: (B, H, 2n, p)."""
     memory, surprise = state.chunk(2, dim=-2)
     last_memory, last_surprise, last_moved = (x[:, :, chunk, -1:] for x in (of_memory, of_surprise, moved))
     return torch.cat((last_memory * memory + last_surprise * surprise, last_moved * surprise), dim=-2)

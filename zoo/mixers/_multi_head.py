@@ -1,4 +1,4 @@
-"""What mixers have in common that attend with the softmax over heads."""
+"""Common code of mixers that attend with the softmax over heads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from zoo.traits import ALL_BUT_TRANSFER, EVERY_OPERATION
 
 
 class MultiHead(Mixer):
-    """What all mixers are made of that attend with the softmax over heads of queries, keys and values.
+    """Base of mixers that attend with the softmax over heads of queries, keys and values.
 
     `kv_heads` = H is multi-head, 1 is multi-query (Shazeer 2019, arXiv:1911.02150), between them grouped-query
     attention (Ainslie et al. 2023, arXiv:2305.13245). `window` = W lets a token see itself and the W − 1 before it
@@ -76,7 +76,7 @@ class MultiHead(Mixer):
     reuse_kv: Annotated[bool, Field(exclude_if=is_off), Tried(), Supports(*EVERY_OPERATION)] = False
     """Whether keys and values are those of a layer below (see `zoo.mixers._reuse`)."""
     dropout: Dropout = 0.0
-    """Of attention weights, while training."""
+    """Dropout on attention weights, in training."""
 
     def keeps_width(self, setting: str) -> bool:
         """Norms over a head do: wider models have more heads."""
@@ -106,7 +106,7 @@ class MultiHead(Mixer):
         return self.model_copy(update={**numbers, "scale": scale, "v_norm": None if self.reuse_kv else self.v_norm})
 
     def _check_handed_over(self) -> None:
-        """Of queries that the position scheme reads."""
+        """Refuse settings that a position scheme cannot follow when it reads the queries itself."""
         for name in ("sparsity", "temperature", "qk_norm_after_position"):
             if getattr(self, name):
                 raise SpecError(name, f"{self.position.kind} reads queries as they are projected, for every distance")
@@ -135,7 +135,7 @@ class MultiHead(Mixer):
         return attending + self._placing(context) + conv_cost(self.channels, self.conv)
 
     def _placing(self, context: int) -> PartCost:
-        """Of what positions add to scores. Distances beyond the window are not computed."""
+        """Cost of what positions add to scores. Distances beyond the window are not computed."""
         heads, _, head_dim = self.sizes()
         reach = min(context, self.window or context)
         return self.position.layer_cost(head_dim, heads, Keys(mean_keys(context, self.window), reach, reach))
@@ -162,7 +162,7 @@ class MultiHead(Mixer):
         return SELF_ALONE if self.window == 1 and not self.sinks else None
 
     def slots(self, capacity: int) -> int:
-        """How many tokens are cached, of texts of up to `capacity`."""
+        """Number of tokens cached, for texts of up to `capacity`."""
         reach = self.window if self.sparsity is None else self.sparsity.reach
         return min(capacity, reach or capacity)
 
@@ -178,7 +178,7 @@ class MultiHead(Mixer):
         return 4.0 * heads * head_dim
 
     def outputs(self) -> tuple[int, int]:
-        """How many heads' outputs there are, which o reads, and of how many features."""
+        """Number of heads whose outputs o reads, and their features."""
         heads, _, head_dim = self.sizes()
         return heads, head_dim
 

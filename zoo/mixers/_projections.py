@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 NAMES = ("q", "k", "v", "o")
 GATE = "gate"
-"""Of the output gate, which only a list can name."""
+"""Bias of the output gate, which only a list can name."""
 
 
 def _check(value: Any) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ def lend(step: Step, kv: str, keys: Tensor, values: Tensor, places: Tensor) -> N
 
 
 def borrowed(step: Step, kv: str) -> tuple[Tensor, Tensor, Tensor]:
-    """What the nearest layer below left."""
+    """Keys and values that the nearest layer below lends."""
     if step.lent is None:
         raise ValueError("a layer with reuse_kv reads what a layer below left: run it in its model")
     return step.lent[kv]

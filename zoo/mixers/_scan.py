@@ -17,12 +17,12 @@ from zoo.mixers._fading import fade_flops, faded_products
 from zoo.precision import at_default_precision, in_float32
 
 STATE = "state"
-"""What a layer's cache calls it."""
+"""Name of the state in a layer's cache."""
 
 
 @dataclass(frozen=True)
 class Chunks:
-    """How a sequence of `length` rows is cut: `count` chunks of `width`, the last one padded. A token is `rank` rows.
+    """Sequence of `length` rows cut into `count` chunks of `width`, the last one padded. A token is `rank` rows.
 
     A sequence shorter than a chunk makes one of the least power of two that holds it.
     """
@@ -33,7 +33,7 @@ class Chunks:
 
     @staticmethod
     def of(length: int, chunk: int, rank: int = 1) -> Chunks:
-        """Of so many tokens, `chunk` at a time."""
+        """Chunks for `length` tokens, `chunk` at a time."""
         return Chunks(length * rank, min(chunk, 1 << (length - 1).bit_length()) * rank, rank)
 
     @property
@@ -42,7 +42,7 @@ class Chunks:
 
     @property
     def pairs(self) -> int:
-        """How many pairs of a token and one at or before it in its chunk there are."""
+        """Number of pairs of a token and one at or before it in the same chunk."""
         whole, rest = divmod(self.length, self.width)
         return whole * self.width * (self.width + 1) // 2 + rest * (rest + 1) // 2
 
@@ -78,21 +78,21 @@ class ScanCost:
 
     @property
     def token(self) -> float:
-        """Of one token of the recurrence: what it adds to the state, and what it reads of it."""
+        """FLOPs per token of the recurrence: updating the state and reading from it."""
         return 4.0 * self.state * self.rank
 
     def computed(self, length: int) -> float:
-        """Of the products of `_chunked`, over a text from its beginning that leaves no state behind."""
+        """FLOPs of the products in `_chunked`, over a text from its beginning that leaves no state behind."""
         chunks = Chunks.of(length, self.chunk, self.rank)
         inside = self._scored(chunks.width) + self._mixed(chunks.width)
         return chunks.count * inside + 4.0 * self.state * (chunks.count - 1) * chunks.width
 
     def _scored(self, width: int) -> float:
-        """Of queries, or keys, with keys of a chunk."""
+        """FLOPs of the products of queries, or keys, with the keys of a chunk."""
         return fade_flops(self.channels, self.heads, self.groups, self.key_features, width)
 
     def _mixed(self, width: int) -> float:
-        """Of a chunk's square with its values."""
+        """FLOPs of the product of a chunk's square matrix with its values."""
         return 2.0 * self.heads * self.features * width**2
 
 

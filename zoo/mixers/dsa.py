@@ -69,7 +69,7 @@ class DeepSeekSparseAttention(MLA):
 
     @property
     def index_position(self) -> Position:
-        """That of the indexer."""
+        """Position scheme of the indexer."""
         turns = hasattr(self.position, "layout")
         return self.position.model_copy(update={"layout": self.index_layout} if turns else {})
 

@@ -24,7 +24,7 @@ from zoo.site import PartCost, Site, Step
 from zoo.traits import OF_MODULES, Operations
 
 KEYS, VALUES, BEFORE, ALL = "keys", "values", "before", "all"
-"""What is kept of a text: keys and values of its last chunk, and Σ k vᵀ over those before it and over all."""
+"""Names of the cached tensors: keys and values of its last chunk, and Σ k vᵀ over the chunks before it and over all."""
 
 State = dict[str, Tensor]
 
@@ -96,7 +96,7 @@ class FLASH(GatedUnit):
 
 
 class Tokens(NamedTuple):
-    """What is made of the new tokens: all (B, T, …)."""
+    """Projections of the new tokens: (B, T, …) each."""
 
     q: Tensor
     k: Tensor

@@ -42,9 +42,9 @@ class GatedDeltaNet(Stateful):
     kind: Literal["gated_deltanet"] = "gated_deltanet"
     supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4
-    """Of values."""
+    """Number of value heads."""
     k_heads: Annotated[PositiveInt | None, Fact.SHARED_HEADS] = None
-    """Of queries and keys; null for as many as `heads`."""
+    """Number of query and key heads; null for as many as `heads`."""
     head_dim: HeadFeatures | None = None
     """Features of a query and a key head; null for d_model / k_heads."""
     v_dim: HeadFeatures | None = None

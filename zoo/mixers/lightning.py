@@ -55,18 +55,18 @@ class LightningAttention(LinearHeads):
     kind: Literal["lightning"] = "lightning"
     supports: ClassVar[Operations] = OF_MODULES
     activation: PlainActivation | None = Field(default="silu", exclude_if=lambda name: name == "silu")
-    """Of queries, keys and values; null for none."""
+    """Activation of queries, keys and values; null for none."""
     qk_norm: Annotated[Norm, Choice("zoo.norms")] | None = Field(default=None, exclude_if=is_off)
-    """Of each head of queries and keys, with one gain for all heads."""
+    """Norm of each head of queries and keys, with one gain for all heads."""
     position: Annotated[Position, Choice("zoo.positions")] = Field(
         default=NoPE(), exclude_if=lambda scheme: scheme == NoPE()
     )
-    """What turns queries and keys: there are no scores to which a bias could be added."""
+    """Rotary scheme for queries and keys: there are no scores to which a bias could be added."""
     output_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
     norm_groups: Annotated[PositiveInt, AtMost(4)] = Field(default=1, exclude_if=lambda groups: groups == 1)
     """Groups of features which the output's norm is taken over, each with its own gains."""
     first_layer: Literal[0, -1] = Field(default=0, exclude_if=is_off)
-    """What l is in the first layer."""
+    """Value of l in the first layer."""
 
     def resolve(self, d_model: int) -> Self:
         spec = super().resolve(d_model)

@@ -71,7 +71,7 @@ class Linformer(MultiHead):
 
     @property
     def matrices(self) -> int:
-        """How many E there are; of F as many, or none of its own."""
+        """Number of matrices E; F has as many of its own, or none."""
         return self.sizes()[1] if self.share == "none" else 1
 
     def cost(self, d_model: int, context: int) -> PartCost:

@@ -56,7 +56,7 @@ class Mamba(Stateful):
     bias: bool = False
     """On the projections that read and write the stream."""
     part_norm: Annotated[Norm, Choice("zoo.norms")] | None = Field(default=None, exclude_if=is_off)
-    """Of δ, b and c, each by itself."""
+    """Norm of δ, b and c, each by itself."""
 
     def resolve(self, d_model: int) -> Self:
         sizes = {"inner": self.inner or 2 * d_model, "rank": self.rank or math.ceil(d_model / 16)}

@@ -48,7 +48,7 @@ class Mamba2(Stateful):
     state: Annotated[PositiveInt, AtMost(16)] = 128
     """N."""
     groups: Annotated[PositiveInt, AtMost(4)] = 1
-    """Of heads that share b and c."""
+    """Groups of heads that share b and c."""
     conv: PositiveInt = 4
     """Tokens that the convolution of x, b and c sees."""
     conv_bias: bool = True

@@ -30,7 +30,7 @@ from zoo.site import PartCost, Site, Step
 from zoo.traits import OF_MODULES, Operations
 
 KEY, VALUE, OWN, ANGLE = "key", "value", "own", "angle"
-"""What is kept of the last token beside the state."""
+"""Names of the tensors cached from the last token, beside the state."""
 SLOWEST = 1e-4
 """A is at least this, as in the released code."""
 
@@ -66,7 +66,7 @@ class Mamba3(Stateful):
     state: Annotated[PositiveInt, AtMost(16)] = 128
     """N."""
     groups: Annotated[PositiveInt, AtMost(4)] = 1
-    """Of heads that share W_b u and W_c u."""
+    """Groups of heads that share W_b u and W_c u."""
     rope_fraction: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of the N features that are turned."""
     rank: Annotated[PositiveInt, AtMost(2)] = Field(default=1, exclude_if=lambda rank: rank == 1)
@@ -84,7 +84,7 @@ class Mamba3(Stateful):
 
     @property
     def pairs(self) -> int:
-        """How many pairs of features are turned."""
+        """Number of feature pairs that are rotated."""
         return int(self.state * self.rope_fraction) // 2
 
     @property
@@ -121,7 +121,7 @@ class Mamba3(Stateful):
 
 
 class Steps(NamedTuple):
-    """Of each head and token, float32 or more: (B, H, T) each."""
+    """Per-head, per-token parameters of the recurrence, in float32 or more: (B, H, T) each."""
 
     delta: Tensor
     decay: Tensor

@@ -64,7 +64,7 @@ class MLA(Mixer):
     gate: Gate | None = Field(default=None, exclude_if=is_off)
     """The heads' output times σ(W x), per feature or per head (Qiu et al. 2025, arXiv:2505.06708; Ling 3.0)."""
     dropout: Dropout = 0.0
-    """Of attention weights, while training."""
+    """Dropout on attention weights, in training."""
     scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE] = None
     """Factor on q kᵀ; null for 1/√(nope_dim + rope_dim), times YaRN's mscale² where it has `scale_scores`."""
 

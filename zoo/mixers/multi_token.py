@@ -28,7 +28,7 @@ from zoo.site import PartCost, Site, Step
 from zoo.traits import Operation, Operations
 
 QUERIES = "queries"
-"""What a layer's cache calls the last queries."""
+"""Name of the last queries in a layer's cache."""
 
 
 class MultiTokenAttention(MultiHead):

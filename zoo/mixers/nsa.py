@@ -72,7 +72,7 @@ class NativeSparseAttention(Mixer):
     window: Annotated[PositiveInt, AtMost(8)] = 512
     """w."""
     dropout: Dropout = 0.0
-    """Of attention weights, while training."""
+    """Dropout on attention weights, in training."""
 
     def resolve(self, d_model: int) -> Self:
         kv_heads = self.kv_heads or self.heads
@@ -138,7 +138,7 @@ class NativeSparseAttention(Mixer):
 
 
 def count_of_chosen(tokens: int, block: int, blocks: int) -> int:
-    """How many tokens the last of so many attends to in the blocks that it chooses."""
+    """Number of tokens in the chosen blocks that the last of `tokens` tokens attends to."""
     own = (tokens - 1) % block + 1
     return min(tokens, (blocks - 1) * block + own)
 
@@ -210,7 +210,7 @@ class NativeSparseAttentionLayer(MixerLayer):
         return heads.to(q.dtype), weights
 
     def _weights(self, q: Tensor, k: Tensor, seen: Tensor) -> Tensor:
-        """Of a query that sees no block, zeros."""
+        """Attention weights; zero for a query that sees no block."""
         scores = by_head(by_group(q, self.kv_heads) @ k.transpose(-1, -2), self.heads) * self._scale
         weights: Tensor = scores.masked_fill(~seen, torch.finfo(scores.dtype).min).softmax(dim=-1) * seen
         return weights

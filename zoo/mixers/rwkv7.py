@@ -31,7 +31,7 @@ from zoo.site import PartCost, Site, Step
 from zoo.traits import OF_MODULES, Operations
 
 READERS = {"r": 0.2, "w": 0.9, "k": 0.7, "v": 0.7, "a": 0.9, "g": 0.2}
-"""Who reads a mixture of its own of a token and the one before it, and how its μ starts (see `_shares`)."""
+"""Projections that each mix a token with the one before it, and the initial exponent of μ (see `_shares`)."""
 
 
 class RWKV7(Stateful):
@@ -154,15 +154,15 @@ class RWKV7Layer(StatefulLayer):
 
 
 def _shares(site: Site) -> Tensor:
-    """How μ starts in the authors' code: 1 − (i/D)^(c (1 − l/L)) for feature i in layer l: (readers, D)."""
+    """Initial μ in the authors' code: 1 − (i/D)^(c (1 − l/L)) for feature i in layer l: (readers, D)."""
     features = torch.arange(site.d_model, dtype=torch.float64) / site.d_model
     late = 1 - min(site.layer, site.n_layers - 1) / site.n_layers
     return torch.stack([1 - features ** (power * late) for power in READERS.values()]).float()
 
 
 def _decays(site: Site) -> Tensor:
-    """How w₀ starts there, but for its zigzag within heads: −5.5 + 6 (i/(D − 1))^(1 + (l/(L − 1))^0.3): (D,), the first
-    features the slowest."""
+    """Initial w₀ in the authors' code, without its zigzag within heads: −5.5 + 6 (i/(D − 1))^(1 + (l/(L − 1))^0.3):
+    (D,), the first features the slowest."""
     features = torch.linspace(0, 1, site.d_model, dtype=torch.float64)
     depth = min(1.0, site.layer / max(1, site.n_layers - 1))
     starts: Tensor = -5.5 + 6 * features ** (1 + depth**0.3)

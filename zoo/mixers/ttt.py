@@ -24,9 +24,9 @@ from zoo.site import PartCost, Site, Step
 from zoo.traits import Operation, Operations
 
 START, NOW = "start of the mini-batch", "now"
-"""What the cache calls the weights that gradients are taken at, and those that are read with."""
+"""Names in the cache of the weights at which gradients are taken, and of those used for reading."""
 EPS = 1e-6
-"""Of the norm."""
+"""Epsilon of the norm."""
 
 
 class LearnsWhileReading(Stateful):
@@ -99,14 +99,14 @@ class LearningCost(ScanCost):
         return 6.0 * self.state
 
     def computed(self, length: int) -> float:
-        """Of the dual form, over a text from its beginning that leaves no state behind."""
+        """FLOPs of the dual form, over a text from its beginning that leaves no state behind."""
         chunks = Chunks(length, min(self.chunk, length))
         reading = 4.0 * self.state * chunks.width + 4.0 * self.heads * self.features * chunks.width**2
         return chunks.count * reading + 2.0 * self.state * (chunks.count - 1) * chunks.width
 
 
 class Lesson(NamedTuple):
-    """Of some tokens, in float32 or more: q, k, v: (B, H, C, n), η: (B, H, C, 1), zero where there is no token."""
+    """Projected tokens, in float32 or more: q, k, v: (B, H, C, n), η: (B, H, C, 1), zero where there is no token."""
 
     q: Tensor
     k: Tensor

@@ -22,4 +22,4 @@ class Norm(Variant):
 
     @abstractmethod
     def parameters(self, dim: int) -> int:
-        """How many parameters a norm over `dim` features has."""
+        """Number of parameters of a norm over `dim` features."""

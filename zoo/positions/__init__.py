@@ -1,4 +1,4 @@
-"""How a model knows where a token is: one file per scheme.
+"""Position schemes: one file per scheme.
 
 A scheme acts in one or more of three places: it is added to the embedded tokens (absolute), it turns queries and keys
 (rotary), or it is added to the scores (bias).
@@ -56,7 +56,7 @@ class Position(Variant):
         return PartCost(0)
 
     def pass_flops(self, head_dim: int, heads: int, distances: int) -> float:
-        """What a layer's part takes of a forward pass, however many rows it has."""
+        """FLOPs of a layer's part in a forward pass that do not depend on its number of rows."""
         return 0.0
 
     def build_shared(self, d_model: int, heads: int) -> nn.Module | None:
@@ -64,7 +64,7 @@ class Position(Variant):
         return None
 
     def name_for(self, heads: int) -> str:
-        """What a pass calls the model's part for so many heads. torch.compile cannot trace the hash of a spec."""
+        """Key of the model's shared part for `heads` heads in a pass. torch.compile cannot trace the hash of a spec."""
         return f"{self!r} for {heads} heads"
 
     def shared_parameters(self, d_model: int, heads: int) -> int:
@@ -81,7 +81,7 @@ def check_ahead(scheme: Position) -> None:
 
 
 class Queries(NamedTuple):
-    """What a scheme that `reads_queries` is told. q: (B, H, T, d), with positions applied; the factor on QKᵀ; how many
+    """Inputs of a scheme that `reads_queries`. q: (B, H, T, d), with positions applied; the factor on QKᵀ; how many
     keys a query sees, None for all up to its own."""
 
     q: Tensor
@@ -105,7 +105,7 @@ class PositionLayer(nn.Module):
         return k
 
     def bias(self, step: Step, places: Tensor) -> Tensor | None:
-        """What is added to the scores of the step's queries for keys at `places` (S,): what broadcasts to
+        """Bias on the scores of the step's queries for keys at `places` (S,): what broadcasts to
         (H, T, S) or (B, H, T, S), or None."""
         return None
 

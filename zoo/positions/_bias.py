@@ -1,4 +1,4 @@
-"""What schemes share that add to the scores."""
+"""Common code of schemes that add to the scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rotary schemes share."""
+"""Common code of rotary schemes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rotary(Position):
     layout: Literal["half", "interleaved"] = "half"
     fraction: Annotated[float, Field(gt=0, le=1), Tried(0.34)] = 1.0
     scaling: Annotated[Scaling, Choice("zoo.positions.scalings")] | None = None
-    """How frequencies are changed for longer texts; null for not at all."""
+    """Change of frequencies for longer texts; null for none."""
 
     def check(self, head_dim: int) -> None:
         counted, turned = self.counted(head_dim), self.turned(head_dim)
@@ -55,7 +55,7 @@ class Rotary(Position):
         return int(head_dim * self.fraction)
 
     def turned(self, head_dim: int) -> int:
-        """How many features of a head are turned: whole pairs."""
+        """Number of rotated features of a head: whole pairs."""
         counted = self.counted(head_dim)
         return counted + counted % 2
 

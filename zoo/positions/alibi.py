@@ -37,7 +37,7 @@ class ALiBi(Position):
     rounded: Annotated[bool, Supports(*EVERY_OPERATION)] = False
     """m_h·j is computed in bfloat16 whatever the model's type (Falcon)."""
     factor: PositiveFloat = 1.0
-    """Of every slope."""
+    """Factor on every slope."""
 
     def build(self, head_dim: int, heads: int) -> PositionLayer:
         return ALiBiLayer(self, head_dim, heads)

@@ -67,7 +67,7 @@ def check_length(step: Step, length: int) -> None:
 
 
 def _ends(step: Step) -> Iterator[int | None]:
-    """How many places a pass takes, from 0 on, by each count of them; None where that cannot be seen."""
+    """Number of positions that a pass needs, counted from 0, by each way of counting; None where it cannot be read."""
     for places in (step.places, step.block_places):
         if places is not None:
             last = most(places)

@@ -61,7 +61,7 @@ class T5(Position):
         return self._bucket(distance.abs(), half) + half * (distance < 0)
 
     def _bucket(self, distance: Tensor, buckets: int) -> Tensor:
-        """Of a distance that is not negative, among the first so many buckets."""
+        """Bucket of a non-negative distance, among the first `buckets` buckets."""
         exact = buckets // 2
         ratio = torch.log(distance.clamp(min=exact).float() / exact) / math.log(self.max_distance / exact)
         far = exact + (ratio * (buckets - exact)).long()

@@ -40,7 +40,7 @@ class Preset(Spec):
     parts: Annotated[SpecJson, Field(alias="model")]
     """The spec at full size as plain data, or what is known of it."""
     published_parameters: PositiveFloat | None
-    """As the source states them; null where there is no published count."""
+    """Parameter count as the source states it; null where none is published."""
     published_active_parameters: PositiveFloat | None = None
     """Those that one token uses, for mixtures of experts."""
     assumed: Annotated[list[str], Field(default_factory=list)]
@@ -105,7 +105,7 @@ def _read(name: str) -> Preset:
 
 @cache
 def _content(name: str) -> Any:
-    """Of a preset's file, which takes ten times as long to read as the model to make of it."""
+    """Content of a preset's file, cached: parsing it takes ten times as long as building the model."""
     text = resources.files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     return YAML(typ="safe", pure=True).load(text)
 

@@ -1,4 +1,4 @@
-"""How a branch (mixer or FFN) joins the residual stream: one file per placement of the norms."""
+"""Connections of a branch (mixer or FFN) to the residual stream: one file per placement of the norms."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Residual(Variant):
 
     @property
     def stream_shape(self) -> str:
-        """In words: `(B, T, D)`."""
+        """Shape of the stream as text: `(B, T, D)`."""
         return "(B, T, D)" if self.streams is None else f"(B, T, {self.streams}, D)"
 
     @property
     def norms(self) -> int:
-        """How many norms a branch has."""
+        """Number of norms per branch."""
         return self.norms_per_branch
 
     @abstractmethod
@@ -77,7 +77,7 @@ class Residual(Variant):
 
     @property
     def init_output_factor(self) -> float:
-        """What the initial standard deviation of projections that write to the stream is multiplied by."""
+        """Factor on the initial standard deviation of projections that write to the stream."""
         return 1.0
 
     def open(self, x: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ class Residual(Variant):
         return x
 
     def build_close(self, norm: MakeNorm, d_model: int, n_layers: int) -> nn.Module | None:
-        """What closes the stream in place of `close`, where that has parameters; None where it has none."""
+        """Module that closes the stream in place of `close`, where that has parameters; None where it has none."""
         return None
 
     def depth_cost(self, d_model: int, norm: int, branches: Sequence[Sequence[int]]) -> PartCost:
@@ -103,7 +103,7 @@ class ResidualLayer(nn.Module, ABC):
 
     @abstractmethod
     def update(self, x: Tensor, branch: Branch) -> Tensor:
-        """What the branch has to add."""
+        """Update that the branch adds to the stream."""
 
     @abstractmethod
     def join(self, x: Tensor, update: Tensor) -> Tensor:

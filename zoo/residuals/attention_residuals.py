@@ -45,7 +45,7 @@ class AttentionResiduals(Residual):
         return 1 + layer * min(self.blocks, n_layers) // n_layers
 
     def seen(self, layer: int, n_layers: int, nth: int) -> int:
-        """How many sources a layer's branch number `nth` has."""
+        """Number of sources of a layer's branch number `nth`."""
         own = self.block(layer, n_layers)
         opens = nth == 0 and (layer == 0 or self.block(layer - 1, n_layers) < own)
         return own if opens else own + 1

@@ -33,7 +33,7 @@ class HyperConnections(Residual):
     supports: ClassVar[Operations] = frozenset({Operation.WIDENING, Operation.SHARDING})
     norms_per_branch: ClassVar[int] = 1
     n: Annotated[int, Field(ge=1)] = 4
-    """How many streams: the paper's expansion rate."""
+    """Number of streams: the paper's expansion rate."""
     dynamic: bool = True
 
     @property
@@ -98,7 +98,8 @@ class HyperLayer(ResidualLayer):
 
 
 class Asked(nn.Module):
-    """What a token's own streams add to the constant mixture. Its weights decay, the constant ones do not."""
+    """Dynamic part of the mixture, computed from a token's own streams and added to the constant one. Its weights
+    decay, the constant ones do not."""
 
     roles: ClassVar = {"weight": "input", "scale": "gain"}
     initial: ClassVar = {"scale": 0.01}

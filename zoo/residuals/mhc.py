@@ -17,9 +17,9 @@ from zoo.site import PartCost, Site
 from zoo.traits import Operation, Operations
 
 EPS = 1e-6
-"""Of the norm of the streams."""
+"""Epsilon of the norm over the streams."""
 APART = 8.0
-"""How much larger the diagonal of the constant logits of H_res starts: H_res is within 0.1 % of 1 for four streams."""
+"""Initial excess of the diagonal of H_res's constant logits: H_res is within 0.1 % of 1 for four streams."""
 
 
 class ManifoldHyperConnections(Residual):
@@ -42,9 +42,9 @@ class ManifoldHyperConnections(Residual):
     supports: ClassVar[Operations] = frozenset({Operation.WIDENING, Operation.SHARDING})
     norms_per_branch: ClassVar[int] = 1
     n: Annotated[int, Field(ge=2)] = 4
-    """How many streams: the paper's expansion rate."""
+    """Number of streams: the paper's expansion rate."""
     iterations: PositiveInt = 20
-    """Of Sinkhorn–Knopp."""
+    """Iterations of Sinkhorn–Knopp."""
 
     @property
     def streams(self) -> int | None:

@@ -19,20 +19,20 @@ class Sparsity(Variant):
 
     @property
     def reach(self) -> int | None:
-        """How many of the last tokens hold all that a query sees, itself included; None where it may see any."""
+        """Number of last tokens that include all that a query sees, itself included; None where it may see any."""
         return None
 
     @abstractmethod
     def sees(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Of places that broadcast, queries against keys at or before them → bool, whether the key is seen."""
+        """Boolean mask, whether a query sees a key at or before it; positions of queries and keys that broadcast."""
 
     @abstractmethod
     def pairs(self, context: int) -> int:
-        """How many pairs of a query and a key it sees there are in a text of `context` tokens."""
+        """Number of pairs of a query and a key that it sees in a text of `context` tokens."""
 
     @abstractmethod
     def computed(self, context: int) -> int:
-        """How many scores of a head `attend` computes for a text of `context` tokens, seen or not."""
+        """Scores per head that `attend` computes for a text of `context` tokens, seen or not."""
 
     @abstractmethod
     def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:

@@ -34,7 +34,7 @@ class BigBird(Gathered):
     random_blocks: NonNegativeInt = 3
     """r."""
     seed: Annotated[NonNegativeInt, Supports(*EVERY_OPERATION)] = 0
-    """Of the random blocks: give named blocks different ones, so that layers do not all see the same."""
+    """Seed of the random blocks: give named blocks different ones, so that layers do not all see the same."""
 
     def sees(self, queries: Tensor, keys: Tensor) -> Tensor:
         query, key = queries // self.block, keys // self.block
@@ -57,7 +57,7 @@ class BigBird(Gathered):
         return before + (whole * self.block * (self.block + 1) + rest * (rest + 1)) // 2
 
     def _blocks_before(self, number: int) -> int:
-        """How many blocks a block sees beside itself."""
+        """Number of blocks that a block sees beside itself."""
         return min(number, self.window_blocks - 1 + self.global_blocks + self.random_blocks)
 
     @property
