@@ -86,7 +86,7 @@ def _groups(evaluated: list[EvaluatedRun]) -> dict[str, TaskGroup]:
 
 
 def with_groups(samples: pl.DataFrame, groups: dict[str, TaskGroup]) -> pl.DataFrame:
-    """Add groups, whose means weigh all tasks alike, whatever their number of items, or, for `by_size`, all items alike."""
+    """Add groups, whose means weigh all tasks alike, of any number of items, or, for `by_size`, all items alike."""
     each = ["arm", "seed", "task", "metric"]
     parts = [samples]
     for name, group in groups.items():

@@ -1,4 +1,4 @@
-"""How long arms were trained, and what their losses compare with."""
+"""Training length of arms, and reference points for their losses."""
 
 from __future__ import annotations
 
