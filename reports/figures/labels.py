@@ -10,7 +10,7 @@ WIDTH, HEIGHT = 520.0, 380.0
 WIDE = 1000.0
 """Pixels across of a figure that takes the whole width of a page."""
 LETTER, LINE, GAP, MARK = 7.5, 17.0, 5.0, 9.0
-"""In pixels: a letter's width, a line's height, the gap between a name and its point, and the space around other
+"""Pixels: a letter's width, a line's height, the gap between a name and its point, and the space around other
 points, so that a name is nearest to its own."""
 PLACES = {"top right": (1, 1), "top left": (-1, 1), "bottom right": (1, -1), "bottom left": (-1, -1)}
 """Beside the bars of a point's intervals, not on them."""

@@ -51,7 +51,7 @@ class Costs(Section):
 
     @classmethod
     def warnings(cls, data: Collected) -> Iterator[str]:
-        """Warn of wrong byte counts, and of points not measured unless an arm cannot have them: an encoder only reads."""
+        """Wrong byte counts, and points not measured, except those that an arm cannot have: an encoder only reads."""
         measures = data.frames["measures"]
         yield from wrong_bytes(measures.with_columns(cache=pl.lit(PLAIN)))
         reading = [arm.name for arm in data.study.arms if arm.kv_bytes_per_token is None]

@@ -186,7 +186,7 @@ def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> s
 
 
 def _open(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> str:
-    """Sentence on an inconclusive comparison: values excluded, difference detectable, and seeds that would settle it."""
+    """Sentence on an inconclusive comparison: values excluded, difference detectable, seeds that would settle it."""
     value, smallest = comparison.difference, comparison.detectable
     assert value is not None  # an inconclusive arm has a p
     if smallest is None:
