@@ -1,4 +1,4 @@
-"""Training length of arms, and reference points for their losses."""
+"""Training length of arms, and reference losses of their text."""
 
 from __future__ import annotations
 
