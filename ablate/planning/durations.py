@@ -55,7 +55,7 @@ def _clock(seconds: float) -> str:
 def duration(
     plans: Iterable[Plan], missing: Mapping[str, Sequence[str]], store: Store, speed: Speed, tuning_runs: float = 0.0
 ) -> Duration:
-    """Duration of the phases that runs still lack (`missing`, by digest). tuning_runs: earlier tuning runs of each arm."""
+    """Duration of the phases that runs lack (`missing`, by digest). tuning_runs: number per arm, done beforehand."""
     training, measuring, evaluating, tuning, comparing = 0.0, 0.0, 0.0, 0.0, 0.0
     unknown = False
     for plan in plans:

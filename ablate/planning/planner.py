@@ -53,7 +53,7 @@ class Planner:
         return math.inf if result.loss is None else result.loss
 
     def foreseen(self) -> tuple[Outcome, bool]:
-        """Plan with the results that the store has, and whether all tuning is done.
+        """Outcome planned from the results in the store, and whether all tuning is done.
 
         Where it is not, arms have the settings that the study gives them.
         """

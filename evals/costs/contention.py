@@ -22,7 +22,7 @@ class Waiting:
 
 @contextmanager
 def waiting() -> Iterator[Waiting]:
-    """Waiting time of this thread in the block. Linux counts nanoseconds on a processor, and ready without one."""
+    """Share of the block that this thread waits. Linux counts nanoseconds on a processor, and ready without one."""
     found, before = Waiting(), _counted()
     yield found
     after = _counted()
