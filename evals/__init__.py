@@ -1,4 +1,4 @@
-"""What a trained model can do and costs: lm-eval tasks, speed, memory, and the machine's own ceiling."""
+"""Capabilities and costs of a trained model: lm-eval tasks, speed, memory, and the machine's own ceiling."""
 
 from __future__ import annotations
 

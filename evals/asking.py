@@ -1,4 +1,4 @@
-"""What is asked of one run, in Python and on the command line: settings by name.
+"""Evaluation requests for one run, in Python and on the command line: settings by name.
 
 A name is a key of the section `evals:` of a study, or an option of a field (see `evals.option`) such as `at` of
 diagnostics. Options of several evaluations may share a name: it sets the one that reads the data at hand. Where an
@@ -25,8 +25,8 @@ SectionMap: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class Setting:
-    """What a name sets: a field of an evaluation, or of what all share where that is None; without a field the whole
-    evaluation. `option` is how it is given on the command line."""
+    """Field that a name sets, of an evaluation or, if `evaluation` is None, of the shared settings; without a field,
+    the whole evaluation. `option` is its form on the command line."""
 
     evaluation: str | None
     field: str | None
@@ -39,7 +39,7 @@ class Setting:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Of the key in the section."""
+        """Path of the key in the section."""
         around = () if self.cls is None or self.cls.inline else (self.evaluation,)
         return tuple(filter(None, (*around, self.field)))
 

@@ -1,4 +1,4 @@
-"""What evaluations need, and whether a study or a run has it, before any model is read."""
+"""Requirements of evaluations, checked against a study or a run before any model is loaded."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How far an evaluation or a measurement is, told to whoever listens: `tasks 120/400`.
+"""Progress of an evaluation or a measurement, sent to any listener: `tasks 120/400`.
 
-What counts does not know who listens, and nobody need listen.
+The counting code does not know its listeners, and none are required.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from zoo.model import Decoder
 
 
 class Evaluation(NamedTuple):
-    """What the store keeps: scores and tables, and one record per item."""
+    """Result kept in the store: scores and tables, and one record per item."""
 
     document: EvalsDocument
     samples: list[SampleRecord]

@@ -1,4 +1,4 @@
-"""What an evaluation found."""
+"""Result of an evaluation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ablate.store.documents import JsonObject, JsonScalar, SampleRecord, Score, TaskGroup
 
 Scores = Mapping[str, Mapping[str, Score]]
-"""By task and metric."""
+"""Scores by task and metric."""
 
 
 @dataclass(frozen=True)

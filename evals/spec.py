@@ -1,4 +1,4 @@
-"""What is evaluated of a trained model: one key for each evaluation, assembled from `evals.evaluations`."""
+"""Evaluations of a trained model: one key for each, assembled from `evals.evaluations`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class EvaluationError(ValueError):
 
 
 class EvalSettings(Spec):
-    """What is evaluated of every trained model: evaluations by name, and what they share."""
+    """Evaluations of every trained model, by name, and the settings that they share."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -53,8 +53,7 @@ class EvalSettings(Spec):
         return tuple(task for evaluation in self.asked().values() for task in evaluation.scored())
 
     def under(self, conditions: Conditions) -> Self:
-        """What is asked for under these conditions, with absolute paths: what the section says, and what is evaluated
-        by default.
+        """Requested evaluations under these conditions, with absolute paths: those in the section, and the defaults.
 
         Raises EvaluationError where something cannot be had.
         """

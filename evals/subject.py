@@ -1,4 +1,4 @@
-"""What is evaluated: a trained model, and the data that it is evaluated on."""
+"""Subject of an evaluation: a trained model, and the data that it is evaluated on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a study means: collect → summarise → draw. Reads the store alone and never loads torch.
+"""Analysis of a study: collect → summarise → draw. Reads only the store and never loads torch.
 
 Importing this package is cheap; the libraries load with the first call.
 """
@@ -77,7 +77,7 @@ def headline(summary: StudySummary) -> str:
 
 
 def contrasts(summary: StudySummary) -> list[str]:
-    """What is said of each comparison that the study declares between arms other than the baseline."""
+    """One sentence for each comparison that the study declares between arms other than the baseline."""
     from reports.sections.contrasts import sentence  # noqa: PLC0415 (keeps the import cheap)
 
     return [sentence(each) for each in summary.contrasts]
@@ -91,7 +91,7 @@ def changes(summary: StudySummary) -> list[str]:
 
 
 def rates(summary: StudySummary) -> str:
-    """How arms got their learning rates: `Rates as written, not tuned.`"""
+    """Sentence on how arms got their learning rates: `Rates as written, not tuned.`"""
     from reports.wording import rate_words  # noqa: PLC0415 (keeps the import cheap)
 
     return rate_words.line(summary.study)
@@ -119,7 +119,7 @@ def unmeasured(summary: StudySummary) -> str:
 
 
 def notes(summary: StudySummary) -> list[str]:
-    """What a table and the headline leave out; of a run that answers nothing, why it has no speeds."""
+    """Lines that the table and the headline leave out; for a run without verdicts, only why it has no speeds."""
     from reports.reading.outcomes import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
     from reports.wording.method_words import look  # noqa: PLC0415 (keeps the import cheap)
 
@@ -154,7 +154,7 @@ def withheld(summary: StudySummary) -> list[str]:
 
 
 def sentence(summary: StudySummary, arm: ArmSummary) -> str:
-    """What is said of one arm, with the numbers that it rests on."""
+    """The sentence on one arm's result, with the numbers behind it."""
     from reports.wording import words  # noqa: PLC0415 (keeps the import cheap)
 
     return words.sentence(summary, arm)

@@ -157,7 +157,7 @@ class StudyPlan:
         return Detection(difference, seeds, seconds / (self.at_once * self.execution.devices) if seeds else None)
 
     def document(self) -> JsonObject:
-        """What `ablate plan --json` prints."""
+        """JSON form, for `ablate plan --json`."""
         planned = plan_json(self.outcome, self.speed, done=self.done, corpora=self.corpora, needs=self.needs)
         rates = study_rates(self.asked).model_dump()
         arms: list[JsonValue] = [

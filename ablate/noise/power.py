@@ -78,12 +78,12 @@ def seeds_needed(
     alpha: float = ALPHA,
     freedom: int | None = None,
 ) -> int | None:
-    """How many seeds more than `n` settle a pair with probability 0.8, if its true difference and sd are these.
+    """Number of seeds beyond `n` that settle a pair with probability 0.8, if its true difference and sd are these.
 
-    sd: that of the differences of paired seeds, which has so many degrees of freedom at n seeds (default: n − 1).
+    sd: that of the differences of paired seeds, with `freedom` degrees of freedom at n seeds (default: n − 1).
 
     Settled means found to differ, or, with a margin, found not to differ by more than it: whichever takes fewer seeds.
-    None where even `MOST_SEEDS` more would not do.
+    None if even `MOST_SEEDS` more would not do.
     """
     seeds = np.arange(n + 1, n + 1 + MOST_SEEDS)
     grown = seeds - 1 if freedom is None else freedom + (seeds - n)

@@ -1,4 +1,4 @@
-"""What a budget buys, and the value of a knob that gives a model a number of parameters. Pure arithmetic."""
+"""Steps that a budget pays for, and the value of a knob that matches a number of parameters. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Count = Callable[[int], int | None]
 
 @dataclass(frozen=True)
 class Workload:
-    """What a training step computes."""
+    """Work of a training step."""
 
     spec: ModelSpec
     train: TrainSpec
@@ -99,7 +99,7 @@ def training_cost(train: TrainSpec, spec: ModelSpec, widths: Sequence[int], teac
 
 
 def price_of_step(kind: str, train: TrainSpec, flops_per_token: float, seconds_per_step: float | None) -> float:
-    """What one training step takes of a budget in `kind`: flops, tokens or seconds."""
+    """Cost of one training step against a budget in `kind`: flops, tokens or seconds."""
     tokens = train.batch * train.context
     prices = {"flops": tokens * flops_per_token, "tokens": tokens, "seconds": seconds_per_step}
     price = prices[kind]

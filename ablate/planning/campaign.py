@@ -1,4 +1,4 @@
-"""What a study runs, stage by stage: tune every arm, then train its seeds, and more of them where it asks for that.
+"""Stages of a study: tune every arm, then train its seeds, and more of them if the study asks for that.
 
 Each stage is a plan. What comes next is decided from losses alone, so a study that was killed goes through the same
 stages again and finds them in the store.
@@ -22,7 +22,7 @@ from ablate.study.study import Study, StudyError
 from ablate.study.tune_spec import BELOW, FINE, Pass, TuneSpec, rates_around
 
 UNTUNED = ("measure", "evals", "probes")
-"""What nobody asks of tuning runs."""
+"""Sections that tuning runs omit."""
 
 Losses = Callable[[str], float | None]
 """Digest of a run → its validation loss; infinite when it diverged, None where it has no result."""
@@ -37,7 +37,7 @@ class UnfinishedError(Exception):
 
 @dataclass(frozen=True)
 class Tuning:
-    """How an arm was tuned."""
+    """Tuning of an arm."""
 
     arm: str
     passes: tuple[TuningPass, ...]
@@ -62,7 +62,7 @@ class Rung:
     plan: Plan
     tunings: tuple[Tuning, ...] = ()
     axis: Axis | None = None
-    """What it has less of than the last."""
+    """Property that it has less of than the last rung."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Outcome:
 
     @property
     def plan(self) -> Plan:
-        """Of the rung that is compared."""
+        """Plan of the rung that is compared."""
         return self.rungs[-1].plan
 
 
@@ -151,7 +151,7 @@ def _tuned(
 
 
 def _needed(plans: Iterable[Plan]) -> tuple[Plan, ...]:
-    """What of these plans has to be trained before the rest."""
+    """Plans that others depend on."""
     return tuple(sources for plan in plans if (sources := plan.sources()).arms)
 
 
@@ -162,7 +162,7 @@ def _settled(rung: Study, tunings: Sequence[Tuning], jobs: Sequence[_Job]) -> Tr
 
 
 def _asked(jobs: Sequence[_Job], plan: Planner) -> dict[tuple[int, Pass], Plan]:
-    """What the jobs want to try next, by rung and pass."""
+    """Plans of the jobs' next trials, by rung and pass."""
     asked = {(id(job.study), job.at): job.study for job in jobs}
     return {key: plan(_trials(rung, key[1], jobs)) for key, rung in asked.items()}
 
@@ -218,7 +218,7 @@ class _Job:
         return True
 
     def arms(self) -> list[Arm]:
-        """What to try next."""
+        """Arms to try next."""
         variants = [self.study.builder.tuned(self.arm, settings) for settings in self._batch]
         return [replace(arm, name=self._name(number)) for number, arm in enumerate(variants)]
 

@@ -1,4 +1,4 @@
-"""What sections of a study do not go together, each found before anything is planned."""
+"""Checks for sections of a study that exclude each other, before anything is planned."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def _check_tokenizers(study: Study) -> None:
 
 
 def _check_kinds(study: Study) -> None:
-    """What has a cache writes."""
+    """Encoders have no cache to compare."""
     for arm in study.arms:
         if arm.model.visible == "all" and study.measure is not None and len(study.measure.caches) > 1:
             raise study.error("measure.caches", f"arm {arm.name}: {NO_CACHE}")
 
 
 def evaluated(study: Study, models: Mapping[str, ModelSpec] | None = None) -> EvalSpec | None:
-    """What is evaluated, with absolute paths: workers run elsewhere. models: in place of the study's arms."""
+    """Evaluations of a study, with absolute paths as workers run elsewhere. models: in place of the study's arms."""
     if study.evals is None:
         return None
     synthetic = study.data if isinstance(study.data, SyntheticSource) else None
@@ -73,7 +73,7 @@ def evaluated(study: Study, models: Mapping[str, ModelSpec] | None = None) -> Ev
 def conditions(
     synthetic: SyntheticSource | None, name: str, models: Mapping[str, ModelSpec], folder: Path, own_tokenizers: bool
 ) -> Conditions:
-    """What evaluations need to know of models and of their data, which are text unless they are `synthetic`."""
+    """Conditions for evaluations: models, and their data, which are text unless they are `synthetic`."""
     if synthetic is None:
         return Conditions(HeldOutText, name, models, folder, own_tokenizers)
     return Conditions(SyntheticTask, name, models, folder, own_tokenizers, partial(misgraded, synthetic))

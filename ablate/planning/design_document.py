@@ -12,7 +12,7 @@ from zoo.identity import digest_of
 
 
 def design_document(screen: Screen, arms: Sequence[StudyArm]) -> StudyDesign:
-    """What reports need of a design, whose runs are these arms."""
+    """Design for reports, whose runs are these arms."""
     return StudyDesign(
         factors=screen.factors,
         resolution=screen.design.resolution,
@@ -35,12 +35,12 @@ def _effect(screen: Screen, effect: Effect, arms: Sequence[StudyArm]) -> StudyEf
 
 
 def _identity(arms: Sequence[StudyArm]) -> str:
-    """Of several arms, in any order: as long as theirs, by which an earlier version's ledger knows them."""
+    """Identity of several arms, in any order: as long as theirs, by which an earlier version's ledger knows them."""
     return digest_of(sorted(arm.identity for arm in arms), max(len(arm.identity) for arm in arms))
 
 
 def design_lines(screen: Screen, *, tuned: bool) -> Iterator[str]:
-    """What is estimated, and what the runs cannot tell apart."""
+    """Effects that are estimated, and those that the runs cannot tell apart."""
     yield f"Design. {structure(len(screen.factors), len(screen.runs), screen.design.resolution)}"
     yield f"Effects, judged together: {', '.join(map(named, screen.effects))}."
     if aliased := screen.design.alias_text():

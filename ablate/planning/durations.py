@@ -1,4 +1,4 @@
-"""How long runs take in all: training by its FLOPs and layers, what follows by what it took before."""
+"""Estimated duration of runs: training from its FLOPs and layers, later phases from earlier measurements."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Duration:
         return ", ".join(filter(None, [text and f"about {text}", unknown * (self.evaluating is None)]))
 
     def __truediv__(self, at_once: float) -> Duration:
-        """Of so many runs at once."""
+        """Divided by the number of concurrent runs."""
         evaluating = None if self.evaluating is None else self.evaluating / at_once
         shared = (self.training / at_once, self.measuring / at_once, evaluating, self.tuning / at_once)
         return Duration(*shared, self.comparing)
@@ -55,7 +55,7 @@ def _clock(seconds: float) -> str:
 def duration(
     plans: Iterable[Plan], missing: Mapping[str, Sequence[str]], store: Store, speed: Speed, tuning_runs: float = 0.0
 ) -> Duration:
-    """Of what these runs lack, by digest. tuning_runs: how many runs each arm is tuned with before."""
+    """Duration of the phases that runs lack (`missing`, by digest). tuning_runs: number per arm, done beforehand."""
     training, measuring, evaluating, tuning, comparing = 0.0, 0.0, 0.0, 0.0, 0.0
     unknown = False
     for plan in plans:
@@ -82,7 +82,7 @@ def _taken(read: Callable[[str], Iterable[MeasureDocument | EvalsDocument]], req
 
 
 def _declared(plan: Plan) -> float:
-    """What measuring a run takes at least."""
+    """Least time of measuring a run, in seconds, from the spec's points."""
     spec = plan.study.measure
     if spec is None:
         return 0.0

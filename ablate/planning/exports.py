@@ -1,4 +1,4 @@
-"""What `ablate export` will write of each arm, known before anything is trained."""
+"""Prediction of what `ablate export` writes for each arm, before anything is trained."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Export:
 
 
 def exports(arms: Sequence[ArmPlan]) -> dict[str, Export]:
-    """By arm; empty where transformers is not installed. Takes some seconds at first, to load transformers."""
+    """Exports by arm; empty if transformers is not installed. The first call takes seconds, to load transformers."""
     if find_spec("transformers") is None:
         return {}
     return {arm.name: _export(arm) for arm in arms}

@@ -11,7 +11,7 @@ from ablate.study.problems import Problem, StudyError
 from ablate.study.study import Study
 
 Axis = Literal["size", "length"]
-"""What a rung has less of than the last one: other models are another size, the same models another length."""
+"""Property that a rung has less of than the last one: other models differ in size, the same models in length."""
 ORDER: dict[Axis, str] = {"size": "list sizes from small to large", "length": "list lengths from short to long"}
 
 

@@ -1,4 +1,4 @@
-"""How long arms train, and which losses theirs can be compared with: what plan, terminal and report say of it."""
+"""Training length of arms, and reference losses of their text, as plan, terminal and report show them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def prepared(store: Store, plan: Plan) -> Corpora:
 
 
 def epochs(arm: ArmPlan, corpora: Corpora) -> float | None:
-    """How often a run reads its corpus; None where that is not prepared, or is no text."""
+    """Number of passes over the corpus in a run; None if it is not prepared, or is no text."""
     meta = corpora.get(arm.identity.digest)
     return None if meta is None else arm.tokens / meta.tokens.train
 

@@ -18,7 +18,7 @@ SETTING = "budget.parameters"
 
 @dataclass(frozen=True)
 class Matched:
-    """What is trained for an arm, and the edit that matching made beside the arm's own; none where it needed none."""
+    """Model trained for an arm, and the edit that matching made beside the arm's own; none if it needed none."""
 
     arm: Arm
     spec: ModelSpec

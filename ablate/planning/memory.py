@@ -27,7 +27,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Need:
-    """What one run of an arm needs.
+    """Memory that one run of an arm needs.
 
     peak_memory_bytes: as its result will count them; None where it cannot be foreseen. microbatch: rows of a batch at a
     time; None for all. refusal: why a batch cannot be cut as was asked for, if so. attention: the backends of softmax
@@ -44,7 +44,7 @@ class Need:
 
 
 def needs(plan: Plan, execution: Execution, room: Room) -> dict[str, Need]:
-    """By arm. `microbatch: auto` halves until an arm fits, as training does until it has not run out of memory."""
+    """Memory needs by arm. `microbatch: auto` halves until an arm fits, as training does until it stops running out."""
     return {arm.name: _need(plan, arm, execution, room) for arm in plan.arms}
 
 
@@ -68,7 +68,7 @@ def _halved(plan: Plan, arm: ArmPlan, recompute: bool, room: Room) -> Need:
 
 
 def _halvings(batch: int) -> list[int]:
-    """As `Accumulation` halves."""
+    """Microbatches from repeated halving, as in `Accumulation`."""
     found = [batch]
     while found[-1] > 1:
         found.append(largest_divisor(batch, found[-1] // 2))
@@ -108,7 +108,7 @@ def _remedy(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> str:
 
 
 def _ways(execution: Execution, can_cut: bool) -> Iterable[tuple[Execution, str]]:
-    """What needs less memory than `execution`, the least costly first."""
+    """Executions that need less memory than `execution`, the least costly first."""
     if can_cut:
         yield execution.model_copy(update={"microbatch": "auto"}), "--microbatch auto"
     if not execution.recompute:

@@ -55,17 +55,17 @@ class ArmPlan:
     """Context and declared cache bytes there, batch 1, in the training dtype; none of an encoder."""
     matched: str
     differs: dict[str, float]
-    """By how much per cent tokens, FLOPs and parameters exceed the baseline's, and seconds where they are known."""
+    """Excess in per cent of tokens, FLOPs and parameters over the baseline's, and of seconds if known."""
     runs: tuple[RunPlan, ...]
     data: DataSource
     identity: DataIdentity
-    """Of the corpus: its text, and its tokenizer, which may be the arm's own."""
+    """Identity of the corpus: its text, and its tokenizer, which may be the arm's own."""
     tuned: JsonObject = field(default_factory=dict)
     """Settings that tuning chose, by path."""
     matching: dict[str, int] = field(default_factory=dict)
     """The edit that matched the parameters, beside the arm's own `edits`."""
     step_time: StepTime | None = None
-    """As measured, where the budget is in seconds."""
+    """Measured time of a step, if the budget is in seconds."""
     tokens_before: int = 0
     """Training tokens of the arm that it starts from."""
     checkpoint: str | None = None
@@ -96,7 +96,7 @@ class ArmPlan:
 
     @property
     def length(self) -> Length:
-        """Of the training, that of the arm it starts from included."""
+        """Length of the training, that of the arm it starts from included."""
         size = self.parameters - self.parameters_embedding
         return Length.of(self.tokens, self.steps, self.tokens_before, size, self.checkpoint is not None)
 
@@ -314,7 +314,7 @@ def _budgeted(study: Study, arm: Arm) -> Study:
 
 
 def _steps(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) -> int:
-    """How many steps the budget pays for, to the nearest one."""
+    """Number of steps that the budget pays for, rounded to the nearest."""
     kind, budget = study.budget.kind, study.budget.amount
     per_step = price_of_step(kind, arm.train, costs.flops_per_token, seconds_per_step)
     if budget < per_step:

@@ -24,7 +24,7 @@ Needs = Mapping[str | None, Mapping[str, Need]]
 NOT_FORESEEN: Needs = MappingProxyType({})
 
 PLANNED = {"data", "cache_bytes", "identity", "runs"}
-"""What `ablate plan --json` leaves out of an arm."""
+"""Fields of an arm that `ablate plan --json` omits."""
 UNSAID = {"identity", "other_identity"}
 """And of an effect."""
 
@@ -136,8 +136,8 @@ def matched_line(plan: Plan) -> str:
 
 
 def remarks(study: Study, tuned: bool) -> Iterator[str]:
-    """What the table of a plan does not show: arms that hardly anyone wants so, how rates are set, and rounds whose
-    number depends on results."""
+    """Remarks that a plan's table does not show: valid but probably unintended settings, the origin of rates, and
+    rounds whose number depends on results."""
     if study.screen is not None:
         yield from design_lines(study.screen, tuned=study.tune is not None)
     for arm in study.arms:
@@ -165,12 +165,12 @@ def _tuning_remarks(study: Study, tuned: bool) -> Iterator[str]:
 
 
 def tuning_runs(tune: TuneSpec) -> float:
-    """How many runs of an arm its tuning costs, as far as that is known before."""
+    """Number of runs that an arm's tuning costs, as far as known in advance."""
     return sum(_settings(tune, each) * len(each.seeds) * each.fraction for each in tune.passes)
 
 
 def _settings(tune: TuneSpec, at: Pass) -> int:
-    """How many a pass tries."""
+    """Number of settings that a pass tries."""
     if tune.is_grid and at != tune.passes[0]:
         return len(FINE)
     if tune.space is None:

@@ -46,14 +46,14 @@ class Planner:
         return meta.references.stalled_above if isinstance(meta, TextMeta) else math.inf
 
     def loss(self, digest: str) -> float | None:
-        """What a run reached: infinite when it diverged, None where it has no result."""
+        """Final loss of a run: infinite if it diverged, None if it has no result."""
         result = self.store.read_result(digest)
         if result is None:
             return None
         return math.inf if result.loss is None else result.loss
 
     def foreseen(self) -> tuple[Outcome, bool]:
-        """What would be planned with the results that the store has, and whether all tuning is done.
+        """Outcome planned from the results in the store, and whether all tuning is done.
 
         Where it is not, arms have the settings that the study gives them.
         """

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Setting:
-    """What is predicted for: contexts in tokens, a type's name."""
+    """Conditions of a prediction: contexts in tokens, `dtype` by its name."""
 
     device: Device
     context: int
@@ -37,7 +37,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Room:
-    """What is filled: a memory, by rows of these contexts, and by `batch` rows of one that is sought."""
+    """Capacity to fill: a memory, by rows of these contexts, and by `batch` rows of a context to be found."""
 
     memory_bytes: float
     contexts: Sequence[int]
@@ -58,7 +58,7 @@ class ScaledArm(Generic[T]):
 
 
 def scale_up_arms(study: Study, preset: Preset, setting: Setting) -> list[ScaledArm[Prediction]]:
-    """What a roofline predicts of each arm at full size.
+    """Roofline prediction of each arm at full size.
 
     Raises:
         SpecError: too little of the preset is public to build it.
@@ -72,7 +72,7 @@ def scale_up_arms(study: Study, preset: Preset, setting: Setting) -> list[Scaled
 
 
 def fit_arms(study: Study, preset: Preset, room: Room) -> list[ScaledArm[Fit]]:
-    """How much of each arm's cache a memory holds at full size. Raises SpecError as `scale_up_arms` does."""
+    """Cache capacity of a memory for each arm at full size. Raises SpecError as `scale_up_arms` does."""
 
     def fitted(spec: ModelSpec) -> Fit:
         return fit(spec, room.memory_bytes, contexts=room.contexts, batch=room.batch, dtype=room.dtype)

@@ -1,4 +1,4 @@
-"""What arms start from and are taught by: trained runs of other arms, and checkpoints."""
+"""Sources of arms: trained runs of other arms, and checkpoints, as starting weights or as teachers."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 def study_document(
     outcome: Outcome, created: datetime | None = None, aliases: Mapping[str, str] = NO_ALIASES
 ) -> StudyDocument:
-    """What a study planned. aliases: by which identities the store's ledgers know arms, where an earlier version
-    judged them."""
+    """Document of a planned study. aliases: the identities by which the store's ledgers know arms that an earlier
+    version judged."""
     plan = outcome.plan
     study = plan.study
     arms = tuple(study_arm(arm, aliases) for arm in plan.arms)
@@ -86,20 +86,20 @@ def spent_budget(budget: Budget) -> SpentBudget:
 
 
 def _per(study: Study) -> Literal["token", "target", "byte"]:
-    """What losses are compared per."""
+    """Unit that losses are compared per."""
     if study.own_tokenizers:
         return "byte"
     return "token" if study.train.objective == NextToken() else "target"
 
 
 def _conventions(plan: Plan) -> tuple[str, ...]:
-    """What a context is for arms that are not causal decoders."""
+    """Definitions of a context for arms that are not causal decoders."""
     found = (convention(arm.spec) for arm in plan.arms)
     return tuple(dict.fromkeys(sentence for sentence in found if sentence is not None))
 
 
 def _objective(objective: Objective) -> StudyObjective | None:
-    """What the loss counts, where it is not every token."""
+    """The objective, if the loss does not count every token."""
     if objective == NextToken():
         return None
     return StudyObjective(kind=objective.kind, counts=objective.counts)
@@ -113,7 +113,7 @@ def _rung(rung: Rung, aliases: Mapping[str, str]) -> StudyRung:
 
 
 def study_tuning(tuning: Tuning) -> StudyTuning:
-    """How an arm was tuned, as the study's document says it."""
+    """Tuning of an arm, for the study's document."""
     *coarse, last = tuning.passes
     found = last.tuned
     return StudyTuning(
@@ -138,7 +138,7 @@ def _trial(trial: Trial, runs: tuple[str, ...]) -> StudyTrial:
 
 
 def study_rates(study: Study) -> StudyRates:
-    """How the arms of a study get their learning rates."""
+    """Origin of learning rates of a study's arms."""
     if study.carried is not None:
         return StudyRates(how="carried", where=study.carried.carried)
     is_tuned = study.tune is not None and RATE in study.tune.paths

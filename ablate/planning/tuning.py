@@ -27,7 +27,7 @@ Settings = dict[str, Any]
 """Values by dotted path."""
 Legal = Callable[[Settings], bool]
 Losses = Sequence[float]
-"""Of one setting, in the order of the tuning seeds; infinite where a seed diverged."""
+"""Losses of one setting, in the order of the tuning seeds; infinite if a seed diverged."""
 Stalls = Callable[[float], bool]
 """Whether a run with this loss learned little more than how frequent tokens are."""
 Batches = Generator[list[Settings], Sequence[Losses], "Tuned"]
@@ -39,7 +39,7 @@ NUDGE = 0.01
 LEAST_NOISE = 1e-6
 """Nats by which losses of two seeds differ at least; where they are equal, the curve still needs a scale."""
 MOST_ILLEGAL = 1000
-"""So many illegal draws in a row mean that there is nothing legal to find."""
+"""Illegal draws in a row after which the space counts as having no legal setting."""
 
 
 class IllegalSpaceError(ValueError):
@@ -53,7 +53,7 @@ class Trial:
     settings: Settings
     losses: tuple[float, ...]
     stalled: int = 0
-    """How many of the seeds stalled."""
+    """Number of seeds that stalled."""
 
     @property
     def loss(self) -> float:

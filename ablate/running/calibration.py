@@ -79,7 +79,7 @@ class Calibration:
         return [self._known(digest) for digest in digests]
 
     def question(self, workload: Workload) -> JsonObject:
-        """What names a measurement: model, training, numerics, plug-ins, device and workers at once."""
+        """Identity of a measurement: model, training, numerics, plug-ins, device and concurrent workers."""
         return {**self.in_full(workload), **workload.identity}
 
     def in_full(self, workload: Workload) -> JsonObject:

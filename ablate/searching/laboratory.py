@@ -49,7 +49,7 @@ class Job:
 
 
 class Laboratory(Protocol):
-    """What a search asks of the world. Tests have one whose scores are known."""
+    """Interface between a search and the runs that it scores. Tests use one with known scores."""
 
     space: SearchSpace
 

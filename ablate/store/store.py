@@ -153,11 +153,11 @@ class Store(Paths):
         jsonfile.write(self.measure_path(digest, request), found)
 
     def measurements(self, request: str) -> Iterator[MeasureDocument]:
-        """Of this request, of any run."""
+        """Measurements of this request, over all runs."""
         return filter(None, (self.read_measure(digest, request) for digest in self._having("measure-{}.json", request)))
 
     def evaluations(self, request: str) -> Iterator[EvalsDocument]:
-        """Of this request, of any run."""
+        """Evaluations of this request, over all runs."""
         return filter(None, (self.read_evals(digest, request) for digest in self._having("evals-{}.json", request)))
 
     def _having(self, name: str, request: str) -> Iterator[str]:

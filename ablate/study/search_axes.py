@@ -86,14 +86,14 @@ class Ratio(Spec):
 
 
 class Log(space.Log):
-    """As in tuning, to six digits, so that a promoted study can write what was trained."""
+    """Logarithmic axis as in tuning, rounded to six digits so that a promoted study can write what was trained."""
 
     def value(self, known: float) -> float:
         return float(f"{known:.6g}")
 
 
 class Range(space.Range):
-    """As in tuning, to six digits."""
+    """Range as in tuning, rounded to six digits."""
 
     def value(self, known: float) -> float:
         return known if isinstance(known, int) else float(f"{known:.6g}")

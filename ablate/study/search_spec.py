@@ -82,7 +82,7 @@ class Fidelity(Spec):
 
 
 class SearchSpec(Spec):
-    """What `ablate search` varies in the base, and what it optimises."""
+    """Space that `ablate search` samples around the base, and its objectives."""
 
     space: Space
     """What may vary, by path. A path that a model does not have is not sampled for it."""

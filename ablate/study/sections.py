@@ -120,7 +120,7 @@ def _long(value: Any) -> Any:
 
 
 class ParameterMatch(Spec):
-    """How an arm is matched to the baseline's number of parameters: by changing one setting of its model."""
+    """Match of an arm's number of parameters to the baseline's, by changing one setting of its model."""
 
     knob: Annotated[str, Field(min_length=1)]
     """The setting, by its path: `block.ffn.d_ff`."""
@@ -137,7 +137,7 @@ class ParameterMatch(Spec):
 
 
 class Budget(Spec):
-    """What every arm may spend on training: exactly one of flops, tokens and seconds, optionally with parameters."""
+    """Training budget of every arm: exactly one of flops, tokens and seconds, optionally with parameters."""
 
     flops: PositiveFloat | None = None
     """Training FLOPs (forward and backward), counted per arm."""
@@ -216,7 +216,7 @@ class StartSpec(Spec):
 
 
 class TeacherSpec(Spec):
-    """Whose predictions are added to the targets: another arm, trained with the same seed, or a checkpoint."""
+    """Teacher whose predictions are added to the targets: another arm, trained with the same seed, or a checkpoint."""
 
     arm: str | None = None
     """The baseline, or an arm that neither starts from another nor has a teacher."""

@@ -47,7 +47,7 @@ class Pass:
 
 
 class TuneSpec(Spec):
-    """What is tuned for each arm before it is compared: its learning rate, unless `space` says otherwise.
+    """Tuning of each arm before it is compared: of its learning rate, unless `space` says otherwise.
 
     A learning rate is tuned in two passes. Short runs with one seed locate the best rate roughly. Then runs at full
     length, with `seeds` seeds, try that rate, half of it and twice it, and decide: the best rate depends on the length,

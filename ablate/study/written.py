@@ -40,7 +40,7 @@ class Written:
 
     @property
     def edits(self) -> dict[str, object]:
-        """By path, as `sets` has them."""
+        """Edits by path, as in `sets`."""
         return {path: value for layer in self.sets for path, value in layer.written.items()}
 
     @property

@@ -50,9 +50,9 @@ class Learner:
     accumulation: Accumulation = field(default_factory=Accumulation)
     average: WeightAverage | None = None
     after_update: Callable[[], None] = lambda: None
-    """What the model does after each update (`zoo.adapting`)."""
+    """Hook after each optimizer step, for the model's own updates (`zoo.adapting`)."""
     counts: Sequence[Tensor] = ()
-    """What the model counts in a batch."""
+    """Counters that the model fills in each batch."""
 
     def learn(self, step: int, lr: float, batch: Batch, watcher: Watcher | None = None) -> Learnt:
         """Update the weights by 1-based `step` on `batch`. `lr` is the schedule's."""

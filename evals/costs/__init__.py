@@ -1,1 +1,1 @@
-"""What a model costs: speed, memory and cache, measured or predicted."""
+"""Costs of a model: speed, memory and cache, measured or predicted."""

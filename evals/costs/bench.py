@@ -47,7 +47,7 @@ class Setting:
 
 
 BenchDocument: TypeAlias = dict[str, Any]
-"""What `ablate bench --json` prints: the setting, versions, and for each phase both sides and their ratio."""
+"""Output of `ablate bench --json`: the setting, versions, and for each phase both sides and their ratio."""
 
 
 def compare(model: Decoder, setting: Setting) -> BenchDocument:

@@ -1,4 +1,4 @@
-"""What a kind of cache costs in quality: the loss of held-out text that is read through it.
+"""Quality cost of a kind of cache: the loss of held-out text that is read through it.
 
 Text is read a chunk at a time, so that all but the first chunk attends to what the cache has made of the text before.
 Nothing is sampled: every kind reads the same tokens. Errors are over windows.
@@ -37,10 +37,10 @@ TOKENS = 16_384
 
 
 def loss_by_cache(model: Decoder, text: Text, kinds: Sequence[CacheKind], length: int) -> CacheLoss:
-    """In windows of `length` tokens: nats per token through each kind, and for all but the first what it adds to the
-    first.
+    """Mean loss in nats per token through each kind of cache, in windows of `length` tokens, and for all but the first
+    kind its increase over the first.
 
-    A kind that the model cannot have has a reason, and so has a length for which model or text have no room.
+    A kind that the model cannot have has a reason instead, and so has a length for which model or text have no room.
     """
     reader = Reader.of(model, text, length, "auto")
     if reason := reader.reason(length):
@@ -55,7 +55,7 @@ def loss_by_cache(model: Decoder, text: Text, kinds: Sequence[CacheKind], length
 
 
 def _loss(found: Floats | Reason, first: Floats | Reason) -> LossThroughCache:
-    """Of (windows, length) nats, or the reason why there are none."""
+    """Mean of (windows, length) nats, or the reason why there are none."""
     if isinstance(found, str):
         return LossThroughCache(reason=found)
     added = None if found is first or isinstance(first, str) else _mean(found - first)

@@ -1,4 +1,4 @@
-"""What a machine could do at most, and how much of that a phase does."""
+"""Ceilings of a machine, and the share of them that a phase reaches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zoo.spec import ModelSpec
 
 
 class Ceilings(NamedTuple):
-    """Of large matrix products, and of a copy of a large tensor: bytes read and written."""
+    """Peak rates: FLOPs of large matrix products, and bytes read and written in a copy of a large tensor."""
 
     flops_per_second: float
     copy_bytes_per_second: float
@@ -28,9 +28,9 @@ def measured(device: torch.device, dtype: torch.dtype) -> Ceilings:
 def share(
     phase: str, spec: ModelSpec, context: int, batch: int, dtype: torch.dtype, tokens_per_second: float, top: Ceilings
 ) -> float:
-    """Of the ceiling that bounds a phase: for training and prefill the FLOPs that the architecture needs over those of
-    matrix products; for decoding the bytes of weights and cache that a step reads over those of a copy, which is above
-    1 where they lie in the processor's caches."""
+    """Share of the ceiling that bounds a phase. For training and prefill: the FLOPs that the architecture needs, over
+    those of matrix products. For decoding: the bytes of weights and cache that a step reads, over those of a copy,
+    which is above 1 if they lie in the processor's caches."""
     if phase == "decode":
         step = decode_cost(spec, batch, context).bytes(dtype)
         return step * tokens_per_second / batch / top.copy_bytes_per_second

@@ -1,4 +1,4 @@
-"""How long a stretch of work waited for a processor that others had."""
+"""Time that work waited for a processor in use by others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Waiting:
 
 @contextmanager
 def waiting() -> Iterator[Waiting]:
-    """What this thread waits in the block. Linux counts it: nanoseconds on a processor, and ready without one."""
+    """Share of the block that this thread waits. Linux counts nanoseconds on a processor, and ready without one."""
     found, before = Waiting(), _counted()
     yield found
     after = _counted()

@@ -1,5 +1,5 @@
-"""How much fits into a memory: the largest batch at a context, and the largest context at a batch. Arithmetic on what
-the spec declares: weights and cache, and a share of the memory left for everything else."""
+"""Capacity of a memory: the largest batch at a context, and the largest context at a batch. Arithmetic on what the
+spec declares: weights and cache, and a share of the memory left for everything else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDLESS = 2**40
 
 @dataclass(frozen=True)
 class Fit:
-    """What weights leave room for. `usable_bytes` is the share of the memory that weights and cache may fill."""
+    """Batches and contexts that fit beside weights. `usable_bytes` is the memory that weights and cache may fill."""
 
     parameters: int
     weight_bytes: int
@@ -33,7 +33,7 @@ class Fit:
 def fit(
     spec: ModelSpec, memory_bytes: float, *, contexts: Sequence[int], batch: int = 1, dtype: str, share: float = 0.9
 ) -> Fit:
-    """What fits of a model with weights and cache in `dtype`. share: of the memory, for both together.
+    """Largest batches and context, with weights and cache in `dtype`. share: of the memory, for both together.
 
     With an encoder a context is as many tokens of its own as of the decoder's. Raises SpecError for an encoder alone.
     """
@@ -53,7 +53,7 @@ def fit(
 
 
 def largest_batch(costs: Cost, free: float, context: int, dtype: str) -> int:
-    """How many rows' caches fit into `free` bytes."""
+    """Number of rows whose caches fit into `free` bytes."""
     return max(0, int(free // costs.cache_bytes(1, context, dtype)))
 
 

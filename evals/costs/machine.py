@@ -20,7 +20,7 @@ _SECONDS = 0.2
 
 
 def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counter) -> Device:
-    """What was measured now, at the threads and the float32 precision in force. device: "cpu" or "cuda".
+    """Measure this machine, at the threads and the float32 precision in force. device: "cpu" or "cuda".
 
     The bandwidth is a copy's, and its share what products with one row reach, as decoding has them; the peak is what
     square products reach here already. Takes a few seconds.
@@ -43,8 +43,8 @@ def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counte
 
 
 def overhead_seconds_per_layer(dtype: torch.dtype, device: str = "cpu", clock: Clock = time.perf_counter) -> float:
-    """What decoding takes per layer where there is next to nothing to compute or to read: the interpreter, dispatch
-    and launches, in pre-norm blocks of attention and SwiGLU of 32 features."""
+    """Decoding time per layer with almost nothing to compute or to read: the interpreter, dispatch and launches, in
+    pre-norm blocks of attention and SwiGLU of 32 features."""
     spec = zoo.load("small", d_model=32, n_layers=_LAYERS, vocab_size=64)
     model = zoo.build(spec).to(device=device, dtype=dtype)
     with evaluating(model):
@@ -53,7 +53,7 @@ def overhead_seconds_per_layer(dtype: torch.dtype, device: str = "cpu", clock: C
 
 
 def memory_bytes(device: str) -> int:
-    """Of a GPU, or of this machine."""
+    """Total memory of the GPU, or of this machine."""
     if device == "cuda":
         return int(torch.cuda.get_device_properties(0).total_memory)
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -18,15 +18,15 @@ _STEPS = 5
 
 @dataclass(frozen=True)
 class Speed:
-    """What a device trains at. flops_per_second: of large matrix products. seconds_per_layer: what a layer adds to a
-    step, however narrow it is."""
+    """Training speed of a device. flops_per_second: of large matrix products. seconds_per_layer: the time that a layer
+    adds to a step, however narrow it is."""
 
     flops_per_second: float
     seconds_per_layer: float = 0.0
 
 
 def measure_speed(device: torch.device | str, dtype: torch.dtype) -> Speed:
-    """Of this machine, under the settings in force. Takes a second."""
+    """Measure this machine, under the settings in force. Takes a second."""
     return Speed(peak_flops_per_second(device, dtype), seconds_per_layer(device))
 
 

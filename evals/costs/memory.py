@@ -37,7 +37,7 @@ def keep_freed_memory() -> None:
 
 
 _NO_MEMORY = ("can't allocate memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
-"""Of a CPU, of what a GPU's driver allocates by itself, and of the workspaces of cuBLAS and cuDNN."""
+"""Out-of-memory messages of a CPU, of allocations by a GPU's driver, and of the workspaces of cuBLAS and cuDNN."""
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
@@ -83,10 +83,10 @@ class PeakGrowth:
 
 @contextmanager
 def peak_growth(device: torch.device | str) -> Iterator[PeakGrowth]:
-    """By how much peak memory inside the block exceeds what was in use before: what the block's work takes itself.
+    """Growth of peak memory inside the block over what was in use before: the memory of the block's own work.
 
-    Garbage of before is collected first, and on a CPU what the C library keeps of memory that was freed is given back,
-    or work that reuses it would look as if it took none.
+    Earlier garbage is collected first, and on a CPU freed memory that the C library keeps is returned, or work that
+    reuses it would look as if it took none.
     """
     device, growth = torch.device(device), PeakGrowth()
     gc.collect()

@@ -91,7 +91,7 @@ class Point:
 
     @property
     def declared_bytes(self) -> int:
-        """Of a full cache. Raises SpecError where the model cannot have one of this kind."""
+        """Bytes of a full cache. Raises SpecError if the model cannot have one of this kind."""
         return self._bytes(self.context)
 
     @property
@@ -118,7 +118,7 @@ class Point:
         return first if isinstance(first, str) else (timings, self.batch * (self.context if reads else decoded))
 
     def _tried(self, measurement: Callable[[], Found]) -> Found | Reason:
-        """What `measurement` finds, or the reason why it cannot be had."""
+        """Result of `measurement`, or the reason why there is none."""
         try:
             return beyond_positions(self.model.spec, self.context) or self._shortage() or measurement()
         except (SpecError, OutOfPagesError) as error:

@@ -1,4 +1,4 @@
-"""How a context is given to models of each kind when their speed is measured."""
+"""Layout of a context for models of each kind when their speed is measured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zoo.spec import ModelSpec
 
 
 def convention(spec: ModelSpec) -> str | None:
-    """What a context is where speed and bytes are those of one, in a sentence; None for a causal decoder."""
+    """Sentence that defines a context in measured speeds and bytes; None for a causal decoder."""
     if spec.encoder is not None:
         return "A context is the encoder's tokens; a full cache holds these and as many decoder tokens."
     return {

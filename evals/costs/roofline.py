@@ -1,4 +1,4 @@
-"""What reading and writing would take on a device, predicted by a roofline: arithmetic only, nothing is built or run.
+"""Roofline prediction of prefill and decoding on a device: arithmetic only, nothing is built or run.
 
 A pass takes max(FLOPs / (share of peak), bytes / (share of bandwidth)) + overhead (Williams et al. 2009,
 doi:10.1145/1498765.1498785). FLOPs are those of `zoo.costs`: elementwise work, softmax and norms count as nothing, and
@@ -38,7 +38,7 @@ class Phase:
 
     @property
     def bound(self) -> Bound:
-        """What takes the largest part."""
+        """The part that takes longest."""
         parts: dict[Bound, float] = {
             "memory": self.memory_seconds,
             "compute": self.compute_seconds,
@@ -49,7 +49,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Of a model on one device, at a batch of rows of `context` tokens.
+    """Predicted costs of a model on one device, at a batch of rows of `context` tokens.
 
     prefill reads all rows' `context` tokens; decode writes one token to each row, the last of `context`. Where there is
     an encoder, it reads the `context` tokens, and the decoder has written as many. Seconds are as if weights and cache
@@ -76,7 +76,7 @@ class Prediction:
 
     @property
     def devices(self) -> int:
-        """How many of the device hold weights and cache, if they could be divided evenly."""
+        """Number of devices that hold weights and cache, if these could be divided evenly."""
         return ceil((self.weight_bytes + self.cache_bytes) / self.usable_bytes)
 
 

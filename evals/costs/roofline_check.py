@@ -1,5 +1,4 @@
-"""How far the roofline is from what this machine does. `python -m evals.costs.roofline_check` measures it and prints
-Markdown.
+"""Error of the roofline on this machine. `python -m evals.costs.roofline_check` measures it and prints Markdown.
 
 Rounds alternate between the constants and the models. What else the machine does can only slow them, so the fastest of
 the rounds counts for either, and what is reported is their ratio. One thread, whose processor time is counted, float32.

@@ -1,4 +1,4 @@
-"""What is measured of a trained model's speed, memory and cache."""
+"""Settings for measuring a trained model's speed, memory and cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast a model reads and writes, and what its cache takes."""
+"""Prefill and decoding speed of a model, and the memory of its cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from evals.reading.windows import Reason, Text
 from zoo.model import Decoder
 
 _TURNS = 3
-"""Of each point, in which its time is spent."""
+"""Turns in which each point's time is spent."""
 
 
 def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> MeasureDocument:
@@ -79,8 +79,8 @@ def _measured(found: Sequence[tuple[Point, Turns, Turns]]) -> Measured:
 
 
 def _by_turns(points: list[Point], phase: Phase) -> list[Turns]:
-    """What is measured at each point, or the reason why it cannot be had. The points take turns, so that what else the
-    machine does falls on all of them alike, and on few of the turns of each. No two are in memory at once."""
+    """Measurements at each point, or the reason why there are none. The points take turns, so that other load on the
+    machine falls on all of them alike, and on few of the turns of each. No two are in memory at once."""
     turns: list[list[Turn]] = [[] for _ in points]
     refused: dict[int, Reason] = {}
     for number, (place, point) in counted([*product(range(points[0].turns), enumerate(points))]):

@@ -30,9 +30,9 @@ class EvaluationSpec(Spec, ABC):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     reads: ClassVar[type[Data]] = HeldOutText
-    """What it is evaluated on."""
+    """Data that it is evaluated on."""
     needs: ClassVar[tuple[Need, ...]] = (causal_models,)
-    """What else there must be (see `evals.conditions`)."""
+    """Further requirements (see `evals.conditions`)."""
     by_default: ClassVar[bool] = False
     """Whether it is part of every evaluation on such data, unless a study says otherwise."""
     inline: ClassVar[bool] = False

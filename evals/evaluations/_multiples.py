@@ -15,4 +15,4 @@ def _ascending(multiples: tuple[int, ...]) -> tuple[int, ...]:
 Multiples = Annotated[
     tuple[PositiveInt, ...], Field(min_length=1, max_length=16, strict=False), AfterValidator(_ascending)
 ]
-"""Of the training context."""
+"""Multiples of the training context, ascending."""

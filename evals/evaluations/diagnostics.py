@@ -143,7 +143,7 @@ def _score(answers: Sequence[Answers]) -> Score:
 
 
 def _metrics(each: Answers, found: Sequence[Answers]) -> list[str]:
-    """What an example counts for: `accuracy`, and `accuracy (pairs 8)` where others have other numbers of pairs."""
+    """Metrics that an example counts for: `accuracy`, and `accuracy (pairs 8)` if numbers of pairs vary."""
     varied = [name for name in each.question.level if len({other.question.level[name] for other in found}) > 1]
     return ["accuracy", *(f"accuracy ({name} {each.question.level[name]})" for name in varied)]
 

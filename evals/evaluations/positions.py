@@ -161,7 +161,7 @@ class WindowLosses:
         }
 
     def scores(self) -> Iterator[tuple[str, Score]]:
-        """As a task's: the loss in the last quarter, and the gap where the window is longer than in training."""
+        """Scores as of a task: the loss in the last quarter, and the gap if the window is longer than in training."""
         for metric, values in self.by_stretch():
             yield metric, loss_score(mean(values), stderr(values), len(self.nats))
 

@@ -177,13 +177,13 @@ class WindowLosses:
                 yield f"loss_{name}_{self.multiple}x", chosen
 
     def scores(self) -> Iterator[tuple[str, Score]]:
-        """As a task's."""
+        """Scores as of a task."""
         for metric, chosen in self._metrics():
             counts, nats = self._sums(chosen)
             yield metric, loss_score(*ratio(nats, counts), len(self.nats))
 
     def items(self, row: int) -> Iterator[tuple[str, JsonObject]]:
-        """What a stretch says of each score: sums over its targets, and how many they are."""
+        """Values of a stretch for each score: sums over its targets, and their number."""
         for metric, chosen in self._metrics():
             counts, nats = self._sums(chosen)
             if counts[row]:
@@ -223,7 +223,7 @@ def distances(pairs: Ints) -> Ints:
 
 
 def occurrences(pairs: Ints, train: NDArray[Any], vocab_size: int) -> Floats:
-    """How often each pair occurs in the training text; an estimate where that has more than `COUNTED` tokens."""
+    """Count of each pair in the training text; an estimate if that has more than `COUNTED` tokens."""
     known, place = np.unique(pairs, return_inverse=True)
     counts, read = np.zeros(len(known)), 0
     for start in _pieces(len(train)):

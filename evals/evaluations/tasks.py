@@ -75,7 +75,7 @@ class TasksSpec(EvaluationSpec):
         return (*self.include, *(name for name in self.tasks if Path(name).is_file()))
 
     def problems(self, conditions: Conditions) -> Iterator[tuple[str, str]]:
-        """What it names and is not there."""
+        """Names of folders, files and tasks that do not exist."""
         for place, folder in enumerate(self.include):
             if not Path(folder).is_dir():
                 yield f"include.{place}", f"there is no folder {folder}"

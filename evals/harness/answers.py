@@ -1,4 +1,4 @@
-"""What models answered, so that nothing is asked of a model twice: after a kill, or where tasks overlap."""
+"""Stored answers of models, so that no request is computed twice: after a kill, or if tasks overlap."""
 
 from __future__ import annotations
 

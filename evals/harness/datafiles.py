@@ -132,12 +132,12 @@ def _why(path: str, error: Exception) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Of what an error says, or else its name."""
+    """First line of an error's message, or its type name if it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def offline_first(make: Callable[[], Made], fetch: str) -> Made:
-    """What `make` makes, which loads what it needs by itself: from the cache, or else the hub, as `from_hub` does."""
+    """Result of `make`, which loads its data by itself: from the cache, or else from the hub, as in `from_hub`."""
     try:
         with _offline():
             return make()

@@ -66,7 +66,7 @@ class GenerationRequest:
 
 
 class Row:
-    """What has been generated for one request, and whether it is finished."""
+    """Generated tokens of one request, and whether it is finished."""
 
     def __init__(self, request: GenerationRequest, seed: int) -> None:
         self.request = request

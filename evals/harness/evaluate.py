@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # the spec knows the harness
 Sample: TypeAlias = dict[str, Any]
 """lm-eval's record of one item: the document, what the model answered, and a value for each metric."""
 Scores = dict[str, dict[str, Score]]
-"""By task, or group of tasks, and metric."""
+"""Scores by task, or group of tasks, and metric."""
 
 _ACCURACIES = {"acc", "acc_norm", "acc_bytes", "acc_mutual_info"}
 
@@ -155,7 +155,7 @@ def _finite(value: object) -> float | None:
 
 
 def _record(task: str, sample: Sample) -> SampleRecord:
-    """What a later paired test needs of one item: which it is, what the model answered, how that scored."""
+    """Record of one item for later paired tests: its identity, the model's answer, and its scores."""
     kept = {key: sample[key] for key in ("doc_id", "doc_hash", "filter", "target", "filtered_resps")}
     metrics = {metric: _plain(sample[metric]) for metric in sample["metrics"]}
     plain = {key: _plain(value) for key, value in kept.items()}

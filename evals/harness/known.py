@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from evals.evaluations.tasks import TasksSpec
 
 TASK_SUFFIXES = {".yaml", ".yml", ".py", ".json", ".jsonl"}
-"""What a task file may be made of."""
+"""File types that a task may consist of."""
 
 DATA_SUFFIXES = (".parquet", ".jsonl", ".json", ".jsonl.gz", ".json.gz")
-"""What local data of a task may be kept in."""
+"""File types of a task's local data."""
 
 TASK_FOLDER = Path(__file__).parent / "tasks"
 SHIPPED = tuple(sorted(path.stem for path in TASK_FOLDER.glob("*.yaml")))

@@ -29,7 +29,7 @@ Encoded = tuple[tuple[str, str], list[int], list[int]]
 
 
 Ask = Callable[[dict[int, Any]], Iterable[tuple[int, Any]]]
-"""What answers questions by place, in any order."""
+"""Function that answers questions by place, in any order."""
 
 
 @dataclass(frozen=True)

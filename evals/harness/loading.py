@@ -41,7 +41,7 @@ class Loaded:
     skipped: dict[str, str] = field(default_factory=dict)
 
     def task_groups(self) -> dict[str, TaskGroup]:
-        """What a score of each group is the mean of: its tasks, or, for metrics that go `by_size`, their items."""
+        """Tasks that each group's score is a mean of, or, for metrics in `by_size`, a mean over the items of."""
         return {
             name: TaskGroup(
                 tasks=tuple(member for member in members if member in self.tasks),
@@ -80,7 +80,7 @@ def load_tasks(spec: TasksSpec, documents: Sequence[str], seed: int = 0) -> Load
 
 
 def fetch_command(tasks: Sequence[str], include: Sequence[str]) -> str:
-    """What puts the data sets of tasks into the cache, where there is a network."""
+    """Command that downloads the data sets of tasks into the cache, on a machine with a network."""
     folders = [word for folder in include for word in ("--include", folder)]
     return shlex.join(["python", "-m", "evals", "fetch", *tasks, *folders])
 

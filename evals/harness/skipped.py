@@ -1,4 +1,4 @@
-"""What an evaluation asked for and did not get. No torch."""
+"""Tasks that an evaluation asked for and skipped. No torch."""
 
 from __future__ import annotations
 

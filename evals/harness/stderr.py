@@ -43,7 +43,7 @@ CLOSED_FORM = {mean: mean_stderr, acc_all: acc_all_stderr}
 
 
 def stderr_over_items(aggregate: Callable[[list[Any]], Any], values: Sequence[Any]) -> float:
-    """Of what `aggregate` makes of the items' values: s/√n of a mean, else a bootstrap over items.
+    """Standard error of an aggregate of the items' values: s/√n of a mean, else a bootstrap over items.
 
     Efron & Tibshirani 1993, chapter 6: 200 resamples are enough for a standard error.
     """

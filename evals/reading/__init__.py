@@ -1,1 +1,1 @@
-"""How a model reads text: in windows, in batches, without training."""
+"""Reading text with a model: in windows, in batches, without training."""

@@ -1,4 +1,4 @@
-"""How many rows a model reads at once."""
+"""Number of rows in a forward pass."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Batches:
         self._tokens = max(1, min(MOST_TOKENS, MOST_LOGITS // vocab_size))
 
     def rows(self, longest: int) -> int:
-        """How many rows of up to `longest` tokens are read at once."""
+        """Number of rows of up to `longest` tokens in a batch."""
         return self._rows or max(1, self._tokens // max(1, longest))
 
     def run(

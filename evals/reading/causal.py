@@ -6,7 +6,7 @@ from zoo.spec import ModelSpec
 
 
 class NotCausalError(ValueError):
-    """What is asked has no meaning for a model of this kind."""
+    """Request that has no meaning for a model of this kind, which is not causal."""
 
 
 def obstacle(spec: ModelSpec) -> str | None:

@@ -1,4 +1,4 @@
-"""What a model is asked on a synthetic task. No torch."""
+"""Questions of a synthetic task. No torch."""
 
 from __future__ import annotations
 

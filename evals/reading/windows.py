@@ -56,7 +56,7 @@ class Reader:
         return Reader(model, text, context, Batches(batch, model.spec.vocab_size).rows(context))
 
     def about(self, stretches: Stretches) -> dict[str, JsonScalar]:
-        """What holds for all that is read in these stretches."""
+        """Properties common to everything read in these stretches."""
         return {"context": self.context, "stretches": len(stretches.starts), "stretch_tokens": stretches.length}
 
     def item(self, task: str, stretches: Stretches, row: int, metrics: JsonObject) -> SampleRecord:
@@ -119,7 +119,7 @@ def stretches(tokens: int, lengths: Sequence[int], wanted: int, seed: int) -> St
 
 
 def unless_out_of_memory(read: Callable[[], Found]) -> Found | Reason:
-    """What is read, or the reason why there is no room for it."""
+    """Result of `read`, or the reason why it ran out of memory."""
     try:
         return read()
     except RuntimeError as error:

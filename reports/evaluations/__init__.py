@@ -1,4 +1,4 @@
-"""What a report shows of each evaluation: twins of the files in `evals/evaluations`, of the same names.
+"""Report sections of the evaluations: twins of the files in `evals/evaluations`, of the same names.
 
 An evaluation needs no twin: its scores are compared, drawn and printed without. A twin gives its table a frame and
 draws it. Nothing lists twins either: they are sections of the report (`reports.sections`).
@@ -55,7 +55,7 @@ class EvaluationSection(Section):
 
     @classmethod
     def printed(cls, table: Stored) -> str:
-        """What the command line prints below its scores."""
+        """Text that the command line prints below the scores."""
         return ""
 
 
@@ -88,6 +88,6 @@ def _reasons(document: EvalsDocument) -> Lines:
 
 
 def printed(document: EvalsDocument) -> str:
-    """What stands below the scores."""
+    """Text that the command line prints below the scores, from all evaluations."""
     known = twins()
     return "".join(known[name].printed(table) for name, table in document.sections.items() if name in known)

@@ -137,7 +137,7 @@ def _difference(difference: Estimate | None) -> tuple[str, str]:
 
 
 def _traces(curve: RecallCurve) -> tuple[tuple[Targets, ...], tuple[Targets, ...]]:
-    """What an arm's line and its single point show."""
+    """The curves behind an arm's line, and those behind its single point (unseen recall)."""
     return curve.hits, tuple(part for part in curve.parts if part.part == "unseen")
 
 

@@ -1,4 +1,4 @@
-"""What heads attend to, one layer at a time."""
+"""Attention maps, one layer at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS = 4
 SIDE = 230
 """Pixels of a map."""
 MOST_WEIGHTS = 200_000
-"""Of all arms together, about 1 MB of the page: of more, those of the first arms are there."""
+"""Most weights on a page, over all arms (about 1 MB); past that, only the first arms are shown."""
 
 
 @dataclass(frozen=True)

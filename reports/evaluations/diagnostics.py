@@ -126,7 +126,7 @@ def _rungs(rows: pl.DataFrame) -> Iterator[Rung]:
 
 
 def _of_chance(chances: Mapping[float, float | None]) -> str:
-    """How chance is drawn; nothing for a language, in which there is nothing to guess."""
+    """Sentence on how the figure marks chance; empty for a language, which has no chance level."""
     return "" if not chances else " Dotted: chance." if len(chances) > 1 else " Grey: chance."
 
 

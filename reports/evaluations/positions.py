@@ -107,7 +107,7 @@ class Positions(EvaluationSection):
             yield _figure(found, self.curves, summary, style)
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
-        """What the longest windows cost that an arm has read."""
+        """Added loss at the longest windows that each arm has read."""
         scores = {(arm.name, score.metric): score for arm in summary.arms for score in arm.scores}
         for curve in self.curves:
             found = scores.get((curve.arm, f"extrapolation_gap_{curve.multiple}x"))

@@ -1,4 +1,4 @@
-"""What models write after the same prompts."""
+"""Samples: continuations that models write for the same prompts."""
 
 from __future__ import annotations
 

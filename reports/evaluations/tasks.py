@@ -25,7 +25,7 @@ MOST = 80
 """Tasks that are drawn: those in which arms lie furthest apart."""
 
 Scores = dict[str, dict[str, Score]]
-"""By task and arm."""
+"""Scores by task and arm."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Tasks(EvaluationSection):
 
     @classmethod
     def warnings(cls, data: Collected) -> Iterator[str]:
-        """Of each group how many of its tasks are not in its score, and of every other task why there is none."""
+        """Per group, the number of tasks missing from its score; per other task, the reason why it has no score."""
         gone = data.frames[cls.name()].unique(["task", "group"], maintain_order=True)
         for (group,), tasks in gone.group_by("group", maintain_order=True):
             if group is None:

@@ -22,7 +22,7 @@ Pieces = tuple[tuple[str, ...], ...]
 """The tokens of each passage, as text."""
 
 MOST_PASSAGES = 3
-"""Of those shown in full: the ones that differ most in sum over all arms."""
+"""Number of passages shown in full: those that differ most, summed over all arms."""
 CONTEXTS = 5
 """Tokens shown of either kind, those where the arm wins most and those where it loses most."""
 BEFORE = 12
@@ -72,7 +72,7 @@ class TokenDifferences:
     worst: tuple[Spot, ...]
 
     def table(self) -> Table:
-        """By kind of token."""
+        """Mean difference in loss for each kind of token."""
         rows = [
             (part.name, words.whole(part.tokens), words.signed(part.difference, 4), _error(part.stderr))
             for part in self.parts
@@ -112,7 +112,7 @@ class TokenLosses(EvaluationSection):
 
     @staticmethod
     def shade(difference: float) -> str:
-        """How strongly a token is coloured, as a class of the page: at 0.1, 0.5 and 2 nats."""
+        """CSS class for the size of a token's difference, with steps at 0.1, 0.5 and 2 nats."""
         size = sum(abs(difference) >= step for step in SHADES)
         return f"{'win' if difference < 0 else 'lose'}{size}" if size else ""
 

@@ -51,7 +51,7 @@ class Against(ABC):
 
     @property
     def range(self) -> tuple[float, float]:
-        """Of all points, with a margin for their names."""
+        """Limits of the axis: all points, with a margin for their names."""
         means = [self.place(value.mean) for value in self.known]
         low, high = min(means), max(means)
         apart = high - low or self.least
@@ -77,12 +77,12 @@ class Against(ABC):
         """Half of the axis where all points agree."""
 
     def share(self, value: Estimate | None) -> float:
-        """Of the axis's length; 0 where there is no value."""
+        """Position of a value as a share of the axis's length; 0 for a missing value."""
         first, last = self.range
         return 0.0 if value is None else (self.place(value.mean) - first) / (last - first)
 
     def spans(self) -> list[Span | None]:
-        """What each may be, less being better; a point without an interval may be anything."""
+        """Intervals of all points, lower being better; a point without an interval is unbounded."""
         return [None if value is None else self._span(value) for value in self.values]
 
     def _span(self, value: Estimate) -> Span:
@@ -90,7 +90,7 @@ class Against(ABC):
         return (low, high) if self.better == "low" else (-high, -low)
 
     def option(self, letter: str) -> SwitchOption:
-        """What a switch to this axis changes."""
+        """Traces and layout that change when this axis is switched on."""
         title = f"{label(self.name, 90).replace(RELATIVE, BROKEN)} · better {ARROWS[letter, self.better]}"
         layout = {"title.text": title, "range": [short(end) for end in self.range], **self.ticks()}
         return SwitchOption(
@@ -171,6 +171,6 @@ def _percentage(change: float) -> str:
 
 
 def points(x: Against, y: Against) -> Sequence[tuple[Span, Span] | None]:
-    """What both coordinates of each point may be."""
+    """Intervals of both coordinates of each point; None for a missing point."""
     pairs = zip(x.spans(), y.spans(), strict=True)
     return [None if a is None or b is None else (a, b) for a, b in pairs]

@@ -19,7 +19,7 @@ from reports.wording.tables import Table
 TABLE_ROWS = 12
 NEUTRAL = {"color": "#888", "width": 1.5, "dash": "dot"}
 FAR = 1e3
-"""As long is a bar without an end; it is drawn to the frame."""
+"""Length of an error bar without an end, which is drawn to the frame."""
 GOES_ON = "Bars that reach the frame go on beyond it."
 
 
@@ -157,7 +157,7 @@ def line(figure: go.Figure, look: ArmStyle, curve: Curve, width: float = 2.2, na
 
 
 def thin_line(figure: go.Figure, look: ArmStyle, curve: Curve) -> None:
-    """Of one seed, behind the mean."""
+    """Draw the curve of one seed, behind the mean."""
     figure.add_scatter(
         x=[short(point.x) for point in curve.points],
         y=[short(point.mean) for point in curve.points],
@@ -225,7 +225,7 @@ def two_lines(name: str) -> str:
 
 
 def beside_row(number: int, arms: int) -> float:
-    """How far below the middle of a row of height 1 arm `number` of `arms` lies, in the order of the study."""
+    """Offset below the middle of a row of height 1 for arm `number` of `arms`, in the order of the study."""
     return SPREAD * ((number + 0.5) / arms - 0.5)
 
 

@@ -10,7 +10,8 @@ WIDTH, HEIGHT = 520.0, 380.0
 WIDE = 1000.0
 """Pixels across of a figure that takes the whole width of a page."""
 LETTER, LINE, GAP, MARK = 7.5, 17.0, 5.0, 9.0
-"""Of a name; beside its own point; and around other points, so that a name is nearest to its own."""
+"""Pixels: a letter's width, a line's height, the gap between a name and its point, and the space around other
+points, so that a name is nearest to its own."""
 PLACES = {"top right": (1, 1), "top left": (-1, 1), "bottom right": (1, -1), "bottom left": (-1, -1)}
 """Beside the bars of a point's intervals, not on them."""
 
@@ -27,7 +28,7 @@ class _Box:
         return across and self.bottom < other.top and other.bottom < self.top
 
     def outside(self, width: float) -> float:
-        """How far it runs out of the drawing, in shares of it."""
+        """Overhang beyond the drawing, as a share of its width and height."""
         return max(0.0, -self.left, self.right - width) / width + max(0.0, -self.bottom, self.top - HEIGHT) / HEIGHT
 
 

@@ -50,7 +50,7 @@ class Plane:
 
     @property
     def explained(self) -> str:
-        """What markers and bars mean that not every figure has, on the first axes."""
+        """Caption for the markers and bars that only some figures have, on the first axes."""
         x, y = self.across[0], self.up[0]
         beaten = any(self._beaten(x, y))
         opened = "Open markers: clearly worse than another arm on both axes." if beaten else ""
@@ -71,12 +71,12 @@ class Plane:
         return figure
 
     def rows(self, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-        """Of a table with the quality axes first."""
+        """Table rows, with the quality axes first."""
         for place, name in enumerate(names):
             yield (name, *(axis.text(axis.values[place]) for axis in (*self.up, *self.across)))
 
     def _together(self, x: Against, y: Against) -> Attributes:
-        """What depends on both axes: which points are surely beaten, where names stand, and what hovering tells."""
+        """Trace attributes that depend on both axes: points that are surely beaten, name positions and hover text."""
         beaten = self._beaten(x, y)
         dull = beaten if self.rivals else [value is None or not value.excludes(0) for value in y.values]
         named = self._named(y, dull)

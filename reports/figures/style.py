@@ -37,7 +37,7 @@ CONFIG: dict[str, bool | str | list[str]] = {
 
 @dataclass(frozen=True)
 class ArmStyle:
-    """How one arm looks in every figure: never by colour alone."""
+    """Colour, dash and symbol of one arm in every figure: arms never differ by colour alone."""
 
     colour: str
     dash: str

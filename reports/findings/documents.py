@@ -1,4 +1,4 @@
-"""What `ablate run --json` prints of a study's findings. Null where there is no number."""
+"""A study's findings as JSON, printed by `ablate run --json`. Null where there is no number."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ DECLARED = ("parameters", "flops_per_token", "kv_bytes_per_token")
 MEASURED = ("decode", "prefill")
 
 Searched = Mapping[str, Mapping[str, float]]
-"""What each arm of a promoted study scored in the search, by objective."""
+"""Scores in the search of each arm of a promoted study, by objective."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _row(each: Fresh) -> tuple[str, ...]:
 
 
 def signed(difference: float) -> str:
-    """To two significant digits."""
+    """Signed difference, to two significant digits."""
     return words.signed(difference, words.decimals(difference))
 
 

@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def significant(self) -> bool | None:
-        """By the rule that was chosen; by the correction without one."""
+        """Verdict by the chosen rule or, without one, by the corrected p-value."""
         if self.level is not None:
             return self.discovery
         return None if self.p_corrected is None else self.p_corrected < ALPHA

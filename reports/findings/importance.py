@@ -49,7 +49,7 @@ class Importance:
 
 
 def importances(search: SearchSummary, place: int) -> tuple[Importance, ...]:
-    """Of every setting for the objective at a place, the most important first; none with too few trials."""
+    """Importance of every setting for one objective, in descending order; empty with too few trials."""
     trials = search.scored
     if len(trials) < FEWEST:
         return ()

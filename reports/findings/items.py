@@ -57,7 +57,7 @@ class ItemDifference:
     test: LedgerTest | None = None
 
     def document(self) -> JsonObject:
-        """As `ablate run --json` prints it."""
+        """JSON form, for `ablate run --json`."""
         return {
             "difference": self.difference,
             "interval": None if self.low is None else [self.low, self.high],
@@ -75,8 +75,8 @@ Key = tuple[str, str, str]
 def item_differences(
     data: Collected, levels: Mapping[str, float], withheld: Collection[str] = ()
 ) -> dict[str, tuple[ItemDifference, ...]]:
-    """By arm. `levels`: α of the look at which an arm stands, 0.05 where there is one look. `withheld`: arms that are
-    not judged yet, though they count."""
+    """Differences by arm. `levels`: α of an arm's look, 0.05 where there is one look. `withheld`: arms that are not
+    judged yet, though they count."""
     arms = [arm for arm in data.study.arms if arm.name != data.study.baseline]
     found: dict[Key, ItemDifference] = {}
     evidence: dict[Key, Evidence] = {}

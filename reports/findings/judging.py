@@ -1,4 +1,4 @@
-"""What a study's tests are worth after everything that was ever judged for its question. Pure.
+"""Verdicts of a study's tests, corrected for every earlier judgement of its question. Pure.
 
 Tests of a difference and tests of a tie are two families. In each, the tests of one judgement that no earlier one had
 are a round, Holm's correction runs within the round, and rounds share 5 % (`reports.statistics.ledger`). A design may
@@ -104,7 +104,7 @@ def differences(
     correction: Correction = "holm",
     elsewhere: Sequence[Records] = (),
 ) -> dict[Claim, Standing]:
-    """By test, all of one family, with intervals that exclude zero where the corrected p is significant.
+    """Verdicts by test, all of one family, with intervals that exclude zero where the corrected p is significant.
 
     A test is left out whose seeds were judged before, in part, for this question or `elsewhere`: repeating it because
     of what it showed is no test. So is one that was judged with room for the noise of tuning and now has none.
@@ -168,7 +168,7 @@ def joined(
 
 
 def looks_at(tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records] = ()) -> int:
-    """How often the question of these tests was judged, this time included."""
+    """Number of times that the question of these tests was judged, this time included."""
     own, _ = as_one(tests, ledger, elsewhere)
     return len(rounds(judgements(difference_claim, lambda test: test.p, tests, own)))
 
@@ -234,7 +234,7 @@ def _as_tuned(tests: Sequence[LedgerTest], ledger: Records) -> list[LedgerTest]:
 
 
 def _told(elsewhere: Iterable[LedgerRecord]) -> Iterator[LedgerTest]:
-    """What had a verdict."""
+    """Earlier tests that had a verdict."""
     return (test for record in elsewhere for test in record.tests if test.p is not None)
 
 

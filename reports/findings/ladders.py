@@ -25,9 +25,9 @@ from reports.statistics.scaling_law import ScalingLaw
 from reports.statistics.simultaneous import Evidence, difference_intervals
 
 POINTS = 12
-"""Of a line, within the sizes."""
+"""Points of a fitted line, within the sizes."""
 BEYOND = 3
-"""Of a line, beyond the largest size."""
+"""Points of a fitted line beyond the largest size."""
 
 TOO_FEW = {
     0: "no run has ended",
@@ -59,7 +59,7 @@ class LinePoint:
 
 @dataclass(frozen=True)
 class Law:
-    """What the sizes determine of an arm's power law."""
+    """Fitted parameters of an arm's power law."""
 
     exponent: Interval
     irreducible: Interval
@@ -68,7 +68,7 @@ class Law:
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """What the loss difference at the largest size is worth in compute, and in time on this machine."""
+    """Value of the loss difference at the largest size in compute, and in time on this machine."""
 
     compute_factor: Interval
     throughput_ratio: float | None
@@ -173,7 +173,7 @@ def _undetermined(runs: pl.DataFrame, name: str, fit: ScalingLaw | None) -> str 
 
 
 def trends(runs: pl.DataFrame, baseline: str) -> dict[str, Trend]:
-    """Of the arms that trained at three sizes or more, with the baseline, in two seeds or more."""
+    """Trends of arms that trained at three sizes or more in two seeds or more, as did the baseline."""
     others = [name for name in runs["arm"].unique(maintain_order=True) if name != baseline]
     found = {name: _trend(runs, name, baseline) for name in others}
     known = {name: each for name, each in found.items() if each is not None and not math.isnan(each.p)}

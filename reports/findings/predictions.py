@@ -20,7 +20,7 @@ class SizeOrder:
 
     size: str
     flops: float
-    """Of one run of the first arm."""
+    """FLOPs of one run of the first arm."""
     losses: tuple[float, ...]
     repeatability: float | None
     """Share of pairs that two of its seeds put in the same order; None with one seed."""
@@ -28,7 +28,7 @@ class SizeOrder:
 
 @dataclass(frozen=True)
 class SizePredictions:
-    """How well each smaller size foretells the last. `left_out` are arms of which a run did not train."""
+    """Accuracy with which each smaller size predicts the order at the last. `left_out`: arms of which a run failed."""
 
     arms: tuple[str, ...]
     left_out: tuple[str, ...]

@@ -54,7 +54,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Change:
-    """How an arm's difference from the baseline changes from a rung to the last one.
+    """Change of an arm's difference from the baseline between a rung (a size or length) and the last one.
 
     `before` and `after` are that difference at both, over the same seeds, and `change` is after − before, with an
     interval that excludes zero where `p`, corrected for all changes of the study, is significant. `reason` is why there
@@ -73,7 +73,7 @@ class Change:
     reason: str | None = None
 
     def document(self) -> JsonObject:
-        """As `ablate run --json` prints it."""
+        """JSON form, for `ablate run --json`."""
         change = self.change
         return {
             "arm": self.arm,
@@ -92,7 +92,7 @@ class Change:
 
 
 def gaps(data: Collected) -> tuple[Gap, ...]:
-    """Of every arm at every rung, as they are listed."""
+    """Difference from the baseline of every arm at every rung, in the order of the ladder."""
     found = []
     for arm in _others(data):
         for rung in data.study.ladder:
@@ -104,7 +104,7 @@ def gaps(data: Collected) -> tuple[Gap, ...]:
 
 
 def changes(data: Collected, repeated: Collection[str] = ()) -> tuple[Change, ...]:
-    """Of every arm, from every other rung to the last, corrected together.
+    """Changes of every arm from every other rung to the last, corrected together.
 
     repeated: arms whose seeds at the last rung were judged before, so that their changes have no verdict either.
     """
@@ -132,7 +132,7 @@ def _pairs(runs: pl.DataFrame, arm: str, baseline: str) -> pl.DataFrame:
 
 
 def _plain(data: Collected, arm: str, rung: StudyRung, repeated: bool) -> Change:
-    """By itself, not tested yet."""
+    """Change of one arm from one rung, uncorrected and without a verdict."""
     assert rung.axis is not None  # only the last has none
     last, baseline = data.study.ladder[-1].name, data.study.baseline
     runs = data.frames[FRAME].filter(pl.col("rung").is_in([rung.name, last]), pl.col("arm").is_in([arm, baseline]))
@@ -173,7 +173,8 @@ def _evidence(found: Change, baseline: str, known: Mapping[str, StudyNoise]) -> 
 
 
 def _penalties(found: Change, baseline: str, known: Mapping[str, StudyNoise]) -> tuple[Penalty, Penalty]:
-    """Of what makes the change larger, the arm at the last rung and the baseline at this one; and of the other two."""
+    """Penalties for tuning noise: of the two results that can enlarge the change (arm at the last rung, baseline at
+    this one), and of the two that can shrink it."""
     (arm_last, base_last), (arm_here, base_here) = (
         (known[rung].penalty(found.arm), known[rung].penalty(baseline)) for rung in (found.last, found.rung)
     )
@@ -188,7 +189,7 @@ def _told(found: Change) -> Change:
 
 
 def _word(before: Estimate, after: Estimate) -> Word:
-    """Of a difference that does change."""
+    """Verdict word for a significant change."""
     if before.excludes(0) and after.excludes(0) and before.mean * after.mean < 0:
         return "flips"
     middle = estimate(_middle(before.values, after.values))

@@ -1,4 +1,4 @@
-"""What a search found: its trials, the best of them, and how those did on fresh seeds."""
+"""Results of a search: its trials, the best of them, and their scores on fresh seeds."""
 
 from __future__ import annotations
 

@@ -107,14 +107,14 @@ class Judgement:
 
     @property
     def seeds_needed(self) -> int | None:
-        """How many more would probably settle it; None where none would, or it is not open."""
+        """Number of further seeds likely to settle it; None if none would, or if it is already settled."""
         return _seeds_needed(self.verdict, self.comparison)
 
 
 @dataclass(frozen=True)
 class EffectSummary:
-    """What a factor of a design does, or two of them together. Of `judgement.comparison`, `difference` is the mean
-    loss of half of the runs minus that of the other half."""
+    """Effect of one factor of a design, or of the interaction of two. In `judgement.comparison`, `difference` is the
+    mean loss of half of the runs minus that of the other half."""
 
     effect: StudyEffect
     judgement: Judgement
@@ -147,7 +147,7 @@ class Score:
 
 @dataclass(frozen=True)
 class ArmBudget:
-    """What one run of an arm was planned to use.
+    """Planned budget of one run of an arm.
 
     `train_seconds` is what it took, `allowed_seconds` what it was given where the budget is in seconds.
     """
@@ -215,12 +215,12 @@ class ArmSummary:
 
     @property
     def failed(self) -> int:
-        """How many seeds stalled or diverged."""
+        """Number of seeds that stalled or diverged."""
         return len(self.stalled) + len(self.diverged)
 
     @property
     def seeds_needed(self) -> int | None:
-        """How many more seeds would probably settle an inconclusive arm; None where none would, or nothing is open."""
+        """Number of further seeds likely to settle an inconclusive arm; None if none would, or if nothing is open."""
         return _seeds_needed(self.verdict, self.comparison)
 
 
@@ -265,13 +265,13 @@ class StudySummary:
     sections: Mapping[str, Section]
 
     def section(self, kind: type[Shown]) -> Shown | None:
-        """What a section found; None where it has nothing to show."""
+        """The result of a section; None if it has nothing to show."""
         found = self.sections.get(kind.name())
         return found if isinstance(found, kind) else None
 
     @property
     def judgements(self) -> tuple[Judgement, ...]:
-        """Of every arm against the baseline, then those that the study declares; of a design its effects."""
+        """Every arm against the baseline, then the contrasts that the study declares, then the effects of a design."""
         first = (
             Judgement(arm.name, self.baseline, arm.comparison, arm.verdict, arm.withheld)
             for arm in self.arms
@@ -295,7 +295,7 @@ class StudySummary:
 
     @property
     def unit(self) -> str:
-        """Of losses and their differences."""
+        """Unit of losses and of their differences."""
         return f"nats/{self.study.per}"
 
 

@@ -170,7 +170,7 @@ def _arm(
 
 
 def _unjudged(study: StudyDocument, arm: str) -> Verdict:
-    """Of the baseline, and of the runs of a design."""
+    """Verdict for arms that have no test: the baseline, and the runs of a design."""
     return "baseline" if arm == study.baseline else "not compared"
 
 

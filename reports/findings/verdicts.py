@@ -122,7 +122,7 @@ def _compare(
 
 
 def reliability(runs: pl.DataFrame) -> Reliability:
-    """Of the runs that ended. What a failure costs is not known where a run has no loss to compare with."""
+    """Failures among the runs that ended. Their cost is unknown if a run has no worst-case loss to compare with."""
     trained, failed = runs.filter(status="finished"), runs.filter(pl.col("status").is_in(FAILED)).height
     cost = (trained["uniform"] - trained["loss"]).to_list()
     known = cost and None not in cost
@@ -130,7 +130,7 @@ def reliability(runs: pl.DataFrame) -> Reliability:
 
 
 def _p_values(study: StudyDocument, plain: Comparison) -> tuple[float | None, float | None]:
-    """Of a difference and of a tie, corrected for the looks alone."""
+    """p-values of a difference and of a tie, corrected only for repeated looks."""
     if plain.gap is None:
         return None, None
     looked = ALPHA / plain.alpha
@@ -189,7 +189,7 @@ def _corrected(difference: Estimate, gap: Difference, level: float) -> Estimate:
 
 
 def never_trained(runs: pl.DataFrame) -> Verdict | None:
-    """How those failed of which every one that ended failed."""
+    """Failure mode, if every run that ended failed."""
     ended = set(runs["status"]) - {"absent", "partial"}
     if not ended or "finished" in ended:
         return None

@@ -1,4 +1,4 @@
-"""What must not be judged yet, whatever its runs say so far, and why. Pure.
+"""Comparisons that must not be judged yet, whatever their runs show so far, and why. Pure.
 
 Who looks at results as they come in, and stops when they please, finds differences that are not there.
 """

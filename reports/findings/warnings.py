@@ -1,4 +1,4 @@
-"""What a reader must know before believing a study: gaps, divergence, unlike machines, odd bytes."""
+"""Warnings that affect a whole study: gaps, divergence, mixed machines, wrong byte counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a notebook shows of a study: the answer, the table of arms, and the main figure."""
+"""Notebook view of a study: the answer, the table of arms, and the main figure."""
 
 from __future__ import annotations
 

@@ -28,9 +28,9 @@ from reports.wording.tables import Table
 
 COSTS = ("parameters", "KV cache, bytes per token", "decoding, ms per token")
 HERE, ELSEWHERE = ("circle", PALETTE[0]), ("star-diamond", PALETTE[1])
-"""How a point looks: an arm that was trained here, an imported model."""
+"""Marker and colour of an arm that was trained here, and of an imported model."""
 MARGIN, LEAST_ROOM = 0.22, 0.1
-"""Of an axis, left free at either end for names: a share of what its points span, or so much where they are one."""
+"""Space left for names at either end of an axis: a share of the range of its points, and the space if that is zero."""
 Range: TypeAlias = tuple[float, float]
 
 
@@ -184,7 +184,7 @@ def _option(place: int, points: Sequence[Point], up: Range) -> SwitchOption:
 
 
 def _names(points: Sequence[Point]) -> list[str]:
-    """What stands beside the points: all names where they are few, and those of imported models where they are many."""
+    """Labels beside the points: all names if there are few points, else only those of imported models."""
     few = len(points) <= MOST_NAMED
     return [label(point.name, 40) if point.imported or few else "" for point in points]
 

@@ -48,13 +48,13 @@ WORDS = {
         tables,
     )
 }
-"""What templates say, by the name of its module."""
+"""Wording modules available to templates, by module name."""
 INDEX = "../../index.html"
-"""Of the store, from a report."""
+"""Link from a report to the index of its store."""
 MOST_LISTED = 6
 """Arms that the first screen has a sentence for."""
 UNSAFE = re.compile(r"[^\w.-]+")
-"""In the name of a file."""
+"""Characters replaced in file names."""
 
 
 def render_study(study_dir: Path | str, summary: StudySummary | None = None) -> Path:
@@ -121,8 +121,7 @@ def _without(lead: Figure | None, found: Mapping[str, Sequence[Figure]]) -> dict
 
 
 def drawn(figure: Figure, source: str, name: str) -> Attributes:
-    """What the page's script needs of a figure. A picture of it says its `source`, and its file's name begins with the
-    `name`."""
+    """Figure data for the page's script. An exported picture shows its `source`; its file name begins with `name`."""
     switches = {
         switch.key: [{"traces": option.traces, "layout": option.layout} for option in switch.options]
         for switch in figure.switches
@@ -137,11 +136,11 @@ def drawn(figure: Figure, source: str, name: str) -> Attributes:
 
 
 def stamp(figure: Figure, source: str, name: str) -> dict[str, str]:
-    """What a picture says when it leaves the page. Plotly reads a subset of HTML."""
+    """Title and source on an exported picture, and its file name. Plotly reads a subset of HTML."""
     title, source = escape(figure.title, quote=False), escape(source, quote=False)
     return {"title": title, "source": source, "filename": f"{UNSAFE.sub('-', name)}-{figure.key}"}
 
 
 def name_of(study: StudyDocument) -> str:
-    """What the names of its files begin with."""
+    """Prefix of the study's file names."""
     return f"{study.name}-{study.scale}"

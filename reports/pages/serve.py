@@ -20,13 +20,13 @@ from reports.reading.progress import StudyProgress, study_progress
 
 LOCALHOST = "127.0.0.1"
 NAMES = (LOCALHOST, "localhost")
-"""By any other name a page from elsewhere would be reading ours (DNS rebinding)."""
+"""Accepted host names; any other could let a foreign page read this server (DNS rebinding)."""
 Written = frozenset[tuple[str, int, int]]
 
 
 @dataclass
 class _Study:
-    """What was last rendered of a study, and of which files."""
+    """Latest rendered pages of a study, and the state of the files that they show."""
 
     written: Written
     entry: Entry

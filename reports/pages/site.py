@@ -86,7 +86,7 @@ def trade_offs_of(store: Store, entries: Iterable[Entry], imports: Imports) -> s
 
 
 def shared_runs(entries: list[Entry]) -> dict[str, str]:
-    """By entry, the studies that have runs of its own: `rope_base at cpu (3)`. Where one is out, so is the other."""
+    """Studies that share runs with each entry, by its key: `rope_base at cpu (3)`. Their errors are correlated."""
     return {
         entry.key: ", ".join(
             f"{other.name} at {other.scale} ({len(common)})"

@@ -30,7 +30,7 @@ COSTS = {
     "parameters": "parameters",
     "flops-per-token": "FLOPs per token",
 }
-"""How the axes name what studies measure each in its own way, by the beginning of its key."""
+"""Axis names shared by studies that measure the same cost differently, by the prefix of its key."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Group:
     studies: str
     figure: Figure
     links: Sequence[str]
-    """Of each point, the report that it is from."""
+    """Link to the report of each point."""
 
 
 def render_trade_offs(studies: Sequence[Studied], imported: Sequence[Group] = ()) -> str:
@@ -93,7 +93,7 @@ def _groups(studies: Sequence[Studied]) -> Iterator[Group]:
 
 
 def _comparable(summary: StudySummary) -> tuple[str, ...]:
-    """What two studies must share: the scale, the text, and what a loss is over."""
+    """Properties that two studies must share to be comparable: scale, text, unit of the loss, and objective."""
     study = summary.study
     objective = study.objective.kind if study.objective else ""
     return (study.scale, study.per, objective, *sorted({arm.data for arm in study.arms}))

@@ -1,4 +1,4 @@
-"""What was read of a study: frames, with a row for every run, absent ones too."""
+"""Collected data of a study: frames, with a row for every run, absent ones too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ablate.store.documents import CostsDocument, Environment, LedgerRecord, Stu
 from reports.reading.keys import KEYS
 
 RunCurve = Mapping[str, NDArray[np.float64]]
-"""What a run logged, by column, in the order written; nulls are NaN."""
+"""Logged columns of a run, in the order written; nulls are NaN."""
 
 
 @dataclass(frozen=True)

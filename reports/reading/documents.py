@@ -46,7 +46,7 @@ class StudyDocuments:
 
     @cached_property
     def results(self) -> dict[str, ResultDocument | None]:
-        """By the run's digest; None of a run that has not ended."""
+        """Results by the run's digest; None for a run that has not ended."""
         return {key.digest: self.store.read_result(key.digest) for key in self.keys}
 
     @cached_property
@@ -58,7 +58,7 @@ class StudyDocuments:
 
     @cached_property
     def outcomes(self) -> dict[str, Row]:
-        """What a run's final loss says of it, by its digest."""
+        """Outcome of each finished run, by its digest."""
         return outcomes(self.study, self.study.arms, self.results, self.corpora, self.validations)
 
     def validations(self, digest: str) -> list[tuple[int, float]]:

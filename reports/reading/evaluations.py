@@ -1,4 +1,4 @@
-"""What evaluations found, as frames: scores, and the items that they are sums over."""
+"""Evaluation results as frames: scores, and the items that they are sums over."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class EvaluatedRun(NamedTuple):
 
 
 def read(store: Store, study: StudyDocument, keys: Iterable[RunKey]) -> Iterator[EvaluatedRun]:
-    """What the store has of the study's evaluation."""
+    """Stored results of the study's evaluation."""
     if study.evals is None:
         return
     for key in keys:
@@ -81,12 +81,12 @@ def grouped(evaluated: list[EvaluatedRun]) -> frozenset[str]:
 
 
 def _groups(evaluated: list[EvaluatedRun]) -> dict[str, TaskGroup]:
-    """What the evaluations say of groups of tasks; runs of a study were asked the same."""
+    """Task groups by name; all runs of a study evaluate the same ones."""
     return {name: group for run in evaluated for name, group in run.document.groups.items()}
 
 
 def with_groups(samples: pl.DataFrame, groups: dict[str, TaskGroup]) -> pl.DataFrame:
-    """In the mean of a group every task counts the same, whatever its number of items, or, `by_size`, every item."""
+    """Add groups, whose means weigh all tasks alike, of any number of items, or, for `by_size`, all items alike."""
     each = ["arm", "seed", "task", "metric"]
     parts = [samples]
     for name, group in groups.items():
@@ -100,7 +100,7 @@ def with_groups(samples: pl.DataFrame, groups: dict[str, TaskGroup]) -> pl.DataF
 
 
 def _item_values(sample: SampleRecord) -> Iterator[Row]:
-    """What one item says of each metric that is a sum over items. Named as in the evals document."""
+    """Values of one item for each metric that is a sum over items. Named as in the evals document."""
     item = f"{sample.doc_id} {sample.doc_hash}"
     cluster = item if sample.document is None else f"document {sample.document}"
     shared = {"task": sample.task, "item": item, "cluster": cluster}

@@ -1,4 +1,4 @@
-"""What a store holds of models that were trained elsewhere."""
+"""Models in the store that were trained elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ablate.store import Store, StoreError
 from ablate.store.documents import ImportDocument, MeasureDocument, ResultDocument, RunDocument, TextMeta
 
 Text = tuple[str, float | None, int | None]
-"""What losses per byte must share to compare: the documents, and which of them are held out."""
+"""Properties that two losses per byte must share to compare: the documents, and which of them are held out."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What every frame of runs begins with."""
+"""Leading columns of every frame of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of a run: its status in the store and, of text, what its final loss adds to it."""
+"""Outcome of a run: its status in the store and, for text, what its final loss adds to it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def outcomes(
     corpora: Mapping[str, TextMeta],
     curve: Curve,
 ) -> dict[str, Row]:
-    """By the digest of a finished run of these arms: what a frame says of it beyond its result.
+    """Outcome columns beside the result, by the digest of each finished run of these arms.
 
     `uniform` is the worst loss that a model need have. A finished run has *diverged* where it is no better, and
     *stalled* where it is no better than token frequencies, has stopped learning, and ended apart from the seeds of its

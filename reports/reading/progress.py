@@ -1,4 +1,4 @@
-"""How far a study is, from the store alone."""
+"""Progress of a study, from the store alone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class StudyProgress:
 
     @property
     def share(self) -> float:
-        """Of the work, by runs and steps."""
+        """Finished share of the work, by runs and steps."""
         begun = sum(run.step / run.steps for run in self.runs)
         return (self.ended + begun) / self.total if self.total else 0.0
 
@@ -62,7 +62,7 @@ def _planned(study: StudyDocument) -> Iterator[tuple[StudyArm, StudyRun]]:
 
 
 def _planned_at(study: StudyDocument) -> float:
-    """In seconds since 1970."""
+    """Time of planning in seconds since 1970."""
     return datetime.fromisoformat(study.created).timestamp()
 
 
@@ -72,12 +72,12 @@ def _running(store: Store, arm: StudyArm, run: StudyRun) -> Running:
 
 
 def _last_written(store: Store, study: StudyDocument, digests: Iterable[str]) -> float:
-    """In seconds since 1970. A worker that measures or evaluates writes nothing else than that it lives."""
+    """Last write in seconds since 1970. A worker that measures or evaluates writes only its heartbeat."""
     return max(_planned_at(study), _last_beat(store, digests), *(_written(store, digest) for digest in digests))
 
 
 def _last_beat(store: Store, digests: Iterable[str]) -> float:
-    """Of the workers that have a run now, also of one that is trained and not yet measured."""
+    """Last heartbeat of a worker that has a run now, also of one that is trained and not yet measured."""
     return max((last_beat(store.run_dir(digest)) for digest in digests), default=0.0)
 
 

@@ -18,7 +18,7 @@ from reports.sections import sections
 OF_CURVES = ("loss", "validation_loss")
 OF_SCORES = ("value", "stderr")
 OF_ITEMS = ("value",)
-"""Of evaluations whose scores are losses."""
+"""Columns of `items` that hold losses, in evaluations whose scores are losses."""
 
 
 def comparable(data: Collected) -> Collected:

@@ -37,7 +37,7 @@ class Section(ABC):
     gallery: ClassVar[str] = "Figures"
     """The heading under which its figures stand; those of a heading stand together."""
     gallery_note: ClassVar[str] = ""
-    """What is said below that heading."""
+    """Text below that heading."""
     title: ClassVar[str] = ""
     """The heading of its `sentences`, or of its `template`."""
     template: ClassVar[str] = ""
@@ -45,27 +45,27 @@ class Section(ABC):
 
     @classmethod
     def name(cls) -> str:
-        """That of its file."""
+        """Name of the section: that of its module."""
         return cls.__module__.rpartition(".")[2]
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Frames:
-        """What it reads of the store, by name."""
+        """Frames that the section reads from the store, by name."""
         return {}
 
     @classmethod
     def losses(cls) -> Mapping[str, Sequence[str]]:
-        """By frame the columns in nats per token: where arms have tokenizers of their own they become nats per byte."""
+        """Columns in nats per token, by frame: they become nats per byte if arms have tokenizers of their own."""
         return {}
 
     @classmethod
     @abstractmethod
     def summarise(cls, data: Collected) -> Self | None:
-        """What the frames say, or None for nothing. Pure."""
+        """The section's findings from the frames, or None if there are none. Pure."""
 
     @classmethod
     def warnings(cls, data: Collected) -> Iterator[str]:
-        """What a reader must know before believing it."""
+        """Warnings for the reader of this section."""
         yield from ()
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
@@ -78,15 +78,15 @@ class Section(ABC):
         return False
 
     def answer(self, summary: StudySummary) -> str:
-        """What it adds to the headline, a sentence or nothing."""
+        """The section's addition to the headline: a sentence, or empty."""
         return ""
 
     def introduction(self, summary: StudySummary) -> str:
-        """What stands before its sentences."""
+        """Text before the section's sentences."""
         return ""
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
-        """What it found, in words."""
+        """The section's findings, in words."""
         yield from ()
 
 

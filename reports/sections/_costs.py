@@ -1,4 +1,4 @@
-"""What arms cost, as ratios to the baseline: of what the architecture declares, and of what was measured."""
+"""Costs of arms as ratios to the baseline: those that the architecture declares, and those that were measured."""
 
 from __future__ import annotations
 

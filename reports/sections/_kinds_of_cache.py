@@ -51,7 +51,7 @@ class CacheCost:
 
 @dataclass(frozen=True)
 class AddedLoss:
-    """What reading held-out text through a kind of cache adds to the loss, in windows of `length` tokens.
+    """Loss that a kind of cache adds when held-out text is read through it, in windows of `length` tokens.
 
     `half_width` is of its 95 % interval over windows and seeds.
     """

@@ -19,7 +19,7 @@ from reports.wording.tables import frame_table
 
 @dataclass(frozen=True)
 class Shown:
-    """What is drawn of a probe: which of its numbers and, by step, the whole model's or the `over` of its layers."""
+    """A curve to draw from a probe: one of its numbers and, by step, the whole model's or the `over` of its layers."""
 
     probe: str
     name: str
@@ -50,7 +50,7 @@ class ProbeCurves:
 
 @dataclass(frozen=True)
 class Scaling:
-    """How the gradient of the last layer's FFN output at the first step goes with depth L, over arms that differ in
+    """Scaling with depth L of the gradient of the last layer's FFN output at the first step, over arms that differ in
     nothing else: norm ∝ L^slope, fitted to the logarithms by least squares, seed by seed."""
 
     curve: Curve

@@ -1,4 +1,4 @@
-"""How good arms are, as differences from the baseline with the intervals that verdicts use."""
+"""Qualities of arms, as differences from the baseline with the intervals that verdicts use."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from reports.findings.curves import Floats, bin_starts
 from reports.reading.collected import Collected, RunCurve
 
 POINTS = 40_000
-"""Of all runs of a page together."""
+"""Points on a page, over all runs together."""
 MOST, LEAST = 400, 20
 """Points of one run. With more runs than have room for so few, only the first ones of each arm are drawn raw."""
 KNOTS = 100
@@ -52,7 +52,7 @@ class Clock:
 
 
 def run_losses(data: Collected) -> tuple[RunLoss, ...]:
-    """Of every run that has logged a loss, whatever became of it."""
+    """Losses of every run that has logged one, whatever its status."""
     runs = [run for run in data.runs.iter_rows(named=True) if (run["arm"], run["digest"]) in data.curve_of]
     points = max(LEAST, min(MOST, POINTS // max(1, len(runs))))
     return tuple(found for run in runs for found in _run_loss(data, run, points))
@@ -78,7 +78,7 @@ def _run_loss(data: Collected, run: Mapping[str, Any], points: int) -> Iterator[
 
 
 def drawn_raw(runs: Sequence[RunLoss]) -> dict[str, list[RunLoss]]:
-    """By arm; all, unless they are too many."""
+    """Runs whose raw losses are drawn, by arm: all, or the first of each arm if there are too many."""
     by_arm: dict[str, list[RunLoss]] = {}
     for run in runs:
         by_arm.setdefault(run.arm, []).append(run)

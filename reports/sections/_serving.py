@@ -1,4 +1,4 @@
-"""What was measured of reading prompts and writing tokens."""
+"""Measurements of prefill and decoding."""
 
 from __future__ import annotations
 

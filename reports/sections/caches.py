@@ -1,4 +1,4 @@
-"""What each kind of cache costs and saves against a plain one, averaged over seeds."""
+"""Costs and savings of each kind of cache against a plain one, averaged over seeds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ AT = ["arm", "context", "batch"]
 
 @dataclass(frozen=True)
 class Caches(Section):
-    """Of studies that measured other kinds than plain caches."""
+    """Costs of caches, for studies that measured other kinds than plain ones."""
 
     place: ClassVar[int] = 75
 

@@ -15,7 +15,7 @@ from reports.wording.failure_words import where_it_trains
 
 @dataclass(frozen=True)
 class Contrasts(Section):
-    """Of the summary, which judges them together with the other comparisons."""
+    """Contrasts from the summary, which judges them together with the other comparisons."""
 
     place: ClassVar[int] = 15
     title: ClassVar[str] = "Contrasts"

@@ -1,4 +1,4 @@
-"""What serving costs by context: the cache, reading prompts, and writing tokens."""
+"""Serving costs by context: cache size, prefill and decoding."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Costs(Section):
 
     @classmethod
     def warnings(cls, data: Collected) -> Iterator[str]:
-        """Of bytes, and of points that were not measured, but for what an arm cannot have: an encoder only reads."""
+        """Wrong byte counts, and points not measured, except those that an arm cannot have: an encoder only reads."""
         measures = data.frames["measures"]
         yield from wrong_bytes(measures.with_columns(cache=pl.lit(PLAIN)))
         reading = [arm.name for arm in data.study.arms if arm.kv_bytes_per_token is None]

@@ -1,4 +1,4 @@
-"""How the paired difference in loss develops over training."""
+"""Development of the paired difference in loss over training."""
 
 from __future__ import annotations
 

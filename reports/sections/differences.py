@@ -19,7 +19,7 @@ from reports.wording.tables import frame_table
 
 @dataclass(frozen=True)
 class Differences(Section):
-    """Of the arms' comparisons, which are in every summary."""
+    """Differences of arms from the baseline; every summary has these comparisons."""
 
     place: ClassVar[int] = 20
 

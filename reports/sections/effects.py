@@ -20,7 +20,7 @@ from reports.wording.tables import frame_table
 
 @dataclass(frozen=True)
 class Effects(Section):
-    """Of the summary, which judges them."""
+    """Effects of a design's factors; the summary judges them."""
 
     place: ClassVar[int] = 10
     title: ClassVar[str] = "Effects"
@@ -52,7 +52,7 @@ def _notes(summary: StudySummary, any_cost: bool) -> Iterator[str]:
 
 
 def _with_cost(label: str, cost: str) -> str:
-    """Of two lines."""
+    """Label with its cost on a second line; without a cost, the label broken over two lines."""
     return f"{label}<br><span style='font-size: 11px'>{cost}</span>" if cost else two_lines(label)
 
 

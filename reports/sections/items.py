@@ -36,7 +36,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Items(Section):
-    """Of the arms' differences by item, which are in every summary."""
+    """Differences of arms by item; every summary has them."""
 
     place: ClassVar[int] = 130
 
@@ -57,7 +57,7 @@ class Items(Section):
 
 
 Found = list[tuple[str, ItemDifference]]
-"""By arm."""
+"""Differences with the names of their arms."""
 
 
 def verdict(arm: ArmSummary, item: ItemDifference) -> str:

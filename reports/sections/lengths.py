@@ -1,4 +1,4 @@
-"""How long arms were trained, and what their losses compare with."""
+"""Training length of arms, and reference losses of their text."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ SHOWN = {
     "averages of 5 %, and raw": ("train, coarse", "raw"),
     "raw": ("raw",),
 }
-"""Of the training loss, by what is averaged: shares of all steps. The first is how the figure begins."""
+"""Curves of the training loss that can be shown, by averaging window (share of all steps). The first is the default."""
 MARKS = (("spike", "triangle-down-open"), ("diverged", "x"))
 
 
@@ -110,13 +110,13 @@ def _figure(
 
 
 def _which(runs: Sequence[RunLoss]) -> str:
-    """Of which runs there are raw losses."""
+    """Runs whose raw losses are drawn, in words."""
     drawn = drawn_raw(runs).values()
     return "every run" if sum(map(len, drawn)) == len(runs) else f"the first {max(map(len, drawn))} runs of each arm"
 
 
 Placed = tuple[str, str, list[float | None]]
-"""Of a trace: what it shows, the arm, and its x in steps, None for a gap."""
+"""A trace: the curve that it shows, its arm, and its x in steps, with None for a gap."""
 
 
 def _against(clocks: dict[str, Clock], traces: list[Placed]) -> Switch:

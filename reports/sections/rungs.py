@@ -23,7 +23,7 @@ from reports.wording.tables import frame_table
 
 DASHES = {"size": "solid", "length": "dot"}
 MARGIN = 0.08
-"""Of the axis of compute, beyond the outermost rungs."""
+"""Margin on the axis of compute beyond the outermost rungs."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from reports.wording.tables import frame_table
 
 @dataclass(frozen=True)
 class Scores(Section):
-    """Of the arms' scores, which are in every summary."""
+    """Scores of arms in evaluations; every summary has them."""
 
     place: ClassVar[int] = 80
 

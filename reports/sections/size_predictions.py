@@ -23,7 +23,7 @@ CHANCE = 0.5
 
 @dataclass(frozen=True)
 class SizePredictionsSection(Section):
-    """Of a ladder of sizes with four arms or more; the runs are those of the section `ladder`."""
+    """Predictions of a large size from smaller ones, for ladders of four arms or more; runs as in section `ladder`."""
 
     place: ClassVar[int] = 122
     title: ClassVar[str] = "Does the small size predict the large one?"
@@ -37,11 +37,11 @@ class SizePredictionsSection(Section):
 
     @property
     def is_the_question(self) -> bool:
-        """Of a ladder of many sizes; a study of something else has one size beside its main one."""
+        """True for a ladder of many sizes; a study of something else has one size beside its main one."""
         return len(self.found.sizes) > 2
 
     def answer(self, summary: StudySummary) -> str:
-        """Of the size next to the last."""
+        """Accuracy of the size next to the last, as a sentence."""
         size, last, found = self.found.sizes[-2], self.found.sizes[-1], self.found.predictions[-1]
         share, accuracy = _share(size, last), percent(found.accuracy)
         text = f"Size {size.size}, at {share} of the compute, orders {accuracy} of pairs of arms"
@@ -136,7 +136,7 @@ def _share(size: SizeOrder, last: SizeOrder) -> str:
 
 
 def _repeats(last: SizeOrder) -> str:
-    """How far the noise of the last size alone goes."""
+    """Agreement of single seeds at the last size, in words: its noise limits every prediction."""
     if last.repeatability is None:
         return ""
     return f"; two single seeds of {last.size} agree on {100 * last.repeatability:.0f} %"

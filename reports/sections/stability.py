@@ -1,4 +1,4 @@
-"""What probes saw: by depth at the start and at the end of training, by step, and how gradients scale with depth."""
+"""Probe results: by depth at the start and end of training, by step, and the scaling of gradients with depth."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Stability(Section):
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
-        """Of runs that have ended: one that is under way has not seen its end."""
+        """Probes of runs that have ended: a run under way has no end-of-training values yet."""
         ended = [key for key in documents.keys if documents.results[key.digest]]
         frames = (
             keyed(documents.store.read_probes(key.digest), key, PROBES) for key in ended if _probed(documents, key)

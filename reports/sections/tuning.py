@@ -1,4 +1,4 @@
-"""How each arm was tuned: the loss against every setting that was, and how to carry what was found."""
+"""Tuning of each arm: the loss against every tuned setting, and lines that carry the result to other studies."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ArmTuning:
 
 @dataclass(frozen=True)
 class Tuning(Section):
-    """Of the study, or of every rung of its ladder. `carried` are lines for the study file, where it can have them."""
+    """Tuning of the study, or of every rung of its ladder. `carried`: lines for the study file, if it can have them."""
 
     place: ClassVar[int] = 150
     title: ClassVar[str] = "How arms were tuned"
@@ -63,12 +63,12 @@ class Tuning(Section):
 
     @classmethod
     def warnings(cls, data: Collected) -> Iterator[str]:
-        """What a reader must know of arms that may be better than they look."""
+        """Warnings on arms that may be better than they look."""
         for each in tunings_of(data):
             yield from rate_words.warnings(each.name, each.found)
 
     def lines(self) -> Iterator[str]:
-        """What each arm took, and how sure that is."""
+        """Setting that each arm took, and its certainty."""
         for each in self.tunings:
             yield rate_words.taken(each.name, each.found, each.choice.rate if each.choice else None)
 
@@ -83,7 +83,7 @@ class Tuning(Section):
 
 
 def tunings_of(data: Collected) -> tuple[ArmTuning, ...]:
-    """Of the study, or of every rung of its ladder."""
+    """Tunings of the study, or of every rung of its ladder."""
     if not data.study.ladder:
         return _tunings(data.study.tuning, study_noise(data.study.tuning, data.runs), None)
     runs = data.frames[FRAME]

@@ -50,7 +50,7 @@ class Crossed:
         return rows - 1, columns - 1, (rows - 1) * (columns - 1)
 
     def interval(self, alpha: float = ALPHA) -> Interval:
-        """Of the mean, over rows and columns that might have been others."""
+        """Confidence interval of the mean, over other rows and columns that could have been drawn."""
         row, column = (float(scipy.stats.t.isf(alpha / 2, freedom)) for freedom in self.freedom[:2])
         beyond = max(self.column_square - self.residual_square, 0.0)
         root = math.hypot(row * math.sqrt(self.row_square), column * math.sqrt(beyond))
@@ -67,7 +67,7 @@ class Crossed:
         return self._level_of(abs(self.mean))
 
     def p_within(self, margin: float) -> float:
-        """Of two one-sided tests: half the level at which the interval ends at ± `margin`, if the mean is within."""
+        """TOST p-value: half the level at which the interval ends at ± `margin`, if the mean is within."""
         room = margin - abs(self.mean)
         return self._level_of(room) / 2 if room > 0 else 1 - self._level_of(-room) / 2
 
@@ -106,7 +106,7 @@ class Crossed:
 
 
 def crossed(table: ArrayLike, weights: ArrayLike | None = None) -> Crossed:
-    """Of a full table (R, C), both at least 2. `weights` are of the columns: tokens, where cells are means over them.
+    """Analyse a full table (R, C), both at least 2. `weights` are by column: tokens, where cells are means over them.
 
     Raises ValueError for a table with gaps.
     """
@@ -140,7 +140,7 @@ def _mean_squares(values: Floats) -> Crossed:
 
 
 def _distance(plus: float, minus: float, first: int, second: int, tail: float) -> float:
-    """How far below `plus` − `minus`, mean squares of these degrees of freedom, its lower bound lies.
+    """Distance of the lower bound below `plus` − `minus`, mean squares with `first` and `second` degrees of freedom.
 
     g, h and `cross` are G, H and their joint coefficient in the book's notation.
     """

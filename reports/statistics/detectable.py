@@ -28,7 +28,7 @@ def sd_interval(sd: float, n: int, alpha: float = ALPHA) -> Interval:
 def detectable_effect(
     error: float, freedom: int, comparisons: int = 1, power: float = POWER, alpha: float = ALPHA
 ) -> Interval:
-    """What a t-test finds with probability `power`, with its 95 % interval, by the standard error of its estimate."""
+    """Effect that a t-test detects with probability `power`, with its 95 % interval, from the estimate's `error`."""
     per_error = detectable(1.0, freedom, comparisons, power, alpha)
     spread = sd_interval(error, freedom + 1)
     return Interval(per_error * spread.value, per_error * spread.low, per_error * spread.high)

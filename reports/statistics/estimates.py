@@ -119,7 +119,7 @@ def score_half_width(stderrs: Sequence[float | None], values: Sequence[float], a
 
 
 def _squared_errors(stderrs: Sequence[float | None], values: Sequence[float]) -> tuple[float, float] | None:
-    """Of the mean over seeds, by items and by seeds."""
+    """Squared standard errors of the mean over seeds: that over items, and that over seeds."""
     known = [error for error in stderrs if error is not None]
     if not known or len(known) < len(stderrs):
         return None

@@ -15,7 +15,7 @@ Span = tuple[float, float]
 
 
 def surely_beaten(points: Sequence[tuple[Span, Span] | None]) -> list[bool]:
-    """Of each point; one that is not known is not beaten and beats none."""
+    """Whether each point is surely beaten by another; an unknown point is not beaten and beats none."""
     known = [point for point in points if point is not None]
     return [point is not None and any(_beats(other, point) for other in known) for point in points]
 

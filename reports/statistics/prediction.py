@@ -29,7 +29,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Prediction:
-    """How well the order of `arms` at a small size foretells that at a large one."""
+    """Agreement between the order of `arms` at a small size and at a large one."""
 
     arms: int
     accuracy: Interval

@@ -44,7 +44,7 @@ FEWEST_SIZES = 3
 
 @dataclass(frozen=True)
 class Points:
-    """What a law is fitted to: losses at computes, with the variances of their means."""
+    """Points for fitting a law: losses at computes, with the variances of their means."""
 
     log_flops: Floats
     losses: Floats

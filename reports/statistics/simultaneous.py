@@ -43,7 +43,7 @@ class Evidence:
 
 
 def of_p(p: float | None) -> Evidence:
-    """Of a test of which the p-value is all that is known, or not even that: it counts among the others."""
+    """Evidence of a test known only by its p-value, or not even that: it still counts in the correction."""
     return Evidence(0.0, 1.0 if p is None else p, lambda _level: (-math.inf, math.inf))
 
 

@@ -41,7 +41,7 @@ from reports.statistics.interval import Interval
 
 @dataclass(frozen=True)
 class Reliability:
-    """How many of an arm's runs failed, and what that costs at most: ln V − the mean loss of those that trained.
+    """Failed runs of an arm, and an upper bound on their cost: ln V − the mean loss of those that trained.
 
     `cost` is None where no loss is known to be the worst, as of tasks that are not text.
     """

@@ -1,4 +1,4 @@
-"""What a study answers, in words: of its arms against the baseline, or of the effects of its design."""
+"""Answer of a study, in words: its arms against the baseline, or the effects of its design."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reports.wording import effect_words, gloss_words, tables, words
 
 @dataclass(frozen=True)
 class Finding:
-    """What is said of one arm or effect, and by what edits it is one. `verdict` is empty of a baseline."""
+    """The sentence on one arm or effect, and the edits that define it. `verdict` is empty for a baseline."""
 
     name: str
     verdict: str
@@ -65,5 +65,5 @@ def closing_table(summary: StudySummary) -> tables.Rows:
 
 
 def compact_table(summary: StudySummary) -> tables.Table:
-    """What a paper shows: a row for each arm, or for each effect of a design."""
+    """Table for a paper: a row for each arm, or for each effect of a design."""
     return effect_words.closing_table(summary) if summary.effects else tables.compact_table(summary)

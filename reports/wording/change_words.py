@@ -21,7 +21,7 @@ def clauses(changes: Sequence[Change]) -> str:
 
 
 def _farthest(changes: Sequence[Change], axis: Axis) -> Iterator[Change]:
-    """Of each arm. Rungs of an axis are listed from the farthest on."""
+    """The farthest change of each arm along an axis; rungs of an axis are listed from the farthest on."""
     seen = set[str]()
     for each in changes:
         if each.axis == axis and each.arm not in seen and each.word != "no verdict":

@@ -1,4 +1,4 @@
-"""What an arm costs against the baseline, in words."""
+"""Costs of an arm against the baseline, in words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNKNOWN_SPEED = "speeds not measured"
 COUNTED = ("FLOPs", "parameters")
 """Costs of which there are fewer, not less."""
 TIME = " time per token"
-"""What measured times are called, after what takes them."""
+"""Suffix of the names of measured times."""
 FACTORS = 1.5
 """A change from so large a factor on is said as one."""
 
@@ -109,7 +109,7 @@ def _is_noise(ratio: Estimate) -> bool:
 
 
 def bytes_change(ratio: float | None, context: int | None = None) -> str:
-    """Of the KV cache: `the same KV cache`, `4× smaller KV cache`, `32× smaller KV cache at 512 tokens`."""
+    """Change of the KV cache: `the same KV cache`, `4× smaller KV cache`, `32× smaller KV cache at 512 tokens`."""
     if ratio is None or not ratio:
         return ""
     if math.isclose(ratio, 1, rel_tol=5e-3):
@@ -129,7 +129,7 @@ def unmeasured(summary: StudySummary) -> str:
 
 
 def overhead(slow: Sequence[str], arms: int) -> str:
-    """Of so many arms, whose decoding is bound by overhead; nothing where that of none is."""
+    """Sentence on the `slow` among `arms` arms, whose decoding is bound by overhead; empty if none is."""
     if not slow:
         return ""
     who = "every arm" if len(slow) == arms else listed(slow)
@@ -140,7 +140,7 @@ def overhead(slow: Sequence[str], arms: int) -> str:
 
 
 def unmatched_time(summary: StudySummary) -> str:
-    """What a study whose arms are not equally fast leaves open; nothing where time was matched."""
+    """Question that a study of arms of unequal speed leaves open; empty if time was matched."""
     if "seconds" in summary.study.matched:
         return ""
     ratios = {arm.name: arm.comparison.costs.training for arm in summary.arms if arm.comparison}

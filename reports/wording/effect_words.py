@@ -1,4 +1,4 @@
-"""What a factorial design found, in words."""
+"""Findings of a factorial design, in words."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _short(signed: tuple[bool, Sequence[str]]) -> str:
 
 
 def method(summary: StudySummary, design: StudyDesign) -> Iterator[str]:
-    """How effects were estimated and judged."""
+    """Estimation and tests of effects, in words."""
     half = len(summary.arms) // 2
     yield (
         f"Every effect is the mean loss of {half} runs minus that of the other {half}: for a factor, of the runs with "
@@ -134,7 +134,7 @@ def method(summary: StudySummary, design: StudyDesign) -> Iterator[str]:
 
 
 def proposal(summary: StudySummary) -> str:
-    """How to confirm what was found."""
+    """Next step: a command that writes a study to confirm the findings."""
     survivors = [each.effect.name for each in summary.effects if each.verdict == "better"]
     if not survivors:
         return "Nothing lowers the loss surely, so there is nothing to confirm."

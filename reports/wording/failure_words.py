@@ -45,7 +45,7 @@ def _outlying(arm: ArmSummary) -> str:
 
 
 def mark(summary: StudySummary) -> str:
-    """What the title of a figure of losses ends with: ` (undertrained; post: 1 of 3 seeds stalled)`."""
+    """Suffix of the title of a figure of losses: ` (undertrained; post: 1 of 3 seeds stalled)`."""
     notes = ["undertrained" if undertrained(summary.study) else "", failing(summary)]
     said = "; ".join(filter(None, notes))
     return f" ({said})" if said else ""
@@ -74,7 +74,7 @@ def because(summary: StudySummary, arm: ArmSummary) -> str:
 
 
 def reliability(summary: StudySummary) -> str:
-    """What so few seeds say of failures, where none was seen."""
+    """Bound on the failure rate if no seed failed."""
     fewest = min((len(arm.seeds) for arm in summary.arms if arm.seeds and not arm.failed), default=0)
     if not fewest:
         return ""

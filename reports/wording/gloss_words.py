@@ -1,4 +1,4 @@
-"""What an arm or a factor is, in the terms of the model: an arm's name is its author's."""
+"""Description of an arm or a factor in the terms of the model, since an arm's name is the author's choice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ablate.store.documents import StudyEffect
 from reports.findings.shapes import ArmSummary, StudySummary
 
 BLOCK = "block."
-"""What most paths begin with, and nobody needs to read."""
+"""Prefix of most paths, omitted from descriptions."""
 LONGEST = 90
 
 Edits = Iterable[tuple[str, str]]
@@ -23,7 +23,7 @@ def of_arm(summary: StudySummary, arm: ArmSummary) -> str:
 
 
 def of_effect(summary: StudySummary, effect: StudyEffect) -> str:
-    """What all runs with a factor have and no other; nothing of an interaction, which is no edit."""
+    """Edits that all runs with a factor share and no other run has; empty for an interaction, which is no edit."""
     edits = {arm.name: dict(arm.edits) for arm in summary.arms}
     having = [edits[name].items() for name in effect.arms]
     others = {edit for name, found in edits.items() if name not in effect.arms for edit in found.items()}

@@ -1,4 +1,4 @@
-"""What a ladder found, in words."""
+"""Findings of a ladder, in words."""
 
 from __future__ import annotations
 

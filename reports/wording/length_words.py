@@ -1,4 +1,4 @@
-"""How long arms were trained, in words."""
+"""Training length of arms, in words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def undertrained(study: StudyDocument) -> str:
 
 
 def conditions(study: StudyDocument) -> str:
-    """What an answer holds for: `57 k non-embedding parameters, 20 tokens per parameter, learning rates not tuned`."""
+    """Conditions of an answer: `57 k non-embedding parameters, 20 tokens per parameter, learning rates not tuned`."""
     sizes = _range([arm.parameters - arm.parameters_embedding for arm in study.arms])
     lengths = _range([arm.length.tokens_per_parameter for arm in study.arms])
     return f"{sizes} non-embedding parameters, {lengths} tokens per parameter{_checkpoints(study)}, {rates(study)}"

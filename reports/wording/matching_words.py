@@ -1,4 +1,4 @@
-"""What was the same of all arms, in words, and of which arms it was not."""
+"""Quantities matched across arms, in words, with the arms that deviate."""
 
 from __future__ import annotations
 

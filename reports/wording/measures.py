@@ -1,4 +1,4 @@
-"""What training tells of each run, as figures weigh it and as the table of arms has it. Nothing else lists these."""
+"""Training measurements of each run, as in figures and in the table of arms. Nothing else lists these."""
 
 from __future__ import annotations
 

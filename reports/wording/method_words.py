@@ -1,4 +1,4 @@
-"""How verdicts were reached, and what could have been seen, in words."""
+"""Method of the verdicts, and the smallest detectable difference, in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reports.wording.listing import listed
 
 
 def bars(summary: StudySummary) -> str:
-    """What a bar in a figure and a ± mean: one thing on the whole page."""
+    """Meaning of bars in figures and of ±, the same on the whole page."""
     what = "effects" if summary.effects else f"differences from {summary.baseline}"
     return (
         f"Bars and ± are 95 % intervals over seeds. Those of {what} are what the verdicts use: over held-out documents "
@@ -45,7 +45,7 @@ def noise(summary: StudySummary) -> str:
 
 
 def detectable(summary: StudySummary) -> str:
-    """What the study could see, in its best arm and in its worst; nothing where that is not known."""
+    """Smallest detectable difference, from the best arm to the worst; empty if unknown."""
     if summary.noise.detectable is None:
         return ""
     least, most = (f"{words.detectable(each)} nats" for each in summary.noise.detectable)
@@ -54,7 +54,7 @@ def detectable(summary: StudySummary) -> str:
 
 
 def method(summary: StudySummary) -> str:
-    """How the verdicts were reached."""
+    """Method of the verdicts, in words."""
     design = summary.study.design
     parts = _compared(summary) if design is None else list(effect_words.method(summary, design))
     if summary.study.objective is not None:
@@ -69,7 +69,7 @@ def method(summary: StudySummary) -> str:
 
 
 def _compared(summary: StudySummary) -> list[str]:
-    """Of arms against the baseline."""
+    """Method of comparing arms against the baseline."""
     parts = [
         f"Differences are paired: each seed of an arm against the same seed of {summary.baseline}.",
         "One standard deviation of a run is estimated from all judging and full-length tuning runs of the study, after "
@@ -87,13 +87,13 @@ def _compared(summary: StudySummary) -> list[str]:
 
 
 def _but_tuning(summary: StudySummary) -> str:
-    """What that leaves out."""
+    """Restriction of the error rate: it excludes the choice of learning rates, unless these were tuned."""
     rates = summary.study.rates.how
     return "" if rates == "tuned" else " at these learning rates"
 
 
 def _over(summary: StudySummary) -> str:
-    """What the tests are over."""
+    """Sources of variation in the tests: seeds, or seeds and held-out documents."""
     gaps = [each.comparison.gap for each in summary.judgements if each.comparison.gap is not None]
     if not any(gap.shared for gap in gaps):
         return ", over seeds: they speak of this held-out text"
@@ -104,7 +104,7 @@ ORDINALS = ("First", "Second", "Third", "Fourth", "Fifth")
 
 
 def _earlier(summary: StudySummary) -> list[str]:
-    """What of the question was judged before, and is not on this page."""
+    """Earlier judgements of the question that this page does not show."""
     shown = {_key(test) for test in summary.tests}
     ledger, _ = as_one(summary.tests, summary.ledger, summary.elsewhere)
     judged = {_key(test): test.arm for record in ledger for test in record.tests}

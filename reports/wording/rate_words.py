@@ -1,4 +1,4 @@
-"""How arms got their learning rates, in words."""
+"""Origin of arms' learning rates, in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reports.wording.listing import listed
 
 
 def rates(study: StudyDocument) -> str:
-    """What goes with every answer: `each arm at its own best learning rate (5 rates × 2 seeds at full length)`."""
+    """Qualifier of every answer: `each arm at its own best learning rate (5 rates × 2 seeds at full length)`."""
     if study.rates.how == "carried":
         return f"{untuned(study.rates)}; their noise is not in the intervals"
     if study.rates.how == "written" or not study.tuning:
@@ -29,7 +29,7 @@ def line(study: StudyDocument) -> str:
 
 
 def sentence(study: StudyDocument) -> str:
-    """What that means for the reader."""
+    """Consequence of the tuning for the reader, in words."""
     if study.rates.how == "carried":
         where = f" ({study.rates.where})" if study.rates.where else ""
         return f"Learning rates were tuned before{where}; the noise of that tuning is not in the intervals."

@@ -1,4 +1,4 @@
-"""How differences change with size and length, in words."""
+"""Changes of differences with size and length, in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reports.wording.change_words import VERBS
 from reports.wording.listing import listed
 
 MOST_OPEN = 6
-"""Of more changes of which nothing can be told, none is given in words."""
+"""Most undecided changes that are listed one by one; beyond that, only their number is given."""
 
 
 def sentences(changes: Sequence[Change]) -> Iterator[str]:
@@ -54,7 +54,7 @@ def _ground(found: Change, change: Estimate) -> str:
 
 
 def introduction(summary: StudySummary) -> str:
-    """What is compared with what, and how rates were set."""
+    """Introduction: the comparisons made, and the origin of learning rates."""
     study, count = summary.study, len(summary.changes)
     rungs = listed([rung.name for rung in study.ladder[:-1]])
     over = f"corrected (Holm) over these {count} comparisons and not" if count > 1 else "not corrected"
@@ -68,7 +68,7 @@ def introduction(summary: StudySummary) -> str:
 
 
 def rates(summary: StudySummary) -> str:
-    """What a change may come from besides."""
+    """Alternative cause of a change: learning rates that were not tuned at each rung."""
     if _tuned_at_each_rung(summary):
         return ""
     return "Learning rates were not tuned at each rung, so a change may come from them."

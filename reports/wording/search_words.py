@@ -1,4 +1,4 @@
-"""What a search's report says, in sentences."""
+"""Sentences of a search's report."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _matters(name: str, paths: list[str]) -> str:
 
 
 def fresh(search: SearchSummary) -> list[str]:
-    """What choosing the best flattered them by, and what other seeds do to the base, which nobody chose."""
+    """Selection bias of the best trials, and the change of the base, which was not selected, on fresh seeds."""
     if not search.fresh:
         return [
             "The best trials’ scores are optimistic, because the trials were selected by them. The option --promote 5"

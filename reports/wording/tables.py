@@ -118,7 +118,7 @@ def arms_table(summary: StudySummary) -> Table:
 
 
 def attention_backends(summary: StudySummary) -> dict[str, str]:
-    """By arm, what its runs computed attention with, softmax or linear: its speed is also that of the backend."""
+    """Attention backends of runs by arm, softmax or linear, since speed also depends on the backend."""
     known = summary.runs.drop_nulls("attention").unique(["arm", "attention"]).sort("arm", "attention")
     return {str(arm): "; ".join(part["attention"]) for (arm,), part in known.group_by("arm")}
 
@@ -157,7 +157,7 @@ def _seed_count(arm: ArmSummary) -> str:
 
 
 def budgets_table(summary: StudySummary) -> Table:
-    """What each arm was given per run, and by how much it differs from the baseline."""
+    """Budget of each arm per run, and its deviation from the baseline."""
     columns = ("arm", "FLOPs", "tokens", "steps", "parameters", "embedding parameters", "train time")
     base = next(arm for arm in summary.arms if arm.name == summary.baseline).budget
     timed = (f"train time against {words.seconds(base.allowed_seconds)}",) if base.allowed_seconds else ()
@@ -184,7 +184,7 @@ def budgets_table(summary: StudySummary) -> Table:
 
 
 def _off_time(budget: ArmBudget) -> str:
-    """By how much the mean run missed its time: `+1.2 %`."""
+    """Deviation of the mean run from its allowed time: `+1.2 %`."""
     if not budget.train_seconds or not budget.allowed_seconds:
         return words.NONE
     return f"{words.signed(100 * (budget.train_seconds / budget.allowed_seconds - 1), 1)} %"

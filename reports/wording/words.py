@@ -21,7 +21,7 @@ NONE = "–"
 
 
 def score(value: float) -> str:
-    """To four decimals; to four digits where perplexities of hardly trained models would have dozens of them."""
+    """Score to four decimals, or to four digits if very large, as are perplexities of hardly trained models."""
     return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
@@ -156,7 +156,7 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
 
 
 def _spread(arm: ArmSummary) -> str:
-    """What ± means."""
+    """Meaning of ± for an arm."""
     seeds = _seeds(len(arm.seeds))
     return f"95 % interval over {seeds}" if len(arm.seeds) > 1 else seeds
 
@@ -186,7 +186,7 @@ def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> s
 
 
 def _open(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> str:
-    """What an inconclusive comparison excludes, what it would have seen, and what would settle it."""
+    """Sentence on an inconclusive comparison: values excluded, difference detectable, seeds that would settle it."""
     value, smallest = comparison.difference, comparison.detectable
     assert value is not None  # an inconclusive arm has a p
     if smallest is None:
@@ -236,9 +236,9 @@ def _seeds(n: int) -> str:
 
 
 FEW = 3
-"""So many arms of one verdict are each given their numbers in the headline; of more, the best alone."""
+"""Most arms with one verdict that the headline gives numbers for; with more, only the best has them."""
 MOST_NAMED = 6
-"""Of more arms of one verdict, the headline names the best and counts the others."""
+"""Most arms with one verdict that the headline names; with more, it names the best and counts the others."""
 
 
 def headline(summary: StudySummary, setting: bool = True) -> str:
@@ -299,5 +299,5 @@ def _bracketed(summary: StudySummary, arm: ArmSummary) -> str:
 
 
 def in_groups(tasks: Collection[str]) -> str:
-    """What a figure leaves to its table."""
+    """Note that tasks of groups are only in the table."""
     return f" The {len(tasks)} tasks of groups are in the table only." if tasks else ""

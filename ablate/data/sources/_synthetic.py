@@ -68,7 +68,7 @@ class SyntheticSource(DataSource):
     @property
     @abstractmethod
     def vocab_size(self) -> int:
-        """How many tokens there are, with the blank."""
+        """Number of tokens, the blank included."""
 
     @abstractmethod
     def tokens_of(self, level: Level) -> int:

@@ -1,4 +1,4 @@
-"""In-context compression."""
+"""Compression: a synthetic task of storing a sequence in context."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ MARK = 1
 
 
 class InductionHeadsSource(SyntheticSource):
-    """What followed the mark, when it comes again? Dao et al. 2022 (H3), arXiv:2212.14052, after Olsson et al. 2022,
-    arXiv:2209.11895.
+    """Recall of the token after a mark when the mark comes again. Dao et al. 2022 (H3), arXiv:2212.14052, after Olsson
+    et al. 2022, arXiv:2209.11895.
 
     … ⊢ x … ⊢, in random symbols: the mark stands somewhere, and at the end; x is asked. Chance is 1 / symbols.
     """

@@ -32,6 +32,6 @@ class TokenizerSpec(Variant, ABC):
         """Ready to encode; what has to be learnt is learnt from `texts`, in their order."""
 
     def identity(self, base: Path) -> JsonObject:
-        """What decides the token ids, apart from the corpus."""
+        """Settings that determine the token ids, apart from the corpus."""
         found: JsonObject = identity_of(self)
         return found

@@ -53,8 +53,8 @@ WHICH: JsonSchemaValue = {
 
 
 class ProbeSpec(Spec):
-    """What is watched, and how often. It costs an extra forward pass and a copy of the weights at those steps: the
-    time is not counted as training, the memory is in the run's peak."""
+    """Probes of a run, and their frequency. Each costs an extra forward pass and a copy of the weights at those steps:
+    the time is not counted as training, the memory is in the run's peak."""
 
     every: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Probed each such share of the steps, and always at the first, before anything is learnt, and the last."""

@@ -1,4 +1,4 @@
-"""How long chunks of tokens are."""
+"""Length of token chunks."""
 
 from __future__ import annotations
 

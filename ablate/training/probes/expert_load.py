@@ -1,4 +1,4 @@
-"""How evenly experts are used."""
+"""Balance of expert use."""
 
 from __future__ import annotations
 

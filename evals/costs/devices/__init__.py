@@ -22,7 +22,7 @@ REACHED = (
 
 
 class Device(Spec):
-    """What one device can do, and what share of it programs reach.
+    """Capabilities of a device, and the share of them that programs reach.
 
     flops_per_second: dense matrix products, without sparsity, by the type of their operands.
     """
