@@ -32,9 +32,9 @@ class MeasureSpec(Spec):
     contexts: tuple[PositiveInt, ...] = Field(default=(64, 256), min_length=1, strict=False)
     batches: tuple[PositiveInt, ...] = Field(default=(1, 8), min_length=1, strict=False)
     seconds: PositiveFloat = 0.3
-    """How long each point of a run is measured, in three turns; slow points take longer, for one repeat in each turn.
-    Where arms are timed against each other, training and decoding at the longest context and the smallest batch have
-    four times as long, and the other points half of it: more narrows the intervals of their ratios."""
+    """Seconds for which each point of a run is measured, in three turns; slow points take longer, for one repeat in
+    each turn. Where arms are timed against each other, training and decoding at the longest context and the smallest
+    batch have four times as long, and the other points half of it: more narrows the intervals of their ratios."""
     caches: Annotated[
         tuple[Annotated[CacheKind, Choice("zoo.caches")], ...], Field(strict=False), AfterValidator(_beside_plain)
     ] = Field(default=(PLAIN,), exclude_if=lambda kinds: kinds == (PLAIN,))

@@ -51,7 +51,7 @@ DOCUMENTS = (RunDocument, RunData, RunNumerics, RunProbes, RunStart, RunTeacher,
 
 
 def digests(only: str | None = None) -> dict[str, str]:
-    """By study and scale, preset, or variant. only: this scale of each study; None for all that it has."""
+    """Digests by study and scale, preset, or variant. only: this scale of each study; None for all that it has."""
     return {**dict(_of_studies(only)), **dict(_of_presets()), **dict(_of_variants())}
 
 
@@ -91,7 +91,7 @@ def _of_presets() -> Iterator[tuple[str, str]]:
 
 
 def _of_variants() -> Iterator[tuple[str, str]]:
-    """Of each variant at the settings that it is tried at."""
+    """Yield the digest of each variant at each of its example settings."""
     for axis in FOLDERS:
         tag = "source" if axis == "ablate.data.sources" else "kind"
         for name, cls in variants(axis, tag).items() if axis not in UNTAGGED else ():
@@ -110,7 +110,7 @@ def _needs(cls: type[Spec]) -> set[str]:
 
 
 def first_defaults() -> dict[str, dict[str, Any]]:
-    """What digests leave out, by class and setting."""
+    """First defaults, which digests leave out, by class and setting."""
     for package in (zoo, evals, ablate):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):

@@ -25,7 +25,7 @@ from tests.ablate.conftest import measured_once
 from tests.ablate.soak import NUMBERS, Soak, made_study
 
 SHOTS = 2
-"""Of each signal."""
+"""Number of shots with each signal."""
 RUNS, STEPS = 2, 150
 
 
@@ -61,7 +61,8 @@ class QuickSoak(Soak):
         return self.counts.total() == SHOTS * len(NUMBERS)
 
     def is_worth_a_shot(self) -> bool:
-        """What those save that were hit does not count."""
+        """Whether a state was saved since the last shot; saves while a command that was hit is still ending do not
+        count."""
         if any(each.poll() is None and each.pid in self._ending for each in self._commands):
             self._known = self.states()
         return bool(self.states() - self._known)
@@ -89,7 +90,7 @@ def quick_soak(folder: Path) -> Soak:
 
 
 def effects(soaked: Soak) -> dict[str, int]:
-    """What the logs of runs tell of it."""
+    """Count the messages in the runs' logs that tell of the shots' effects."""
     store = Store(soaked.store)
     logs = "".join(store.log_path(digest).read_text() for digest in store.runs())
     return {said: logs.count(said) for said in ("resumed after step", "its state saved", "has taken over")}

@@ -29,7 +29,7 @@ from tests.ablate.toy import toy_study
 ROOT = Path(__file__).parents[2]
 NUMBERS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
 LATE_SECONDS = 450.0
-"""What it may take longer on a loaded machine, until enough was hit."""
+"""Extra seconds allowed on a loaded machine until enough was hit."""
 EXPECTED = {0, 1, 128 + signal.SIGTERM, -signal.SIGKILL, -signal.SIGTERM}
 """Statuses of disturbed commands: 1 where a worker was killed, -SIGTERM before Python could listen."""
 
@@ -57,7 +57,7 @@ def servers_and_workers(store: Path) -> list[int]:
 
 
 def outcome(store: Path) -> dict[str, Any]:
-    """What runs ended with, without clocks: metrics and weights by digest."""
+    """Final metrics and weights of the runs, by digest, without clocks."""
     found = Store(store)
     return {
         digest: (
@@ -88,11 +88,11 @@ class Soak:
     _stopped: dict[int, float] = field(default_factory=dict)
     """When those that were stopped wake again."""
     _known: set[tuple[Path, int]] = field(default_factory=set)
-    """What was saved before the last shot."""
+    """States that were saved before the last shot."""
     _ending: set[int] = field(default_factory=set)
     """Those that were killed or asked to end."""
     _next: list[signal.Signals] = field(default_factory=list)
-    """Of three shots each is another signal."""
+    """Signals of the next shots: each of three shots has another signal."""
 
     def disturb(self, seconds: float) -> None:
         deadline, next_shot = time.monotonic() + seconds, time.monotonic() + self.chance.uniform(*self.pause)
@@ -126,7 +126,7 @@ class Soak:
         return self.counts.total() % 2 == 0 or bool(self.states() - self._known)
 
     def states(self) -> set[tuple[Path, int]]:
-        """What was saved, and when."""
+        """The saved states and the times of their saving."""
         found = set()
         for path in self.store.glob("*/state.pt"):
             with suppress(FileNotFoundError):  # its run has just ended
@@ -145,7 +145,7 @@ class Soak:
             )
 
     def victims(self) -> dict[int, str]:
-        """What may be hit, by its number."""
+        """Processes that may be hit, by process id."""
         workers = dict.fromkeys(servers_and_workers(self.store), "worker")
         return workers | {each.pid: "command" for each in self._commands if each.poll() is None}
 

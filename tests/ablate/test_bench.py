@@ -83,7 +83,8 @@ def test_a_mistake_is_one_line(arguments: list[str], message: str, capsys: pytes
 
 
 def test_shares_are_of_products_and_of_bytes() -> None:
-    """By hand: 6 FLOPs a matrix weight and 12 d H a visible score in training; bytes of weights and of the cache."""
+    """Shares equal counts by hand: 6 FLOPs a matrix weight and 12 d H a visible score in training; bytes of weights and
+    of the cache."""
     spec = zoo.load("small", d_model=32, n_layers=1, vocab_size=64)
     matrices = sum(p.numel() for name, p in zoo.build(spec).named_parameters() if p.dim() == 2)
     top = Ceilings(1e9, 1e6)
@@ -112,7 +113,7 @@ def test_a_checkpoint_in_a_folder(
 @pytest.mark.parametrize("name", LIBRARIES)
 @pytest.mark.parametrize("edits", [{}, {"block.mixer.kv_heads": 2, "tie_embeddings": False}], ids=str)
 def test_other_libraries_train_the_same_shape(name: str, edits: dict[str, Any]) -> None:
-    """As many weights of matrices."""
+    """The other library's model has as many matrix weights as ours."""
     pytest.importorskip(LIBRARIES[name][0])
     model = zoo.build(zoo.load("small", d_model=64, n_layers=2, vocab_size=128, embedding_scale=1.0, **edits))
     rival = next(each for each in rivals(zoo.to_hf(model).config, 16) if each.name == name)

@@ -105,7 +105,7 @@ def test_what_changes_the_time_of_a_step_names_another_measurement(tmp_path: Pat
 
 
 def measured(clock: Calibration, monkeypatch: pytest.MonkeyPatch, timed: Timed) -> list[Rehearsal]:
-    """What is asked of the engine, which answers with these times."""
+    """Rehearsals that the engine is asked for; it answers each with `timed`."""
     asked: list[Rehearsal] = []
 
     def rehearse(request: Rehearsal, *, alone: bool) -> Timed:

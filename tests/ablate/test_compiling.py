@@ -84,7 +84,7 @@ def test_one_program_per_shape_and_no_silence_where_there_are_too_many(backend):
 def test_a_compiled_run_has_one_program_and_the_losses_of_an_eager_one(
     backend, monkeypatch, tmp_path, identity, corpus, numerics
 ):
-    """To learn with: what is held out is scored by the model itself."""
+    """The program is for training: held-out text is scored by the model itself."""
     monkeypatch.setattr("ablate.training.session.compiled", partial(compiled, backend=backend))
     losses = []
     for compile_ in (False, True):

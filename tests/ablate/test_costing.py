@@ -131,7 +131,7 @@ tune: off
 
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """So many programs that never rest."""
+    """Run this many programs that never rest."""
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
     try:
         yield

@@ -45,7 +45,7 @@ def field(path: str, value: object) -> Change:
 
 
 def zeros(content: bytes) -> bytes:
-    """As many bytes, all of them lost: what a disk that was full or a machine that fell may leave."""
+    """Zeros in place of all bytes, which a full disk or a machine that went down may leave."""
     return bytes(len(content))
 
 
@@ -55,7 +55,7 @@ def one_digit(content: bytes) -> bytes:
 
 
 def edited(content: bytes) -> bytes:
-    """As an editor of JSON would leave it."""
+    """Content as an editor of JSON would leave it."""
     return json.dumps(json.loads(content) | {"loss": 1.0}).encode()
 
 
@@ -112,8 +112,8 @@ DAMAGE: dict[str, list[tuple[Change, str, str, str]]] = {
         (zeros, "run eval_again", "is damaged", PREPARE),
     ],
 }
-"""By file: what is done to it, the commands that read it, what they say, and the remedy. A `state.pt` of another shape
-is in test_session.py."""
+"""Damage by file: what is done to it, the commands that read it, their message, and the remedy. A `state.pt` of another
+shape is in test_session.py."""
 
 
 @pytest.mark.parametrize("file", DAMAGE)
@@ -148,7 +148,7 @@ def test_a_damaged_document_is_one_line_with_its_file_and_the_remedy(
 def test_zeros_under_the_time_of_what_was_there_are_noticed(
     study: Path, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As a restored backup may leave them."""
+    """Zeros with the old modification time, as a restored backup may leave them, are reported as damage."""
     (path,) = copy.glob("data/*/train.bin")
     before = path.stat()
     path.write_bytes(bytes(before.st_size))

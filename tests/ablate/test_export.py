@@ -89,7 +89,7 @@ def test_the_card_says_what_the_run_is(store: Store, tmp_path: Path) -> None:
 
 
 class FakeHub:
-    """What `huggingface_hub.HfApi` was asked."""
+    """Stand-in for `huggingface_hub.HfApi` that records what it was asked."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.asked: list[tuple[str, dict[str, object]]] = []

@@ -52,7 +52,7 @@ def filled(objective: FillsHoles, model: Decoder, new: int, pieces: Sequence[lis
 
 
 def likeliest(logits: Tensor, ends: Sequence[int] = ()) -> int:
-    """Of the tokens of text and what ends a hole: (V,) → an id."""
+    """Id of the likeliest of the text's tokens and the tokens that end a hole, from logits (V,)."""
     return max([*range(TEXT), *ends], key=lambda token: float(logits[token]))
 
 
@@ -119,7 +119,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def test_sentinels_to_come_are_no_repetition() -> None:
-    """That of the second hole, which ends the first, is as likely under a penalty as without."""
+    """The sentinel of the second hole, which ends the first, is as likely under a repetition penalty as without."""
     objective = SpanCorruption()
     model = model_of(objective, encoder={"n_layers": 1}, tie_embeddings=False)
     end = torch.zeros(model.spec.vocab_size)

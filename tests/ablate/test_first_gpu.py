@@ -32,7 +32,7 @@ def test_every_part_of_the_script_ends_well(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_part_goes_on_after_an_error_of_the_device(tmp_path: Path) -> None:
-    """In a process of its own, without what failed."""
+    """The part goes on in a new process, without the measurement that failed."""
     script = tmp_path / "first_gpu.py"
     text = (ROOT / "docs/benchmarks/first_gpu.py").read_text()
     broken = 'PARTS["versions"] = lambda _: {"a": lambda: str(os.getpid()), "b": fail, "c": lambda: str(os.getpid())}\n'

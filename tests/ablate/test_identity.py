@@ -114,7 +114,7 @@ def test_true_and_one_differ() -> None:
 
 
 def test_specs_that_can_stand_in_one_place_are_told_apart_without_defaults() -> None:
-    """By their tag, or by what each requires: else two of them could be the same data."""
+    """Tags or required fields tell specs apart: otherwise two of them could be the same data."""
     for cls in set(_specs(Spec)) - {StudySections}:  # sections of a file, which no digest covers
         for name, field in cls.model_fields.items():
             choices = [each for each in _classes(field.annotation) if isinstance(each, type)]

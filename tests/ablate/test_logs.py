@@ -45,7 +45,7 @@ def test_what_a_process_prints_and_why_it_failed_are_in_the_log(tmp_path: Path) 
 
 
 def _work_alone(folder: Path) -> int:
-    """In a copy of this process, whose standard output becomes the log."""
+    """Run the worker in a fork of this process, whose standard output becomes the log."""
     child = os.fork()
     if child == 0:
         os._exit(work([str(folder / "request.json")]))

@@ -38,7 +38,8 @@ def tokens() -> torch.Tensor:
 
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_every_matrix_learns_and_merges_exactly(mixer: str) -> None:
-    """Of every kind of mixer: one that used a weight past its layer would leave an adapter without a gradient."""
+    """Every kind of mixer is covered: one that used a weight past its layer would leave an adapter without a
+    gradient."""
     model = zoo.build(small(**{"block.mixer": mixer})).train()
     adapters = Adapters(model, LoraSpec(), seed=0)
     for number, layer in enumerate(adapters.layers):

@@ -1,4 +1,4 @@
-"""What of a machine decides about a run's bits, and what is said of a GPU that is not used."""
+"""Machine properties that decide a run's bits, and the message about a GPU that is not used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How parameters get the weight decay and the rate of their roles, and what a step of training does with them."""
+"""Weight decay and learning rates by a parameter's role, and what a training step does with them."""
 
 import pytest
 import torch

@@ -298,7 +298,7 @@ TOY: dict[str, object] = {
 
 
 def test_seeds_cost_no_planning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What the runs of an arm have in common is resolved, written and hashed once; digests are as if it were not."""
+    """The common part of an arm's runs is resolved, written and hashed once; digests are as if it were not."""
     counts: dict[int, int] = {}
     canonical = identity.canonical
 

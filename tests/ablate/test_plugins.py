@@ -48,7 +48,7 @@ def test_every_folder_of_variants_takes_plugins_and_every_file_of_it_says_where_
 
 
 def forget() -> None:
-    """As in a new process."""
+    """Forget the plug-in, as in a new process."""
     sys.modules.pop("zoo.norms.meannorm", None)
     registry.digest_of.cache_clear()
 

@@ -69,7 +69,7 @@ def test_a_run_whose_owner_has_ended_is_begun_in_its_turn(requests: list[Request
 
 
 def test_a_run_that_another_command_has_ended_comes_next(requests: list[Request]) -> None:
-    """So that what both have done is counted as it is done."""
+    """The run comes next so that what both commands have done is counted as it is done."""
     store, begun = Store(requests[0].store), []
     with ExitStack() as other:
         other.enter_context(store.claim(requests[0].digest))

@@ -1,4 +1,4 @@
-"""What arithmetic says of a model at initialisation, seen by the probes. Nothing is trained."""
+"""Predictions of theory for a model at initialisation, seen by the probes. Nothing is trained."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def model_of(placement: str, layers: int, seed: int = 0) -> zoo.Decoder:
 
 
 def readings(model: zoo.Decoder, probe: str, seed: int = 0) -> dict[tuple[int | None, str], float]:
-    """What a probe sees of random tokens, where the loss is that of the last one, as in the theorem.
+    """A probe's readings on random tokens, where the loss is that of the last one, as in the theorem.
 
     Averaged over the tokens of a text, a gradient grows with the likeness of their activations, which depth changes.
     """
@@ -55,7 +55,7 @@ def test_the_last_gradient_is_flat_in_depth_under_post_norm_and_falls_under_pre_
 
 
 def variances(placement: str, gain: float) -> list[float]:
-    """By layer, with projections onto the stream `gain` times as large."""
+    """Variance of the activations by layer, with projections onto the stream `gain` times as large."""
     model = model_of(placement, 8)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -117,7 +117,7 @@ def test_a_cluster_that_was_started_without_a_plugin_trains_it(tmp_path: Path, c
 @pytest.mark.processes
 @needs_ray
 def test_runs_share_gpus_by_fractions_and_a_missing_cluster_is_said(cluster: Any) -> None:
-    """In a process of its own: a process talks to one cluster."""
+    """Sharing is tested in a separate process, since a process talks to one cluster."""
     cluster.add_node(num_cpus=4, num_gpus=1)
     script = f"""
 from ablate.running.engines import load

@@ -1,4 +1,4 @@
-"""What a run reads: batches made ahead of their step, and held-out text in batches of one shape."""
+"""Reading of a run's data: batches made ahead of their step, and held-out text in batches of one shape."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.ablate.known import NUMBERS, Known, Score, bowl, noise, partly, searc
 from tests.reports.searching import search_of, trials_of
 
 LEVEL = 0.01
-"""Of the rank test that a sampler's searches end better than random ones."""
+"""Level of the rank test that a sampler's searches end better than random ones."""
 RANDOM_SEEDS = range(100, 120)
 GP = ("gp", 20, 5)
 OTHERS = (("cmaes", 100, 6), ("nsga2", 100, 10), ("nsga3", 100, 10), GP)
@@ -104,7 +104,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def what_matters(folder: Path, score: Score, trials: int) -> list[tuple[str, set[str]]]:
-    """Of each of many searches: the report's sentence, and the settings in it."""
+    """The report's sentence and the settings that matter, for each of many searches."""
     study = study_of(folder, CHOICES)
     found = []
     for seed in range(SEARCHES):
@@ -132,6 +132,6 @@ def test_what_moves_along_with_what_matters_is_not_said_to(tmp_path: Path) -> No
 
 
 def summary_of(study: optuna.Study) -> SearchSummary:
-    """What a report reads of a search for one objective."""
+    """Summary that a report reads of a search for one objective."""
     space = dict.fromkeys(path for trial in study.trials for path in trial.params)
     return SearchSummary(search_of(trials_of(study), space), ())

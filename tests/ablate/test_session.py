@@ -120,7 +120,7 @@ def test_an_average_is_what_is_scored_and_stored(tmp_path, identity, corpus, num
 
 
 def test_metrics_after_the_saved_state_are_written_once(tmp_path, identity, corpus, numerics):
-    """As after a kill: the state is of step 2, the metrics have gone on to step 4."""
+    """A run resumes as after a kill: the state is of step 2, the metrics have gone on to step 4."""
     store, document = Store(tmp_path), identity(steps=6)
     stops = iter([False, True, *[False] * 9])
     with pytest.raises(Interrupted):
@@ -319,7 +319,8 @@ def _resumes_to_the_same_bits(folder, document, corpus, numerics):
 
 
 def test_seeds_and_steps_draw_unlike_masks(identity, corpus, numerics, tmp_path):
-    """Of one model on one batch: only what chance leaves out differs, and it is the same when it is drawn again."""
+    """Losses of one model on one batch differ only in what chance leaves out, which is the same when it is drawn
+    again."""
     session = Session(Store(tmp_path), identity(model=CHANCE), corpus, numerics)
     batch = session.reader.batch(1)
 

@@ -109,7 +109,7 @@ class Fake:
 
 
 def endings(request: Request, *jobs: Fake, asked: bool = False) -> tuple[Event | None, int]:
-    """How a run ends whose jobs are these in turn, and how many of them were used."""
+    """End of a run that has these jobs in turn, and how many of the later ones were used."""
     queue = list(jobs)
     run = _Job(request, queue.pop(0), lambda _: queue.pop(0))
     if asked:

@@ -87,7 +87,7 @@ def test_two_processes_take_the_steps_of_one(
 
 
 def own_share(session: Session) -> float:
-    """Of all numbers that are trained, those that this process has."""
+    """Share of all trained numbers that this process holds."""
     assert session.sharded is not None
     parts = [parameter.data.to_local().numel() for parameter in session.sharded.model.parameters()]
     return sum(parts) / sum(parameter.numel() for parameter in session.model.parameters())
@@ -147,7 +147,7 @@ def test_a_worker_has_as_many_gpus_as_its_run(monkeypatch: pytest.MonkeyPatch) -
 def test_a_study_on_two_devices_ends_as_on_one_also_when_their_number_changes(
     study: Path, tmp_path: Path, shard: list[str]
 ) -> None:
-    """By the command: on one device, on two, and interrupted on two and resumed on one."""
+    """The command runs the study on one device, on two, and interrupted on two and resumed on one."""
     where = ["run", str(study), "--set", "seeds=1", "--set", "budget.tokens=25600", "--checkpoint-seconds", "0"]
     stores = {name: Store(tmp_path / name) for name in ("one", "two", "changed")}
     assert main([*where, "--store", str(stores["one"].root), "--engine", "inprocess"]) == 0

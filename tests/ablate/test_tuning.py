@@ -1,4 +1,4 @@
-"""What is tried next: every setting of a grid, outwards from its edges, and what optuna proposes."""
+"""Choice of the next settings to try: every setting of a grid, outwards from its edges, and what optuna proposes."""
 
 from __future__ import annotations
 

@@ -90,12 +90,12 @@ IDS = [list(text.encode()) for text in TEXTS]
 
 
 def nanogpt(path: Path) -> None:
-    """As data/openwebtext/prepare.py writes it: every document and its end, uint16, nothing else."""
+    """Write tokens as data/openwebtext/prepare.py does: every document and its end, uint16, nothing else."""
     np.array([token for ids in IDS for token in (*ids, END)], dtype=np.uint16).tofile(path)
 
 
 def llm_c(path: Path) -> None:
-    """As dev/data of llm.c writes it: 256 int32, then documents that begin with the end of text."""
+    """Write tokens as dev/data of llm.c does: 256 int32, then documents that begin with the end of text."""
     tokens = np.array([token for ids in IDS for token in (END, *ids)], dtype=np.uint16)
     header = np.zeros(256, dtype=np.int32)
     header[:3] = 20240520, 1, len(tokens)
@@ -103,7 +103,8 @@ def llm_c(path: Path) -> None:
 
 
 def megatron(path: Path) -> None:
-    """By the format's definition: the last document has two sequences, which lie in the file in another order."""
+    """Write tokens by the format's definition: the last document has two sequences, which lie in the file in another
+    order."""
     sequences = [[*IDS[0], END], [*IDS[1], END], IDS[2][:100], [*IDS[2][100:], END]]
     order = [3, 0, 2, 1]
     offsets, content = [0] * 4, b""

@@ -174,7 +174,7 @@ def test_a_dataset_is_read_in_order(tmp_path: Path) -> None:
 
 
 class Hub:
-    """In place of the hub: a dataset whose newest commit moves on."""
+    """Stand-in for the hub: a dataset whose newest commit moves on."""
 
     def __init__(self) -> None:
         self.commit, self.asked, self.loaded = "a" * 40, 0, 0

@@ -50,7 +50,7 @@ def corpus_of(folder: Path, name: str, **settings: Any) -> SyntheticCorpus:
 
 
 def _followers(keys: set[int]) -> Solver:
-    """What came after the same token before: keys are told by their number."""
+    """Solver that answers with what came after the same token before: keys are recognised by their number."""
 
     def solve(source: Any, tokens: list[int], asked: list[int]) -> list[int]:
         answers = []
@@ -280,7 +280,7 @@ def test_the_entropy_is_that_of_all_sentences(length: int) -> None:
 
 
 def test_the_entropy_rate_is_the_limit() -> None:
-    """Of the entropy per symbol, as sentences become long."""
+    """The entropy rate is the limit of the entropy per symbol as sentences become long."""
     source = small_grammar()
     assert source.entropy(20_000) == pytest.approx(source.entropy_rate, rel=1e-3)
 

@@ -92,7 +92,7 @@ def word_piece(texts: list[str]) -> Tokenizer:
 
 
 def metaspace(texts: list[str]) -> Tokenizer:
-    """As SentencePiece does it: a space before the text, and `</s>`."""
+    """A tokenizer like SentencePiece's: a space before the text, and `</s>`."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
@@ -103,7 +103,8 @@ def metaspace(texts: list[str]) -> Tokenizer:
 
 
 def byte_level(texts: list[str]) -> Tokenizer:
-    """As GPT-2 does it, with an end of text that text can spell, added at both ends, and cut off at 8 tokens."""
+    """A tokenizer like GPT-2's, with an end of text that text can spell, added at both ends, and cut off at 8
+    tokens."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

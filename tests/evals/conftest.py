@@ -18,6 +18,6 @@ def byte_tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="session")
 def model() -> Decoder:
-    """What transformers' Llama also is: embeddings enter the stream as they are."""
+    """A small model that transformers' Llama can be, too: embeddings enter the stream as they are."""
     edits = {"d_model": 32, "n_layers": 2, "vocab_size": 300, "block.mixer.kv_heads": 2, "embedding_scale": 1.0}
     return zoo.build(zoo.load("small", **edits), seed=3).eval()

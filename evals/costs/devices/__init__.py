@@ -34,12 +34,12 @@ class Device(Spec):
     bandwidth_bytes_per_second: PositiveFloat
     flops_per_second: dict[str, PositiveFloat]
     compute_share: Share = 0.6
-    """Of flops_per_second."""
+    """Share of `flops_per_second` that is reached."""
     bandwidth_share: Share = 0.69
     overhead_seconds_per_layer: NonNegativeFloat = 0.0
-    """Of every pass, beside computing and moving bytes."""
+    """Seconds of every pass and layer beside computing and moving bytes."""
     memory_share: Share = 0.9
-    """What weights and cache may fill; the rest is for activations (vLLM's default gpu_memory_utilization)."""
+    """Share that weights and cache may fill; the rest is for activations (vLLM's default gpu_memory_utilization)."""
     shares_source: str = REACHED
 
 

@@ -18,7 +18,7 @@ LEVELS = (0.05, 0.04, 0.01, 0.0125)
 
 
 def quantile(penalty: Penalty, tail: float) -> float:
-    """What is lost with probability `tail` at the least."""
+    """Smallest loss among the worst `tail` share: it is exceeded with probability `tail`."""
     return float(np.interp(1 - tail, np.cumsum(penalty.weights) - penalty.weights / 2, penalty.values))
 
 
@@ -140,7 +140,7 @@ def test_penalties_add_up() -> None:
 
 
 def test_the_better_of_two_settings_may_have_lost_what_a_t_distribution_says() -> None:
-    """Of means 0.01 apart with noise 0.01 each: (t·√2·0.01 − 0.01)⁺."""
+    """The quantile for means 0.01 apart with noise 0.01 each is (t·√2·0.01 − 0.01)⁺."""
     found = choice_penalty([2.30, 2.31], 0, Noise(0.01, 6), draws=200_000)
     for level in (0.2, 0.05, 0.01):
         expected = max(0.0, stats.t.isf(level, 6) * math.sqrt(2) * 0.01 - 0.01)

@@ -36,7 +36,7 @@ def within_p(differences: Losses, margin: float) -> Losses:
 
 
 def power_of(effect: float, n: int, level: float) -> float:
-    """Of a paired t-test to find an effect in standard deviations, with its sign."""
+    """Power of a paired t-test to find an effect, given in standard deviations, with its sign."""
     return float(stats.nct.sf(stats.t.isf(level / 2, n - 1), n - 1, effect * math.sqrt(n)))
 
 

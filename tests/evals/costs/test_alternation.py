@@ -84,7 +84,7 @@ def test_nothing_to_measure_is_no_round() -> None:
 
 
 def test_short_repeats_settle_and_a_turn_is_their_median_per_token() -> None:
-    """Of 2 ms each: the first does not count, and eight more are 16 ms."""
+    """Repeats of 2 ms settle: the first does not count, and eight more are 16 ms."""
     repeats = iter([0.009, 0.002, 0.002, 0.002, 0.002, 0.003, 0.003, 0.003, 1.0])
     assert turn_of(repeats, tokens=4)() == pytest.approx(0.002 / 4)
     assert next(repeats) == 1.0

@@ -82,7 +82,7 @@ def test_every_kind_is_measured_at_every_point(document: dict[str, Any]) -> None
 
 
 def bytes_by_hand(label: str, tokens: int) -> int:
-    """Of one row in float32: keys and values of two heads of eight features, in two layers."""
+    """Bytes of one row in float32: keys and values of two heads of eight features, in two layers."""
     vectors = 2 * HEADS * LAYERS
     each = {
         "plain": lambda: 4 * FEATURES * tokens,

@@ -1,4 +1,4 @@
-"""What is predicted to fit, against what is allocated."""
+"""Predictions of what fits, against what is allocated."""
 
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ def test_the_high_water_mark_rises_with_use_and_is_reset() -> None:
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs mallinfo2 of glibc 2.33")
 def test_no_pass_pays_for_pages_that_the_one_before_had() -> None:
-    """In a new process: blocks of 30 MiB that are mapped by themselves, before and after, and then the page faults of
-    ten passes that each take 400 blocks of 60 kB, 24 MB, and free them."""
+    """A new process shows it: blocks of 30 MiB that are mapped by themselves, before and after, and then the page
+    faults of ten passes that each take 400 blocks of 60 kB, 24 MB, and free them."""
     code = """
 import ctypes, resource, torch
 from evals.costs.memory import keep_freed_memory

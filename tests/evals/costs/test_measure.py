@@ -57,7 +57,7 @@ def test_the_first_repeat_warms_up(model: Decoder, monkeypatch: pytest.MonkeyPat
 
 
 def test_points_take_turns_and_each_turn_counts(model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What slows the machine for a while slows one turn of all points, and not all of one point."""
+    """A temporary slowdown of the machine affects one turn of all points, and not all of one point."""
     order: list[tuple[int, int, int]] = []
 
     def attempt(self: Point, phase: str, number: int) -> Turn:
@@ -81,7 +81,8 @@ def test_decoding_names_its_own_backend(model: Decoder) -> None:
 
 
 def test_numbers_are_quartiles_over_repeats(model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By hand, for passes of 1, 1/2 and 1/4 s that read 20 tokens, and 16 steps that write 2 tokens each."""
+    """Quartiles match those by hand, for passes of 1, 1/2 and 1/4 s that read 20 tokens, and 16 steps that write 2
+    tokens each."""
     seconds = [1.0, 0.5, 0.25]
     point = Point(model, context=10, batch=2, seconds=1e-9, bandwidth=1e9)
     monkeypatch.setattr(point, "_repeated", lambda *_: seconds)

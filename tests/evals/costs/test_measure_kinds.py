@@ -1,4 +1,4 @@
-"""What is measured of encoders, encoder–decoders and prefix models: the passes that are timed, and bytes by hand."""
+"""Measurements of encoders, encoder–decoders and prefix models: the passes that are timed, and bytes by hand."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def model_of(edits: dict[str, Any]) -> Decoder:
 
 
 class Passes:
-    """How many tokens every pass of the stacks and every making of cross keys is given."""
+    """Recorder of the number of tokens given to every pass of the stacks and every making of cross keys."""
 
     def __init__(self, model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[tuple[str, int]] = []
@@ -101,8 +101,8 @@ def test_a_cache_holds_what_the_encoder_read_and_as_much_that_was_written() -> N
 
 
 def test_bytes_read_are_weights_of_the_decoder_and_both_parts_of_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By hand: all parameters but the encoder's and those that made keys and values of its output; 10 tokens of the
-    encoder's, and 18 of the decoder's halfway through 16 new ones."""
+    """The bytes read match a count by hand: all parameters but the encoder's and those that made keys and values of its
+    output; 10 tokens of the encoder's, and 18 of the decoder's halfway through 16 new ones."""
     model = model_of(BOTH)
     point = Point(model, context=10, batch=2, seconds=1e-9, bandwidth=1e9)
     monkeypatch.setattr(point, "_repeated", lambda *_: [0.5, 1.0])

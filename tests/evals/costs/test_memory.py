@@ -1,4 +1,4 @@
-"""What counts as running out of memory, and what a peak is of after it did."""
+"""Errors that count as running out of memory, and the peak that is measured after one."""
 
 from __future__ import annotations
 

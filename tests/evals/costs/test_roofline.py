@@ -43,8 +43,8 @@ def test_deepseek_v3_caches_a_latent() -> None:
 
 
 def test_decoding_llama_3_8b_takes_what_reading_it_takes() -> None:
-    """By hand: every weight but the token table, 8.03B less 128,256 × 4,096 and one row of it, in two bytes, and 1,024
-    tokens of 128 KiB (32 layers × 2 × 8 × 128 × 2 bytes), at 69 % of 3.35 TB/s."""
+    """The prediction equals a count by hand: every weight but the token table, 8.03B less 128,256 × 4,096 and one row
+    of it, in two bytes, and 1,024 tokens of 128 KiB (32 layers × 2 × 8 × 128 × 2 bytes), at 69 % of 3.35 TB/s."""
     read = 2 * (8_030_261_248 - 128_256 * 4096 + 4096) + 1024 * 131_072
     found = predict(zoo.load("llama3-8b"), device("h100"), context=1024)
     assert found.decode.bytes == read
@@ -54,8 +54,9 @@ def test_decoding_llama_3_8b_takes_what_reading_it_takes() -> None:
 
 
 def test_prefilling_llama_3_8b_takes_what_computing_it_takes() -> None:
-    """By hand: two FLOPs for each weight that multiplies, the head for the last token only, and 4 × 32 × 128 FLOPs
-    in 32 layers for each of the T (T + 1) / 2 pairs that the mask lets through, at 60 % of 989.5 TFLOP/s."""
+    """The prediction equals a count by hand: two FLOPs for each weight that multiplies, the head for the last token
+    only, and 4 × 32 × 128 FLOPs in 32 layers for each of the T (T + 1) / 2 pairs that the mask lets through, at 60 % of
+    989.5 TFLOP/s."""
     tokens, d, f = 4096, 4096, 14336
     layer = 2 * d * d + 2 * d * 1024 + 3 * d * f
     flops = 2 * 32 * layer * tokens + 2 * 128_256 * d + 4 * 32 * 128 * 32 * tokens * (tokens + 1) / 2

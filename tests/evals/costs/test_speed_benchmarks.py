@@ -1,4 +1,4 @@
-"""How long reading and writing take, for pytest-benchmark."""
+"""Benchmarks of reading and writing, for pytest-benchmark."""
 
 from __future__ import annotations
 

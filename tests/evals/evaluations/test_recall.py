@@ -123,7 +123,8 @@ def test_every_part_is_the_plain_mean(frequent: int | None) -> None:
 
 
 class Copying(Decoder):
-    """What followed the latest occurrence of the last token, as sure as softmax allows; nothing known without one."""
+    """Model that predicts what followed the latest occurrence of the last token, as sure as softmax allows; without one
+    it predicts nothing."""
 
     def hidden(self, tokens: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
         logits = torch.zeros(*tokens.shape, self.spec.vocab_size)

@@ -71,14 +71,14 @@ def test_right_answers_are_spread_and_in_the_text(task: str, texts: list[str]) -
 
 
 def read(item: dict[str, Any]) -> list[str]:
-    """What is read with each choice: a context, and what follows it."""
+    """The text that is read with each choice: a context and its continuation."""
     if "contexts" in item:
         return [context + item["continuation"] for context in item["contexts"]]
     return [item["context"] + choice for choice in item["choices"]]
 
 
 def test_the_right_bracket_is_that_of_the_innermost_open_one(texts: list[str]) -> None:
-    """By a scan of the whole text up to the place, strings and comments left out by hand."""
+    """The label agrees with a scan of the whole text up to the place, strings and comments left out by hand."""
     for item in code.brackets(texts, seed=0, **SIZES)["test"]:
         text = texts[item["document"]]
         place = text.index(item["context"]) + len(item["context"])

@@ -86,7 +86,7 @@ def test_the_greedy_continuation_is_recognised(model: Decoder, byte_tokenizer: T
 
 
 def test_a_long_continuation_is_scored_once_in_whole_windows(model: Decoder, byte_tokenizer: Tokenizer) -> None:
-    """As rolling likelihood over context and continuation, of which only the continuation counts."""
+    """The score is the rolling likelihood over context and continuation, of which only the continuation counts."""
     context, continuation = "short", " of a long continuation, three windows or so. And more of it than that"
     tokens = list((context + continuation).encode())
     expected = 0.0

@@ -71,7 +71,7 @@ def run(model: Decoder, tokenizer: Tokenizer, **settings: Any) -> Evaluation:
 
 
 def test_a_handful_of_official_tasks_is_found_quickly() -> None:
-    """In processor time: other programs may keep the disk."""
+    """The limit is on processor time, since other programs may keep the disk busy."""
     catalogue._texts.cache_clear()
     start = time.process_time()
     found = catalogue.index(["blimp", "lambada_openai", "hellaswag"], [])
@@ -160,7 +160,7 @@ def test_a_task_that_cannot_be_built_here_is_skipped_and_the_rest_goes_on(
 
 
 def test_a_task_that_loads_by_itself_is_offline_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in the cache is not asked of the hub, and what is not there is, where the hub answers."""
+    """The hub is not asked for what is in the cache; it is asked for the rest, if it answers."""
     seen = list[bool]()
 
     def load() -> str:
