@@ -12,7 +12,7 @@ from scipy import stats
 
 Floats = NDArray[np.float64]
 Losses = Mapping[str, Sequence[float | None]]
-"""By arm and seed; None where a run is absent."""
+"""Losses by arm and seed; None where a run is absent."""
 
 
 def design(cells: Sequence[tuple[object, object]]) -> Floats:

@@ -1,4 +1,4 @@
-"""Who may import whom, and what start-up may load."""
+"""Rules on imports: which package may import which, and what start-up may load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is installed is whole: every import is declared, a wheel has all that runs, and clashing names are said."""
+"""Packages are installed whole: every import is declared, a wheel has all that runs, and clashing names are
+reported."""
 
 from __future__ import annotations
 
@@ -125,7 +126,7 @@ def installed(root: Path) -> Path:
 
 
 def clashes_in(root: Path, *first: Path) -> list[str]:
-    """What a new process says whose path is `first` and then the root."""
+    """Clashes that a new process reports whose path is `first` and then the root."""
     code = (
         f"import sys; sys.path.append({str(ROOT)!r})\n"
         "from pathlib import Path; from ablate.names import clashes\n"
@@ -183,7 +184,7 @@ def tracked() -> list[str]:
 
 @pytest.fixture(scope="module")
 def site(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What pip installs from a wheel of the source distribution."""
+    """Folder into which pip installed a wheel of the source distribution."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
     build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(sources)]

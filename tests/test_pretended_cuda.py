@@ -18,8 +18,8 @@ import torch
 
 FOLDER = Path(__file__).parent / "pretended_cuda"
 READS = {"ffn: deepseek_moe": 3, "ffn: topk_moe": 3, "training: ": 4}
-"""By how a name begins. A step of three layers with experts: how many rows each has says how large its product is. A
-training run: losses and gradient norms, at each of the two rests."""
+"""Reads on the host, by the beginning of a name. A step of three layers with experts: the number of rows of each
+determines how large its product is. A training run: losses and gradient norms, at each of the two rests."""
 
 
 @pytest.fixture(scope="module")

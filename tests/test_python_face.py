@@ -99,7 +99,7 @@ def test_packages_say_that_they_are_typed(package: str) -> None:
 
 
 def test_the_guide_runs(tmp_path: Path) -> None:
-    """As a program: workers are processes of their own, which a notebook starts as well."""
+    """The guide runs as a program: workers are processes of their own, which a notebook starts as well."""
     blocks = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     program = tmp_path / "guide.py"
     program.write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n" + "\n".join(blocks), encoding="utf-8")

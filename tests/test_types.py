@@ -1,4 +1,4 @@
-"""What is plain data has a name: `dict[str, Any]` says nothing of what it holds."""
+"""Plain data has a named type: `dict[str, Any]` says nothing of what it holds."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def files_of(guide: str) -> dict[str, str]:
-    """What the guide tells its reader to write, by path."""
+    """Files that the guide tells its reader to write, by path."""
     text = (ROOT / "docs" / guide).read_text(encoding="utf-8")
     found = re.findall(r"`([\w/.]+)`:\n\n```(?:python|yaml)\n(.*?)```", text, re.DOTALL)
     assert found, f"{guide} has no file to write"
@@ -21,8 +21,8 @@ def files_of(guide: str) -> dict[str, str]:
 
 
 def followed(guide: str, folder: Path, program: str) -> Any:
-    """What a program prints as JSON where the guide's files lie in their packages, and its other files in `folder`,
-    which is the working directory of the program's commands."""
+    """Output, parsed as JSON, of a program that runs where the guide's files lie in their packages, and its other files
+    in `folder`, which is the working directory of the program's commands."""
     packages = []
     for path, text in files_of(guide).items():
         place = folder / path

@@ -58,13 +58,13 @@ EXECUTED: dict[str, list[tuple[str, str]]] = {
         ("ablate export my_study/swiglu swiglu", ""),
     ],
 }
-"""By page, in order, each with the arguments that make it quick."""
+"""Commands by page, in order, each with the arguments that make it quick."""
 CHANGED = {
     "search_small_lm-cpu": "search_small_lm-smoke",
     "blimp hellaswag": "heldout_text",
     "my_study/swiglu": "uptraining/pooled",
 }
-"""What is written otherwise here: another scale, tasks that need no network, and a study that was run."""
+"""Parts of commands that are replaced here: another scale, tasks that need no network, and a study that was run."""
 ELSEWHERE = {
     r"docs/adding_a_data_source\.md: ablate (plan|run) mail.yaml": "tests/guides/test_adding_a_data_source.py",
     r"docs/adding_a_synthetic_task\.md: ablate (run reversal.yaml|eval RUN --at length=16,32)": (

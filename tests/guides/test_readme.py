@@ -15,7 +15,7 @@ FOLDERS = ("mixers", "sparsities", "positions", "positions.scalings", "ffns", "n
 
 
 def named() -> set[str]:
-    """Of the section on parts, in code."""
+    """Names in code in the section on parts."""
     section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## What a model can be made of")[2]
     return set(re.findall(r"`(\w+)`", section.partition("\n## ")[0]))
 

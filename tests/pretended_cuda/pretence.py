@@ -57,7 +57,7 @@ def outcome(of: Callable[[], None]) -> dict[str, Any]:
 
 
 def even_sizes(load: Tensor, rows: int) -> list[int]:
-    """Of experts, whose choice of rows is not known; read on the host."""
+    """Even numbers of rows for experts, whose choice of rows is not known; counted as a read on the host."""
     reads[f"tolist in {place(traceback.extract_stack())}"] += 1
     return [(rows + expert) // len(load) for expert in range(len(load))]
 

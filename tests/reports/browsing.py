@@ -22,7 +22,7 @@ ALL_DRAWN = "[...document.querySelectorAll('.drawing')].every(div => div.querySe
 
 @dataclass
 class Visit:
-    """What a page did while it was open."""
+    """Record of what a page did while it was open."""
 
     page: Any
     messages: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ def wait_until(page: Any, condition: str) -> None:
 
 
 def unpacked(page: str, name: str) -> str:
-    """What a page carries as `name`, packed: not by the code that packs it."""
+    """Unpack the text that a page carries as `name`, independently of the code that packs it."""
     (text,) = re.findall(rf'<script type="text/plain" id="{name}">(.*?)</script>', page)
     return zlib.decompress(base64.b85decode(text.replace(",", "<")), wbits=-15).decode()
 

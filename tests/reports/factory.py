@@ -48,7 +48,7 @@ from tests.documents import ENVIRONMENT, measure_of, quartiles, result_of, run_o
 CONTEXTS = (64, 128, 256)
 TOKENS_PER_STEP = 2048
 JUDGING_EXCESS = 0.01
-"""By how much the loss on the judging part exceeds that on the test part."""
+"""Excess of the loss on the judging part over that on the test part."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Arm:
     flops_per_token: float = 6e6
     steps: int = 20
     tokens_before: int = 4_000_000
-    """Of the arm that it starts from: with them it has trained for long enough."""
+    """Tokens of the arm that it starts from: with them it has trained for long enough."""
     edits: Mapping[str, Any] = field(default_factory=dict)
     diverged: Sequence[int] = ()
     flattens: float = 6.0
@@ -81,7 +81,7 @@ class StudyOf:
     source: str = "question: Where should the norm go?\n"
     measured: bool = True
     processes: int = 5
-    """That timed the arms against each other, if it is measured; 0 as in stores of old."""
+    """Number of processes that timed the arms against each other, if it is measured; 0 as in stores of old."""
     text: bool = False
     """Whether the store has the text that runs read: its unigram loss is 5.98."""
     margin: float | None = None
@@ -91,7 +91,7 @@ class StudyOf:
     smaller: Mapping[str, tuple[Literal["size", "length"], Sequence[Arm]]] = field(default_factory=dict)
     """The arms at the other rungs of a ladder, by name."""
     smaller_tuning: Mapping[str, Sequence[StudyTuning]] = field(default_factory=dict)
-    """How they were tuned there."""
+    """Tuning of the arms at those rungs."""
     tuning: Sequence[StudyTuning] = ()
     results: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     identities: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
@@ -197,7 +197,7 @@ class StudyOf:
 
 
 def _runs(rung: str, number: int, arm: Arm) -> tuple[StudyRun, ...]:
-    """Of an arm at a smaller rung."""
+    """Runs of an arm at a smaller rung."""
     return tuple(StudyRun(digest=f"{rung}{number:02d}ab{seed:02d}", seed=seed) for seed in range(len(arm.losses)))
 
 
@@ -260,7 +260,7 @@ SEEN = {
     "attention_entropy": "mean",
     "expert_load": "largest",
 }
-"""What of a probe is drawn, of those that look at layers."""
+"""Name of the value that is drawn, for each probe that looks at layers."""
 
 
 def probe_value(layer: int, step: int, seed: int) -> float:
@@ -280,7 +280,7 @@ def _probe_records(probes: Sequence[str], arm: Arm, seed: int) -> Iterator[Probe
 
 
 TURNS = (0.97, 1.0, 1.02)
-"""What the turns of a measurement give, times its median."""
+"""Results of a measurement's turns, as multiples of its median."""
 
 
 COSTS = "c1"
@@ -311,7 +311,7 @@ def costs_of(
 def _cost_points(
     own: Mapping[str, float], speeds: Mapping[str, float], draw: np.random.Generator, waited: float
 ) -> Iterator[CostPoint]:
-    """Of one process: each round has a slowness of its own, which all arms share."""
+    """Cost points of one process: each round has a slowness of its own, which all arms share."""
     places = [(context, batch) for batch in (1, 8) for context in CONTEXTS]
     kinds: list[tuple[Work, int, int, float]] = [("training", 128, 8, 1.0)]
     kinds += [("prefill", c, b, 3.0 * b**0.5 / (1 + c / 512)) for c, b in places]
@@ -369,7 +369,7 @@ def _evals(correct: list[float], log_p: list[float]) -> EvalsDocument:
 
 
 def _samples(correct: list[float], log_p: list[float]) -> Iterator[SampleRecord]:
-    """As the harness records them."""
+    """Samples as the harness records them."""
     for i, value in enumerate(correct):
         yield _sample("heldout_pairs", i, {"acc": value})
     for i, value in enumerate(log_p):

@@ -167,7 +167,7 @@ def test_odd_studies_fit_a_phone(browser: playwright.Browser, tmp_path: Path, na
 
 
 def test_axe_finds_no_broken_rule(browser: playwright.Browser, report: Path) -> None:
-    """Of a report, of the index and of the trade-offs of all studies."""
+    """A report, the index and the trade-offs of all studies break no rule of axe."""
     axe = pytest.importorskip("axe_playwright_python", reason="axe is not installed")
     source = (resources.files(axe) / "axe.min.js").read_text(encoding="utf-8")
     index = reports.render_site(report.parents[2])

@@ -1,4 +1,4 @@
-"""What a report says of budgets: what was matched, what matching edited, and how far runs were from their time."""
+"""Words of a report on budgets: what was matched, what matching edited, and how far runs were from their time."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def ratio_of_speeds(draw: np.random.Generator) -> bool:
 
 
 def recall_difference(draw: np.random.Generator) -> bool:
-    """Of pairs of seeds, as a gap of a ladder is too."""
+    """Whether the interval over pairs of seeds, which a gap of a ladder has too, contains the true difference."""
     return contains(estimate(draw.normal(0.1, 0.03, 5).tolist()), 0.1)
 
 
@@ -102,7 +102,7 @@ def items_of_many_seeds(draw: np.random.Generator) -> bool:
 
 
 def items_of_one_seed(draw: np.random.Generator) -> bool:
-    """Of skewed differences of log-likelihoods, over items alone."""
+    """Whether the interval over items alone contains the true mean of skewed differences of log-likelihoods."""
     low, high = _over_items(draw.gumbel(0.0, 1.0, 100) - np.euler_gamma, np.ones(100))
     return low <= 0.0 <= high
 
@@ -119,7 +119,7 @@ def seeds_and_documents(draw: np.random.Generator) -> bool:
 
 
 SHIFTS = (0.1, 0.01, 0.0)
-"""Of three arms: one is plainly different, one perhaps."""
+"""True shifts of three arms: one is plainly different, one perhaps."""
 
 
 def compared(draw: np.random.Generator, shifts: tuple[float, ...]) -> list[Estimate]:

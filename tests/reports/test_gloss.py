@@ -1,4 +1,4 @@
-"""What an arm's name stands for, beside it."""
+"""Descriptions of arms, shown beside their names."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ POST = {"blimp_wh_island": 0.8, "blimp_wh_questions_object_gap": 0.7, "blimp_ana
 
 
 def summary(folder: Path, *scores: dict[str, float]) -> StudySummary:
-    """Of two arms with these accuracies, and a perplexity that no figure of groups shows."""
+    """Summary of two arms with these accuracies, and a perplexity that no figure of groups shows."""
     study = summarise_study(StudyOf([Arm("pre", [2.0, 2.1]), Arm("post", [2.2, 2.3])]).write(folder))
     arms = [
         replace(

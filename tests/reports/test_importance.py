@@ -1,4 +1,4 @@
-"""What is said to matter in a search: nothing where nothing does, and what does where something does."""
+"""Settings that are said to matter in a search: none where nothing does, and the right ones where something does."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_choice_alone_is_the_analysis_of_variance_of_ranks() -> None:
 
 
 def test_an_exact_score_is_told_apart_from_what_was_chosen_along_with_it() -> None:
-    """As of a cache, whose bytes follow from the layers: no noise is left to test against."""
+    """A score such as a cache's bytes follows exactly from the layers: no noise is left to test against."""
     search = searched(lambda trial: float(trial.params["n_layers"] > 3), seed=5)
     mattering = [each.path for each in importances(search, 0) if each.matters]
     assert mattering == ["n_layers"]

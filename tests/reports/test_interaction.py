@@ -1,4 +1,4 @@
-"""What a reader can do with a page, in a real browser."""
+"""Interaction of a reader with a page, in a real browser."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def choose(page: Any, figure: str, switch: str, text: str) -> None:
 def test_each_axis_can_be_switched_and_points_are_paired_ratios_and_differences(
     browser: Any, folder: Path, report: Path
 ) -> None:
-    """By hand: ratios are geometric means over the seeds that both have, differences those of the verdicts."""
+    """Points equal those by hand: ratios are geometric means over the seeds that both have, differences those of the
+    verdicts."""
     found = visit(browser, report)
     runs = summarise_study(folder).runs.filter(status="finished")
     speeds = {arm: rows["tokens_per_second"].to_list() for (arm,), rows in runs.group_by("arm")}

@@ -52,7 +52,8 @@ def edited(root: Path, change: Callable[[Rows], Rows], arm: int = 1, seed: int =
 
 
 def test_a_difference_is_that_of_the_scores(tmp_path: Path) -> None:
-    """Of a score that is a ratio too; and the seeds' differences average to it."""
+    """The difference is that of the scores, also of a score that is a ratio; and the seeds' differences average to
+    it."""
     summary = reports.summarise(typical(4).write(tmp_path))
     base, pre, _ = summary.arms
     for score, base_score in zip(pre.scores, base.scores, strict=True):

@@ -130,7 +130,8 @@ def test_compute_that_the_arm_did_not_use_counts_for_it() -> None:
 
 
 def test_an_uncertain_speed_widens_the_effective_speed_up() -> None:
-    """In quadrature with what the loss leaves open, as logarithms; without a speed there is no speed-up in time."""
+    """The speed's uncertainty adds in quadrature to that of the loss, as logarithms; without a speed there is no
+    speed-up in time."""
     runs = ladder({"base": BASE, "arm": lambda c: BASE(2 * c)}, noise=2e-4)
     found = arms_of(runs, Estimate(0.8, 0.7, 0.9, None, ()))["arm"].speed_up
     assert found is not None

@@ -25,7 +25,7 @@ ANSWERS = (
     "(s => { s.value = 0; s.dispatchEvent(new Event('change')); })(document.querySelector('[data-switch=x]'))",
     "document.querySelector('.runs tbody a').click()",
 )
-"""What a reader does: choose an arm, filter and sort the runs, switch an axis, open a run."""
+"""Actions of a reader: choose an arm, filter and sort the runs, switch an axis, open a run."""
 
 
 @given(st.lists(st.floats(-9, 9), min_size=1, max_size=300), st.integers(2, 40))
@@ -67,7 +67,7 @@ def study_of_a_thousand_runs(root: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_thousand_runs_are_rendered_in_time_to_a_page_that_can_be_sent(tmp_path: Path) -> None:
-    """In processor time, which other work on the machine does not lengthen."""
+    """The limit is on processor time, which other work on the machine does not lengthen."""
     folder = study_of_a_thousand_runs(tmp_path)
     began = time.process_time()
     path = reports.render(folder)
@@ -80,7 +80,7 @@ def test_a_thousand_runs_are_rendered_in_time_to_a_page_that_can_be_sent(tmp_pat
 @pytest.mark.slow
 @no_chromium
 def test_the_page_of_a_thousand_runs_opens_at_once_and_answers(browser: Any, tmp_path: Path) -> None:
-    """In processor time of the page's thread."""
+    """The limits are on the processor time of the page's thread."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})

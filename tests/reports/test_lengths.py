@@ -14,7 +14,7 @@ LOSSES = [2.50, 2.52, 2.49]
 
 
 def summary_of(tmp_path: Path, *arms: Arm) -> StudySummary:
-    """Of 990,000 tokens."""
+    """Summary of a study of these arms on 990,000 tokens."""
     return summarise_study(StudyOf(arms, text=True).write(tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""What was judged for a question before counts, whatever became of it: arms dropped, seeds added, results watched."""
+"""Earlier judgements of a question count, whatever became of them: arms dropped, seeds added, results watched."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def p_of(summary: StudySummary, arm: str) -> float | None:
 
 
 def raw_p(arms: Mapping[str, Sequence[float | None]], arm: str, base: str = "base") -> float:
-    """Of the t-test with the noise of all these arms and the baseline."""
+    """The p of the t-test with the noise of all these arms and the baseline."""
     return pooled({"base": BASE, **arms}, arm, base).p
 
 
@@ -184,7 +184,8 @@ def copied(root: Path, arms: dict[str, Sequence[float | None]], name: str = "cop
 
 
 def test_a_copy_under_another_name_asks_the_same_question(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of the same runs. Arms that it leaves out count, and so do those that it adds."""
+    """A copy that has the same runs asks the same question. Arms that it leaves out count, and so do those that it
+    adds."""
     whole = rendered(tmp_path, dict(ARMS))
     for name, arms in (("copy", {"a": ARMS["a"]}), ("third", {"a": ARMS["a"], "e": [x + 0.01 for x in ARMS["b"]]})):
         folder = copied(tmp_path, arms, name)

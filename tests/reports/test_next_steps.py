@@ -1,4 +1,4 @@
-"""What a page advises next: the command that follows from its verdicts."""
+"""Advice of a page on what to do next: the command that follows from its verdicts."""
 
 from __future__ import annotations
 

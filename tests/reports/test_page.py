@@ -142,14 +142,14 @@ def test_every_figure_has_words_numbers_and_the_arms_colours(tmp_path: Path) -> 
 
 
 def colours_by_name(drawing: go.Figure) -> dict[str, str]:
-    """Of the traces that belong to arms."""
+    """Colours, by name, of the traces that belong to arms."""
     return {
         trace.name: trace.line.color or trace.marker.color for trace in drawing.data if trace.name and trace.legendgroup
     }
 
 
 def test_every_trace_of_an_arm_says_whose_it_is(tmp_path: Path) -> None:
-    """By this the page fades the others."""
+    """The page uses the legend group to fade the other arms."""
     summary = summarise_study(replace(typical(40), probes=tuple(SEEN)).write(tmp_path))
     for figure in draw(summary):
         for trace in figure.drawing.data:

@@ -86,7 +86,7 @@ def test_three_arms_or_one_size_say_nothing() -> None:
 
 
 def test_the_page_says_how_often_the_small_size_decides_as_the_large_one(tmp_path: Path) -> None:
-    """Of six pairs of four arms, a and b swap."""
+    """Five of six pairs of four arms keep their order; a and b swap."""
     small = [Arm(name, [loss, loss]) for name, loss in zip("abcd", (2.61, 2.60, 2.7, 2.8), strict=True)]
     large = [Arm(name, [loss, loss]) for name, loss in zip("abcd", (2.30, 2.31, 2.4, 2.5), strict=True)]
     study = StudyOf(arms=large, smaller={"small": ("size", small)}, measured=False)

@@ -30,7 +30,7 @@ CLAIMS = {"better", "worse", "no difference"}
 
 
 def kept(wrong: int, studies: int) -> bool:
-    """What a binomial test at 1 % allows at a true rate of 5 %."""
+    """Whether a binomial test at 1 % allows so many errors at a true rate of 5 %."""
     return stats.binomtest(wrong, studies, 0.05, alternative="greater").pvalue > 0.01
 
 
@@ -83,7 +83,7 @@ def test_missing_and_stalled_seeds_keep_the_error_rate(
 
 
 def test_an_arm_with_a_failed_seed_is_never_better(tmp_path: Path) -> None:
-    """Of arms that gain 0.2 nats where they train, and fail in one seed of two, those without a failure win."""
+    """Only arms without a failure win, among arms that gain 0.2 nats where they train, and fail in one seed of four."""
     draw = np.random.default_rng(3)
     for study in range(4):
         losses = draw.normal(2.3, 0.01, (4, 4))

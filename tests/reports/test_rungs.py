@@ -66,7 +66,7 @@ def test_repeated_seeds_have_no_verdict_on_changes(tmp_path: Path) -> None:
 
 
 def test_changes_are_paired_by_seed_and_corrected_over_arms_and_rungs(tmp_path: Path) -> None:
-    """As scipy's paired t-test and Holm have it."""
+    """The p-values are those of scipy's paired t-test with Holm's correction."""
     gaps = {"post": (0.040, 0.052, 0.050), "double": (-0.05, -0.0485, -0.046)}
     summary = summary_of(tmp_path, gaps)
     assert [(each.arm, each.rung, each.axis) for each in summary.changes] == [

@@ -80,7 +80,7 @@ def test_each_choice_of_the_switch_is_a_mean(tmp_path: Path) -> None:
 
 
 def test_speeds_that_were_not_measured_against_each_other_are_not_drawn(tmp_path: Path) -> None:
-    """As in stores of old, and where other programs had the processor."""
+    """Speeds are left out as in stores of old, and where other programs had the processor."""
     assert "decode-by-context" not in [
         each.key for each in draw(summarise_study(replace(STUDY, processes=0).write(tmp_path / "a")))
     ]
@@ -95,7 +95,7 @@ def test_speeds_that_were_not_measured_against_each_other_are_not_drawn(tmp_path
     [({}, None), ({"base": 0.24}, "base"), ({arm.name: 0.02 for arm in STUDY.arms}, "every arm")],
 )
 def test_decoding_that_waits_for_operations_is_marked(tmp_path: Path, used: dict[str, float], who: str | None) -> None:
-    """Of one sequence: the larger batches here use 1 % throughout."""
+    """The mark is for one sequence: the larger batches here use 1 % throughout."""
     folder = with_serving(tmp_path, used)
     for key in ("decode-by-context", "trade-off"):
         _, told, rest = figure(folder, key).note.partition("Decoding one sequence, ")
@@ -104,7 +104,7 @@ def test_decoding_that_waits_for_operations_is_marked(tmp_path: Path, used: dict
 
 
 KINDS = {"int4": (0.25, 1.5, 0.02), "sink, recent 60": (0.5, 1.0, 0.3)}
-"""Of each kind: bytes and time per token against a plain cache, and nats that it adds."""
+"""Values for each kind of cache: bytes and time per token against a plain cache, and nats that it adds."""
 
 
 def with_kinds(root: Path, refused: str = "") -> Path:

@@ -1,4 +1,4 @@
-"""What probes saw, summarised and drawn."""
+"""Readings of the probes, summarised and drawn."""
 
 from __future__ import annotations
 

@@ -119,7 +119,8 @@ def alike(curvature: float, factor: float = 1.4, spikes: bool = False) -> Pair:
 
 
 def wrongly_different(pair: Pair, seeds: int, sd: float = 0.01, tuning_seeds: int = 2) -> tuple[int, int, float]:
-    """Of so many studies of such a pair; without room for tuning; and the median room."""
+    """Wrong differences among `STUDIES` studies of such a pair; the same without room for tuning; and the median
+    room."""
     draw, rooms = np.random.default_rng(7), []
     wrong = plain = 0
     for _ in range(STUDIES):
@@ -132,7 +133,7 @@ def wrongly_different(pair: Pair, seeds: int, sd: float = 0.01, tuning_seeds: in
 
 
 def is_rare(wrong: int) -> bool:
-    """What a binomial test at 1 % allows at a true rate of 5 %."""
+    """Whether a binomial test at 1 % allows so many errors at a true rate of 5 %."""
     return float(stats.binomtest(wrong, STUDIES, 0.05, alternative="greater").pvalue) > 0.01
 
 
@@ -162,7 +163,7 @@ UNLIKE: dict[str, Pair] = {
 @pytest.mark.parametrize("seeds", [5, 12])
 @pytest.mark.parametrize("name", UNLIKE)
 def test_curves_of_unlike_shapes_make_no_winners(name: str, seeds: int) -> None:
-    """Of the same least loss. Beside a cliff the best rate is easily missed."""
+    """The curves have the same least loss. Beside a cliff the best rate is easily missed."""
     assert is_rare(wrongly_different(UNLIKE[name], seeds)[0])
 
 

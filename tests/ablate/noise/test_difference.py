@@ -18,7 +18,7 @@ LEVELS = (0.05, 0.04, 0.01, 0.0125)
 
 
 def quantile(penalty: Penalty, tail: float) -> float:
-    """Smallest loss among the worst `tail` share: it is exceeded with probability `tail`."""
+    """The loss that is reached or exceeded with probability `tail`."""
     return float(np.interp(1 - tail, np.cumsum(penalty.weights) - penalty.weights / 2, penalty.values))
 
 

@@ -199,7 +199,8 @@ def test_the_error_rate_of_every_way_through_the_ledger(adversary: object) -> No
 
 
 def test_without_the_ledger_these_ways_lead_to_a_winner() -> None:
-    """What the correction is for: the best of six judged alone, and Holm over the arms so far, one arm at a time."""
+    """Without the correction, two ways lead to false winners: the best of six judged alone, and Holm over the arms so
+    far, one arm at a time."""
     draw, studies = np.random.default_rng(3), 2_000
     p = paired_p(draw.normal(0, 1, (studies, 20, 3)) - draw.normal(0, 1, (studies, 1, 3)))
     assert 0.15 < np.mean(p[:, :6].min(axis=1) < 0.05) < 0.28

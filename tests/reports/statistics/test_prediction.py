@@ -52,7 +52,8 @@ def test_too_few_arms_are_refused() -> None:
 
 
 def coverage(arms: int, misfit: float, noise: float, studies: int) -> tuple[float, float]:
-    """How often the interval of the accuracy holds that of two random arms, which many pairs tell; its mean width."""
+    """Rate at which the interval of the accuracy contains that of two random arms, estimated from many pairs; and the
+    interval's mean width."""
     draw = np.random.default_rng(1)
     pairs = [sizes(draw, 2, misfit, noise) for _ in range(20_000)]
     means = [[size.mean(axis=1) for size in pair] for pair in pairs]

@@ -79,7 +79,7 @@ STUDIES = 150
 
 
 def counted(sizes: int, floor: float, seeds: int) -> Counter[str]:
-    """How often intervals contain what is true, and a law that holds is refused."""
+    """Count how often intervals contain the true value, and how often a law that holds is refused."""
     draw, found = np.random.default_rng(0), Counter[str]()
     for _ in range(STUDIES):
         flops, true, table = losses(draw, sizes, seeds, floor)

@@ -73,7 +73,8 @@ def test_error_from_contrasts_without_an_effect_is_that_of_a_regression_of_run_m
 
 
 def rejected(p: list[float], correction: Correction) -> set[int]:
-    """As the papers have it: Holm steps down until a p is too large, Benjamini and Hochberg up from the largest."""
+    """Hypotheses rejected as in the papers: Holm steps down until a p is too large, Benjamini and Hochberg up from the
+    largest."""
     order, count = sorted(range(len(p)), key=lambda i: p[i]), len(p)
     if correction == "holm":
         failing = [step for step, i in enumerate(order) if p[i] > 0.05 / (count - step)]

@@ -13,7 +13,8 @@ X = np.array([0.0, 0.8, 1.7, 2.4])
 
 
 def test_the_wider_of_two_t_intervals() -> None:
-    """Of the seeds' slopes (scipy), and of least squares through the means."""
+    """The trend's interval is the wider of that of the seeds' slopes (scipy) and that of least squares through the
+    means."""
     draw = np.random.default_rng(0)
     for misfit in (0.0, 0.1):
         table = 0.02 * X[:, None] + misfit * draw.normal(size=(4, 1)) + 0.01 * draw.normal(size=(4, 5))
