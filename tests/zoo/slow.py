@@ -94,5 +94,5 @@ def linear(layer: Any, x: Tensor) -> Tensor:
 
 
 def close(actual: Tensor, expected: Tensor) -> None:
-    """To float32, in which norms are taken."""
+    """Assert equality to the precision of float32, in which norms are taken."""
     torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6 * expected.abs().max().item())

@@ -83,7 +83,7 @@ def test_a_gate_multiplies_the_heads_by_the_sigmoid_of_its_own_projection(kind: 
 
 @pytest.mark.parametrize("over", ["head", "heads"])
 def test_queries_and_keys_can_be_normalised_after_they_are_turned(over: str) -> None:
-    """Of pairs (i, i + d/2): cos and sin of m·θ_i, then x / rms(x) · g."""
+    """Pairs (i, i + d/2) are turned by cos and sin of m·θ_i, then normalised: x / rms(x) · g."""
     norm = {"qk_norm": RMSNorm(eps=1e-3), "qk_norm_over": over, "qk_norm_after_position": True}
     layer: Any = layer_of(Attention(heads=H, kv_heads=K, head_dim=4, **norm), D)
 

@@ -27,7 +27,7 @@ every_chunk = pytest.mark.parametrize("chunk", [1, 4, 8, 64])
 
 
 def through(layer: Any, x: Tensor) -> Tensor:
-    """Of a projection through a few features, or of a whole one."""
+    """Output of a projection, either through a few features or whole."""
     return linear(layer.up, linear(layer.down, x)) if hasattr(layer, "down") else linear(layer, x)
 
 
@@ -75,7 +75,8 @@ def test_kda_is_its_recurrence(chunk: int, floor: float | None) -> None:
 
 @pytest.mark.parametrize("depth", [0, 2, 3])
 def test_lightning_attention_is_its_recurrence(depth: int) -> None:
-    """In the first, a middle and the last of four layers, with the slopes of the released model."""
+    """The recurrence holds in the first, a middle and the last of four layers, with the slopes of the released
+    model."""
     layer: Any = layer_of(LightningAttention(heads=3, head_dim=5, chunk=4), D, layer=depth)
     q, k, v = (F.silu(project(layer, name, X, 3)) for name in "qkv")
     out = torch.zeros_like(v)

@@ -32,7 +32,7 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 
 
 def hidden(model: zoo.Decoder, tokens: Tensor) -> tuple[Tensor, Tensor, list[int]]:
-    """What the decoder's layers read of one text (T,), the probabilities, and where chunks begin."""
+    """The input to the decoder's layers for one text (T,), the probabilities, and the places where chunks begin."""
     parts = model.chunking
     embedded = model.embed(tokens[None], Step.of(tokens[None]))[0]
     x = parts.encoder_norm(layers(model, range(1), embedded))

@@ -24,7 +24,7 @@ LENGTH = 17
 class Break(NamedTuple):
     why: str
     told: str
-    """What torch says of it, which names the place."""
+    """The part of torch's message that names the place."""
 
 
 CHUNKS = Break(
@@ -72,7 +72,7 @@ def test_the_loss_with_every_choice_is_one_graph(axis: str) -> None:
 
 
 def allowed_break(spec: zoo.ModelSpec) -> Break | None:
-    """What makes the loss more than one graph; None where it is one."""
+    """The break that makes the loss more than one graph; None where it is one."""
     if spec.chunks is not None:
         return CHUNKS
     return EXPERTS if any(layer.ffn.cost(spec.d_model).inactive for layer in spec.layers) else None

@@ -1,4 +1,4 @@
-"""What every model must do, whatever it is made of: the checks of `zoo.conformance` on a covering array."""
+"""Conformance of every model, whatever it is made of: the checks of `zoo.conformance` on a covering array."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPENING = range(opening())
 """The rows tried by default. The slow suite tries the others, of which each brings few new pairs together."""
 OTHERS = range(len(OPENING), len(covering()))
 PARTS = 16
-"""Of the slow suite, so that it can run side by side."""
+"""Number of parts of the slow suite, which can run side by side."""
 
 
 def spec_of(number: int) -> zoo.ModelSpec:
@@ -50,7 +50,7 @@ THOROUGH = frozenset(with_new_choices())
 
 @pytest.fixture(scope="module", params=OPENING, ids=digest)
 def subject(request: pytest.FixtureRequest) -> Subject:
-    """Of the module, so that pytest runs all tests of a spec in a row."""
+    """Subject of a spec, of module scope, so that pytest runs all tests of a spec in a row."""
     return Subject(SPECS[request.param], request.param in THOROUGH)
 
 
@@ -88,7 +88,7 @@ def some_kind(spec: zoo.ModelSpec) -> dict[str, object]:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", OTHERS)
 def test_a_model_of_the_other_rows_conforms(number: int) -> None:
-    """In one test, since even what is not run takes time to collect."""
+    """All checks run in one test, since even tests that are not run take time to collect."""
     subject = Subject(spec_of(number), thorough=True)
     for check in EVERYWHERE:
         check(subject)

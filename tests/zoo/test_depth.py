@@ -1,4 +1,5 @@
-"""What depth does to gradients and updates before any training: the laws that placements of the norm are chosen for."""
+"""Effects of depth on gradients and updates before any training: the laws that placements of the norm are chosen
+for."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def last_ffn_gradient(placement: str, n_layers: int, seed: int) -> float:
 
 
 def slope(points: dict[int, float]) -> float:
-    """Of log y against log x, by least squares."""
+    """Least-squares slope of log y against log x."""
     x = torch.tensor([math.log(k) for k in points])
     y = torch.tensor([math.log(v) for v in points.values()])
     x, y = x - x.mean(), y - y.mean()

@@ -56,7 +56,7 @@ def index_scores(layer: Any, x: Tensor, read: Tensor) -> Tensor:
 
 
 def best(scores: Tensor, count: int) -> list[int]:
-    """Of equal ones, the earlier."""
+    """Indices of the largest scores; equal ones go to the earlier index."""
     return sorted(range(len(scores)), key=lambda s: -scores[s].item())[:count]
 
 

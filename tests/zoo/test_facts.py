@@ -1,4 +1,4 @@
-"""What is said of settings at their fields, and that nobody keeps a list beside it."""
+"""Facts about settings are declared at their fields, and nobody keeps a list beside them."""
 
 from __future__ import annotations
 

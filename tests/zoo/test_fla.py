@@ -1,5 +1,5 @@
-"""What flash-linear-attention's kernels are given for the scans of linear mixers. Its operators are taken token by
-token, as their papers write them, and compared with the plain scan. The kernels themselves need a GPU."""
+"""Inputs to flash-linear-attention's kernels for the scans of linear mixers. Its operators are taken token by token, as
+their papers write them, and compared with the plain scan. The kernels themselves need a GPU."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_the_kernels_are_used_where_they_are_installed(
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", NAMES.values())
 def test_a_kernel_is_the_plain_scan(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the precision of bfloat16."""
+    """The kernel agrees with the plain scan to the precision of bfloat16."""
     monkeypatch.setattr(fla, "_in_use", [])
     if not fla.use_fla():
         pytest.skip("fla-core is not installed")

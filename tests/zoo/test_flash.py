@@ -101,7 +101,7 @@ def test_the_kernel_of_a_gpu_is_the_reference(kv_heads: int) -> None:
 
 
 def test_flash_attention_3_is_used_where_it_is_installed_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As torch's hook has it; its kernel is CUDA's."""
+    """The version is activated through a stand-in for torch's hook, since the kernel needs CUDA."""
     active: list[str] = []
     monkeypatch.setattr(attention, "activate_flash_attention_impl", active.append)
     monkeypatch.setattr(attention, "current_flash_attention_impl", lambda: active[-1] if active else None)

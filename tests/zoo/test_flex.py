@@ -70,7 +70,7 @@ def leaves(scoring: dict[str, Any]) -> tuple[list[Tensor], dict[str, Any]]:
 
 @pytest.mark.parametrize(("visible", "scoring"), TOGETHER, ids=str)
 def test_flex_is_the_reference(visible: str, scoring: str) -> None:
-    """In float64, gradients of what is learned included."""
+    """Outputs and the gradients of what is learned agree in float64."""
     index, found = torch.arange(T), []
     for backend in ("plain", "flex"):
         learned, how = leaves(SCORING[scoring])

@@ -47,7 +47,7 @@ def written(layer: Any, x: Tensor, read: Tensor) -> Tensor:
 
 
 def close(actual: Tensor, expected: Tensor) -> None:
-    """To float32, in which squares are taken."""
+    """Assert equality to the precision of float32, in which squares are taken."""
     torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6 * expected.abs().max().item())
 
 
@@ -96,7 +96,7 @@ def test_flash_turns_its_queries_and_keys() -> None:
 @pytest.mark.parametrize("spec", [GAU(head_dim=6, length=4), FLASH(head_dim=6, chunk=4), FLASH(head_dim=6, chunk=7)])
 @pytest.mark.parametrize("parts", [[1] * T, [5, 1, 9, 6], [17, 4], [3, 3, 2, 1, 1, 11]], ids=str)
 def test_the_decoding_form_is_the_parallel_one(spec: Mixer, parts: list[int]) -> None:
-    """In float32, to 1e-4."""
+    """Both forms agree to 1e-4 in float32."""
     layer, x = layer_of(spec, D).float(), X.float()
     cache, start, found = layer.new_cache(1, T, torch.float32), 0, []
     with torch.no_grad():

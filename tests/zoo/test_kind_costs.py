@@ -1,4 +1,4 @@
-"""What encoder–decoders and prefix models take to read and to write: FLOPs and parameters as torch counts them."""
+"""Costs of reading and writing with encoder–decoders and prefix models: FLOPs and parameters as torch counts them."""
 
 from __future__ import annotations
 

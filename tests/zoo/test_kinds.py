@@ -232,8 +232,8 @@ def test_a_causal_model_has_no_use_for_a_prefix() -> None:
 
 
 def test_a_model_of_before_says_nothing_new() -> None:
-    """What is at its default is not written, so that specs and digests are those of models without it: today's, and
-    those of earlier versions, which were of every default and by which their stores are read."""
+    """Settings at their defaults are not written, so that specs and digests are those of models without them: today's,
+    and those of earlier versions, which were of every default and by which their stores are read."""
     spec = zoo.load("small")
     assert not {"visible", "encoder", "token_types", "head_transform"} & spec.dump().keys()
     assert "cross" not in spec.dump()["block"] and "cross" not in spec.resolve()["layers"][0]

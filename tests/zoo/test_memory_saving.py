@@ -89,7 +89,7 @@ def in_parts(
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_the_losses_of_parts_sum_to_that_of_the_batch(group: int) -> None:
-    """To rounding: here 1e-5 of the loss, and 1e-4 of a gradient."""
+    """The losses agree to rounding: here 1e-5 of the loss, and 1e-4 of a gradient."""
     compared = 0
     for spec in SPECS[group::GROUPS]:
         before = torch.get_rng_state()

@@ -124,7 +124,7 @@ def test_a_mixture_is_the_loop_over_its_tokens(ffn: dict[str, Any]) -> None:
 
 @every_family
 def test_gradients_are_those_of_the_loop(ffn: dict[str, Any]) -> None:
-    """Of everything but the router, whose choices the loop takes as numbers."""
+    """The gradients agree for everything but the router, whose choices the loop takes as numbers."""
     layer, x = model_of(ffn).blocks[0].ffn, inputs()
     layer(x, Step.of(x[..., 0])).square().sum().backward()
     ours = {name: p.grad for name, p in layer.named_parameters()}
@@ -158,7 +158,7 @@ def test_one_kernel_for_all_experts_is_the_loop_too(ffn: dict[str, Any], monkeyp
 @pytest.mark.gpu
 @every_family
 def test_the_kernel_for_all_experts_is_the_loop_on_a_gpu(ffn: dict[str, Any]) -> None:
-    """To within what bfloat16 rounds, without a wait for the device."""
+    """The kernel agrees to within bfloat16's rounding, without a wait for the device."""
     layer, x = model_of(ffn | {"d_ff": 8}).blocks[0].ffn.cuda(), inputs().cuda()
     expected = slow(layer, x)
     step = Step.of(x[..., 0])

@@ -67,7 +67,7 @@ def test_it_is_the_papers() -> None:
 
 
 def lengths(model: zoo.Decoder) -> list[Tensor]:
-    """Of the vectors that have to have length 1: those of D features, whichever way the matrix lies."""
+    """Norms of the vectors that must have length 1: those of D features, whichever way the matrix lies."""
     found = []
     for name, module in model.named_modules():
         if isinstance(module, Linear | Embedding):

@@ -41,7 +41,7 @@ def phi(module: Any, block: Tensor) -> Tensor:
 
 
 def attended(q: Tensor, keys: list[Tensor], values: list[Tensor]) -> tuple[Tensor, list[float]]:
-    """Of no keys, nothing."""
+    """Attention of one query: the output, which is zero without keys, and the weights."""
     powers = [math.exp(float(q @ k) / math.sqrt(WIDTH)) for k in keys]
     weights = [power / sum(powers) for power in powers]
     return sum((p * v for p, v in zip(weights, values, strict=True)), torch.zeros(WIDTH).double()), weights

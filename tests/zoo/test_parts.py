@@ -144,7 +144,8 @@ def test_sampling_follows_the_softmax() -> None:
 def test_the_loss_read_out_in_pieces_has_autograds_gradients(
     edits: dict[str, Any], at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the plain formula, over logits that are all there at once. Some targets do not count."""
+    """The gradients are autograd's of the plain formula, over logits that are all there at once. Some targets do not
+    count."""
     spec = zoo.load("small", d_model=16, n_layers=2, vocab_size=61, **edits)
     tokens = random_tokens(spec, 2, 9)
     targets = tokens[:, 1:].masked_fill(torch.arange(8) % 3 == 1, -100)

@@ -111,7 +111,8 @@ def alibi(
 
 
 def assert_same_but_for_the_row(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> None:
-    """Of what comes before alone: what comes after is seen by encoders, which BLOOM and MPT have none of."""
+    """Assert that earlier positions agree up to a constant per row; encoders, which BLOOM and MPT lack, see later
+    ones."""
     difference = (ours - theirs).expand(*ours.shape[:-2], max(ours.shape[-2], theirs.shape[-2]), -1)
     rows, columns = difference.shape[-2:]
     later = torch.ones(rows, columns, dtype=torch.bool).triu(columns - rows + 1)

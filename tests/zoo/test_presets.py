@@ -84,7 +84,7 @@ def test_a_shrunk_preset_has_the_same_parts(name: str) -> None:
 
 
 def _kinds(spec: zoo.ModelSpec) -> set[Any]:
-    """What a layer is made of, without its sizes, and whether heads are grouped and attention windowed."""
+    """The makeup of each layer, without its sizes, and whether heads are grouped and attention windowed."""
 
     def named(part: Any) -> Any:
         if not isinstance(part, dict):
@@ -113,7 +113,8 @@ def test_a_shrunk_preset_learns(name: str) -> None:
 
 
 def started(spec: zoo.ModelSpec) -> zoo.Decoder:
-    """As training starts, but for what starts at zero, which would hide what it multiplies."""
+    """The model at the start of training, except that parameters at zero, which would hide what they multiply, are
+    random."""
     model = zoo.build(spec)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -156,7 +157,8 @@ def test_presets_are_told_apart_by_their_files_alone() -> None:
 
 @every_preset
 def test_a_loaded_model_is_shown_as_its_edits(name: str) -> None:
-    """As the call that makes it, however it was edited; and what is shown is no part of what it is."""
+    """The representation is the call that makes the model, however it was edited; what is shown is no part of what it
+    is."""
     preset = zoo.load(name)
     of_parts = {"vocab_size": 77, "block.norm": {"kind": "layernorm", "eps": 0.5}, "z_loss": 0.1}
     for spec in (preset, preset.edit({"vocab_size": 77, "block.dropout": 0.25}), preset.edit(of_parts)):

@@ -1,4 +1,5 @@
-"""What layers show: against slow versions, without a trace in the forward pass, and without work when nobody looks."""
+"""Values that layers show: against slow versions, without a trace in the forward pass, and without work when nobody
+looks."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def index(length: int) -> Tensor:
 
 
 def slow_scores(q: Tensor, k: Tensor, scoring: Scoring, window: int | None) -> list[list[list[float]]]:
-    """Of each head and query, the scores of the keys that it sees, one number at a time. q: (H, T, d), k: (K, T, d)."""
+    """Scores of the visible keys for each head and query, one number at a time. q: (H, T, d), k: (K, T, d)."""
     heads, length, _ = q.shape
     out = []
     for h in range(heads):

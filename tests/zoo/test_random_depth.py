@@ -57,7 +57,7 @@ def test_draws_have_the_mean_and_the_variance_of_the_paper() -> None:
 
 
 def test_a_step_of_a_run_always_has_the_same_depth() -> None:
-    """By (seed, step), in whichever order and process steps are taken."""
+    """The depth is determined by (seed, step), in whichever order and process steps are taken."""
 
     def drawn(seed: int, step: int) -> int:
         seed_step(seed, step, "cpu")

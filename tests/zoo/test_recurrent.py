@@ -165,7 +165,7 @@ def test_mamba2_is_its_recurrence(chunk: int, groups: int) -> None:
 @every_mixer
 @pytest.mark.parametrize("parts", [[1] * T, [5, 1, 9, 6], [17, 4]], ids=str)
 def test_the_recurrent_form_is_the_chunked_one(spec: Mixer, parts: list[int]) -> None:
-    """In float32, to 1e-4."""
+    """Both forms agree to 1e-4 in float32."""
     layer = layer_of(spec.model_copy(update={"chunk": 4}), D).float()
     x = X.float()
     cache, start, found = layer.new_cache(1, T, torch.float32), 0, []
@@ -192,7 +192,8 @@ def test_results_do_not_depend_on_the_chunk(spec: Mixer) -> None:
 
 @every_mixer
 def test_budgets_count_the_same_work_whatever_the_chunk(spec: Mixer) -> None:
-    """That of the recurrence; what is computed depends on the chunk, but where it is the recurrence itself."""
+    """The counted work is that of the recurrence; executed work depends on the chunk, except where it is the recurrence
+    itself."""
     costs = [spec.model_copy(update={"chunk": chunk}).resolve(D).cost(D, 96) for chunk in (1, 8, 64, 128)]
     assert len({cost.flops for cost in costs}) == len({cost.flops_square for cost in costs}) == 1
     assert len({cost.flops_executed for cost in costs}) == (1 if spec.kind == "mamba" else len(costs))

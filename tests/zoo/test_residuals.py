@@ -196,7 +196,7 @@ def test_manifold_hyper_connections_are_their_formula(n: int) -> None:
 
 
 def test_manifold_hyper_connections_are_those_of_deepseek_v4() -> None:
-    """Whose implementation in transformers adds 1e-6 wherever it divides, and holds H_res transposed."""
+    """The implementation in transformers adds 1e-6 wherever it divides, and holds H_res transposed."""
     modeling = pytest.importorskip("transformers.models.deepseek_v4.modeling_deepseek_v4")
     config = types.SimpleNamespace(hc_mult=4, hc_sinkhorn_iters=20, hc_eps=1e-6, rms_norm_eps=1e-6, hidden_size=8)
     ours, theirs, x = residual_of({"kind": "mhc"}), modeling.DeepseekV4HyperConnection(config), streams(4)

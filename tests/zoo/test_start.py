@@ -26,12 +26,12 @@ BYTES = torch.tensor(list(inspect.getsource(textwrap).encode()))
 would start far from log V here."""
 
 QUIET = 0.5 / 32**0.5
-"""By how much a tied head of a model of 32 features starts smaller."""
+"""Factor by which a tied head of a model of 32 features starts smaller."""
 PLACEMENTS = ("pre", "post", "double", "output", "peri", "normed", "deepnorm", "hyper_connections")
 
 
 def specs(rows: slice) -> list[zoo.ModelSpec]:
-    """Of the covering array. Those tried by default, with every choice of every axis, open it."""
+    """Specs of rows of the covering array. Those tried by default, with every choice of every axis, open it."""
     return [combine(row.values()) for row in covering()[rows]]
 
 

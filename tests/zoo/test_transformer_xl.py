@@ -94,7 +94,7 @@ def test_other_models_take_nothing_beside_their_tokens() -> None:
 
 
 def test_a_compiled_step_of_decoding_reads_the_same_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it reads them: every slot of the cache at once, those that are empty at negative places."""
+    """A compiled step reads every slot of the cache at once, with empty ones at negative places."""
     spec = zoo.load("small", **SMALL)
     model, tokens = random_model(spec), random_tokens(spec, 2, 9)
     cache = model.new_cache(2, 12)

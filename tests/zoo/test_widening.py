@@ -36,7 +36,7 @@ UNKNOWN: dict[str, set[str]] = {
     "sharing": {"injection=yes", "recursion=alpha=0.5"},
     "ffn.sparsity": {"0.3"},
 }
-"""What nobody has worked out how to widen, by axis."""
+"""Options, by axis, for which nobody has worked out how to widen them."""
 WITHOUT_A_GAIN = {
     "norm": {"none", "layernorm gain=no bias=no", "rmsnorm gain=no"},
     "norm_placement": {"post", "deepnorm"},
@@ -85,7 +85,7 @@ def test_with_every_choice_of_the_matrix_it_computes_the_same_or_is_refused(opti
     ids=str,
 )
 def test_with_an_untied_head_too(option: matrix.Option) -> None:
-    """By default with the choices on which a head depends."""
+    """The default run covers the choices on which a head depends."""
     assert_same_or_refused(option, tied=False)
 
 
@@ -194,7 +194,7 @@ def test_the_seed_draws_how_copies_share() -> None:
 
 
 def test_shares_of_the_copies_of_a_feature_sum_to_one_and_are_drawn_evenly() -> None:
-    """Of three copies each has Dirichlet(1, 1, 1)'s mean 1/3 and variance 1/18; of one, all."""
+    """Shares of three copies each have Dirichlet(1, 1, 1)'s mean 1/3 and variance 1/18; a single copy has all."""
     copies = Copies(torch.tensor([0, 1, 0, 0, 2]), 3)
     shares = copies.shares(20_000, torch.Generator().manual_seed(0))
     torch.testing.assert_close(shares[:, [0, 2, 3]].sum(1), torch.ones(20_000, dtype=torch.float64))

@@ -19,7 +19,7 @@ def model_of() -> zoo.Decoder:
 
 
 def pages(cache: Cache) -> int:
-    """In use, of every layer alike."""
+    """Number of pages in use, which is the same in every layer."""
     counts = {sum(users > 0 for users in layer.pool.users) for layer in cache.layers if isinstance(layer, PagedCache)}
     (count,) = counts
     return count

@@ -64,7 +64,7 @@ def small_model() -> zoo.Decoder:
 
 
 def test_enough_beams_find_the_likeliest_continuation_of_all() -> None:
-    """Of four tokens there are 4³ = 64 continuations; those that stop early are as many texts fewer."""
+    """Four tokens have 4³ = 64 continuations; those that stop early are as many texts fewer."""
     model = small_model()
     prompt = random_tokens(model.spec, 1, 5)
     found = beam_search(model, prompt, 3, beams=64, length_penalty=0.0, early_stopping="never", stop=Stop([[0]]))

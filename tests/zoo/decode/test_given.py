@@ -83,7 +83,8 @@ def test_a_draft_changes_no_greedy_text(edits: dict[str, Any]) -> None:
 @every_model
 @pytest.mark.parametrize("kind", [{"kind": "int8", "group": 4}, {"kind": "sink", "sinks": 2, "recent": 9}, "paged"])
 def test_kinds_of_cache_reach_what_lies_beside_others(edits: dict[str, Any], kind: Any) -> None:
-    """In parts of a block: fewer bytes, or pages, and the memory of the encoder's text as it is."""
+    """The cache's kind applies to mixers in parts of a block: fewer bytes, or pages, and the memory of the encoder's
+    text as it is."""
     model, _ = models(edits)
     prompts, given = random_tokens(model.spec, 2, 10), told(model, 2, 10)
     cache, plain = (model.new_cache(2, 16, encoder_capacity=11, kind=k) for k in (kind, "plain"))

@@ -34,7 +34,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 
 def theirs(temperature: float, **settings: Any) -> LogitsProcessorList:
-    """In the order in which `generate` of transformers applies them."""
+    """Logits processors of transformers in the order in which its `generate` applies them."""
     found = LogitsProcessorList()
     if "repetition_penalty" in settings:
         found.append(RepetitionPenaltyLogitsProcessor(settings["repetition_penalty"]))

@@ -1,4 +1,4 @@
-"""What is asked of encoders, and of encoders with decoders: both sides, cached and not, padded at either side."""
+"""Checks of encoders, and of encoders with decoders: both sides, cached and not, padded at either side."""
 
 from __future__ import annotations
 

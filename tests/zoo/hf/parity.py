@@ -1,4 +1,4 @@
-"""What is asked of every family: logits, round trips, padding, cached chunks, on random configs."""
+"""Checks of every family: logits, round trips, padding, cached chunks, on random configs."""
 
 from __future__ import annotations
 

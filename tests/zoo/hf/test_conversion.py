@@ -1,4 +1,4 @@
-"""What conversion refuses, remembers and says, apart from numbers."""
+"""Refusals, records and messages of conversion, apart from numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What random configs do not show of the families of the GPT kind."""
+"""Properties of the families of the GPT kind that random configs do not show."""
 
 from __future__ import annotations
 

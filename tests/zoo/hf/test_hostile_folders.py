@@ -118,7 +118,7 @@ def test_a_damaged_saved_model_is_one_line(
 
 
 def test_a_device_is_no_file_of_weights(tmp_path: Path) -> None:
-    """To hash it would have no end."""
+    """The device is refused, since hashing it would never end."""
     config(tmp_path)
     endless(tmp_path / "model.safetensors")
     with pytest.raises(CheckpointError, match="has no weights"):

@@ -51,7 +51,8 @@ def test_heads_need_not_divide_the_width(family: str) -> None:
 
 @pytest.mark.parametrize(("family", "weight"), [("mixtral", 0.02), ("gpt_oss", 0.9)])
 def test_the_weight_of_a_balance_loss_that_is_off_is_no_obstacle(family: str, weight: float) -> None:
-    """As published: Mixtral 8x7B has 0.02, gpt-oss-20b 0.9, and neither gives the router's logits."""
+    """Published configs have such weights: Mixtral 8x7B has 0.02, gpt-oss-20b 0.9, and neither gives the router's
+    logits."""
     model = hf_model(config_of(family, **EXPERTS, head_dim=6, sliding_window=4, router_aux_loss_coef=weight))
     ours = zoo.from_hf(model)
     assert {layer.ffn.balance_loss for layer in ours.spec.layers} == {0.0}  # type: ignore[attr-defined]
@@ -81,7 +82,7 @@ UNUSUAL = [
 
 @pytest.mark.parametrize("act", UNUSUAL)
 def test_activations_that_no_published_model_has(act: str) -> None:
-    """Of dense layers, of experts, and behind DeltaNet's convolution."""
+    """The activation is that of dense layers, of experts, and behind DeltaNet's convolution."""
     sizes = {**DELTA, "num_hidden_layers": 3, "mlp_only_layers": [2], "num_key_value_heads": 2}
     check(config_of("qwen3_next", **sizes, hidden_act=act))
 

@@ -23,7 +23,7 @@ def draw(rng: random.Random) -> Glm4MoeConfig:
 
 
 def experts(rng: random.Random, layers: int) -> dict[str, Any]:
-    """In groups, after some dense layers."""
+    """Settings of experts in groups, after some dense layers."""
     groups, each = rng.choice([1, 2, 4]), rng.choice([2, 3])
     top_groups = rng.randrange(1, groups + 1)
     return {

@@ -14,7 +14,7 @@ def draw(rng: random.Random) -> Qwen2Config:
 
 
 def windows(rng: random.Random, size: dict[str, Any]) -> dict[str, Any]:
-    """By rule or by list."""
+    """Settings of sliding windows, chosen by rule or by list."""
     ruled = {"max_window_layers": rng.randrange(0, size["num_hidden_layers"] + 1)}
     listed = {"layer_types": layer_types(rng, size["num_hidden_layers"])}
     return {

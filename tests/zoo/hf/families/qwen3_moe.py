@@ -23,7 +23,7 @@ def draw(rng: random.Random) -> Qwen3MoeConfig:
 
 
 def experts(rng: random.Random, layers: int) -> dict[str, Any]:
-    """Of layers some of which have them."""
+    """Settings of experts, which some of the layers have."""
     count, dense, every = rng.choice([1, 3, 8]), [layer for layer in range(layers) if flag(rng)], rng.choice([1, 2])
     sparse = [layer for layer in range(layers) if layer not in dense and (layer + 1) % every == 0]
     return {
