@@ -92,7 +92,7 @@ class Soak:
     _ending: set[int] = field(default_factory=set)
     """Those that were killed or asked to end."""
     _next: list[signal.Signals] = field(default_factory=list)
-    """Signals of the next shots: each of three shots has another signal."""
+    """Signals of the next shots: every three shots use three different ones."""
 
     def disturb(self, seconds: float) -> None:
         deadline, next_shot = time.monotonic() + seconds, time.monotonic() + self.chance.uniform(*self.pause)

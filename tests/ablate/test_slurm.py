@@ -109,7 +109,7 @@ class Fake:
 
 
 def endings(request: Request, *jobs: Fake, asked: bool = False) -> tuple[Event | None, int]:
-    """End of a run that has these jobs in turn, and how many of the later ones were used."""
+    """The event that ends a run with these jobs in turn, and how many of them were used."""
     queue = list(jobs)
     run = _Job(request, queue.pop(0), lambda _: queue.pop(0))
     if asked:

@@ -37,8 +37,8 @@ def test_a_seed_is_judged_by_the_text_s_reference_losses(
 
 
 def test_a_stalled_seed_is_in_no_mean_and_in_every_answer(tmp_path: Path) -> None:
-    """A stalled seed gives no mean, where before one seed in four at the unigram loss gave +0.8 ± 2.8 nats and a demand
-    for more seeds to settle it."""
+    """A stalled seed is left out of means, where before one seed in four at the unigram loss gave +0.8 ± 2.8 nats, and
+    a demand for more seeds to settle it."""
     looks = [{"seeds": 4, "alpha": 0.05}]
     summary = summary_of(tmp_path, Arm("base", BASE), Arm("post", [*LOWER[:3], 5.95]), looks=looks)
     post = arm_of(summary, "post")

@@ -23,8 +23,7 @@ ENDS = [1, 2, 4, 64]
 ARMS = [Arm("attention", [2.4, 2.5, 2.6], steps=4), Arm("mamba", [2.3, 2.5, 2.7], steps=4)]
 PAIRS = stats.ttest_rel([2.3, 2.5, 2.7], [2.4, 2.5, 2.6]).confidence_interval(0.95)
 GAP = 1.5
-"""Nats by which mamba's losses, hits included, exceed attention's on average, at each multiple of the window's
-length."""
+"""Nats by which mamba's losses, hits included, exceed attention's on average."""
 
 
 def part(name: str, loss: float | None, tokens: int = 100, **ends: int) -> dict[str, Any]:

@@ -50,7 +50,7 @@ THOROUGH = frozenset(with_new_choices())
 
 @pytest.fixture(scope="module", params=OPENING, ids=digest)
 def subject(request: pytest.FixtureRequest) -> Subject:
-    """Subject of a spec, of module scope, so that pytest runs all tests of a spec in a row."""
+    """Module-scoped subject of a spec, so that pytest runs all tests of a spec in a row."""
     return Subject(SPECS[request.param], request.param in THOROUGH)
 
 

@@ -22,7 +22,7 @@ def turned(spec: RoPE, x: torch.Tensor, start: int = 0) -> torch.Tensor:
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 @pytest.mark.parametrize("fraction", [1.0, 0.5, 0.7])
 def test_rope_is_a_complex_rotation_of_each_pair(layout: str, fraction: float) -> None:
-    """Five of 0.7 · 8 = 5.6 features are turned, in 3 pairs."""
+    """The fraction rounds down: of 0.7 · 8 = 5.6 features 5 count, which are turned in 3 pairs."""
     dim, base = 8, 500.0
     x = torch.randn(1, 1, 6, dim, generator=torch.Generator().manual_seed(0))
     y = turned(RoPE(base=base, layout=layout, fraction=fraction), x, start=3)

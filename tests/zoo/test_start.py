@@ -26,7 +26,7 @@ BYTES = torch.tensor(list(inspect.getsource(textwrap).encode()))
 would start far from log V here."""
 
 QUIET = 0.5 / 32**0.5
-"""Factor by which a tied head of a model of 32 features starts smaller."""
+"""Factor on the initial scale of a tied head in a model of 32 features."""
 PLACEMENTS = ("pre", "post", "double", "output", "peri", "normed", "deepnorm", "hyper_connections")
 
 

@@ -37,7 +37,7 @@ class Device(Spec):
     """Share of `flops_per_second` that is reached."""
     bandwidth_share: Share = 0.69
     overhead_seconds_per_layer: NonNegativeFloat = 0.0
-    """Seconds of every pass and layer beside computing and moving bytes."""
+    """Seconds that each layer adds to every pass, beside computing and moving bytes."""
     memory_share: Share = 0.9
     """Share that weights and cache may fill; the rest is for activations (vLLM's default gpu_memory_utilization)."""
     shares_source: str = REACHED

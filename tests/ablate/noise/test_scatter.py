@@ -206,7 +206,7 @@ def test_few_studies_of_even_noise_lose_a_run_or_a_row(arms: int, seeds: int, mi
 
 
 def test_tuning_runs_join_where_their_noise_is_that_of_judging_runs() -> None:
-    """Tuning runs join by an F-test of both mean squares. All rows of a louder table are noisier."""
+    """An F-test of both mean squares decides. All rows of a louder table are noisier."""
     draw = np.random.default_rng(9)
     for times in (1.0, 1.5, 30.0, 1 / 30):
         for _ in range(20):

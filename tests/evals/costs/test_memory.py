@@ -1,4 +1,4 @@
-"""Errors that count as running out of memory, and the peak that is measured after one."""
+"""Errors that count as running out of memory, and peaks, which leave out what failed before."""
 
 from __future__ import annotations
 
