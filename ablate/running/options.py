@@ -45,15 +45,15 @@ class Options(Execution):
     device: Device | None = None
     """cpu or cuda (default: cuda if there is a GPU)."""
     engine: str = "local"
-    """What executes the runs: local in separate processes, inprocess in this one, slurm as jobs of a Slurm cluster, ray
+    """Engine of the runs: local in separate processes, inprocess in this one, slurm as jobs of a Slurm cluster, ray
     as tasks of a Ray cluster."""
     engine_settings: Mapping[str, str] | None = None
     """For slurm, options of sbatch, such as `{"partition": "gpu"}`; for ray, `{"address": …}`."""
     workers: Count | None = None
-    """How many runs at once (default: one for each core or GPU)."""
+    """Number of runs at once (default: one for each core or GPU)."""
     workers_per_gpu: Count = 1
-    """How many runs share a GPU. Small models leave most of it idle, but runs that share a GPU affect each other's
-    measured speed."""
+    """Number of runs that share a GPU. Small models leave most of it idle, but runs that share a GPU affect each
+    other's measured speed."""
 
     @model_validator(mode="after")
     def _together(self) -> Options:

@@ -85,7 +85,7 @@ class SearchSpec(Spec):
     """Space that `ablate search` samples around the base, and its objectives."""
 
     space: Space
-    """What may vary, by path. A path that a model does not have is not sampled for it."""
+    """Settings that may vary, by path. A path that a model does not have is not sampled for it."""
     objectives: Objectives = Field(default={"loss": "minimize"})
     """One for a best trial, several for a front. A score of an evaluation is `task.metric` with its direction."""
     constraints: Annotated[tuple[Constraint, ...], Field(strict=False)] = ()
@@ -94,7 +94,7 @@ class SearchSpec(Spec):
     trials: PositiveInt = 60
     sampler: Literal["tpe", "gp", "cmaes", "nsga2", "nsga3", "random", "grid"] = "tpe"
     pruner: Literal["asha", "hyperband", "median", "wilcoxon"] | None = None
-    """What stops a trial early, judging by its validation losses; only if the loss is the single objective."""
+    """Rule that stops a trial early, judging by its validation losses; only if the loss is the single objective."""
     fidelity: Fidelity | None = None
     """Short runs first; for several objectives too."""
     seeds: PositiveInt = 1

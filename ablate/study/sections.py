@@ -196,9 +196,9 @@ class StartSpec(Spec):
     """Share of the study's budget that the arm spends after that; null for 0.05 after another arm, and for all of it
     after a checkpoint."""
     pooling: Literal["mean", "first", "random"] = "mean"
-    """How kv heads are reduced: the mean of each group, the first of each group, or newly initialised."""
+    """Method of reducing kv heads: the mean of each group, the first of each group, or newly initialised."""
     growth: Literal["stack", "duplicate", "width", "thin", "truncate"] | None = Field(default=None, exclude_if=is_off)
-    """How the starting model is resized. More layers: repeat the whole stack, or each layer. Wider layers: copy
+    """Method of resizing the starting model. More layers: repeat the whole stack, or each layer. Wider layers: copy
     features (same function). Fewer layers: keep evenly spaced ones, or the first. Null if the size is the same."""
 
     @property
@@ -285,12 +285,12 @@ class StudySections(Spec):
     design: DesignSpec | None = None
     """Which combinations of the factors are trained, instead of arms, and which effects are estimated."""
     seeds: Seeds = AutoSeeds()
-    """How many seeds, or which ones, or `auto`: as many as it takes to settle every arm, from 3 to 12."""
+    """Number of seeds, or a list of them, or `auto`: as many as it takes to settle every arm, from 3 to 12."""
     tune: Tune = TuneSpec()
-    """What each arm tunes for itself before it is compared: `auto`, its learning rate; `off`, nothing; `carried`,
-    nothing, since the file has rates that were tuned earlier; or a map."""
+    """Settings that each arm tunes for itself before it is compared: `auto`, its learning rate; `off`, nothing;
+    `carried`, nothing, since the file has rates that were tuned earlier; or a map."""
     search: Annotated[SearchSpec | None, Layered(spelled=space_by_path)] = None
-    """What `ablate search` varies in the base, and what it optimises."""
+    """Settings of the base that `ablate search` varies, and its objectives."""
     ladder: Annotated[dict[str, Rung], Layered(replaced)] = Field(default={})
     """Smaller models and shorter runs of the same question, each by edits of base, budget and train, or by a share of
     the budget. The last is the one that is compared."""
@@ -307,4 +307,4 @@ class StudySections(Spec):
     measure: MeasureSpec | None = MeasureSpec()
     evals: EvalSpec | None = EvalSpec()
     probes: Annotated[Probes, Layered(merged_in_long)] = None
-    """What is recorded during training: `all`, a list of probes, or a map with `which` and `every`."""
+    """Probes recorded during training: `all`, a list of probes, or a map with `which` and `every`."""

@@ -67,14 +67,14 @@ class TuneSpec(Spec):
     seeds: PositiveInt = 2
     """Tuning seeds start at 1000: an arm is not compared on the seeds that chose its settings."""
     extend: Annotated[int, Field(ge=0)] = 6
-    """How many values may be added beyond each end of a list of numbers."""
+    """Number of values that may be added beyond each end of a list of numbers."""
     refine: Annotated[int, Field(ge=0)] = 3
     """Rates that may be tried between the best one and its neighbours."""
     trials: PositiveInt | None = None
-    """How many settings are tried if the space has ranges (default: 8 per axis)."""
+    """Number of settings that are tried if the space has ranges (default: 8 per axis)."""
     sampler: Literal["tpe", "random"] = "tpe"
     at_once: PositiveInt = 4
-    """How many settings of an arm the sampler proposes before it gets their losses."""
+    """Number of settings of an arm that the sampler proposes before it gets their losses."""
 
     @model_validator(mode="after")
     def _heard(self) -> Self:

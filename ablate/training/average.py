@@ -26,7 +26,7 @@ class AverageSpec(Spec):
 
     kind: Literal["ema"] = "ema"
     horizon: Annotated[float, Field(gt=0, le=1)] = 0.04
-    """How far the average reaches back, as a share of the steps."""
+    """Reach of the average into the past, as a share of the steps."""
 
 
 class WeightAverage:

@@ -39,9 +39,9 @@ class LoraSpec(Spec):
     alpha: PositiveFloat = 16.0
     """The update is multiplied by alpha / rank."""
     matrices: Annotated[tuple[str, ...], Field(min_length=1, strict=False)] = ("mixer", "ffn")
-    """What has adapters: all matrices of every block's `mixer` or `ffn`, or some by name (`q`, `v`, `down`)."""
+    """Matrices that have adapters: all of every block's `mixer` or `ffn`, or some by name (`q`, `v`, `down`)."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Of what A reads, while training."""
+    """Dropout rate of the input of A, while training."""
 
     @property
     def scale(self) -> float:

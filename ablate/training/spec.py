@@ -79,7 +79,7 @@ class TrainSpec(Spec):
     objective: Annotated[Objective, Choice("ablate.training.objectives")] = Field(
         default=NextToken(), exclude_if=lambda objective: objective == NextToken()
     )
-    """What is to be predicted: `next_token`, `masked` (encoders), `span_corruption` (encoder and decoder), `prefix`."""
+    """Training objective: `next_token`, `masked` (encoders), `span_corruption` (encoder and decoder), `prefix`."""
 
     @property
     def tokens(self) -> int:

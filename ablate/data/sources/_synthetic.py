@@ -63,7 +63,7 @@ class SyntheticSource(DataSource):
     """
 
     validation_examples: PositiveInt = 512
-    """How many each held-out part has (tuning, judging, test), of all difficulties together."""
+    """Number of examples in each held-out part (tuning, judging, test), of all difficulties together."""
 
     @property
     @abstractmethod

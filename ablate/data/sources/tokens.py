@@ -34,7 +34,7 @@ class TokensSource(TextSource):
     encoder: Annotated[TokenizerSpec, Choice("ablate.data.tokenizers")] | None = None
     """The tokenizer that made the files; null where it is `tokenizer`."""
     dtype: Literal["uint16", "uint32"] = "uint16"
-    """Of ids in files that have neither a header nor an index."""
+    """Type of the ids in files that have neither a header nor an index."""
     validation_paths: Annotated[Paths, Field(strict=False)] = ()
     """Held-out files, in place of holding out a share of `paths`."""
 

@@ -43,7 +43,7 @@ class TiktokenTokenizer(LocalTokenizer):
 
     kind: Literal["tiktoken"] = "tiktoken"
     words: Literal["gpt2", "cl100k_base", "o200k_base"] = "cl100k_base"
-    """How text is cut into words: as by the encoding of this name."""
+    """Name of the encoding whose pattern cuts text into words."""
     end: int | None = None
     """The id of `<|endoftext|>`; null for OpenAI's own, or the first free one in files of other sizes."""
 

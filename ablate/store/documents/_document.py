@@ -1,4 +1,4 @@
-"""What all stored documents have in common."""
+"""Parts that all stored documents share."""
 
 from __future__ import annotations
 

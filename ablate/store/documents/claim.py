@@ -10,14 +10,14 @@ from ablate.store.documents._document import Part, Seconds
 
 
 class Count(Part):
-    """How far a part of a run is: `tasks 120/400`."""
+    """Progress of a part of a run: `tasks 120/400`."""
 
     what: str
-    """What is counted: an evaluation's items, or the parts of a measurement."""
+    """Name of what is counted: an evaluation's items, or the parts of a measurement."""
     done: Annotated[int, Field(ge=0)]
-    """Of `total`."""
+    """Number done, of `total`."""
     total: Annotated[int, Field(ge=1)]
-    """In all."""
+    """Total number."""
 
     def __str__(self) -> str:
         return f"{self.what} {self.done}/{self.total}"
@@ -27,7 +27,7 @@ class ClaimRecord(Part):
     """A process that alone may write to the folder around `claim/`, for as long as it beats."""
 
     token: str
-    """Of this claim, like no other."""
+    """Identifier that no other claim has."""
     host: tuple[str, str, str]
     """The machine, its start, and its space of process numbers."""
     pid: Annotated[int, Field(ge=1)]
@@ -35,8 +35,8 @@ class ClaimRecord(Part):
     started: str | None
     """When that process began, so that another of the same number is not taken for it; null where unknown."""
     beat_seconds: Seconds
-    """How often it shows that it lives."""
+    """Seconds between two beats, which show that it lives."""
     beat: int
-    """How often it has done so."""
+    """Number of beats so far."""
     count: Count | None = None
-    """How far its measurement or evaluation is."""
+    """Progress of its measurement or evaluation."""

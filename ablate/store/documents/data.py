@@ -13,7 +13,8 @@ NEAR_UNIGRAM = 0.1
 
 
 HeldOutPart: TypeAlias = Literal["tuning", "judging", "test"]
-"""What chooses settings, what is watched on the way, and what verdicts compare: no document is in two of them."""
+"""The part that chooses settings, the one watched during training, and the one that verdicts compare; no document is in
+two of them."""
 
 
 class PerSplit(Part):
@@ -38,25 +39,25 @@ class PerSplit(Part):
 
 
 class TextSplit(Part):
-    """How documents were split."""
+    """Settings of the split of documents into training and held-out ones."""
 
     fraction: Annotated[float, Unit("share")] | None
     """Share of the bytes held out; null where the held-out documents were given."""
     tokens: int
     """At most so many tokens of the test part are read, and half as many of each of the others."""
     given: int | None = Field(default=None, exclude_if=is_none)
-    """How many held-out documents were given."""
+    """Number of held-out documents that were given."""
 
 
 class ReferenceLosses(Part):
-    """What models without a network reach on the test part of a text corpus."""
+    """Losses of models without a network on the test part of a text corpus."""
 
     uniform: NatsPerToken
     """Every token alike: the logarithm of the vocabulary's size."""
     unigram: NatsPerToken
-    """By the frequencies of training tokens, add-one smoothed."""
+    """Loss of predicting by the frequencies of training tokens, add-one smoothed."""
     bigram: NatsPerToken
-    """By the token before, with Witten and Bell's smoothing."""
+    """Loss of predicting from the token before, with Witten and Bell's smoothing."""
     gzip: NatsPerToken
     """The test part under `gzip -9`, spread over its tokens."""
     gzip_bits_per_byte: BitsPerByte
@@ -76,7 +77,7 @@ class ReferenceLosses(Part):
         return self.unigram - NEAR_UNIGRAM
 
     def outcome(self, loss: float) -> Literal["trained", "stalled", "diverged"]:
-        """What a run's final loss says of it."""
+        """Classify a run by its final loss."""
         if not loss < self.uniform:
             return "diverged"
         return "stalled" if loss > self.stalled_above else "trained"
@@ -103,7 +104,7 @@ class TextMeta(DataDocument):
     tokenizer: JsonObject
     """The tokenizer's identity."""
     split: TextSplit
-    """How documents were split."""
+    """Settings of the split of the documents."""
     content_read: str
     """sha256 over the hashes of the documents, in order."""
     unit: Literal["document", "piece"]

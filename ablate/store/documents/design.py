@@ -23,7 +23,7 @@ def structure(factors: int, runs: int, resolution: int | None) -> str:
 
 
 class StudyEffect(Part):
-    """What a design estimates: the mean loss of half of its runs minus that of the other half."""
+    """An effect that a design estimates: the mean loss of half of its runs minus that of the other half."""
 
     factors: tuple[str, ...]
     """One for a main effect, two for their interaction."""
@@ -52,6 +52,6 @@ class StudyDesign(Part):
     """3: main effects are aliased with interactions of two factors; 4: those with each other; null where all
     combinations are trained."""
     correction: Literal["holm", "benjamini_hochberg"]
-    """How p-values of the effects are corrected."""
+    """Correction of the effects' p-values for multiple tests."""
     effects: tuple[StudyEffect, ...]
-    """What is judged: every main effect, then the chosen interactions."""
+    """Effects that are judged: every main effect, then the chosen interactions."""

@@ -34,7 +34,7 @@ class TaskGroup(Part):
 
 
 class Section(Part):
-    """What one evaluation found beside its scores: one table, and facts about all of it."""
+    """Findings of one evaluation beside its scores: one table, and facts about all of it."""
 
     about: dict[str, JsonScalar] = Field(default={})
     """Settings and facts, such as the training context."""
@@ -48,14 +48,14 @@ class EvalsDocument(Document):
     request: JsonObject
     """The evaluation spec that this answers."""
     scores: dict[str, dict[str, Score]]
-    """By task, or group of tasks, and metric."""
+    """Scores by task, or group of tasks, and metric."""
     groups: dict[str, TaskGroup] = Field(default={})
     """Groups of tasks by name."""
     skipped: dict[str, str] = Field(default={})
     """Tasks that could not be evaluated, with the reason. The next command that requests them tries again."""
     sections: dict[str, Section] = Field(default={})
-    """By the name of the evaluation."""
+    """Sections by the name of the evaluation."""
     seconds: Seconds | None = None
     """Wall time that it took."""
     samples_sha256: str | None = None
-    """Of the file of items."""
+    """SHA-256 of the file of items."""

@@ -11,7 +11,7 @@ class ImportDocument(Document):
     """An imported model. Its scores are the evaluations of its run."""
 
     name: str
-    """As reports show it, and as commands take it in place of a digest."""
+    """Name that reports show, and that commands take in place of a digest."""
     folder: str
     """Where it lay when it was imported."""
     run: str

@@ -44,9 +44,9 @@ class LedgerTest(Part):
     """Number of seeds that `p` is of. The first p on so many stands; 0 in stores from before noise was pooled over a
     study, whose p-values are computed anew."""
     p: float | None
-    """Of a difference; null where there is none yet."""
+    """p-value of the test for a difference; null where there is none yet."""
     p_tie: float | None
-    """Of no difference as large as the margin; null where there is none yet, or no margin."""
+    """p-value of the test for no difference as large as the margin; null where there is none yet, or no margin."""
 
 
 class LedgerRecord(Part):

@@ -12,7 +12,7 @@ LIMITS = f"{TOKENS_PER_PARAMETER} tokens per non-embedding parameter or {STEPS} 
 
 
 class Length(NamedTuple):
-    """How long a model was trained, what it started from included."""
+    """Length of a model's training, that of what it started from included."""
 
     tokens: float
     steps: float
@@ -37,7 +37,7 @@ class Length(NamedTuple):
 
     @property
     def wanting(self) -> float:
-        """How many times as long it should train, at least; at most 1 where it trains long enough."""
+        """Least factor by which its training should be longer; at most 1 where it trains long enough."""
         if self.after_checkpoint:
             return 0.0
         return max(TOKENS_PER_PARAMETER / self.tokens_per_parameter, STEPS / self.steps)

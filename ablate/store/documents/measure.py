@@ -35,9 +35,9 @@ class CachePoint(MeasuredPoint):
     """Bytes of a full cache; of pages, those in use."""
 
     declared_bytes: Bytes | None = None
-    """As the spec declares."""
+    """Bytes that the spec declares."""
     allocated_bytes: Bytes | None = None
-    """As allocated."""
+    """Bytes that were allocated."""
 
 
 class SpeedPoint(MeasuredPoint):
@@ -70,7 +70,7 @@ class DecodePoint(SpeedPoint):
     seconds_per_output_token: Annotated[Quartiles, Unit("s")] | None = None
     """Latency of each further token."""
     bytes_read_per_step: Annotated[float, Unit("bytes")] | None = None
-    """Of parameters and cache."""
+    """Bytes of parameters and cache that a step reads."""
     bandwidth_utilisation: Annotated[Quartiles, Unit("share")] | None = None
     """Bytes read per step / (seconds · `bandwidth_bytes_per_second`)."""
 
@@ -116,7 +116,7 @@ class CacheLoss(Part):
     reason: str | None = None
     """Why there are none."""
     kinds: dict[str, LossThroughCache] = Field(default={})
-    """By kind of cache."""
+    """Losses by kind of cache."""
 
 
 class MeasureDocument(Measured, Document):
@@ -138,14 +138,14 @@ class MeasureDocument(Measured, Document):
     seconds: Seconds | None = None
     """Wall time that it took."""
     waiting: Annotated[float | None, Unit("share")] = None
-    """Of the time in which it was ready to work, that in which it had no processor; null where the system does not
+    """Share of the time in which it was ready to work that it spent without a processor; null where the system does not
     say, and in older documents."""
     cache_loss: CacheLoss | None = None
-    """How much those kinds add to the loss; for causal models of text only."""
+    """Loss that those kinds of cache add; for causal models of text only."""
 
     @property
     def longest_decoding(self) -> DecodePoint | None:
-        """At the longest context and the smallest batch that were measured."""
+        """Point at the longest context and the smallest batch that were measured."""
         return max(self.decode, key=lambda point: (point.context, -point.batch), default=None)
 
     @property

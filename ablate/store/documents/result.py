@@ -43,20 +43,20 @@ class ItemLoss(Part):
     nats: Annotated[float, Unit("nats")]
     """Sum over its scored targets."""
     targets: int
-    """How many targets are scored."""
+    """Number of its scored targets."""
     bytes: Bytes | None
-    """What they stand for; null for synthetic tasks."""
+    """Bytes of text that they stand for; null for synthetic tasks."""
 
 
 class LogSums(Part):
     """SHA-256 of a run's logs at its end; null where there is none."""
 
     metrics: str | None = None
-    """Of `metrics.ndjson`."""
+    """Digest of `metrics.ndjson`."""
     probes: str | None = None
-    """Of `probes.ndjson`."""
+    """Digest of `probes.ndjson`."""
     losses: str | None = None
-    """Of `losses.ndjson`."""
+    """Digest of `losses.ndjson`."""
 
 
 class ResultDocument(Document):
@@ -80,7 +80,7 @@ class ResultDocument(Document):
     devices: int = 1
     """Processes that shared its batches, on a device each; speed is of all of them together, memory of the first."""
     sharding: Literal["fsdp2"] | None = None
-    """How weights, gradients and the optimizer's state were shared out among them; null for whole ones on each."""
+    """Method that sharded weights, gradients and the optimizer's state over them; null where each had whole ones."""
     waiting: Annotated[float | None, Unit("share")] = None
     """Share of the training in which its process was ready and had no processor, as others did; null where the system
     does not count it. The last process's, where several worked on the run."""
@@ -124,7 +124,7 @@ class ResultDocument(Document):
     peak_memory_bytes: Bytes
     """Peak memory of training; for an imported model, of reading the held-out text."""
     peak_memory_source: str
-    """What was measured: `VmHWM` of the process, or memory allocated by CUDA."""
+    """Quantity that was measured: `VmHWM` of the process, or memory allocated by CUDA."""
     parameters: int
     """Parameters of the model."""
     parameters_embedding: int

@@ -11,14 +11,14 @@ from ablate.store.documents.data import HeldOutPart
 
 
 class RunData(Part):
-    """What a run is trained on."""
+    """Data that a run is trained on."""
 
     digest: str
     """Names the corpus in `data/`."""
 
 
 class RunNumerics(Part):
-    """How numbers are represented and multiplied."""
+    """Device and number formats of a run."""
 
     device: str
     """`cpu` or `cuda`."""
@@ -32,7 +32,7 @@ class RunNumerics(Part):
 
 
 class RunProbes(Part):
-    """What is recorded during training."""
+    """Probes that are recorded during training."""
 
     every: float
     """Interval between probes, as a share of the steps; the first and the last step are always probed."""
@@ -48,11 +48,11 @@ class RunStart(Part):
     checkpoint: str | None = Field(default=None, exclude_if=is_none)
     """Or digest of the checkpoint in `checkpoints/` that they are of."""
     pooling: Literal["mean", "first", "random"]
-    """How several heads are merged into one."""
+    """Method of merging several heads into one."""
     growth: Literal["stack", "duplicate", "width", "thin", "truncate"] | None = Field(default=None, exclude_if=is_none)
-    """How a deeper, shallower or wider model is initialised."""
+    """Method of initialising a deeper, shallower or wider model."""
     batches_before: int = 0
-    """How many of this run's batches `run` has read: this one goes on in the text after them."""
+    """Number of batches of this run's size that `run` has read: this one goes on in the text after them."""
 
 
 class RunTeacher(Part):
@@ -63,11 +63,11 @@ class RunTeacher(Part):
     checkpoint: str | None = Field(default=None, exclude_if=is_none)
     """Or digest of the checkpoint in `checkpoints/` that it is."""
     temperature: float
-    """What the logits of both are divided by."""
+    """Number that the logits of both models are divided by."""
     weight: float
     """The teacher's share of the loss."""
     top_k: int | None = Field(default=None, exclude_if=is_none)
-    """How many of its likeliest tokens count; all where absent."""
+    """Number of the teacher's likeliest tokens that count; all where absent."""
 
 
 def _is_test(part: HeldOutPart) -> bool:
@@ -84,13 +84,13 @@ class RunDocument(Document):
     model: JsonObject
     """The model's spec; `zoo.parse` reads it."""
     train: JsonObject
-    """How it is trained; `ablate.training.spec.TrainSpec` reads it."""
+    """Settings of its training; `ablate.training.spec.TrainSpec` reads them."""
     steps: int
     """Optimizer steps."""
     data: RunData
-    """What it is trained on."""
+    """Data that it is trained on."""
     numerics: RunNumerics
-    """How it is computed."""
+    """Device and number formats of its computation."""
     probes: RunProbes | None = Field(default=None, exclude_if=is_none)
     """Probes, where there are any."""
     start: RunStart | None = Field(default=None, exclude_if=is_none)
@@ -99,7 +99,7 @@ class RunDocument(Document):
     """Digest of the checkpoint that the model is, where it was trained elsewhere. Then `data` is the text that its loss
     is of, and there are no `steps`."""
     teacher: RunTeacher | None = Field(default=None, exclude_if=is_none)
-    """What it is distilled from, if it is."""
+    """Model that it is distilled from, if any."""
     plugins: dict[str, str] | None = Field(default=None, exclude_if=is_none)
     """Digests of the files of the plug-ins that model, training and data are made of, by `axis.name`; of an installed
     one after the name and version of its distribution."""

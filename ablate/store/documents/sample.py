@@ -23,6 +23,6 @@ class SampleRecord(Part):
     target: JsonValue = ""
     """The right answer."""
     filtered_resps: JsonValue = Field(default=[])
-    """What the model answered."""
+    """The model's answer, after the filter."""
     metrics: dict[str, JsonValue]
     """A number, lm-eval's log-likelihood and size, or a `sum` and its `weight`, by metric."""

@@ -8,7 +8,7 @@ from ablate.store.documents._document import Document, JsonObject, JsonScalar, P
 from ablate.store.documents.study import SpentBudget
 
 Values: TypeAlias = tuple[float | None, ...]
-"""In the order of the objectives; null where training diverged."""
+"""Scores in the order of the objectives; null where training diverged."""
 
 
 TrialState: TypeAlias = Literal["finished", "short", "pruned", "failed"]
@@ -30,7 +30,7 @@ class Choices(Part):
     """Options of a categorical parameter."""
 
     choices: tuple[JsonScalar, ...]
-    """In the order of the space."""
+    """Options in the order of the space."""
 
 
 class Range(Part):
@@ -88,7 +88,7 @@ class TrialRecord(Part):
 
     @property
     def scores(self) -> tuple[float, ...]:
-        """Of a trial that is scored, in the order of the objectives."""
+        """Scores of a trial that has them, in the order of the objectives."""
         return tuple(value for value in self.values or () if value is not None)
 
 
@@ -112,7 +112,7 @@ class SearchDocument(Document):
     budget: SpentBudget
     """Whole budget of a trial."""
     space: dict[str, JsonObject]
-    """What may vary, by path."""
+    """Settings that may vary, by path."""
     objectives: dict[str, Literal["minimize", "maximize"]]
     """Direction by name."""
     sampler: str

@@ -44,16 +44,16 @@ class ParameterBudget(Part):
 
 
 class SpentBudget(Part):
-    """What one training run may spend: one of flops, tokens and seconds."""
+    """Budget of one training run: one of flops, tokens and seconds."""
 
     flops: Flops | None = None
-    """Forward and backward."""
+    """Training FLOPs, forward and backward."""
     tokens: Tokens | None = None
-    """Read in training."""
+    """Tokens read in training."""
     seconds: Seconds | None = None
-    """Of training steps on this device."""
+    """Seconds of training steps on this device."""
     parameters: ParameterBudget | None = None
-    """How parameters are matched, if they are."""
+    """Matching of parameters, if they are matched."""
 
 
 class StudyObjective(Part):
@@ -62,7 +62,7 @@ class StudyObjective(Part):
     kind: str
     """The objective's name."""
     counts: str
-    """What the loss is a mean over, in words."""
+    """Tokens that the loss is a mean over, in words."""
 
 
 class StudyRun(Part):
@@ -131,9 +131,9 @@ class StudyArm(Part):
     data: str
     """Digest of the arm's corpus, which differs between arms with different tokenizers."""
     cache_bytes: tuple[CacheBytes, ...]
-    """At several contexts; none for an encoder."""
+    """Cache sizes at several contexts; none for an encoder."""
     differs: dict[str, Percent]
-    """By how much tokens, FLOPs, parameters and, where planned, seconds exceed the baseline's."""
+    """Percentages by which tokens, FLOPs, parameters and, where planned, seconds exceed the baseline's."""
     identity: str
     """Digest of all that decides its losses but the seeds."""
     identity_at_any_rate: str | None = Field(default=None, exclude_if=is_none)
@@ -148,7 +148,7 @@ class StudyArm(Part):
 
     @property
     def length(self) -> Length:
-        """Of the training, that of the arm it starts from included."""
+        """Length of its training, that of the arm it starts from included."""
         size = self.parameters - self.parameters_embedding
         return Length.of(self.tokens, self.steps, self.tokens_before, size, self.checkpoint is not None)
 
@@ -159,7 +159,7 @@ class StudyContrast(Part):
     arm: str
     """The arm's name."""
     other: str
-    """That of the arm it is compared with."""
+    """Name of the arm that it is compared with."""
 
 
 class StudyLook(Part):
@@ -175,13 +175,13 @@ class StudyTrial(Part):
     """Settings that tuning tried."""
 
     settings: JsonObject
-    """By path."""
+    """Settings by path."""
     losses: tuple[NatsPerToken | None, ...]
-    """Of every tuning seed; null where it diverged."""
+    """Loss of every tuning seed; null where it diverged."""
     runs: tuple[str, ...]
     """Digests of its runs."""
     stalled: int = 0
-    """How many of its seeds ended near the loss of token frequencies."""
+    """Number of its seeds that ended near the loss of token frequencies."""
 
     @property
     def loss(self) -> float | None:
@@ -217,7 +217,7 @@ class StudyPass(Part):
 
 
 class StudyTuning(StudyPass):
-    """How one arm was tuned: the pass that decided, and what it decided."""
+    """Tuning of one arm: the pass that decided, and what it decided."""
 
     arm: str
     """The arm's name."""
@@ -251,7 +251,7 @@ def _number(value: JsonValue) -> float:
 
 
 class StudyRates(Part):
-    """How the arms got their learning rates."""
+    """Origin of the arms' learning rates."""
 
     how: Literal["tuned", "carried", "written"]
     """Each arm tuned its own; it was tuned before and stands in the file; it stands in the file and was not tuned."""
@@ -265,12 +265,12 @@ class StudyRung(Part):
     name: str
     """The rung's name."""
     axis: Literal["size", "length"] | None
-    """What it has less of than the last rung: `size` where the models are others, `length` where they are the same and
-    the budget is smaller. Null for the last."""
+    """Respect in which it is smaller than the last rung: `size` where the models are others, `length` where they are
+    the same and the budget is smaller. Null for the last."""
     arms: tuple[StudyArm, ...]
     """Its arms."""
     tuning: tuple[StudyTuning, ...]
-    """How they were tuned."""
+    """Tuning of its arms."""
 
 
 class StudyDocument(Document):
@@ -294,9 +294,9 @@ class StudyDocument(Document):
     baseline: str
     """Name of the arm that the others are compared with."""
     budget: SpentBudget
-    """What each run may spend."""
+    """Budget of each run."""
     matched: str
-    """What is equal in all arms: `flops`, `tokens` or `seconds`, alone or with parameters."""
+    """Quantities that are equal in all arms: `flops`, `tokens` or `seconds`, alone or with parameters."""
     contrasts: tuple[StudyContrast, ...] = ()
     """Comparisons that the study declares beside those with the baseline."""
     design: StudyDesign | None = None
@@ -311,7 +311,7 @@ class StudyDocument(Document):
     objective: StudyObjective | None
     """The training objective, where it is not next-token prediction."""
     conventions: tuple[str, ...]
-    """What a context is for arms that are not causal decoders, in words."""
+    """Meaning of a context for arms that are not causal decoders, in words."""
     created: str
     """When it was planned (ISO 8601)."""
     arms: tuple[StudyArm, ...]
@@ -325,9 +325,9 @@ class StudyDocument(Document):
     looks: tuple[StudyLook, ...]
     """Empty where the number of seeds is fixed."""
     rates: StudyRates
-    """How the arms got their learning rates."""
+    """Origin of the arms' learning rates."""
     tuning: tuple[StudyTuning, ...]
-    """How the arms were tuned."""
+    """Tuning of the arms."""
     ladder: tuple[StudyRung, ...]
     """Every rung, the one that is compared last; empty without a ladder."""
 

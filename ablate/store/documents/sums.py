@@ -11,11 +11,11 @@ class SumsDocument(Document):
     """`sums.json`: the contents of the other files of its folder, when they were written."""
 
     sha256: dict[str, str]
-    """By the name of the file."""
+    """SHA-256 by the name of the file."""
 
 
 class FileStamp(Part):
-    """How a file looks without being read."""
+    """Metadata of a file, known without reading it."""
 
     bytes: Bytes
     """Its size."""
@@ -28,4 +28,4 @@ class CheckedDocument(Document):
     their stamps have changed."""
 
     files: dict[str, FileStamp]
-    """By name."""
+    """Stamps by the name of the file."""
