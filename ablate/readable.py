@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 
 def short(value: float) -> str:
     """Three digits and k, M, G or T."""
@@ -11,12 +9,6 @@ def short(value: float) -> str:
         if value >= limit:
             return f"{value / limit:.3g}{unit}"
     return f"{value:.3g}"
-
-
-def from_here(path: str) -> str:
-    """A path as it is seen from the current folder, where it lies below it."""
-    found = Path(path)
-    return str(found.relative_to(Path.cwd())) if found.is_relative_to(Path.cwd()) else path
 
 
 def clock(seconds: float) -> str:

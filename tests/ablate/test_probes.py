@@ -18,7 +18,7 @@ from ablate.training.probes import ProbeSpec, load, names
 from ablate.training.session import Session
 from ablate.training.stop import Interrupted
 from tests.ablate.conftest import TinyCorpus, metrics_without_clock
-from zoo.mixers.attention import Attention
+from zoo.mixers import attention
 
 MODEL = {"n_layers": 2, "vocab_size": 16, "d_model": 16}
 MOE = {"kind": "deepseek_moe", "experts": 4, "top_k": 2, "d_ff": 8}
@@ -137,16 +137,13 @@ def test_attention_is_that_of_a_plain_softmax(tmp_path, identity, numerics, monk
     store, _ = train_watched(tmp_path, document, numerics)
     model, window = at_start(document)
     seen: list[tuple[torch.Tensor, torch.Tensor]] = []
-    layer_type = type(model.blocks[0].mixer)
-    assert isinstance(model.spec.block.mixer, Attention)
-    project = layer_type._project
+    attend = attention.attend
 
-    def spy(self, x, step, cache):
-        q, k, v = project(self, x, step, cache)
+    def spy(q, k, *given):
         seen.append((q.detach().double(), k.detach().double()))
-        return q, k, v
+        return attend(q, k, *given)
 
-    monkeypatch.setattr(layer_type, "_project", spy)
+    monkeypatch.setattr(attention, "attend", spy)
     model(window[:, :-1])
     entropy, largest = (readings(store, document, probe) for probe in ("attention_entropy", "max_attention_logit"))
     for layer, (q, k) in enumerate(seen):

@@ -50,7 +50,7 @@ class FilesSource(TextSource):
         read_ = 0
         for text in self._read(self.paths, base):
             yield text
-            read_ += len(text.encode())
+            read_ += len(text.encode(errors="surrogatepass"))
             if self.limit is not None and read_ >= self.limit:
                 return
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import operator
 import shlex
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from ablate.readable import from_here
 from ablate.store.documents._document import (
     Bytes,
     BytesPerToken,
@@ -340,7 +340,7 @@ class StudyDocument(Document):
 
         A file is named as seen from here. options: `--set PATH=VALUE` replaces an edit of that path.
         """
-        study = shlex.quote(from_here(self.path)) if self.path else self.name
+        study = shlex.quote(_from_here(Path(self.path))) if self.path else self.name
         kept = {path: value for path, value in self.sets.items() if not any(_edits(each, path) for each in options)}
         edits = [f"--set {shlex.quote(f'{path}={json.dumps(value)}')}" for path, value in kept.items()]
         return " ".join(filter(None, ("ablate run", study, "--scale", scale or self.scale, *edits, *options)))
@@ -362,3 +362,8 @@ class StudyDocument(Document):
 def _edits(option: str, path: str) -> bool:
     """Whether an option is an edit of that path."""
     return any(word.startswith(f"{path}=") for word in shlex.split(option))
+
+
+def _from_here(path: Path) -> str:
+    """A path relative to the current folder, where it lies below it."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
