@@ -33,6 +33,10 @@ class Ground(Enum):
 
 Grounds = frozenset[Ground]
 NONE: Grounds = frozenset()
+ROWS_CHOSEN: Grounds = frozenset({Ground.FULL_ROWS, Ground.EQUAL_ROWS, Ground.LOWER_LAYERS})
+"""Broken by layers that run on some tokens of each text."""
+TOKENS_ROUTED: Grounds = ROWS_CHOSEN | {Ground.WHOLE_BLOCKS, Ground.CONTIGUOUS, Ground.OWN_ORDER}
+"""Broken by layers that run on tokens which a router chose, at their positions in the text."""
 ALL: Grounds = frozenset(Ground)
 """Needs and breaks of a part that declares neither."""
 

@@ -31,8 +31,7 @@ from ablate.store.documents import JsonObject
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Execution
-from evals.costs.machine import memory_bytes
-from evals.costs.machine_speed import Speed, measure_speed
+from evals.costs.machine import Speed, memory_bytes, training_speed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -311,14 +310,5 @@ def plan(
     runs = context.options.workers_per_gpu if context.device == "cuda" else context.engine.at_once
     room = Room(memory_bytes(context.device), runs)
     at_once = context.engine.at_once
-    return StudyPlan(
-        outcome,
-        tuned,
-        measure_speed(numerics.device, numerics.torch_dtype),
-        done,
-        context.store,
-        asked,
-        context.options,
-        room,
-        at_once,
-    )
+    speed = training_speed(numerics.device, numerics.torch_dtype)
+    return StudyPlan(outcome, tuned, speed, done, context.store, asked, context.options, room, at_once)

@@ -203,12 +203,13 @@ class _StudySearch:
 
     def _edited(self, storage: BaseStorage, trials: optuna.Study) -> str:
         """Says that the search begins anew beside trials of another space, objectives or budget."""
+        if trials.get_trials(deepcopy=False):
+            return ""
         ours = f"{self.study.name}-{self.study.scale}-"
         others = [each for each in optuna.get_all_study_summaries(storage) if each.study_name.startswith(ours)]
         earlier = sum(each.n_trials for each in others if each.study_name != trials.study_name)
-        if trials.trials or not earlier:
-            return ""
-        return f"; the search was edited and begins anew: its {earlier} earlier trials are kept, and are not continued"
+        anew = f"; the search was edited and begins anew: its {earlier} earlier trials are kept, and are not continued"
+        return anew if earlier else ""
 
     def _close(self, trials: optuna.Study, search: Search) -> SearchResult:
         promoted = write_promoted(self.lab, search, self.promote) if self.promote else None

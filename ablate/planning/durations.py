@@ -11,7 +11,7 @@ from ablate.planning.plan import Plan
 from ablate.readable import clock
 from ablate.store import Store
 from ablate.store.documents import EvalsDocument, MeasureDocument
-from evals.costs.machine_speed import Speed
+from evals.costs.machine import Speed
 
 LOOKED_AT = 5
 """Stored measurements or evaluations that are asked how long they took."""

@@ -26,7 +26,7 @@ from ablate.study.arms import Arm
 from ablate.study.study import Study, StudyError
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
-from evals.costs.machine_speed import Speed
+from evals.costs.machine import Speed
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
 from zoo.costs import Cost

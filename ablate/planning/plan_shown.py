@@ -17,7 +17,7 @@ from ablate.store.documents.study import taught_by
 from ablate.store.documents.tuning_words import trials, untuned
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
-from evals.costs.machine_speed import Speed
+from evals.costs.machine import Speed
 
 Needs = Mapping[str | None, Mapping[str, Need]]
 """Memory by the name of a rung, None without a ladder, and by arm."""

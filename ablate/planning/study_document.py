@@ -31,7 +31,7 @@ from ablate.store.documents import (
     StudyTrial,
     StudyTuning,
 )
-from ablate.store.documents.study import RATE
+from ablate.store.documents.study import RATE, all_undertrained
 from ablate.study.sections import Budget
 from ablate.study.study import Study
 from ablate.training.objectives import Objective
@@ -63,7 +63,7 @@ def study_document(
         matched=study.budget.matched,
         contrasts=tuple(StudyContrast(arm=arm, other=other) for arm, other in study.contrasts),
         margin=study.sections.margin,
-        pilot=all(arm.length.undertrained for arm in arms) if study.sections.pilot is None else study.sections.pilot,
+        pilot=all_undertrained(arms) if study.sections.pilot is None else study.sections.pilot,
         per=_per(study),
         objective=_objective(study.train.objective),
         conventions=_conventions(plan),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
-from ablate.machine.numerics import Numerics
 from ablate.planning.campaign import Outcome, Stage, Stages
 from ablate.planning.durations import duration
 from ablate.planning.identity import RunPlan
@@ -27,7 +27,7 @@ from ablate.store import Store
 from ablate.store.documents import JsonObject, RunDocument
 from ablate.study.study import Study
 from ablate.tracking import Trackers
-from evals.costs.machine_speed import measure_speed
+from evals.costs.machine import Speed, training_speed
 from evals.costs.spec import PROCESSES
 from evals.harness.skipped import skipped_lines
 
@@ -167,9 +167,14 @@ class StudyRunner:
         where = f"scale {self.study.scale} on {engine.where}, {runs}"
         if not engine.here:
             return where
-        numerics = Numerics(**stage.plans[0].runs[0].identity.numerics.model_dump())
-        found = duration(stage.plans, missing, self.store, measure_speed(numerics.device, numerics.torch_dtype))
+        found = duration(stage.plans, missing, self.store, self._speed)
         return f"{where}: {found / (engine.at_once * self.context.options.devices)}"
+
+    @cached_property
+    def _speed(self) -> Speed:
+        """This machine's, measured once for all stages."""
+        numerics = self.planner.numerics
+        return training_speed(numerics.device, numerics.torch_dtype)
 
     def _ask_again(self, plan: Plan, run: RunPlan) -> None:
         """An evaluation that went without some tasks is made again: their data may be there now."""

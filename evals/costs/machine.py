@@ -1,22 +1,42 @@
-"""The machine that runs, as a device of the roofline: its constants are measured."""
+"""The machine that runs: its constants, measured, as a device of the roofline and for the time of training."""
 
 from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
+from statistics import median
 
 import torch
+from torch import nn
 
 import zoo
 from evals.costs.bandwidth import copy_bytes_per_second, matvec_bytes_per_second
-from evals.costs.clock import Clock
+from evals.costs.clock import Clock, synchronise
 from evals.costs.devices import THIS, Device
 from evals.costs.matmul import peak_flops_per_second
 from evals.costs.point import Point, rate
 from evals.reading.mode import evaluating
+from zoo.model import Decoder
 
 _LAYERS = 8
 _SECONDS = 0.2
+_STEPS = 5
+_TOKENS = 16
+
+
+@dataclass(frozen=True)
+class Speed:
+    """The speed of a device in training. flops_per_second: of large matrix products. seconds_per_layer: what a layer
+    adds to a step, however narrow it is."""
+
+    flops_per_second: float
+    seconds_per_layer: float = 0.0
+
+
+def training_speed(device: str, dtype: torch.dtype) -> Speed:
+    """Measure this machine, at the threads and the float32 precision in force. Takes about a second."""
+    return Speed(peak_flops_per_second(device, dtype), training_seconds_per_layer(device))
 
 
 def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counter) -> Device:
@@ -45,11 +65,35 @@ def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counte
 def overhead_seconds_per_layer(dtype: torch.dtype, device: str = "cpu", clock: Clock = time.perf_counter) -> float:
     """Decoding time per layer with almost nothing to compute or to read: the interpreter, dispatch and launches, in
     pre-norm blocks of attention and SwiGLU of 32 features."""
-    spec = zoo.load("small", d_model=32, n_layers=_LAYERS, vocab_size=64)
-    model = zoo.build(spec).to(device=device, dtype=dtype)
+    model = _all_overhead(device).to(dtype)
     with evaluating(model):
-        found = rate(Point(model, context=16, batch=1, seconds=_SECONDS, clock=clock).decode())
+        found = rate(Point(model, context=_TOKENS, batch=1, seconds=_SECONDS, clock=clock).decode())
     return 1 / found / _LAYERS
+
+
+def training_seconds_per_layer(device: str, clock: Clock = time.perf_counter) -> float:
+    """The same of a training step: some hundred operations forward, backward and in AdamW. The median over steps.
+
+    Deep and narrow models, and small ones on fast devices, take little else.
+    """
+    model = _all_overhead(device)
+    optimizer = torch.optim.AdamW(model.parameters())
+    tokens = torch.zeros(1, _TOKENS, dtype=torch.long, device=device)
+    seconds = []
+    for _ in range(1 + _STEPS):  # the first one sets up
+        synchronise(torch.device(device))
+        start = clock()
+        nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        synchronise(torch.device(device))
+        seconds.append(clock() - start)
+    return median(seconds[1:]) / _LAYERS
+
+
+def _all_overhead(device: str) -> Decoder:
+    """A model with almost nothing to compute or to read."""
+    return zoo.build(zoo.load("small", d_model=32, n_layers=_LAYERS, vocab_size=64)).to(device)
 
 
 def memory_bytes(device: str) -> int:

@@ -90,10 +90,10 @@ def item_differences(
         score, p = f"{task} {metric}, {known.items} items", evidence[key].p if key in evidence else None
         test = score_test(data.study, arm, score, known.seeds, p, grouped=task in data.grouped)
         found[key] = replace(known, test=test)
-    for family in (True, False):
-        found |= _corrected(
-            data, {key: each for key, each in found.items() if (key[1] in data.grouped) is family}, evidence
-        )
+    shown = {key: each for key, each in found.items() if key[1] not in data.grouped}
+    inner = {key: each for key, each in found.items() if key[1] in data.grouped}
+    for family in filter(None, (shown, inner)):
+        found |= _corrected(data, family, evidence)
     return {arm.name: tuple(value for (of, _, _), value in found.items() if of == arm.name) for arm in arms}
 
 
@@ -110,7 +110,7 @@ def _corrected(
         standing = standings.get(claims[key])
         if standing is not None and standing.p is not None and math.isfinite(standing.interval.half_width):
             found[key] = replace(each, p=standing.p, low=standing.interval.low, high=standing.interval.high)
-    return {**family, **found}
+    return found
 
 
 def _evidence(table: Crossed, level: float) -> Evidence:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyArm, StudyDocument
+from ablate.store.documents.ledger import LOSS
 from reports.statistics.estimates import ALPHA
 from reports.statistics.interval import Interval
-from reports.statistics.ledger import Claim, Contrast, Judged, Ledger, corrected, is_same, rounds, share
+from reports.statistics.ledger import Claim, Contrast, Judged, Ledger, corrected, rounds, share
 from reports.statistics.screening import Correction, together
 from reports.statistics.simultaneous import Evidence, of_p
 
@@ -62,35 +63,25 @@ def at_any_rate(*arms: StudyArm) -> tuple[str, ...]:
     return found if len(found) == len(arms) else ()
 
 
-SCORES = "scores of "
-GROUPED = "scores in groups of "
-
-
 def score_test(
     study: StudyDocument, arm: StudyArm, score: str, seeds: Iterable[int], p: float | None, grouped: bool
 ) -> LedgerTest:
-    """The comparison of an arm's score with the baseline's, as the ledger keeps it. A question of its own."""
-    base, seen = study.baseline_arm, tuple(sorted(seeds))
-    family = GROUPED if grouped else SCORES
-    return LedgerTest(
-        arm=arm.name,
-        baseline=base.name,
-        arm_identity=arm.identity,
-        baseline_identity=base.identity,
-        measure=score,
-        question=tuple(f"{family}{each.identity_at_any_rate or each.identity}" for each in (arm, base)),
-        seeds=None if study.looks else seen,
-        looks=tuple(look.seeds for look in study.looks),
-        margin=None,
-        at=len(seen),
-        p=p,
-        p_tie=None,
-    )
+    """The comparison of an arm's score with the baseline's, as the ledger keeps it. A question of its own.
 
-
-def is_score(arm: str) -> bool:
-    """Whether a digest in a test's question stands for an arm's scores rather than its losses."""
-    return arm.startswith((SCORES, GROUPED))
+    seeds: those evaluated. grouped: whether the task is one of a group, whose tasks are yet another question.
+    """
+    of_losses, seen = ledger_test(study, arm, study.baseline_arm, p), tuple(sorted(seeds))
+    family = "scores in groups of" if grouped else "scores of"
+    arms = (arm, study.baseline_arm)
+    own: dict[str, object] = {
+        "measure": score,
+        "question": tuple(f"{family} {each.identity_at_any_rate or each.identity}" for each in arms),
+        "seeds": None if study.looks else seen,
+        "margin": None,
+        "tuned": False,
+        "at": len(seen),
+    }
+    return of_losses.model_copy(update=own)
 
 
 def _seeds(arm: StudyArm) -> set[int]:
@@ -148,23 +139,22 @@ def as_one(
     """
     found, others = joined(tests, ledger, elsewhere)
     groups = _groups([*tests, *_tests(found)])
-    return _within(
-        found, set[str]().union(*(group for group in groups if any(_is_of(test, group) for test in tests)))
-    ), others
+    own = {arm for group in groups if any(group & _compared(test) for test in tests) for arm in group}
+    return _within(found, own), others
 
 
 def joined(
     tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records]
 ) -> tuple[list[LedgerRecord], list[LedgerRecord]]:
     """All that was judged under names that share runs with these tests or this ledger, and what was under others."""
-    own, others = list(ledger), list(elsewhere)
-    known = [*map(difference_claim, tests), *_claims(ledger)]
-    while found := [each for each in others if any(is_same(a, b) for a in known for b in _claims(each))]:
-        own += [record for each in found for record in each]
-        known = [claim for each in found for claim in _claims(each)]
-        others = [each for each in others if each not in found]
+    own, others = list(ledger), [(records, _runs(_tests(records))) for records in elsewhere]
+    known = _runs([*tests, *_tests(ledger)])
+    while found := [each for each in others if known & each[1]]:
+        others = [each for each in others if not known & each[1]]
+        own += [record for records, _ in found for record in records]
+        known = set[object]().union(*(runs for _, runs in found))
     own.sort(key=lambda record: datetime.fromisoformat(record.judged))
-    return own, [record for each in others for record in each]
+    return own, [record for records, _ in others for record in records]
 
 
 def looks_at(tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records] = ()) -> int:
@@ -178,30 +168,33 @@ def questions(ledger: Records) -> list[list[LedgerRecord]]:
     return sorted((_within(ledger, group) for group in _groups(_tests(ledger))), key=lambda part: part[0].judged)
 
 
-ANY = "*"
-"""Stands for the arms of a test from before digests of arms at any rate were written: it may be of any question."""
+UNKNOWN = "*"
+"""Stands for the arms of losses that were compared before digests of arms at any rate were written."""
 
 
 def _groups(tests: Iterable[LedgerTest]) -> list[set[str]]:
-    """Digests of arms by question: of one are those that a test compares, and those that share a test with them."""
+    """Digests of arms by question: of one are those that a test compares, and those that share a test with them.
+
+    Where it is not known of some losses which arms they compare, all losses are one question.
+    """
+    all_tests = list(tests)
+    old = {UNKNOWN} if any(UNKNOWN in _compared(test) for test in all_tests) else set[str]()
     groups: list[set[str]] = []
-    for test in tests:
-        arms = set(test.question or (ANY,))
+    for test in all_tests:
+        arms = _compared(test) | (old if test.measure == LOSS else set())
         touched = [group for group in groups if group & arms]
         groups = [group for group in groups if group not in touched] + [arms.union(*touched)]
-    old = [group for group in groups if ANY in group]
-    losses = [group for group in groups if any(not is_score(arm) for arm in group)]
-    return [*(group for group in groups if group not in losses), set[str]().union(*losses)] if old else groups
+    return groups
 
 
-def _is_of(test: LedgerTest, group: set[str]) -> bool:
-    return bool(group & set(test.question or (ANY,)))
+def _compared(test: LedgerTest) -> set[str]:
+    return set(test.question or (UNKNOWN,))
 
 
-def _within(ledger: Records, group: set[str]) -> list[LedgerRecord]:
-    """The judgements of one question."""
+def _within(ledger: Records, arms: set[str]) -> list[LedgerRecord]:
+    """The judgements of tests that compare some of these arms."""
     found = (
-        record.model_copy(update={"tests": tuple(test for test in record.tests if _is_of(test, group))})
+        record.model_copy(update={"tests": tuple(test for test in record.tests if arms & _compared(test))})
         for record in ledger
     )
     return [record for record in found if record.tests]
@@ -211,8 +204,9 @@ def _tests(ledger: Records) -> Iterator[LedgerTest]:
     return (test for record in ledger for test in record.tests)
 
 
-def _claims(ledger: Records) -> list[Claim]:
-    return list(map(difference_claim, _tests(ledger)))
+def _runs(tests: Iterable[LedgerTest]) -> set[object]:
+    """What tells tests of the same runs."""
+    return {claim.runs for claim in map(difference_claim, tests) if claim.runs}
 
 
 def judgements(

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from ablate.noise.power import ALPHA, POWER, seeds_for
 from ablate.noise.scatter import Noise
-from ablate.store.documents.study import RATE, StudyDocument
+from ablate.store.documents.study import RATE, StudyDocument, all_undertrained
 from reports.findings.judging import looks_at
 from reports.findings.noise import study_noise
 from reports.findings.shapes import ArmSummary, StudySummary
@@ -55,7 +55,7 @@ def _steps(summary: StudySummary) -> Iterator[NextStep]:
     study, verdicts = summary.study, {judgement.verdict for judgement in summary.judgements}
     if study.scale in UNJUDGED:
         yield NextStep(study.command(scale="cpu"), "answer the question: a smoke run answers nothing")
-    elif study.pilot and any(arm.length.undertrained for arm in study.arms):
+    elif study.pilot and all_undertrained(study.arms):
         longer = math.ceil(10 * max(arm.length.wanting for arm in study.arms)) / 10
         yield NextStep(study.command(_budget(study, longer)), f"train for long enough to judge: {longer:g} × as long")
     elif study.pilot:

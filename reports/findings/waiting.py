@@ -9,6 +9,7 @@ import polars as pl
 
 from ablate.store.documents import StudyDocument
 from ablate.store.documents.length import LIMITS
+from ablate.store.documents.study import all_undertrained
 from reports.reading.outcomes import UNJUDGED
 
 PILOT = "a pilot has estimates and spends nothing of the 5 %: judge the question on other seeds, without `pilot: true`"
@@ -32,6 +33,6 @@ def waiting(study: StudyDocument, runs: pl.DataFrame, of: str = "study") -> str 
     if study.scale in UNJUDGED:
         return f"the scale {study.scale} shows that a study runs, not what it finds"
     if study.pilot:
-        return UNDERTRAINED if all(arm.length.undertrained for arm in study.arms) else PILOT
+        return UNDERTRAINED if all_undertrained(study.arms) else PILOT
     missing = runs.filter(pl.col("status").is_in(["absent", "partial"])).height
     return f"{missing} of {runs.height} runs of this {of} have not ended" if missing else None

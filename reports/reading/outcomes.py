@@ -38,7 +38,7 @@ def outcomes(
     """
     found: dict[str, Row] = {}
     losses: dict[str, float] = {}
-    low: dict[str, tuple[float, ReferenceLosses]] = {}
+    low: dict[str, ReferenceLosses] = {}
     for arm in arms:
         if study.objective is not None or arm.data not in corpora:
             continue  # losses of other objectives do not compare with those of token frequencies
@@ -49,13 +49,13 @@ def outcomes(
             if known.outcome(loss) == "diverged":
                 found[digest] |= _failed("diverged", loss, "uniform", known.uniform)
         if not arm.length.undertrained:
-            low |= {digest: (own[digest], known) for digest in _near_frequencies(own, known)}
+            low |= dict.fromkeys(_near_frequencies(own, known), known)
     trained = [losses[digest] for digest, row in found.items() if "status" not in row and digest not in low]
     if not trained or study.scale in UNJUDGED:
         return {digest: {"uniform": row["uniform"]} for digest, row in found.items()}
-    for digest, (loss, known) in low.items():
+    for digest, known in low.items():
         if not _learns(curve(digest), fmean(trained)):
-            found[digest] |= _failed("stalled", loss, "unigram", known.unigram)
+            found[digest] |= _failed("stalled", losses[digest], "unigram", known.unigram)
     return found
 
 
@@ -89,7 +89,7 @@ def _learns(curve: list[tuple[int, float]], trained: float) -> bool:
         return False
     last, end = curve[-1]
     half = next(loss for step, loss in curve if step >= last / 2)
-    return half - end > LEARNING * max(half - trained, 0.0) and end > trained
+    return end > trained and half - end > LEARNING * (half - trained)
 
 
 def _failed(status: str, loss: float, name: str, compared: float) -> Row:

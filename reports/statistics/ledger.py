@@ -59,6 +59,11 @@ class Claim:
     looks: tuple[int, ...] = ()
     margin: float | None = None
 
+    @property
+    def runs(self) -> object:
+        """The same for tests of the same runs, whichever arm is the baseline; None where there are none."""
+        return None if self.seeds == frozenset() else (self.contrast.pair, self.seeds, self.looks)
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -92,12 +97,6 @@ def rounds(ledger: Ledger, elsewhere: Iterable[Claim] = ()) -> tuple[dict[Claim,
             if judged.p is not None and (judged.at > at or at == 0):
                 own[judged.claim], stands[judged.claim] = judged.p, judged.at
     return tuple(claims for claims in found if claims)
-
-
-def is_same(claim: Claim, other: Claim) -> bool:
-    """Whether two tests are of the same runs, whichever arm is the baseline."""
-    runs = (claim.contrast.pair, claim.seeds, claim.looks)
-    return claim.seeds != frozenset() and runs == (other.contrast.pair, other.seeds, other.looks)
 
 
 def reuses_seeds(claim: Claim, known: Mapping[Claim, bool]) -> bool:

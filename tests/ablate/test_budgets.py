@@ -22,7 +22,7 @@ from ablate.study.reading import load_study
 from ablate.study.schema import study_schema
 from ablate.study.sections import ParameterMatch
 from ablate.study.study import StudyError
-from evals.costs.machine_speed import Speed
+from evals.costs.machine import Speed
 from zoo.errors import SpecError
 
 DATA = DataIdentity("d" * 32, 257, "")

@@ -23,7 +23,7 @@ from ablate.planning.study_document import study_document
 from ablate.store import Store
 from ablate.store.documents import CacheBytes, RunProbes, SpentBudget
 from ablate.study.reading import load_study
-from evals.costs.machine_speed import Speed
+from evals.costs.machine import Speed
 from tests.documents import measure_of
 from zoo.identity import identity_of
 

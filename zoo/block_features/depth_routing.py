@@ -18,7 +18,7 @@ from zoo.cache_chunks import ChunkCache
 from zoo.facts import Fact
 from zoo.init import Linear
 from zoo.site import PartCost, Step, matmul_cost
-from zoo.traits import Ground, Grounds, Operation, Operations
+from zoo.traits import TOKENS_ROUTED, Ground, Grounds, Operation, Operations
 
 Run = Callable[[Tensor, Step, LayerCache | None], Tensor]
 """Some tokens (B, M, D), their pass and a cache → (B, M, D)."""
@@ -38,16 +38,7 @@ class DepthRouting(BlockFeature):
     """
 
     needs: ClassVar[Grounds] = frozenset({Ground.CAUSAL, Ground.SINGLE_STREAM, Ground.WHOLE_BLOCKS, Ground.SAME_WORK})
-    breaks: ClassVar[Grounds] = frozenset(
-        {
-            Ground.WHOLE_BLOCKS,
-            Ground.FULL_ROWS,
-            Ground.EQUAL_ROWS,
-            Ground.LOWER_LAYERS,
-            Ground.CONTIGUOUS,
-            Ground.OWN_ORDER,
-        }
-    )
+    breaks: ClassVar[Grounds] = TOKENS_ROUTED
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
 
     capacity: Annotated[float, Field(gt=0, lt=1)] = 0.125

@@ -22,7 +22,7 @@ from zoo.facts import Fact
 from zoo.features import Feature, Layers, Model, NewCache, Runner, new_norm, norm_parameters
 from zoo.init import Linear
 from zoo.site import PartCost, Step, matmul_cost
-from zoo.traits import Claim, Ground, Grounds, Operation, Operations
+from zoo.traits import ROWS_CHOSEN, Claim, Ground, Grounds, Operation, Operations
 
 BORDER = 0.5
 """The least probability of a border where there is one."""
@@ -46,9 +46,7 @@ class Chunks(Feature):
     """
 
     needs: ClassVar[Grounds] = frozenset({Ground.CAUSAL, Ground.WHOLE_BLOCKS})
-    breaks: ClassVar[Grounds] = frozenset(
-        {Ground.WHOLE_STREAM, Ground.ONE_STACK, Ground.FULL_ROWS, Ground.EQUAL_ROWS, Ground.LOWER_LAYERS}
-    )
+    breaks: ClassVar[Grounds] = ROWS_CHOSEN | {Ground.WHOLE_STREAM, Ground.ONE_STACK}
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
 
     ratio: Annotated[float, Field(gt=1)] = 6.0

@@ -20,7 +20,7 @@ from zoo.facts import Fact
 from zoo.features import Layers, NewCache, Runner
 from zoo.init import Linear
 from zoo.site import PartCost, Step
-from zoo.traits import Ground, Grounds, Operation, Operations
+from zoo.traits import TOKENS_ROUTED, Ground, Grounds, Operation, Operations
 
 Caches = Sequence[LayerCache | None]
 
@@ -42,17 +42,7 @@ class Recursion(Spec):
     """
 
     needs: ClassVar[Grounds] = frozenset({Ground.CAUSAL, Ground.SINGLE_STREAM, Ground.FIXED_DEPTH})
-    breaks: ClassVar[Grounds] = frozenset(
-        {
-            Ground.WHOLE_BLOCKS,
-            Ground.WHOLE_STREAM,
-            Ground.FULL_ROWS,
-            Ground.EQUAL_ROWS,
-            Ground.LOWER_LAYERS,
-            Ground.CONTIGUOUS,
-            Ground.OWN_ORDER,
-        }
-    )
+    breaks: ClassVar[Grounds] = TOKENS_ROUTED | {Ground.WHOLE_STREAM}
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
 
     alpha: PositiveFloat = 0.1

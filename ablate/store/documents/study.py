@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -151,6 +152,11 @@ class StudyArm(Part):
         """Length of its training, that of the arm it starts from included."""
         size = self.parameters - self.parameters_embedding
         return Length.of(self.tokens, self.steps, self.tokens_before, size, self.checkpoint is not None)
+
+
+def all_undertrained(arms: Iterable[StudyArm]) -> bool:
+    """Whether no arm trains long enough for a verdict."""
+    return all(arm.length.undertrained for arm in arms)
 
 
 class StudyContrast(Part):

@@ -16,6 +16,8 @@ import torch
 
 import evals.costs.memory
 import evals.costs.precision
+import zoo
+from evals.costs.machine import training_seconds_per_layer, training_speed
 from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import peak_growth, peak_memory
 from evals.costs.precision import use_fast_float32
@@ -132,6 +134,27 @@ def test_the_matmul_ceiling_is_at_least_what_one_product_reaches() -> None:
     assert time.perf_counter() - start < 2
     assert ceiling > 0.3 * reached  # other processes may be at work
     assert torch.get_num_threads() == threads
+
+
+def test_what_a_layer_adds_to_a_step_is_the_median_step_over_the_layers() -> None:
+    """The first step sets up; of five, 1, 1, 9, 1 and 1 s by this clock, the median is 1 s, over eight layers."""
+    times = iter([0.0, 50.0, 0.0, 1.0, 0.0, 1.0, 0.0, 9.0, 0.0, 1.0, 0.0, 1.0])
+    assert training_seconds_per_layer("cpu", clock=lambda: next(times)) == 1 / 8
+    assert next(times, None) is None
+
+
+def test_a_training_step_is_foretold_by_arithmetic_and_layers() -> None:
+    """A model that is all overhead, four times as deep as the one that is measured."""
+    speed = training_speed("cpu", torch.float32)
+    model = zoo.build(zoo.load("small", d_model=32, n_layers=32, vocab_size=64))
+    tokens, optimizer = torch.zeros(1, 16, dtype=torch.long), torch.optim.AdamW(model.parameters())
+    seconds = []
+    for _ in range(4):
+        start = time.perf_counter()
+        model(tokens).square().mean().backward()
+        optimizer.step()
+        seconds.append(time.perf_counter() - start)
+    assert 1 / 4 < min(seconds) / (32 * speed.seconds_per_layer) < 4  # other processes may be at work
 
 
 @pytest.mark.usefixtures("default_precision")
