@@ -102,5 +102,8 @@ def test_a_command_repeats_the_edits_that_it_does_not_replace(tmp_path: Path) ->
     assert (
         edited.command(fresh) == f'ablate run norm_placement --scale cpu --set \'data={{"source": "stdlib"}}\' {fresh}'
     )
+    sets = {"base.d_model": 16, "base.block.ffn": "gelu", "budget": {"tokens": 9}, "margin": 0.02}
+    larger = study.model_copy(update={"sets": sets}).command(scale="gpu")
+    assert larger == "ablate run norm_placement --scale gpu --set 'base.block.ffn=\"gelu\"' --set margin=0.02"
     here = study.model_copy(update={"path": str(Path.cwd() / "my study.yaml")})
     assert here.command() == "ablate run 'my study.yaml' --scale cpu"

@@ -344,12 +344,16 @@ class StudyDocument(Document):
     def command(self, *options: str, scale: str | None = None) -> str:
         """The command that runs it, edited as it was, at its own scale unless another is given.
 
-        A file is named as seen from here. options: `--set PATH=VALUE` replaces an edit of that path.
+        A file is named as seen from here. options: `--set PATH=VALUE` replaces an edit of that path. Edits of what
+        scales set, such as sizes and budgets, would undo another scale, and are left out there.
         """
+        at, edited = scale or self.scale, self.sets
+        if at != self.scale:
+            edited = {path: value for path, value in edited.items() if not _is_scaled(path)}
         study = shlex.quote(_from_here(Path(self.path))) if self.path else self.name
-        kept = {path: value for path, value in self.sets.items() if not any(_edits(each, path) for each in options)}
+        kept = {path: value for path, value in edited.items() if not any(_edits(each, path) for each in options)}
         edits = [f"--set {shlex.quote(f'{path}={json.dumps(value)}')}" for path, value in kept.items()]
-        return " ".join(filter(None, ("ablate run", study, "--scale", scale or self.scale, *edits, *options)))
+        return " ".join(filter(None, ("ablate run", study, "--scale", at, *edits, *options)))
 
     @property
     def pairs(self) -> tuple[tuple[StudyArm, StudyArm], ...]:
@@ -368,6 +372,13 @@ class StudyDocument(Document):
 def _edits(option: str, path: str) -> bool:
     """Whether an option is an edit of that path."""
     return any(word.startswith(f"{path}=") for word in shlex.split(option))
+
+
+def _is_scaled(path: str) -> bool:
+    """Whether scales set it: all that a run is made of but the blocks of its model."""
+    first, _, rest = path.partition(".")
+    sections = ("base", "budget", "data", "evals", "measure", "seeds", "train", "tune")
+    return first in sections and not (first == "base" and rest.partition(".")[0] == "block")
 
 
 def _from_here(path: Path) -> str:
