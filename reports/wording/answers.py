@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reports.findings.shapes import RANKS, ArmSummary, EffectSummary, StudySummary
+from reports.findings.waiting import guesses
 from reports.reading.outcomes import FAILED, UNJUDGED
 from reports.wording import effect_words, gloss_words, tables, words
 
@@ -31,6 +32,11 @@ def headline(summary: StudySummary, setting: bool = True) -> str:
         return f"No result yet: only runs of {summary.baseline}, the baseline, have ended."
     if summary.study.scale in UNJUDGED:
         return f"A {summary.study.scale} run shows that the study works. It answers nothing: the runs are too short."
+    if guesses(summary.runs):
+        ended = summary.runs.filter(status="finished")
+        accuracies, chances = sorted(ended["accuracy"].drop_nulls()), ended["chance"].drop_nulls()
+        reached = " to ".join(dict.fromkeys(f"{each:.2g}" for each in (accuracies[0], accuracies[-1])))
+        return f"No arm learned the task: accuracies of {reached}, and guessing has {chances[0]:.2g}."
     design = summary.study.design
     if design is None:
         return words.headline(summary, setting)
