@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 import reports
-from reports.figures import galleries
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.collect import collect
+from reports.sections import galleries
 from reports.wording import method_words, words
 from tests.reports.factory import Arm, StudyOf, arm_documents, changed
 
