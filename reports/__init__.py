@@ -162,7 +162,7 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
 
 def figures_of(summary: StudySummary) -> dict[str, go.Figure]:
     """Every figure of the study's page by its key, in the page's order."""
-    from reports.figures import draw  # noqa: PLC0415 (keeps the import cheap)
+    from reports.sections import draw  # noqa: PLC0415 (keeps the import cheap)
 
     return {figure.key: figure.drawing for figure in draw(summary)}
 
@@ -217,7 +217,7 @@ def render_search(search_dir: Path | str) -> Path:
 
 def search_table(search_dir: Path | str) -> tuple[tuple[str, ...], ...]:
     """The best trials as rows of text, the header first."""
-    from reports.findings.searches import best_table, read_search  # noqa: PLC0415 (keeps the import cheap)
+    from reports.findings.searches import read_search  # noqa: PLC0415 (keeps the import cheap)
+    from reports.wording.search_tables import best_table  # noqa: PLC0415
 
-    found = best_table(read_search(Path(search_dir)))
-    return found.columns, *found.rows
+    return best_table(read_search(Path(search_dir))).lines

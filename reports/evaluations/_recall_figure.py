@@ -14,7 +14,7 @@ from reports.findings.curves import Point
 from reports.findings.shapes import StudySummary
 from reports.statistics.estimates import Estimate
 from reports.wording import words
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 NAMES = {"ar_hits": "all recall hits", "frequent": "seen, frequent in training", "unseen": "not seen before"}
 UNSEEN = "new"

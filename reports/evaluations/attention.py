@@ -17,7 +17,7 @@ from reports.figures.style import ArmStyle, blank, label
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.reading.keys import Schema
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 COLUMNS = 4
 SIDE = 230

@@ -20,7 +20,7 @@ from reports.reading.collected import Collected
 from reports.reading.keys import Row, Schema
 from reports.statistics.estimates import combined_stderr
 from reports.wording import words
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 COLUMNS = ("arm", "accuracy", "lowest seed", "highest seed", "standard error", "chance")
 

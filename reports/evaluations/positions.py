@@ -19,7 +19,7 @@ from reports.reading.collected import Collected
 from reports.reading.keys import Schema
 from reports.statistics.estimates import combined_stderr
 from reports.wording import words
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 SHOWN = 16
 """The loss axis leaves out the places before this share of the training context: there all models know little."""

@@ -19,7 +19,7 @@ from reports.findings.shapes import Score, StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS, Schema
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 MOST = 80
 """Tasks that are drawn: those in which arms lie furthest apart."""

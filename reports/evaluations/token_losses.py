@@ -15,7 +15,7 @@ from reports.evaluations import EvaluationSection
 from reports.reading.collected import Collected
 from reports.reading.keys import Schema
 from reports.wording import words
-from reports.wording.tables import Table, frame_table
+from reports.wording.table import Table, frame_table
 
 Floats = NDArray[np.float64]
 Pieces = tuple[tuple[str, ...], ...]

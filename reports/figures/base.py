@@ -14,7 +14,7 @@ from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, Point
 from reports.statistics.estimates import Estimate
 from reports.wording import words
-from reports.wording.tables import Table
+from reports.wording.table import Table
 
 TABLE_ROWS = 12
 NEUTRAL = {"color": "#888", "width": 1.5, "dash": "dot"}

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from ablate.store.documents import TrialRecord
 from reports.figures.base import Figure
 from reports.figures.style import PALETTE, blank, label
-from reports.findings.searches import SearchSummary, best_table
+from reports.findings.searches import SearchSummary
+from reports.wording.search_tables import best_table
 
 LOGARITHMIC = 8
 """An axis whose largest value is so many times its smallest one has a logarithmic scale."""

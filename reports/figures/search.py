@@ -14,7 +14,7 @@ from reports.figures.pareto import front_figure
 from reports.figures.style import GRID, PALETTE, blank
 from reports.findings.importance import Importance, frozen, in_memory
 from reports.findings.searches import SearchSummary
-from reports.wording.tables import Table
+from reports.wording.table import Table
 
 FEWEST = 3
 """With fewer scored trials there is nothing to draw."""

@@ -12,8 +12,6 @@ from reports.reading.collect import collect
 from reports.reading.collected import Collected
 from reports.reading.units import judging
 from reports.statistics.estimates import Estimate, estimate
-from reports.wording import words
-from reports.wording.tables import Table
 
 DECLARED = ("parameters", "flops_per_token", "kv_bytes_per_token")
 """Objectives that follow from the model, whatever the seed."""
@@ -82,26 +80,3 @@ def flattered(fresh: Iterable[Fresh], objective: str) -> Estimate | None:
     """Mean over the promoted trials of the score with fresh seeds, less that in the search."""
     own = [each.difference for each in fresh if each.objective == objective and each.is_chosen]
     return estimate([difference for difference in own if difference is not None])
-
-
-def fresh_table(fresh: Iterable[Fresh]) -> Table:
-    """Search score against fresh seeds."""
-    columns = ("objective", "arm", "in the search", "with fresh seeds", "difference")
-    return Table(columns, tuple(map(_row, fresh)), labels=2)
-
-
-def _row(each: Fresh) -> tuple[str, ...]:
-    if each.fresh is None or each.difference is None:
-        return each.objective, each.arm, _number(each.searched), "not every seed has a score", words.NONE
-    half = f" ± {_number(each.fresh.half_width)}" if each.fresh.half_width else ""
-    fresh = _number(each.fresh.mean) + half
-    return each.objective, each.arm, _number(each.searched), fresh, signed(each.difference)
-
-
-def signed(difference: float) -> str:
-    """Signed difference, to two significant digits."""
-    return words.signed(difference, words.decimals(difference))
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4f}".rstrip("0").rstrip(".")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar, get_args
+from typing import Literal, TypeVar, get_args
 
 import polars as pl
 
@@ -19,10 +19,7 @@ from reports.statistics.estimates import ALPHA, Estimate
 from reports.statistics.interval import Interval
 from reports.statistics.stalled import Failures
 
-if TYPE_CHECKING:  # sections draw from a summary
-    from reports.sections import Section
-
-Shown = TypeVar("Shown", bound="Section")
+Shown = TypeVar("Shown", bound="SectionSummary")
 
 Verdict = Literal[
     "better",
@@ -237,6 +234,24 @@ class Noise:
     detectable: tuple[Interval, Interval] | None
 
 
+class SectionSummary:
+    """What one section of the report found. `reports.sections` says what it draws."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Name of the section: that of its module."""
+        return cls.__module__.rpartition(".")[2]
+
+    @property
+    def is_the_question(self) -> bool:
+        """Whether the study was made to ask what this section answers, which then opens the headline."""
+        return False
+
+    def answer(self, summary: StudySummary) -> str:
+        """The section's addition to the headline: a sentence, or empty."""
+        return ""
+
+
 @dataclass(frozen=True)
 class StudySummary:
     """All that a report says. `environment` maps a key to its distinct values over the runs, `ledger` is what was
@@ -262,7 +277,7 @@ class StudySummary:
     changes: tuple[Change, ...]
     unmeasured: str | None
     grouped: frozenset[str]
-    sections: Mapping[str, Section]
+    sections: Mapping[str, SectionSummary]
 
     def section(self, kind: type[Shown]) -> Shown | None:
         """The result of a section; None if it has nothing to show."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from reports.figures import CONFIG, Figure, draw
+from reports.figures import CONFIG, Figure
 from reports.findings.shapes import StudySummary
 from reports.pages.page import drawn, name_of
 from reports.pages.templating import FIGURES, render
+from reports.sections import draw
 from reports.wording import title_words
 from reports.wording.answers import closing_table, headline
 

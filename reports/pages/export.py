@@ -11,14 +11,15 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from ablate.store import AblateError, write_text
-from reports.figures import Figure, draw
+from reports.figures import Figure
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.page import name_of, stamp
 from reports.pages.templating import render
+from reports.sections import draw
 from reports.wording import answers, tables, title_words
 from reports.wording.markup import latex, markdown
-from reports.wording.tables import Table
+from reports.wording.table import Table
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WIDTH = 760

@@ -24,7 +24,7 @@ from reports.reading.outcomes import UNJUDGED
 from reports.statistics.estimates import Estimate
 from reports.wording import words
 from reports.wording.listing import listed
-from reports.wording.tables import Table
+from reports.wording.table import Columns, Table
 
 COSTS = ("parameters", "KV cache, bytes per token", "decoding, ms per token")
 HERE, ELSEWHERE = ("circle", PALETTE[0]), ("star-diamond", PALETTE[1])
@@ -51,31 +51,21 @@ class Point:
 
 def imports_table(models: Sequence[ImportedModel]) -> Table:
     """One row for each model."""
-    columns = (
-        "model",
-        "text",
-        "parameters",
-        "context",
-        "loss (nats/token)",
-        "bits/byte",
-        "KV bytes/token",
-        "decoding tokens/s",
-    )
-    return Table(columns, tuple(map(_row, models)), labels=2)
+    columns: Columns[ImportedModel] = {
+        "model": lambda model: model.document.name,
+        "text": lambda model: model.source,
+        "parameters": lambda model: words.count(model.result.parameters),
+        "context": lambda model: str(model.run.train["context"]),
+        "loss (nats/token)": lambda model: _fixed(model.result.loss),
+        "bits/byte": lambda model: _fixed(model.result.bits_per_byte),
+        "KV bytes/token": lambda model: words.whole(model.measured.kv_bytes_per_token if model.measured else None),
+        "decoding tokens/s": lambda model: words.whole(model.measured.decoding_speed if model.measured else None),
+    }
+    return Table.of(models, columns, labels=2)
 
 
-def _row(model: ImportedModel) -> tuple[str, ...]:
-    result, measured = model.result, model.measured
-    return (
-        model.document.name,
-        model.source,
-        words.count(result.parameters),
-        str(model.run.train["context"]),
-        words.NONE if result.loss is None else f"{result.loss:.3f}",
-        words.NONE if result.bits_per_byte is None else f"{result.bits_per_byte:.3f}",
-        words.whole(measured.kv_bytes_per_token if measured else None),
-        words.whole(measured.decoding_speed if measured else None),
-    )
+def _fixed(value: float | None) -> str:
+    return words.NONE if value is None else f"{value:.3f}"
 
 
 def scores_table(models: Sequence[ImportedModel]) -> Table:

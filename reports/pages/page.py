@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ablate.store import Store, StudyFolder
 from ablate.store.documents import LedgerRecord, StudyDocument
-from reports.figures import CONFIG, Figure, galleries
+from reports.figures import CONFIG, Figure
 from reports.figures.base import Attributes
 from reports.figures.style import looks
 from reports.findings.next_steps import next_steps
@@ -19,6 +19,7 @@ from reports.findings.summary import summarise_study
 from reports.pages.templating import FIGURES, render
 from reports.reading.outcomes import UNJUDGED
 from reports.reading.progress import StudyProgress
+from reports.sections import galleries, sections
 from reports.wording import (
     answers,
     cost_words,
@@ -101,7 +102,7 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None, ho
         summary=summary,
         lead=lead,
         galleries=_without(lead, found),
-        notes={each.gallery: each.gallery_note for each in summary.sections.values()},
+        notes={each.gallery: each.gallery_note for each in sections().values()},
         looks=looks([arm.name for arm in summary.arms]),
         compact=compact,
         markup={"Markdown": markdown(compact), "LaTeX": latex(compact)},

@@ -7,13 +7,12 @@ from pathlib import Path
 from ablate.store import SearchFolder
 from reports.figures import CONFIG
 from reports.figures.search import draw_search
-from reports.findings.fresh import fresh_table
 from reports.findings.importance import importances
-from reports.findings.searches import SearchSummary, best_table, read_search, trials_table
+from reports.findings.searches import SearchSummary, read_search
 from reports.pages.page import drawn
 from reports.pages.templating import FIGURES
 from reports.pages.templating import render as render_template
-from reports.wording import search_words
+from reports.wording import search_tables, search_words
 
 
 def render(folder: Path) -> Path:
@@ -35,9 +34,8 @@ def render_page(search: SearchSummary) -> str:
         search=search,
         words=search_words,
         importances=found,
-        fresh_table=fresh_table,
-        trials_table=trials_table,
+        tables=search_tables,
         lead=lead,
         figures=others,
-        front=best_table(search),
+        front=search_tables.best_table(search),
     )

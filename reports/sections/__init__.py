@@ -13,23 +13,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import polars as pl
 
 from reports.figures.base import Figure
-from reports.figures.style import ArmStyle
+from reports.figures.style import ArmStyle, looks
+from reports.findings.shapes import SectionSummary, StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 
-if TYPE_CHECKING:  # a summary has sections
-    from reports.findings.shapes import StudySummary
-
 PACKAGES = ("reports.sections", "reports.evaluations")
 Frames = Mapping[str, pl.DataFrame]
+MOST_IN_LEGEND = 24
+"""With more arms a legend hides the figure; the page's list of arms is one."""
 
 
-class Section(ABC):
+class Section(SectionSummary, ABC):
     """A part of a report. An object of a subclass is what one study shows of it."""
 
     place: ClassVar[int]
@@ -42,11 +42,6 @@ class Section(ABC):
     """The heading of its `sentences`, or of its `template`."""
     template: ClassVar[str] = ""
     """A file beside the page's templates, for what is neither a figure nor a sentence. It is given the `section`."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Name of the section: that of its module."""
-        return cls.__module__.rpartition(".")[2]
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Frames:
@@ -71,15 +66,6 @@ class Section(ABC):
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """Each with the table of what it shows. They draw and compute nothing new."""
         yield from ()
-
-    @property
-    def is_the_question(self) -> bool:
-        """Whether the study was made to ask what this section answers, which then opens the headline."""
-        return False
-
-    def answer(self, summary: StudySummary) -> str:
-        """The section's addition to the headline: a sentence, or empty."""
-        return ""
 
     def introduction(self, summary: StudySummary) -> str:
         """Text before the section's sentences."""
@@ -112,3 +98,21 @@ def _only(module: ModuleType) -> type[Section]:
     if len(own) != 1:
         raise TypeError(f"{module.__name__} must define exactly one Section, found {len(own)}")
     return own[0]
+
+
+def draw(summary: StudySummary) -> tuple[Figure, ...]:
+    """Every figure for which the summary has something to show, in the order of the page."""
+    return tuple(figure for figures in galleries(summary).values() for figure in figures)
+
+
+def galleries(summary: StudySummary) -> dict[str, tuple[Figure, ...]]:
+    """Figures by the headings under which they stand."""
+    style = looks([arm.name for arm in summary.arms])
+    found: dict[str, list[Figure]] = {}
+    for section in filter(None, map(summary.section, sections().values())):
+        if figures := list(section.figures(summary, style)):
+            found.setdefault(section.gallery, []).extend(figures)
+    if len(style) > MOST_IN_LEGEND:
+        for figure in (figure for figures in found.values() for figure in figures):
+            figure.drawing.update_layout(showlegend=False)
+    return {heading: tuple(figures) for heading, figures in found.items()}

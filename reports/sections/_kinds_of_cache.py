@@ -13,7 +13,7 @@ from reports.figures.style import ArmStyle, label
 from reports.findings.curves import Point
 from reports.findings.shapes import StudySummary
 from reports.wording import words
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 PANELS = {
     "cache": "bytes of the cache",

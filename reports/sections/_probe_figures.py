@@ -14,7 +14,7 @@ from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, Point
 from reports.statistics.estimates import Estimate
 from reports.wording import words
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from reports.reading.documents import StudyDocuments
 from reports.sections import Section
 from reports.sections._serving import ALONE, MEASURES, PLAIN, SERVING, measured_rows, wrong_bytes
 from reports.wording import cost_words, words
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 MIB = 2**20
 Points = tuple[tuple[float, float], ...]

@@ -14,7 +14,7 @@ from reports.findings.curves import Curve, Line, average, lines_of
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 MOST_WITH_SEEDS = 12
 """With more arms the lines of seeds hide those of arms."""

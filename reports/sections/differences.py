@@ -14,7 +14,7 @@ from reports.sections import Section
 from reports.statistics.estimates import Estimate
 from reports.wording import rate_words, title_words, words
 from reports.wording.failure_words import mark
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.wording import cost_words, effect_words, title_words, words
 from reports.wording.failure_words import mark
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 
 @dataclass(frozen=True)

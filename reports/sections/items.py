@@ -17,7 +17,7 @@ from reports.sections import Section
 from reports.sections._qualities import is_drawn
 from reports.statistics.estimates import ALPHA
 from reports.wording import words
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 COLUMNS = (
     "arm",

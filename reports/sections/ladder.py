@@ -22,7 +22,7 @@ from reports.sections import Section
 from reports.statistics.estimates import Estimate
 from reports.wording import ladder_words, rung_words, words
 from reports.wording.listing import listed
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 LADDER = KEYS | {
     "rung": pl.String,

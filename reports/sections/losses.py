@@ -17,7 +17,7 @@ from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.sections._runs import Clock, RunLoss, clocks, drawn_raw, run_losses
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 BINS = {"train": 100, "train, coarse": 20}
 """At most so many points of a training-loss curve, by kind: the loss is averaged over equal runs of steps."""

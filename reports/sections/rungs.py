@@ -19,7 +19,7 @@ from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.statistics.estimates import Estimate
 from reports.wording import rung_words, words
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 DASHES = {"size": "solid", "length": "dot"}
 MARGIN = 0.08

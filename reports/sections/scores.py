@@ -13,7 +13,7 @@ from reports.figures.style import ArmStyle, label
 from reports.findings.shapes import Score, StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 
 @dataclass(frozen=True)

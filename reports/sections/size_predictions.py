@@ -16,7 +16,7 @@ from reports.sections.ladder import Ladder
 from reports.statistics.interval import Interval
 from reports.statistics.prediction import Prediction
 from reports.wording import words
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 CHANCE = 0.5
 

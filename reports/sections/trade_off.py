@@ -20,7 +20,7 @@ from reports.statistics.estimates import Estimate
 from reports.wording import cost_words, gloss_words, title_words
 from reports.wording.failure_words import mark
 from reports.wording.listing import listed
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 SAME = Estimate(0.0, 0.0, 0.0, None, ())
 SAME_COST = Estimate(1.0, 1.0, 1.0, None, ())

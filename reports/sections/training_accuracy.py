@@ -13,7 +13,7 @@ from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.wording import words
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 
 @dataclass(frozen=True)

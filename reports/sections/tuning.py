@@ -18,7 +18,7 @@ from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.wording import rate_words, words
-from reports.wording.tables import frame_table
+from reports.wording.table import frame_table
 
 Points = tuple[tuple[float, float], ...]
 

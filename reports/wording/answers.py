@@ -9,6 +9,7 @@ from reports.findings.shapes import RANKS, ArmSummary, EffectSummary, StudySumma
 from reports.findings.waiting import guesses
 from reports.reading.outcomes import FAILED, UNJUDGED
 from reports.wording import effect_words, gloss_words, tables, words
+from reports.wording.table import Rows, Table
 
 
 @dataclass(frozen=True)
@@ -62,14 +63,11 @@ def _rank(found: ArmSummary | EffectSummary) -> int:
     return RANKS.index(found.verdict)
 
 
-def closing_table(summary: StudySummary) -> tables.Rows:
+def closing_table(summary: StudySummary) -> Rows:
     """Rows of text for a terminal, the header first."""
-    if not summary.effects:
-        return tables.closing_table(summary)
-    found = effect_words.closing_table(summary)
-    return found.columns, *found.rows
+    return effect_words.closing_table(summary).lines if summary.effects else tables.closing_table(summary)
 
 
-def compact_table(summary: StudySummary) -> tables.Table:
+def compact_table(summary: StudySummary) -> Table:
     """Table for a paper: a row for each arm, or for each effect of a design."""
     return effect_words.closing_table(summary) if summary.effects else tables.compact_table(summary)

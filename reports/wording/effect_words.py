@@ -11,7 +11,7 @@ from reports.wording.cost_words import clear_costs, costs
 from reports.wording.failure_words import left_out
 from reports.wording.length_words import conditions, undertrained
 from reports.wording.listing import listed
-from reports.wording.tables import Table, without_empty
+from reports.wording.table import Columns, Table
 
 CORRECTIONS = {
     "holm": "With probability 95 %, none of the effects ever named for this question is named wrongly: p-values are "
@@ -144,44 +144,28 @@ def proposal(summary: StudySummary) -> str:
 
 def closing_table(summary: StudySummary) -> Table:
     """Effect, difference, p, verdict and aliases, for a terminal."""
-    rows = (
-        (
-            each.effect.name,
-            words.difference(each.comparison),
-            words.p_value(each.comparison.p_holm).removeprefix("p ").removeprefix("= "),
-            each.verdict,
-            " or ".join(map(_short, _signed_aliases(each.effect))) or words.NONE,
-        )
-        for each in summary.effects
-    )
-    columns = ("effect", "difference", "p (corrected)", "verdict", "or instead")
-    return without_empty(Table(columns, tuple(rows)))
+    columns: Columns[EffectSummary] = {
+        "effect": lambda each: each.effect.name,
+        "difference": lambda each: words.difference(each.comparison),
+        "p (corrected)": lambda each: words.p_value(each.comparison.p_holm).removeprefix("p ").removeprefix("= "),
+        "verdict": lambda each: each.verdict,
+        "or instead": lambda each: " or ".join(map(_short, _signed_aliases(each.effect))) or words.NONE,
+    }
+    return Table.of(summary.effects, columns).without_empty()
 
 
 def table(summary: StudySummary) -> Table:
     """Everything that is known of each effect."""
-    columns = (
-        "effect",
-        "verdict",
-        f"difference ({summary.unit})",
-        "p (corrected)",
-        "p for equivalence (Holm)",
-        f"smallest detectable ({summary.unit})",
-        "speed and memory",
-        "cannot be told from",
-    )
-    return without_empty(Table(columns, tuple(map(_row, summary.effects)), labels=2))
-
-
-def _row(found: EffectSummary) -> tuple[str, ...]:
-    comparison = found.comparison
-    return (
-        found.effect.name,
-        found.verdict,
-        words.difference(comparison).removesuffix(" nats"),
-        words.p_value(comparison.p_holm),
-        words.p_value(comparison.p_equivalence),
-        words.detectable(comparison.detectable) if comparison.detectable else words.NONE,
-        costs(comparison.costs) or words.NONE,
-        aliases(found.effect),
-    )
+    columns: Columns[EffectSummary] = {
+        "effect": lambda each: each.effect.name,
+        "verdict": lambda each: each.verdict,
+        f"difference ({summary.unit})": lambda each: words.difference(each.comparison).removesuffix(" nats"),
+        "p (corrected)": lambda each: words.p_value(each.comparison.p_holm),
+        "p for equivalence (Holm)": lambda each: words.p_value(each.comparison.p_equivalence),
+        f"smallest detectable ({summary.unit})": lambda each: (
+            words.detectable(each.comparison.detectable) if each.comparison.detectable else words.NONE
+        ),
+        "speed and memory": lambda each: costs(each.comparison.costs) or words.NONE,
+        "cannot be told from": lambda each: aliases(each.effect),
+    }
+    return Table.of(summary.effects, columns, labels=2).without_empty()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports.wording.tables import Table
+from reports.wording.table import Table
 
 LATEX = str.maketrans(
     {
@@ -19,13 +19,13 @@ MARKDOWN = str.maketrans({"|": r"\|", "\n": " ", "<": "&lt;", ">": "&gt;", "&": 
 def markdown(table: Table) -> str:
     """A table with a rule under its header; numbers are aligned to the right."""
     rule = [":--" if i < table.labels else "--:" for i in range(len(table.columns))]
-    lines = [[cell.translate(MARKDOWN) for cell in row] for row in (table.columns, *table.rows)]
+    lines = [[cell.translate(MARKDOWN) for cell in row] for row in table.lines]
     return "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
 
 
 def latex(table: Table) -> str:
     """A tabular with booktabs' rules."""
-    lines = [" & ".join(cell.translate(LATEX) for cell in row) + r" \\" for row in (table.columns, *table.rows)]
+    lines = [" & ".join(cell.translate(LATEX) for cell in row) + r" \\" for row in table.lines]
     columns = "".join("l" if i < table.labels else "r" for i in range(len(table.columns)))
     body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
     return "\n".join([*body, r"\end{tabular}", ""])

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from ablate.store.documents import Range, TrialRecord
-from reports.findings.fresh import DECLARED, flattered, signed
-from reports.findings.importance import ALPHA, FEWEST, Importance
-from reports.findings.searches import SearchSummary, setting_text
-from reports.wording.tables import Table
+from reports.findings.fresh import DECLARED, flattered
+from reports.findings.importance import FEWEST, Importance
+from reports.findings.searches import SearchSummary
+from reports.wording.search_tables import setting_text, signed
 from reports.wording.words import decimals
 
 
@@ -125,24 +125,6 @@ def counts(search: SearchSummary) -> str:
     refused = sum(search.document.illegal.values())
     skipped = f" {refused} illegal {'proposal was' if refused == 1 else 'proposals were'} skipped." if refused else ""
     return f"{total} trials: {', '.join(parts)}.{skipped}"
-
-
-def illegal_table(search: SearchSummary) -> Table:
-    illegal = search.document.illegal.items()
-    return Table(("reason", "proposals"), tuple((reason, str(count)) for reason, count in illegal))
-
-
-def importance_table(found: Sequence[Importance]) -> Table:
-    columns = ("setting", f"does it matter? (p < {ALPHA:g}, Holm)", "p (Holm)", "share (fANOVA)", "90 % of resamples")
-    return Table(columns, tuple(map(_importance_row, found)), labels=2)
-
-
-def _importance_row(each: Importance) -> tuple[str, ...]:
-    verdict = "cannot tell" if each.p is None else "yes" if each.matters else "not shown"
-    p = "–" if each.p is None else f"{each.p:.2g}"
-    if each.share is None:
-        return each.path, verdict, p, "–", "–"
-    return each.path, verdict, p, f"{each.share:.2f}", f"{each.low:.2f} to {each.high:.2f}"
 
 
 def _and(words: Sequence[str]) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -12,74 +11,48 @@ from reports.findings.shapes import ArmBudget, ArmSummary, Comparison, StudySumm
 from reports.reading.keys import Row
 from reports.wording import failure_words, words
 from reports.wording.measures import RUN_MEASURES, mean_of
+from reports.wording.table import Columns, Rows, Table
 
-Rows = tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Table:
-    """Text with a header; every column but the first `labels` is of numbers."""
-
-    columns: tuple[str, ...]
-    rows: Rows
-    labels: int = 1
-
-
+Run = dict[str, Any]
+"""A row of the frame of runs."""
 SOMETIMES = ("bits/byte", "bits per byte", "accuracy", "above floor", "tokens/s", "failed", "devices", "waited")
 """Columns that are left out where they are empty: text has bits, synthetic tasks the next two."""
 
 
 def closing_table(summary: StudySummary) -> Rows:
     """Arm, loss, bits per byte or accuracy, speed, memory, failed seeds and verdict; the header first."""
-    header = (
-        "arm",
-        "loss (nats)",
-        "difference",
-        "bits/byte",
-        "accuracy",
-        "above floor",
-        "tokens/s",
-        "peak memory",
-        "KV bytes/token",
-        "failed",
-        "verdict",
-    )
-    table = without_empty(Table(header, tuple(_closing_row(summary, arm) for arm in summary.arms)), SOMETIMES)
-    return table.columns, *table.rows
-
-
-def _closing_row(summary: StudySummary, arm: ArmSummary) -> tuple[str, ...]:
-    return (
-        arm.name,
-        words.plus_minus(arm.loss),
-        words.difference(arm.comparison) if arm.comparison else words.NONE,
-        words.plus_minus(arm.bits_per_byte),
-        words.plus_minus(arm.accuracy),
-        words.plus_minus(arm.excess),
-        words.whole(arm.training_speed),
-        words.size(mean_of(arm, "peak_memory_bytes")),
-        words.whole(arm.kv_bytes_per_token),
-        failure_words.failed(arm) or words.NONE,
-        words.verdict(summary, arm),
-    )
+    columns: Columns[ArmSummary] = {
+        "arm": lambda arm: arm.name,
+        "loss (nats)": lambda arm: words.plus_minus(arm.loss),
+        "difference": lambda arm: words.difference(arm.comparison) if arm.comparison else words.NONE,
+        "bits/byte": lambda arm: words.plus_minus(arm.bits_per_byte),
+        "accuracy": lambda arm: words.plus_minus(arm.accuracy),
+        "above floor": lambda arm: words.plus_minus(arm.excess),
+        "tokens/s": lambda arm: words.whole(arm.training_speed),
+        "peak memory": lambda arm: words.size(mean_of(arm, "peak_memory_bytes")),
+        "KV bytes/token": lambda arm: words.whole(arm.kv_bytes_per_token),
+        "failed": lambda arm: failure_words.failed(arm) or words.NONE,
+        "verdict": lambda arm: words.verdict(summary, arm),
+    }
+    return Table.of(summary.arms, columns).without_empty(SOMETIMES).lines
 
 
 def compact_table(summary: StudySummary) -> Table:
     """Six columns: what is found of each arm, and what it costs as a multiple of the baseline's."""
-    base = summary.baseline
-    columns = ("arm", f"loss ({summary.unit})", f"against {base}", "training speed", "KV cache", "verdict")
-    rows = (
-        (
-            arm.name,
-            words.plus_minus(arm.loss),
-            words.difference(arm.comparison).removesuffix(" nats") if arm.comparison else words.NONE,
-            _times(arm.comparison),
-            _cache_times(arm.comparison),
-            words.verdict(summary, arm),
-        )
-        for arm in summary.arms
-    )
-    return without_empty(Table(columns, tuple(rows)), columns[1:5])
+    columns: Columns[ArmSummary] = {
+        "arm": lambda arm: arm.name,
+        f"loss ({summary.unit})": lambda arm: words.plus_minus(arm.loss),
+        f"against {summary.baseline}": lambda arm: _difference(arm.comparison),
+        "training speed": lambda arm: _times(arm.comparison),
+        "KV cache": lambda arm: _cache_times(arm.comparison),
+        "verdict": lambda arm: words.verdict(summary, arm),
+    }
+    return Table.of(summary.arms, columns).without_empty(list(columns)[1:5])
+
+
+def _difference(found: Comparison | None) -> str:
+    """The difference in a column whose heading has the unit."""
+    return words.difference(found).removesuffix(" nats") if found else words.NONE
 
 
 def _times(found: Comparison | None) -> str:
@@ -99,55 +72,32 @@ def _cache_times(found: Comparison | None) -> str:
 
 def arms_table(summary: StudySummary) -> Table:
     """Everything that is known of each arm."""
-    columns = (
-        "arm",
-        "verdict",
-        f"validation loss ({summary.unit})",
-        f"difference from the baseline ({summary.unit})",
-        "p (Holm)",
-        "p for equivalence (Holm)",
-        f"smallest detectable ({summary.unit})",
-        "more seeds to settle it",
-        *(each.heading for each in RUN_MEASURES if each.text),
-        "KV cache (bytes/token)",
-        "attention backend",
-        "seeds",
-    )
     backends = attention_backends(summary)
-    return without_empty(Table(columns, tuple(_arm_row(arm, backends) for arm in summary.arms), labels=2))
+    columns: Columns[ArmSummary] = {
+        "arm": lambda arm: arm.name,
+        "verdict": lambda arm: arm.verdict,
+        f"validation loss ({summary.unit})": lambda arm: words.plus_minus(arm.loss),
+        f"difference from the baseline ({summary.unit})": lambda arm: _difference(arm.comparison),
+        "p (Holm)": lambda arm: words.p_value(arm.comparison.p_holm) if arm.comparison else words.NONE,
+        "p for equivalence (Holm)": lambda arm: (
+            words.p_value(arm.comparison.p_equivalence) if arm.comparison else words.NONE
+        ),
+        f"smallest detectable ({summary.unit})": lambda arm: (
+            words.detectable(arm.comparison.detectable) if arm.comparison and arm.comparison.detectable else words.NONE
+        ),
+        "more seeds to settle it": lambda arm: words.whole(arm.seeds_needed),
+        **{each.heading: each.text for each in RUN_MEASURES if each.text},
+        "KV cache (bytes/token)": lambda arm: words.whole(arm.kv_bytes_per_token),
+        "attention backend": lambda arm: backends.get(arm.name, words.NONE),
+        "seeds": _seed_count,
+    }
+    return Table.of(summary.arms, columns, labels=2).without_empty()
 
 
 def attention_backends(summary: StudySummary) -> dict[str, str]:
     """Attention backends of runs by arm, softmax or linear, since speed also depends on the backend."""
     known = summary.runs.drop_nulls("attention").unique(["arm", "attention"]).sort("arm", "attention")
     return {str(arm): "; ".join(part["attention"]) for (arm,), part in known.group_by("arm")}
-
-
-def without_empty(table: Table, among: Iterable[str] | None = None) -> Table:
-    """Without the columns that say nothing of any row; only those of some names are left out where `among` has them."""
-    spare = table.columns if among is None else set(among)
-    said = [any(row[i] != words.NONE for row in table.rows) for i in range(len(table.columns))]
-    kept = [i for i, name in enumerate(table.columns) if said[i] or name not in spare]
-    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
-    return Table(tuple(table.columns[i] for i in kept), rows, table.labels)
-
-
-def _arm_row(arm: ArmSummary, backends: dict[str, str]) -> tuple[str, ...]:
-    found = arm.comparison
-    return (
-        arm.name,
-        arm.verdict,
-        words.plus_minus(arm.loss),
-        words.difference(found).removesuffix(" nats") if found else words.NONE,
-        words.p_value(found.p_holm) if found else words.NONE,
-        words.p_value(found.p_equivalence) if found else words.NONE,
-        words.detectable(found.detectable) if found and found.detectable else words.NONE,
-        words.whole(arm.seeds_needed),
-        *(each.text(arm) for each in RUN_MEASURES if each.text),
-        words.whole(arm.kv_bytes_per_token),
-        backends.get(arm.name, words.NONE),
-        _seed_count(arm),
-    )
 
 
 def _seed_count(arm: ArmSummary) -> str:
@@ -158,29 +108,22 @@ def _seed_count(arm: ArmSummary) -> str:
 
 def budgets_table(summary: StudySummary) -> Table:
     """Budget of each arm per run, and its deviation from the baseline."""
-    columns = ("arm", "FLOPs", "tokens", "steps", "parameters", "embedding parameters", "train time")
     base = next(arm for arm in summary.arms if arm.name == summary.baseline).budget
-    timed = (f"train time against {words.seconds(base.allowed_seconds)}",) if base.allowed_seconds else ()
-    return Table(
-        (*columns, *timed),
-        tuple(
-            (
-                arm.name,
-                _against(words.large(arm.budget.flops), arm.budget.flops, base.flops),
-                _against(words.count(arm.budget.tokens), arm.budget.tokens, base.tokens),
-                words.whole(arm.budget.steps),
-                _against(words.count(arm.budget.parameters), arm.budget.parameters, base.parameters),
-                words.count(arm.parameters_embedding),
-                _against(
-                    words.seconds(arm.budget.train_seconds),
-                    arm.budget.train_seconds,
-                    base.train_seconds,
-                ),
-                *(_off_time(arm.budget) for _ in timed),
-            )
-            for arm in summary.arms
+    columns: Columns[ArmSummary] = {
+        "arm": lambda arm: arm.name,
+        "FLOPs": lambda arm: _against(words.large(arm.budget.flops), arm.budget.flops, base.flops),
+        "tokens": lambda arm: _against(words.count(arm.budget.tokens), arm.budget.tokens, base.tokens),
+        "steps": lambda arm: words.whole(arm.budget.steps),
+        "parameters": lambda arm: _against(words.count(arm.budget.parameters), arm.budget.parameters, base.parameters),
+        "embedding parameters": lambda arm: words.count(arm.parameters_embedding),
+        "train time": lambda arm: _against(
+            words.seconds(arm.budget.train_seconds), arm.budget.train_seconds, base.train_seconds
         ),
-    )
+    }
+    if base.allowed_seconds:
+        against = f"train time against {words.seconds(base.allowed_seconds)}"
+        columns = {**columns, against: lambda arm: _off_time(arm.budget)}
+    return Table.of(summary.arms, columns)
 
 
 def _off_time(budget: ArmBudget) -> str:
@@ -199,59 +142,33 @@ def _against(text: str, value: float | None, base: float | None) -> str:
 
 def runs_table(summary: StudySummary) -> Table:
     """One row for each run that the study asked for, whatever became of it."""
-    columns = (
-        "arm",
-        "run",
-        "status",
-        "seed",
-        "loss",
-        "bits per byte",
-        "accuracy",
-        "training loss",
-        "steps",
-        "tokens",
-        "tokens/s",
-        "devices",
-        "waited",
-        "peak memory",
-        "gradient norm",
-        "gradient spikes",
-        "loss spikes",
-        "training time",
-        "wall time",
-    )
-    rows = tuple(_run_row(row) for row in summary.runs.iter_rows(named=True))
-    return without_empty(Table(columns, rows, labels=3), SOMETIMES)
+    columns: Columns[Run] = {
+        "arm": lambda run: str(run["arm"]),
+        "run": lambda run: str(run["digest"])[:12],
+        "status": lambda run: f"{run['status']}: {run['reason']}" if run["reason"] else run["status"],
+        "seed": lambda run: str(run["seed"]),
+        "loss": lambda run: _fixed(run["loss"], 4),
+        "bits per byte": lambda run: _fixed(run["bits_per_byte"], 4),
+        "accuracy": lambda run: _fixed(run["accuracy"], 4),
+        "training loss": lambda run: _fixed(run["train_loss"], 4),
+        "steps": lambda run: words.whole(run["steps"]),
+        "tokens": lambda run: words.whole(run["tokens"]),
+        "tokens/s": lambda run: words.NONE if _is_disturbed(run) else words.whole(run["tokens_per_second"]),
+        "devices": lambda run: _devices(run["devices"]),
+        "waited": lambda run: _waited(run["waiting"]),
+        "peak memory": lambda run: words.size(run["peak_memory_bytes"]),
+        "gradient norm": lambda run: _fixed(run["grad_norm"], 2),
+        "gradient spikes": lambda run: words.whole(run["grad_norm_spikes"]),
+        "loss spikes": lambda run: words.whole(run["loss_spikes"]),
+        "training time": lambda run: words.seconds(run["train_seconds"]),
+        "wall time": lambda run: words.seconds(run["wall_seconds"]),
+    }
+    return Table.of(summary.runs.iter_rows(named=True), columns, labels=3).without_empty(SOMETIMES)
 
 
-def _run_row(run: dict[str, float | str | None]) -> tuple[str, ...]:
-    def number(name: str) -> float | None:
-        value = run[name]
-        return value if isinstance(value, int | float) else None
-
-    status = f"{run['status']}: {run['reason']}" if run["reason"] else str(run["status"])
-    return (
-        str(run["arm"]),
-        str(run["digest"])[:12],
-        status,
-        str(run["seed"]),
-        *(_fixed(number(name), 4) for name in ("loss", "bits_per_byte", "accuracy", "train_loss")),
-        *(words.whole(number(name)) for name in ("steps", "tokens")),
-        words.whole(None if _is_disturbed(number("waiting"), number("beside")) else number("tokens_per_second")),
-        _devices(number("devices")),
-        _waited(number("waiting")),
-        words.size(number("peak_memory_bytes")),
-        _fixed(number("grad_norm"), 2),
-        words.whole(number("grad_norm_spikes")),
-        words.whole(number("loss_spikes")),
-        words.seconds(number("train_seconds")),
-        words.seconds(number("wall_seconds")),
-    )
-
-
-def _is_disturbed(waited: float | None, beside: float | None) -> bool:
+def _is_disturbed(run: Run) -> bool:
     """Whether a run's speed is not its own."""
-    return (waited or 0.0) >= CROWDED or bool(beside)
+    return (run["waiting"] or 0.0) >= CROWDED or bool(run["beside"])
 
 
 def _devices(count: float | None) -> str:
@@ -294,10 +211,6 @@ def edits_table(summary: StudySummary) -> Table:
 def environment_table(summary: StudySummary) -> Table:
     rows = tuple((key, ", ".join(values)) for key, values in summary.environment)
     return Table(("what", "value"), rows, labels=2)
-
-
-def frame_table(columns: Iterable[str], rows: Iterable[Iterable[str]], labels: int = 1) -> Table:
-    return Table(tuple(columns), tuple(tuple(row) for row in rows), labels)
 
 
 def statuses(runs: pl.DataFrame) -> str:

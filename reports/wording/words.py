@@ -11,13 +11,13 @@ from reports.findings.shapes import ArmSummary, Comparison, StudySummary
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval
-from reports.wording import change_words, failure_words, rate_words
+from reports.wording import change_words, failure_words, rate_words, table
 from reports.wording.cost_words import clear_costs, costs
 from reports.wording.length_words import conditions, undertrained
 from reports.wording.listing import listed
 from reports.wording.matching_words import but_for, continued, matched, terms
 
-NONE = "–"
+NONE = table.NONE
 
 
 def score(value: float) -> str:

@@ -21,10 +21,10 @@ from ablate.store import Store
 from ablate.study.reading import load_study
 from ablate.study.study import StudyError
 from reports.evaluations.diagnostics import AccuracyCurve, Rung, figure_of
-from reports.figures import draw
 from reports.figures.style import ArmStyle
 from reports.findings.curves import Point
 from reports.findings.summary import summarise_study
+from reports.sections import draw
 from zoo.loss import IGNORED
 
 STUDY = """

@@ -13,11 +13,11 @@ from ablate.store.documents import EvalsDocument, Section
 from reports.evaluations import EvaluationSection
 from reports.evaluations.samples import Samples
 from reports.evaluations.token_losses import TokenLosses, class_of
-from reports.figures import draw
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
 from reports.reading.evaluations import EvaluatedRun
 from reports.reading.keys import RunKey
+from reports.sections import draw
 from tests.reports.factory import HOSTILE, Arm, StudyOf, changed
 
 PIECES = [["import", " x", "\n", "4"], [" the", "ory", ".", HOSTILE]]

@@ -12,7 +12,7 @@ import pytest
 from ablate.cli import main
 from reports.pages import export
 from reports.wording.markup import latex, markdown
-from reports.wording.tables import Table
+from reports.wording.table import Table
 from tests.reports.browsing import no_chromium
 from tests.reports.factory import HOSTILE, Arm, StudyOf, typical
 

@@ -11,9 +11,9 @@ from scipy import stats
 import reports
 from ablate.store import Store
 from ablate.store.documents import SyntheticMeta
-from reports.figures import galleries
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.collect import collect
+from reports.sections import galleries
 from reports.wording import method_words, words
 from tests.reports.factory import Arm, StudyOf, arm_documents, changed
 

@@ -11,9 +11,10 @@ import pytest
 
 from ablate.store import Store
 from ablate.store.documents import SpeedPoint
-from reports.findings.fresh import Fresh, flattered, fresh_table, read_fresh
+from reports.findings.fresh import Fresh, flattered, read_fresh
 from reports.findings.searches import SearchSummary
 from reports.wording import search_words
+from reports.wording.search_tables import fresh_table
 from tests.reports.factory import JUDGING_EXCESS, Arm, StudyOf
 from tests.reports.searching import search_of
 

@@ -15,10 +15,10 @@ from scipy import stats
 import reports
 from ablate.store import Store
 from ablate.store.documents import LedgerRecord
-from reports.figures import draw
 from reports.findings.items import ItemDifference, _over_items, item_differences
 from reports.findings.shapes import StudySummary
 from reports.reading.collect import collect
+from reports.sections import draw
 from reports.sections.items import verdict
 from reports.statistics.crossed import crossed
 from tests.reports.factory import Arm, StudyOf, arm_documents, typical

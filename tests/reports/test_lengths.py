@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reports.figures import galleries
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
+from reports.sections import galleries
 from reports.wording import words
 from tests.reports.factory import Arm, StudyOf
 

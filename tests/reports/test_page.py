@@ -14,10 +14,11 @@ from plotly.offline import get_plotlyjs, get_plotlyjs_version
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import reports
-from reports.figures import CONFIG, draw
+from reports.figures import CONFIG
 from reports.figures.style import PALETTE, label, looks
 from reports.findings.summary import summarise_study
 from reports.pages.plotly_js import CARTESIAN, plotly_js
+from reports.sections import draw
 from reports.sections.losses import Losses
 from tests.reports.browsing import data_of, unpacked
 from tests.reports.factory import HOSTILE, SEEN, Arm, StudyOf, typical

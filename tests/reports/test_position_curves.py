@@ -12,10 +12,11 @@ import pytest
 
 from ablate.store import Store, StudyFolder
 from reports.evaluations.positions import PositionCurve, Positions
-from reports.figures import Figure, draw
+from reports.figures import Figure
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
+from reports.sections import draw
 from tests.reports.factory import Arm, StudyOf, changed, shown
 
 CONTEXT = 64

@@ -12,10 +12,11 @@ from scipy import stats
 from ablate.store import Store
 from ablate.store.documents import SampleRecord, Score
 from reports.evaluations.recall import Recall
-from reports.figures import Figure, draw
+from reports.figures import Figure
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
+from reports.sections import draw
 from tests.reports.factory import Arm, StudyOf, changed, shown
 
 CONTEXT = 64

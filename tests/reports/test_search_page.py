@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ablate.store.documents import TrialRecord
 from reports.figures.pareto import front_figure
-from reports.findings.searches import SearchSummary, best_table, trials_table
+from reports.findings.searches import SearchSummary
 from reports.pages.search_page import render_page
 from reports.wording import search_words
+from reports.wording.search_tables import best_table, trials_table
 from tests.reports.searching import RATE, search_of
 
 SCORES = {0: (2.40, 600.0), 1: (2.50, 100.0), 2: (2.45, 300.0), 3: (2.60, 30.0), 4: (2.55, 300.0)}

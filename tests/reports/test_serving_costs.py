@@ -14,8 +14,9 @@ import pytest
 from scipy import stats
 
 from ablate.store import Store, StudyFolder
-from reports.figures import Figure, draw
+from reports.figures import Figure
 from reports.findings.summary import summarise_study
+from reports.sections import draw
 from reports.sections.caches import Caches
 from reports.sections.trade_off import TradeOff
 from reports.wording.tables import closing_table

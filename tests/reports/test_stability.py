@@ -11,10 +11,11 @@ import pytest
 import reports
 from ablate.store import Store
 from ablate.store.documents import ProbeRecord
-from reports.figures import Figure, galleries
+from reports.figures import Figure
 from reports.findings.curves import Point
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
+from reports.sections import galleries
 from reports.sections._probe_figures import SHOWN, WORDS, ProbeCurves
 from reports.sections.stability import Stability
 from tests.reports.factory import HOSTILE, PROBE_LAYERS, SEEN, Arm, StudyOf, probe_value, shown

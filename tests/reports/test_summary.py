@@ -12,7 +12,7 @@ from scipy import stats
 
 import reports
 from ablate.store import Store, StoreError
-from reports.figures import looks
+from reports.figures.style import looks
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.documents import ReportError
 from reports.sections import difference_curves

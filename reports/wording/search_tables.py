@@ -1,0 +1,101 @@
+"""Tables of a search's report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ablate.store.documents import TrialRecord
+from reports.findings.fresh import Fresh
+from reports.findings.importance import ALPHA, Importance
+from reports.findings.searches import SearchSummary
+from reports.wording import words
+from reports.wording.table import NONE, Columns, Table
+
+
+def best_table(search: SearchSummary) -> Table:
+    """The best trial, or the front in the order of the first objective."""
+    return _table(search, search.best)
+
+
+def trials_table(search: SearchSummary) -> Table:
+    """Every trial, the best first."""
+    return _table(search, search.trials)
+
+
+def _table(search: SearchSummary, trials: Sequence[TrialRecord]) -> Table:
+    """The best first, then by the first objective; without a score last."""
+    maximized = next(iter(search.objectives.values()), "minimize") == "maximize"
+
+    def key(trial: TrialRecord) -> tuple[bool, bool, float, int]:
+        first = trial.scores[0] if trial.is_scored else math.inf
+        return not trial.best, not trial.is_scored, -first if maximized else first, trial.number
+
+    columns = ("trial", "state", *search.objectives, *search.document.space)
+    return Table(columns, tuple(_row(search, trial) for trial in sorted(trials, key=key)), labels=2)
+
+
+def _row(search: SearchSummary, trial: TrialRecord) -> tuple[str, ...]:
+    values = trial.values or (None,) * len(search.objectives)
+    settings = (trial.settings.get(path, NONE) for path in search.document.space)
+    state = "diverged" if trial.values is not None and not trial.is_scored else trial.state
+    return (str(trial.number), state, *map(_value, values), *map(setting_text, settings))
+
+
+def _value(value: float | None) -> str:
+    return NONE if value is None else f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.5g}"
+
+
+def setting_text(value: Any) -> str:
+    """A value, short."""
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def fresh_table(fresh: Iterable[Fresh]) -> Table:
+    """Search score against fresh seeds."""
+    columns: Columns[Fresh] = {
+        "objective": lambda each: each.objective,
+        "arm": lambda each: each.arm,
+        "in the search": lambda each: _score(each.searched),
+        "with fresh seeds": _fresh_score,
+        "difference": lambda each: NONE if each.difference is None else signed(each.difference),
+    }
+    return Table.of(fresh, columns, labels=2)
+
+
+def _fresh_score(each: Fresh) -> str:
+    if each.fresh is None:
+        return "not every seed has a score"
+    return _score(each.fresh.mean) + (f" ± {_score(each.fresh.half_width)}" if each.fresh.half_width else "")
+
+
+def signed(difference: float) -> str:
+    """Signed difference, to two significant digits."""
+    return words.signed(difference, words.decimals(difference))
+
+
+def _score(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4f}".rstrip("0").rstrip(".")
+
+
+def illegal_table(search: SearchSummary) -> Table:
+    illegal = search.document.illegal.items()
+    return Table(("reason", "proposals"), tuple((reason, str(count)) for reason, count in illegal))
+
+
+def importance_table(found: Sequence[Importance]) -> Table:
+    columns: Columns[Importance] = {
+        "setting": lambda each: each.path,
+        f"does it matter? (p < {ALPHA:g}, Holm)": _matters,
+        "p (Holm)": lambda each: NONE if each.p is None else f"{each.p:.2g}",
+        "share (fANOVA)": lambda each: NONE if each.share is None else f"{each.share:.2f}",
+        "90 % of resamples": lambda each: NONE if each.share is None else f"{each.low:.2f} to {each.high:.2f}",
+    }
+    return Table.of(found, columns, labels=2)
+
+
+def _matters(each: Importance) -> str:
+    return "cannot tell" if each.p is None else "yes" if each.matters else "not shown"
