@@ -49,7 +49,7 @@ def render(template: str, scripts: tuple[str, ...], data: Any, **context: Any) -
         .get_template(template)
         .render(
             **context,
-            style=Markup(source("report.css")),
+            style=Markup(source("report.css") + source("ranked.css")),
             packed={
                 "plotly": _packed_once(plotly),
                 "data": packed(json.dumps(data, allow_nan=False, separators=(",", ":"))),
