@@ -19,7 +19,7 @@ from ablate.store import Store
 from ablate.study.problems import StudyError
 from ablate.study.reading import load_study
 from ablate.training.trained import trained_model
-from evals.harness import known
+from evals.harness import selection
 from evals.spec import EvalSpec
 
 
@@ -363,8 +363,8 @@ def test_a_task_of_ones_own_is_scored_again_when_it_is_edited(copy, capsys, monk
 
 
 def test_another_version_of_a_task_that_ships_is_another_request(tmp_path, monkeypatch):
-    folder = shutil.copytree(known.TASK_FOLDER, tmp_path / "tasks")
-    monkeypatch.setattr(known, "TASK_FOLDER", folder)
+    folder = shutil.copytree(selection.TASK_FOLDER, tmp_path / "tasks")
+    monkeypatch.setattr(selection, "TASK_FOLDER", folder)
     specs = [EvalSpec(tasks=(name,)) for name in ("code_names", "code_brackets")]
     before = [request_digest(spec) for spec in specs]
     file = folder / "code_names.yaml"
