@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt
 
-from evals.conditions import Conditions
-from evals.evaluations import EvaluationSpec
-from evals.harness.known import DATA_SUFFIXES, SHIPPED, TASK_FOLDER, TASK_SUFFIXES, near
+from evals.harness.known import DATA_SUFFIXES, SHIPPED, TASK_FOLDER, TASK_SUFFIXES
 from evals.option import Option, flat, named_path, names, once, whole
+from zoo.axis import Spec
 
 
-class TaskSelection(EvaluationSpec):
-    """lm-eval tasks, by their names or the paths of task files."""
+class TaskSelection(Spec):
+    """Tasks by name or file, the data that they read, and how many of their items."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     tasks: Annotated[tuple[str, ...], Option("TASK", names, flat)] = Field(
         default=("heldout_pairs", "heldout_text"), strict=False
@@ -37,16 +37,6 @@ class TaskSelection(EvaluationSpec):
         default={}, exclude_if=lambda value: not value
     )
     """Read the data of a task or group from a file or folder (parquet, jsonl, json)."""
-
-    def scored(self) -> tuple[str, ...]:
-        return self.tasks
-
-    def located(self, folder: Path) -> Self:
-        """Folders, data, and tasks that are files."""
-        tasks = tuple(str((folder / name).resolve()) if (folder / name).is_file() else name for name in self.tasks)
-        include = tuple(_absolute(name, folder) for name in self.include)
-        data = {name: _absolute(path, folder) for name, path in self.data.items()}
-        return self.model_copy(update={"tasks": tasks, "include": include, "data": data})
 
     def content(self) -> str | None:
         """sha256 over the files of the tasks that ship with the project, over task files of the user's with what lies
@@ -73,22 +63,6 @@ class TaskSelection(EvaluationSpec):
             digest.update(f"{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
         return digest.hexdigest()
 
-    def code(self) -> tuple[str, ...]:
-        return (*self.include, *(name for name in self.tasks if Path(name).is_file()))
-
-    def problems(self, conditions: Conditions) -> Iterator[tuple[str, str]]:
-        """Names of folders, files and tasks that do not exist."""
-        for place, folder in enumerate(self.include):
-            if not Path(folder).is_dir():
-                yield f"include.{place}", f"there is no folder {folder}"
-        for name, path in self.data.items():
-            if not Path(path).exists():
-                yield f"data.{name}", f"there is no file or folder {path}"
-        for name in self.unknown():
-            yield f"tasks.{self.tasks.index(name)}", f"unknown task '{name}'{near(name)}"
-        for name in self.stray_data():
-            yield f"data.{name}", "is not the name of an evaluated task or group"
-
     def unknown(self) -> list[str]:
         """Tasks that nothing defines. lm-eval is loaded only where a name is not one of ours."""
         others = [name for name in self.tasks if name not in SHIPPED and not Path(name).is_file()]
@@ -108,7 +82,3 @@ class TaskSelection(EvaluationSpec):
 
         known = catalogue.index(self.tasks, [TASK_FOLDER, *map(Path, self.include)])
         return sorted(left - set(catalogue.reached(self.tasks, known)))
-
-
-def _absolute(name: str, folder: Path) -> str:
-    return str((folder / Path(name).expanduser()).resolve())

@@ -461,7 +461,7 @@ def test_eval_scores_a_stored_run_once(copy, capsys):
 
 
 def test_eval_names_what_has_no_data_and_makes_it_again_when_it_has(copy, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("evals.harness.datafiles._hub_answers", lambda: False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     digest = sorted(path.parent.name for path in copy.glob("*/result.json"))[0]
     pairs = tmp_path / "pairs"
     pairs.mkdir()
@@ -485,7 +485,7 @@ def test_eval_names_what_has_no_data_and_makes_it_again_when_it_has(copy, capsys
 
 
 def test_a_study_names_what_it_could_not_evaluate(study, copy, capsys, monkeypatch):
-    monkeypatch.setattr("evals.harness.datafiles._hub_answers", lambda: False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     edit = ("--set", "evals={tasks: [heldout_pairs, hellaswag], limit: 4}")
     status, _, said = ablate(capsys, "run", study, "--store", copy, "--engine", "inprocess", *edit)
     assert status == 1

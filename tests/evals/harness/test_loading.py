@@ -34,7 +34,7 @@ PARADIGMS = ("wh_island", "transitive", "ellipsis_n_bar_1")
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evals.harness.datafiles._hub_answers", lambda: False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
 @pytest.fixture
@@ -169,7 +169,10 @@ def test_a_task_that_loads_by_itself_is_offline_first(tmp_path: Path, monkeypatc
             raise ConnectionError
         return "rows"
 
-    monkeypatch.setattr("evals.harness.datafiles._hub_answers", lambda: True)
+    hub = tmp_path / "hub"
+    hub.touch()
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.as_uri())
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
     assert (offline_first(load, "fetch it"), seen) == ("rows", [True, False])
     assert offline_first(load, "fetch it") == "rows" and seen[2:] == [True]
