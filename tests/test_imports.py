@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -55,19 +55,10 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def nodes_at_run_time(tree: ast.AST) -> Iterator[ast.AST]:
-    """All but what is under TYPE_CHECKING."""
-    for node in ast.iter_child_nodes(tree):
-        typing_only = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        if not typing_only:
-            yield node
-            yield from nodes_at_run_time(node)
-
-
-def taken(path: Path, modules: Collection[str], nodes: Callable[[ast.AST], Iterable[ast.AST]]) -> set[str]:
+def taken(path: Path, modules: Collection[str]) -> set[str]:
     """Modules that a file imports at any depth, those included that importlib loads by a name made of a package's."""
     found: set[str] = set()
-    for node in nodes(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         match node:
             case ast.Import(names=names):
                 found |= {alias.name for alias in names}
@@ -79,18 +70,12 @@ def taken(path: Path, modules: Collection[str], nodes: Callable[[ast.AST], Itera
 
 
 def test_no_modules_import_each_other() -> None:
-    """A package that loads its own modules by name knows none of them: a folder of variants is no circle."""
-    require_no_circle(PACKAGES, nodes_at_run_time)
+    """Not even for types, under TYPE_CHECKING. CycleError names the modules.
 
-
-def test_no_modules_of_zoo_need_each_other_for_types_either() -> None:
-    require_no_circle(["zoo"], ast.walk)
-
-
-def require_no_circle(packages: Iterable[str], nodes: Callable[[ast.AST], Iterable[ast.AST]]) -> None:
-    """Raise CycleError, which names the modules. nodes: those of a file in which its imports are looked for."""
-    files = {module_of(path): path for package in packages for path in (ROOT / package).rglob("*.py")}
-    graph = {name: taken(path, files, nodes) - {name} for name, path in files.items()}
+    A package that loads its own modules by name knows none of them: a folder of variants is no circle.
+    """
+    files = {module_of(path): path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+    graph = {name: taken(path, files) - {name} for name, path in files.items()}
     for name, path in files.items():
         if path.name == "__init__.py":
             graph[name] = {each for each in graph[name] if not each.startswith(f"{name}.")}

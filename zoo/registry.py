@@ -121,13 +121,13 @@ def plugins_of(package: str) -> Mapping[str, Plugin]:
 
 def plugins() -> tuple[Plugin, ...]:
     """All that there are, of every folder."""
-    return (*_installed(), *_files(os.environ.get(VARIABLE, "")))
+    return (*_installed(tuple(sys.path)), *_files(os.environ.get(VARIABLE, "")))
 
 
 @cache
-def _installed() -> tuple[Plugin, ...]:
+def _installed(path: tuple[str, ...]) -> tuple[Plugin, ...]:
     """Plug-ins of installed distributions. For one entry point the first on the path counts, as for modules."""
-    points = ((point, found) for found in metadata.distributions() for point in found.entry_points)
+    points = ((point, found) for found in metadata.distributions(path=list(path)) for point in found.entry_points)
     ours = ((point, found) for point, found in points if point.group.startswith(GROUP))
     plugins: dict[str, Plugin] = {}
     for point, found in ours:

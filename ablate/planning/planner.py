@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from ablate.machine.numerics import Numerics
 from ablate.planning.budgets import Clock
 from ablate.planning.campaign import Outcome, Stages, campaign
-from ablate.planning.plan import ArmPlan, Identify, Plan, make_plan
+from ablate.planning.make_plan import Identify, make_plan
+from ablate.planning.plan import ArmPlan, Plan
 from ablate.store import Store
 from ablate.store.documents import TextMeta
 from ablate.study.study import Study

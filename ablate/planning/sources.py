@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
-from typing import TYPE_CHECKING
 
 from ablate.checkpoints import Checkpoint
 from ablate.planning.identity import starting, taught
 from ablate.planning.matching import Matched
+from ablate.planning.plan import ArmPlan
 from ablate.store.documents import RunStart, RunTeacher
 from ablate.study.arms import Arm
 from ablate.study.sections import TeacherSpec
 from ablate.study.study import Study
 from zoo.spec import ModelSpec
-
-if TYPE_CHECKING:  # a plan of an arm is made with what is here
-    from ablate.planning.plan import ArmPlan
 
 
 def with_sources(study: Study, plans: Sequence[ArmPlan]) -> list[ArmPlan]:

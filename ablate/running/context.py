@@ -10,7 +10,8 @@ from ablate.data import DataError, prepare
 from ablate.errors import ArgumentError
 from ablate.machine.numerics import enforce, unused_gpu
 from ablate.planning.adoption import adopt
-from ablate.planning.plan import Plan, identifying
+from ablate.planning.make_plan import identifying
+from ablate.planning.plan import Plan
 from ablate.planning.planner import Planner
 from ablate.running.calibration import Calibration
 from ablate.running.engines import Engine, load

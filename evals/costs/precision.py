@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 _LARGEST_RELATIVE_ERROR = 1e-5
@@ -9,21 +11,23 @@ _LARGEST_RELATIVE_ERROR = 1e-5
 _PROBES = ((2048, 128, 128), (2048, 128, 344), (512, 512, 512))
 
 
-def use_fast_float32() -> str:
+def use_fast_float32(error: Callable[[int, int, int], float] | None = None) -> str:
     """Let the CPU's matrix products take another kernel, if it is as exact; returns the setting now in force.
 
     On processors without matrix units "medium" picks a kernel that is true float32 and up to twice as fast; on others
     it rounds inputs to bfloat16. So it is kept only where products agree with float64 to a relative error of 1e-5.
     Either way results differ in their last bits, so the setting belongs to a run's identity. It is meant for work on
     the CPU: on CUDA the same setting means TF32.
+
+    error: relative error of a product of rows × inner and inner × columns; None to compute it.
     """
     torch.set_float32_matmul_precision("medium")
-    if max(_relative_error(*shape) for shape in _PROBES) > _LARGEST_RELATIVE_ERROR:
+    if max((error or relative_error)(*shape) for shape in _PROBES) > _LARGEST_RELATIVE_ERROR:
         torch.set_float32_matmul_precision("highest")
     return torch.get_float32_matmul_precision()
 
 
-def _relative_error(rows: int, inner: int, columns: int) -> float:
+def relative_error(rows: int, inner: int, columns: int) -> float:
     """‖AB − (AB)₆₄‖ / ‖(AB)₆₄‖ for random A and B."""
     draw = torch.Generator().manual_seed(0)
     a, b = torch.randn(rows, inner, generator=draw), torch.randn(inner, columns, generator=draw)

@@ -161,13 +161,15 @@ def _offline() -> Iterator[None]:
         datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE = before
 
 
-@cache
 def _hub_answers() -> bool:
+    return not huggingface_hub.constants.HF_HUB_OFFLINE and _answers(huggingface_hub.constants.ENDPOINT)
+
+
+@cache
+def _answers(address: str) -> bool:
     """Asked once: the libraries would try every data set for half a minute."""
-    if huggingface_hub.constants.HF_HUB_OFFLINE:
-        return False
     try:
-        urlopen(Request(huggingface_hub.constants.ENDPOINT, method="HEAD"), timeout=5)
+        urlopen(Request(address, method="HEAD"), timeout=5)
     except HTTPError:  # a refusal is an answer
         return True
     except OSError:

@@ -11,7 +11,7 @@ import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import lm_eval.api.task
 import numpy as np
@@ -23,10 +23,8 @@ from ablate.store.documents import SampleRecord, Score
 from evals.found import Found
 from evals.harness.lm import ZooLM
 from evals.harness.loading import by_size, load_tasks
+from evals.harness.selection import TaskSelection
 from evals.harness.stderr import WEIGHTED_METRICS, jackknife_stderr, stderr_over_items
-
-if TYPE_CHECKING:  # the spec knows the harness
-    from evals.evaluations.tasks import TasksSpec
 
 Sample: TypeAlias = dict[str, Any]
 """lm-eval's record of one item: the document, what the model answered, and a value for each metric."""
@@ -36,7 +34,7 @@ Scores = dict[str, dict[str, Score]]
 _ACCURACIES = {"acc", "acc_norm", "acc_bytes", "acc_mutual_info"}
 
 
-def evaluate_tasks(spec: TasksSpec, lm: ZooLM, documents: Sequence[str]) -> Found:
+def evaluate_tasks(spec: TaskSelection, lm: ZooLM, documents: Sequence[str]) -> Found:
     """Run tasks on a model. The same arguments give the same scores.
 
     documents: held-out texts, from which the tasks that ship with the project make their items.
@@ -63,7 +61,7 @@ def evaluate_tasks(spec: TasksSpec, lm: ZooLM, documents: Sequence[str]) -> Foun
     )
 
 
-def _set_fewshot(task: Any, spec: TasksSpec, seed: int) -> None:
+def _set_fewshot(task: Any, spec: TaskSelection, seed: int) -> None:
     """lm-eval's rule: a task that fixes the number at 0 keeps it, since its items make no sense after others."""
     own = task.get_config("num_fewshot")
     if own is None or (spec.fewshot is not None and own != 0):

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jinja2 import UndefinedError
 from lm_eval.api.group import Group
@@ -18,10 +17,8 @@ from ablate.store.documents import TaskGroup
 from evals.harness import catalogue
 from evals.harness.catalogue import TaskConfig
 from evals.harness.datafiles import SPLITS, DataError, first_line, from_hub, local, offline_first
-from evals.harness.known import TASK_FOLDER, near, stray_data
-
-if TYPE_CHECKING:  # the spec knows the harness
-    from evals.evaluations.tasks import TasksSpec
+from evals.harness.known import TASK_FOLDER, near
+from evals.harness.selection import TaskSelection
 
 
 class UnknownTaskError(ValueError):
@@ -57,7 +54,7 @@ def by_size(group: Group) -> set[str]:
     return {each.metric for each in group.aggregate_metric_list or () if each.weight_by_size}
 
 
-def load_tasks(spec: TasksSpec, documents: Sequence[str], seed: int = 0) -> Loaded:
+def load_tasks(spec: TaskSelection, documents: Sequence[str], seed: int = 0) -> Loaded:
     """`spec.tasks`: names of tasks, groups and tags, or paths of task files. Raises UnknownTaskError.
 
     documents: what the tasks that ship with the project make their items of, with the seed.
@@ -66,7 +63,7 @@ def load_tasks(spec: TasksSpec, documents: Sequence[str], seed: int = 0) -> Load
     entries = [index.get(name) or TaskIndex.entry_from_path(Path(name)) for name in spec.tasks]
     if missing := [name for name, entry in zip(spec.tasks, entries, strict=True) if entry is None]:
         raise UnknownTaskError(f"unknown evaluation tasks: {', '.join(name + near(name) for name in missing)}")
-    if stray := stray_data(spec):
+    if stray := spec.stray_data():
         raise UnknownTaskError(f"data given for tasks that are not evaluated: {', '.join(stray)}")
     given = {"documents": list(documents), "seed": seed}
     places = _places(spec, index)
@@ -85,7 +82,7 @@ def fetch_command(tasks: Sequence[str], include: Sequence[str]) -> str:
     return shlex.join(["python", "-m", "evals", "fetch", *tasks, *folders])
 
 
-def _places(spec: TasksSpec, index: Mapping[str, Entry]) -> dict[str, Path]:
+def _places(spec: TaskSelection, index: Mapping[str, Entry]) -> dict[str, Path]:
     """Where the data of each task lie. What is said of a task counts before what is said of its group."""
     inner_last = sorted(spec.data, key=lambda name: -len(list(catalogue.reached([name], index))))
     return {task: Path(spec.data[name]) for name in inner_last for task in catalogue.reached([name], index)}

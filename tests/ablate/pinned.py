@@ -23,7 +23,7 @@ from ablate.data.identity import split_of
 from ablate.data.sources import DataSource, TextSource
 from ablate.data.sources._synthetic import SyntheticSource
 from ablate.data.synthetic import identify_synthetic
-from ablate.planning.plan import make_plan
+from ablate.planning.make_plan import make_plan
 from ablate.planning.study_document import study_arm
 from ablate.plugins import FOLDERS
 from ablate.searching.laboratory import StudyLaboratory

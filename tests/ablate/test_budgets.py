@@ -14,7 +14,8 @@ import zoo
 from ablate.data import DataIdentity
 from ablate.planning.budgets import MatchError, StepTime, Workload, nearest, solve
 from ablate.planning.campaign import Outcome, Rung
-from ablate.planning.plan import Plan, make_plan
+from ablate.planning.make_plan import make_plan
+from ablate.planning.plan import Plan
 from ablate.planning.plan_shown import matched_line, plan_json, plan_rows
 from ablate.planning.study_document import study_document
 from ablate.store.documents import SpentBudget

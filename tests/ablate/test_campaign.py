@@ -11,7 +11,8 @@ import pytest
 from ablate.data import DataIdentity
 from ablate.planning.campaign import Outcome, Stage, UnfinishedError, campaign
 from ablate.planning.identity import RunPlan
-from ablate.planning.plan import Plan, make_plan
+from ablate.planning.make_plan import make_plan
+from ablate.planning.plan import Plan
 from ablate.planning.plan_shown import remarks
 from ablate.planning.study_document import study_document
 from ablate.store.documents.study import RATE

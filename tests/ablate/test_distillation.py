@@ -9,7 +9,7 @@ import pytest
 
 import ablate
 from ablate.planning.budgets import StepTime
-from ablate.planning.plan import make_plan
+from ablate.planning.make_plan import make_plan
 from ablate.store import Store
 from zoo.costs import cost
 

@@ -15,7 +15,7 @@ from ablate.cli import main
 from ablate.data import prepare
 from ablate.data.tokenizers.bytes import byte_tokenizer
 from ablate.machine.numerics import enforce
-from ablate.planning.plan import make_plan
+from ablate.planning.make_plan import make_plan
 from ablate.running.request import Request
 from ablate.running.worker import carry_out
 from ablate.store import Store

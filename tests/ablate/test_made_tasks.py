@@ -16,7 +16,7 @@ import zoo
 from ablate.cli import main
 from ablate.data import SyntheticCorpus, open_corpus
 from ablate.data.sources.grammar import GrammarSource
-from ablate.planning.plan import make_plan
+from ablate.planning.make_plan import make_plan
 from ablate.store import Store
 from ablate.study.reading import load_study
 from ablate.study.study import StudyError

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import zoo
 from ablate.machine.numerics import enforce
 from ablate.planning.campaign import Outcome, Rung
-from ablate.planning.plan import make_plan
+from ablate.planning.make_plan import make_plan
 from ablate.planning.study_document import study_document
 from ablate.store import Store
 from ablate.store.documents import StudyObjective

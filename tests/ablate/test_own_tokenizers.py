@@ -10,7 +10,7 @@ import pytest
 
 import reports
 from ablate.cli import main
-from ablate.planning.plan import make_plan
+from ablate.planning.make_plan import make_plan
 from ablate.store import Store
 from ablate.study.problems import StudyError
 from ablate.study.reading import load_study

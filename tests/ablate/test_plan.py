@@ -17,7 +17,8 @@ from ablate.planning.campaign import Outcome, Rung
 from ablate.planning.durations import Duration, duration
 from ablate.planning.identity import canonical_model
 from ablate.planning.lengths import length_lines
-from ablate.planning.plan import Plan, make_plan
+from ablate.planning.make_plan import make_plan
+from ablate.planning.plan import Plan
 from ablate.planning.plan_shown import plan_json, plan_rows
 from ablate.planning.study_document import study_document
 from ablate.store import Store

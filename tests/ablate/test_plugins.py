@@ -47,6 +47,15 @@ def test_every_folder_of_variants_takes_plugins_and_every_file_of_it_says_where_
             assert place_of(ROOT / package.replace(".", "/") / f"{name}.py") == (package, name)
 
 
+def install(group: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a distribution on the path, with a module for one of our folders."""
+    info = folder / "my_package-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[ablate.{group}]\nmeannorm = my_package.meannorm\n")
+    monkeypatch.syspath_prepend(folder)
+
+
 def forget() -> None:
     """Forget the plug-in, as in a new process."""
     sys.modules.pop("zoo.norms.meannorm", None)
@@ -134,8 +143,7 @@ def test_two_plugins_of_one_name_are_refused(plugged: Path, monkeypatch: pytest.
     with pytest.raises(PluginError, match=f"{other}: norms have a meannorm already, from {plugged}"):
         registry.members("zoo.norms")
     monkeypatch.setenv(registry.VARIABLE, f"zoo.norms/meannorm={other}")
-    installed = registry.Plugin("norms", "meannorm", "my_package.meannorm", distribution="my-package 1.0")
-    monkeypatch.setattr(registry, "_installed", lambda: (installed,))
+    install("norms", plugged.parent, monkeypatch)
     with pytest.raises(PluginError, match=r"have a meannorm already, from my_package.meannorm of my-package 1\.0"):
         registry.members("zoo.norms")
 
@@ -154,11 +162,11 @@ def test_its_digest_is_that_of_its_file_and_counts_only_where_it_is_used(plugged
     assert registry.versions_of(variants("zoo.norms")["meannorm"]()) != before
 
 
-def test_a_group_that_nobody_reads_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    stray = registry.Plugin("norm", "meannorm", "my_package.meannorm", distribution="mine 1.0")
-    monkeypatch.setattr(registry, "_installed", lambda: (stray,))
+def test_a_group_that_nobody_reads_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install("norm", tmp_path, monkeypatch)
     with pytest.raises(
-        PluginError, match=r"my_package.meannorm of mine 1.0: there is no group ablate.norm \(did you mean 'norms'"
+        PluginError,
+        match=r"my_package.meannorm of my-package 1.0: there is no group ablate.norm \(did you mean 'norms'",
     ):
         check_groups()
 
@@ -298,13 +306,12 @@ def always_wrong(subject: Subject) -> None:
 def test_the_checks_of_a_variant_are_a_table_with_the_simplest_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    models = checking._models
-    monkeypatch.setattr(checking, "_models", lambda kind: [next(models(kind))])
+    monkeypatch.setattr(checking, "covering_one", lambda option: [])
     monkeypatch.setattr(checking, "CHECKS", (checks.shape, always_wrong))
     assert main(["zoo", "--check", "l2norm"]) == 1
     rows = [re.split(r" {2,}", line.strip()) for line in capsys.readouterr().out.splitlines()]
-    assert ["shape", "Logits have the declared shape, in float32, and are finite", "holds in all 1"] in rows
-    assert ["always_wrong", "Nothing is right", "fails in 1 of 1"] in rows
+    assert ["shape", "Logits have the declared shape, in float32, and are finite", "holds in all 2"] in rows
+    assert ["always_wrong", "Nothing is right", "fails in 2 of 2"] in rows
     assert rows[-2:] == [["always_wrong: 24 features are too few"], ["in norm: l2norm"]]
     assert main(["zoo", "--check", "l2nrom"]) == 2
     assert "--check l2nrom: there is no such part of a model (did you mean 'l2norm'?)" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from ablate.store import Store
 from ablate.study.problems import StudyError
 from ablate.study.reading import load_study
 from ablate.training.trained import trained_model
-from evals.harness import known
+from evals.harness import selection
 from evals.spec import EvalSpec
 
 
@@ -363,8 +363,8 @@ def test_a_task_of_ones_own_is_scored_again_when_it_is_edited(copy, capsys, monk
 
 
 def test_another_version_of_a_task_that_ships_is_another_request(tmp_path, monkeypatch):
-    folder = shutil.copytree(known.TASK_FOLDER, tmp_path / "tasks")
-    monkeypatch.setattr(known, "TASK_FOLDER", folder)
+    folder = shutil.copytree(selection.TASK_FOLDER, tmp_path / "tasks")
+    monkeypatch.setattr(selection, "TASK_FOLDER", folder)
     specs = [EvalSpec(tasks=(name,)) for name in ("code_names", "code_brackets")]
     before = [request_digest(spec) for spec in specs]
     file = folder / "code_names.yaml"
@@ -461,7 +461,7 @@ def test_eval_scores_a_stored_run_once(copy, capsys):
 
 
 def test_eval_names_what_has_no_data_and_makes_it_again_when_it_has(copy, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("evals.harness.datafiles._hub_answers", lambda: False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     digest = sorted(path.parent.name for path in copy.glob("*/result.json"))[0]
     pairs = tmp_path / "pairs"
     pairs.mkdir()
@@ -485,7 +485,7 @@ def test_eval_names_what_has_no_data_and_makes_it_again_when_it_has(copy, capsys
 
 
 def test_a_study_names_what_it_could_not_evaluate(study, copy, capsys, monkeypatch):
-    monkeypatch.setattr("evals.harness.datafiles._hub_answers", lambda: False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     edit = ("--set", "evals={tasks: [heldout_pairs, hellaswag], limit: 4}")
     status, _, said = ablate(capsys, "run", study, "--store", copy, "--engine", "inprocess", *edit)
     assert status == 1

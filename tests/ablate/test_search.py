@@ -9,7 +9,7 @@ import optuna
 import pytest
 
 from ablate.data.identity import DataIdentity
-from ablate.planning.plan import make_plan
+from ablate.planning.make_plan import make_plan
 from ablate.running.request import Request
 from ablate.searching.asking import counts_of_illegal
 from ablate.searching.laboratory import StudyLaboratory

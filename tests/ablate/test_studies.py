@@ -12,7 +12,8 @@ import pytest
 from ablate.cli import main
 from ablate.data import DataIdentity
 from ablate.data.sources import TextSource
-from ablate.planning.plan import ArmPlan, Plan, make_plan
+from ablate.planning.make_plan import make_plan
+from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.request import Request
 from ablate.searching.laboratory import StudyLaboratory
 from ablate.store import Store

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ablate.data import DataIdentity
-from ablate.planning.plan import make_plan
+from ablate.planning.make_plan import make_plan
 from ablate.study.reading import load_study
 from ablate.study.study import StudyError
 

@@ -133,7 +133,7 @@ def test_what_cannot_be_shared_is_refused(tmp_path: Path, numerics: Numerics) ->
 
 def test_a_worker_has_as_many_gpus_as_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4")
-    monkeypatch.setattr("ablate.running.engines._here.pick_device", lambda: "cuda")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     pool = load(Options(devices=2))
     assert isinstance(pool, Pool)
     assert [place["CUDA_VISIBLE_DEVICES"] for place in pool.places] == ["0,1", "2,3"]

@@ -96,7 +96,7 @@ def test_the_pool_runs_one_worker_per_core_unless_told():
 
 def test_gpus_are_shared_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    monkeypatch.setattr("ablate.running.engines._here.pick_device", lambda: "cuda")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
 
     def places(**settings: int) -> list[str]:
         pool = load(Options(device="cuda", **settings))

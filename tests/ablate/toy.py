@@ -12,7 +12,8 @@ import reports
 from ablate.data import prepare
 from ablate.machine.numerics import enforce
 from ablate.planning.campaign import Outcome, Stage, campaign
-from ablate.planning.plan import Plan, make_plan
+from ablate.planning.make_plan import make_plan
+from ablate.planning.plan import Plan
 from ablate.planning.study_document import study_document
 from ablate.running.request import Request
 from ablate.running.worker import carry_out

@@ -204,4 +204,5 @@ def test_real_text(name: str, real_text: Path, tmp_path: Path) -> None:
 def test_batch_speed(benchmark: Any, tmp_path: Path, batch: int, context: int) -> None:
     corpus = prepare(parse("stdlib"), tmp_path)
     steps = iter(range(10**9))
-    benchmark(lambda: corpus.batch(next(steps), batch=batch, context=context, seed=0))
+    rows = benchmark(lambda: corpus.batch(next(steps), batch=batch, context=context, seed=0))
+    assert rows.shape == (batch, context + 1)

@@ -65,6 +65,14 @@ def figure_of(summary: StudySummary) -> Figure:
     return next(figure for figure in draw(summary) if figure.key == "recall")
 
 
+LINE, POINT = "lines+markers", "markers"
+
+
+def places_of(figure: Figure) -> dict[tuple[str, str], int]:
+    """Index of each trace by arm and mode."""
+    return {(trace.name, trace.mode): place for place, trace in enumerate(figure.drawing.data)}
+
+
 def test_curves_are_means_over_seeds_of_the_windows_that_all_could_read(tmp_path: Path) -> None:
     attention, mamba = shown(summarise_study(written(tmp_path)), Recall).curves
     assert (attention.length, mamba.length) == (64, 64)
@@ -90,19 +98,22 @@ def test_curves_are_means_over_seeds_of_the_windows_that_all_could_read(tmp_path
 
 def test_the_figure_has_a_line_and_a_point_per_arm_and_a_switch_to_differences(tmp_path: Path) -> None:
     figure = figure_of(summarise_study(written(tmp_path)))
-    lines = [trace for trace in figure.drawing.data if trace.mode == "lines+markers"]
-    assert [trace.name for trace in lines] == ["attention", "mamba"]
-    assert list(lines[1].x) == ENDS
-    assert list(lines[1].y) == pytest.approx([2.5 + GAP + end / 64 for end in ENDS], rel=1e-5)
+    places = places_of(figure)
+    assert set(places) == {(arm.name, mode) for arm in ARMS for mode in (LINE, POINT)}
+    base, line = (figure.drawing.data[places[name, LINE]] for name in ("attention", "mamba"))
+    assert list(line.x) == ENDS
+    assert list(line.y) == pytest.approx([2.5 + GAP + end / 64 for end in ENDS], rel=1e-5)
     errors = math.hypot(stats.norm.ppf(0.975) * 0.03, stats.t.ppf(0.975, 2) * stats.sem([2.3, 2.5, 2.7]))
-    assert list(lines[1].error_y.array) == pytest.approx([errors] * 4, rel=1e-5)
-    points = [trace for trace in figure.drawing.data if trace.mode == "markers"]
-    assert [list(trace.y) for trace in points] == [pytest.approx([5.5]), pytest.approx([5.5 + GAP])]
+    assert list(line.error_y.array) == pytest.approx([errors] * 4, rel=1e-5)
+    for name, unseen in (("attention", 5.5), ("mamba", 5.5 + GAP)):
+        assert list(figure.drawing.data[places[name, POINT]].y) == pytest.approx([unseen])
     (switch,) = figure.switches
     loss, difference = switch.options
     assert loss.traces["y"] == [list(trace.y) for trace in figure.drawing.data]
-    assert difference.traces["y"] == [[], [], pytest.approx([GAP] * 4), pytest.approx([GAP])]
-    assert difference.traces["error_y.array"][2] == pytest.approx([0.1] * 4)
+    apart = {key: difference.traces["y"][place] for key, place in places.items()}
+    assert apart["attention", LINE] == apart["attention", POINT] == []
+    assert (apart["mamba", LINE], apart["mamba", POINT]) == (pytest.approx([GAP] * 4), pytest.approx([GAP]))
+    assert difference.traces["error_y.array"][places["mamba", LINE]] == pytest.approx([0.1] * 4)
     assert "more than 1,250 times" in figure.note
     assert "mamba has no windows of 2×: positions end at <64>." in figure.note
     first = figure.table.rows[0]
@@ -110,8 +121,9 @@ def test_the_figure_has_a_line_and_a_point_per_arm_and_a_switch_to_differences(t
     assert figure.table.rows[-1][1] == "not seen before"
     interval = f"+{GAP + PAIRS.low:.4f} to +{GAP + PAIRS.high:.4f}"
     assert [row[-2:] for row in (first, figure.table.rows[-1])] == [("–", "–"), (f"+{GAP:.4f}", interval)]
-    assert lines[1].text[0] == difference.traces["text"][2][0] == f"; less attention: +{GAP:.4f} ({interval})"
-    assert lines[0].text[0] == ""
+    said = f"; less attention: +{GAP:.4f} ({interval})"
+    assert line.text[0] == difference.traces["text"][places["mamba", LINE]][0] == said
+    assert base.text[0] == ""
 
 
 def test_a_single_pair_of_seeds_has_no_interval(tmp_path: Path) -> None:
@@ -120,7 +132,8 @@ def test_a_single_pair_of_seeds_has_no_interval(tmp_path: Path) -> None:
         store.evals_path(StudyOf(ARMS).digest(ARMS[0], seed), "e1").unlink()
     figure = figure_of(summarise_study(folder))
     assert figure.table.rows[-1][-2:] == (f"+{GAP - 0.1:.4f}", "–")
-    assert figure.drawing.data[2].text[0] == f"; less attention: +{GAP - 0.1:.4f}"
+    line = figure.drawing.data[places_of(figure)["mamba", LINE]]
+    assert line.text[0] == f"; less attention: +{GAP - 0.1:.4f}"
 
 
 def test_a_seed_without_a_loss_leaves_its_distance_out(tmp_path: Path) -> None:

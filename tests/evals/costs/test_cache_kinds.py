@@ -219,13 +219,13 @@ def test_repeats_copy_the_cache_and_not_the_model(monkeypatch: pytest.MonkeyPatc
     model = model_of()
     point = Point(model, 16, 1, 1e-9, kind=cache_kind({"kind": "sink", "sinks": 2, "recent": 6}))
     read: list[Cache] = []
-    original = point._next
+    hidden = model.hidden
 
     def watch(tokens: torch.Tensor, cache: Cache) -> torch.Tensor:
         read.append(cache)
-        return original(tokens, cache)
+        return hidden(tokens, cache)
 
-    monkeypatch.setattr(point, "_next", watch)
+    monkeypatch.setattr(model, "hidden", watch)
     with torch.inference_mode():
         list(itertools.islice(point._decode_seconds(), 2))
     first, second = ([layer for layer in cache.layers if isinstance(layer, SinkCache)] for cache in read[1::16])

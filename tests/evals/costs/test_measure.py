@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 
 import evals.costs.point
 import zoo
+from evals.costs.clock import Clock
 from evals.costs.point import Point, Turn
 from evals.costs.spec import MeasureSpec
 from evals.costs.speed import measure
@@ -50,9 +52,13 @@ def test_cache_bytes_are_keys_and_values_of_every_layer(window: int | None) -> N
     assert document["kv_bytes_per_token"] == per_token * (min(16, window or 16) / 16)
 
 
-def test_the_first_repeat_warms_up(model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    point = Point(model, context=10, batch=2, seconds=1e-9)
-    monkeypatch.setattr(point, "_prefill_seconds", lambda _: iter([100.0, 1.0, 0.5, 0.25]))
+def repeats_of(*seconds: float) -> Clock:
+    """Clock by which repeats take so many seconds, one after another."""
+    return itertools.accumulate(step for each in seconds for step in (0.0, each)).__next__
+
+
+def test_the_first_repeat_warms_up(model: Decoder) -> None:
+    point = Point(model, context=10, batch=2, seconds=1e-9, clock=repeats_of(100.0, 1.0, 0.5, 0.25))
     assert point.turn("prefill", 0).seconds == [1.0, 0.5, 0.25]
 
 
@@ -80,12 +86,12 @@ def test_decoding_names_its_own_backend(model: Decoder) -> None:
         assert (point.prefill().attention, point.decode().attention) == ("band", "fused")
 
 
-def test_numbers_are_quartiles_over_repeats(model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_are_quartiles_over_repeats(model: Decoder) -> None:
     """Quartiles match those by hand, for passes of 1, 1/2 and 1/4 s that read 20 tokens, and 16 steps that write 2
     tokens each."""
     seconds = [1.0, 0.5, 0.25]
-    point = Point(model, context=10, batch=2, seconds=1e-9, bandwidth=1e9)
-    monkeypatch.setattr(point, "_repeated", lambda *_: seconds)
+    clock = repeats_of(*[100.0, *seconds] * 2)
+    point = Point(model, context=10, batch=2, seconds=1e-9, clock=clock, bandwidth=1e9)
     prefill, decode = plain_of(point.prefill()), plain_of(point.decode())
     assert prefill["tokens_per_second"] == approx_quartiles([20, 40, 80])
     assert prefill["seconds_to_first_token"] == approx_quartiles(seconds)
@@ -104,15 +110,14 @@ def approx_quartiles(values: list[float]) -> Any:
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
-def test_peak_memory_is_that_of_the_phase(phase: str, model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def allocating(*_: object) -> list[float]:
+def test_peak_memory_is_that_of_the_phase(phase: str, model: Decoder) -> None:
+    def allocating() -> float:
         torch.ones(2**26).sum()
-        return [1.0]
+        return time.perf_counter()
 
-    point = Point(model, context=8, batch=1, seconds=1e-9)
-    before = getattr(point, phase)().peak_memory_bytes
-    monkeypatch.setattr(point, "_repeated", allocating)
-    assert getattr(point, phase)().peak_memory_bytes - before == pytest.approx(2**28, rel=0.1)
+    plain, more = (Point(model, context=8, batch=1, seconds=1e-9, clock=clock) for clock in (time.time, allocating))
+    before = getattr(plain, phase)().peak_memory_bytes
+    assert getattr(more, phase)().peak_memory_bytes - before == pytest.approx(2**28, rel=0.1)
 
 
 def test_where_positions_end_there_is_no_decoding() -> None:
@@ -128,11 +133,11 @@ def test_decoding_always_starts_from_the_same_full_cache(model: Decoder, monkeyp
 
     def watch(tokens: torch.Tensor, cache: Any) -> torch.Tensor:
         lengths.append(cache.length)
-        return original(tokens, cache)
+        return hidden(tokens, cache)
 
     point = Point(model, context=10, batch=2, seconds=1e-9)
-    original = point._next
-    monkeypatch.setattr(point, "_next", watch)
+    hidden = model.hidden
+    monkeypatch.setattr(model, "hidden", watch)
     with torch.inference_mode():
         list(itertools.islice(point._decode_seconds(), 3))
     assert lengths == [0, *[*range(10, 26)] * 3]

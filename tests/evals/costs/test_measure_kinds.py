@@ -18,7 +18,7 @@ from evals.costs.speed import measure
 from tests.documents import plain_of
 from tests.evals.costs.test_cache_kinds import text_of
 from tests.evals.costs.test_fit import allocated
-from tests.evals.costs.test_measure import QUICK, approx_quartiles
+from tests.evals.costs.test_measure import QUICK, approx_quartiles, repeats_of
 from tests.evals.costs.test_roofline import IDEAL
 from zoo.mixers._cross import CrossAttentionLayer
 from zoo.model import Decoder
@@ -74,10 +74,9 @@ def test_an_encoder_reads_and_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> N
     assert {p["reason"] for part in ("cache", "decode") for p in document[part]} == {NO_CACHE}
     point = Point(model, 10, 2, 1e-9)
     assert Passes(model, monkeypatch).of(point._prefill_seconds(), 2) == [("reads", 10)] * 2
-    monkeypatch.setattr(point, "_repeated", lambda *_: [0.5, 1.0])
-    prefill = plain_of(point.prefill())
-    assert prefill["tokens_per_second"] == approx_quartiles([40, 20])
-    assert prefill["seconds_to_read"] == approx_quartiles([0.5, 1.0])
+    prefill = plain_of(Point(model, 10, 2, 1e-9, clock=repeats_of(100.0, 0.5, 1.0, 0.25)).prefill())
+    assert prefill["tokens_per_second"] == approx_quartiles([40, 20, 80])
+    assert prefill["seconds_to_read"] == approx_quartiles([0.5, 1.0, 0.25])
 
 
 def test_the_first_token_takes_the_encoder_and_one_pass_of_the_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,12 +99,12 @@ def test_a_cache_holds_what_the_encoder_read_and_as_much_that_was_written() -> N
     assert all(point["bandwidth_utilisation"]["median"] > 0 for point in document["decode"])
 
 
-def test_bytes_read_are_weights_of_the_decoder_and_both_parts_of_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_read_are_weights_of_the_decoder_and_both_parts_of_the_cache() -> None:
     """The bytes read match a count by hand: all parameters but the encoder's and those that made keys and values of its
     output; 10 tokens of the encoder's, and 18 of the decoder's halfway through 16 new ones."""
     model = model_of(BOTH)
-    point = Point(model, context=10, batch=2, seconds=1e-9, bandwidth=1e9)
-    monkeypatch.setattr(point, "_repeated", lambda *_: [0.5, 1.0])
+    seconds = [0.5, 1.0, 0.25]
+    point = Point(model, context=10, batch=2, seconds=1e-9, clock=repeats_of(100.0, *seconds), bandwidth=1e9)
     decode = plain_of(point.decode())
     made = [layer for m in model.modules() if isinstance(m, CrossAttentionLayer) for layer in (m.k, m.v)]
     assert model.encoder is not None
@@ -114,7 +113,7 @@ def test_bytes_read_are_weights_of_the_decoder_and_both_parts_of_the_cache(monke
     own, theirs = ELEMENTS
     read = 4 * (weights + 2 * (18 * own + 10 * theirs))
     assert decode["bytes_read_per_step"] == read
-    assert decode["bandwidth_utilisation"] == approx_quartiles([read * 16 / s / 1e9 for s in (0.5, 1.0)])
+    assert decode["bandwidth_utilisation"] == approx_quartiles([read * 16 / s / 1e9 for s in seconds])
 
 
 def test_other_caches_store_the_decoders_own_tokens(monkeypatch: pytest.MonkeyPatch) -> None:

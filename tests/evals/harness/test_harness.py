@@ -21,6 +21,7 @@ from tokenizers import Tokenizer
 
 import zoo
 from evals.evaluate import Evaluation, evaluate
+from evals.evaluations.tasks import TasksSpec
 from evals.harness.known import TASK_FOLDER
 from evals.harness.lm import ZooLM
 from evals.harness.loading import UnknownTaskError, load_tasks
@@ -124,7 +125,7 @@ def test_nothing_is_printed_or_fetched(
 
 def test_built_in_tasks_load_quickly(documents: list[str]) -> None:
     start = time.perf_counter()
-    loaded = load_tasks(EvalSpec(), documents)
+    loaded = load_tasks(TasksSpec(), documents)
     assert time.perf_counter() - start < 2
     assert set(loaded.tasks) == {"heldout_pairs", "heldout_text"}
 
@@ -169,7 +170,7 @@ metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
 
 def test_an_unknown_task_is_named(documents: list[str]) -> None:
     with pytest.raises(UnknownTaskError, match="heldout_pears"):
-        load_tasks(EvalSpec(tasks=("heldout_pears",)), documents)
+        load_tasks(TasksSpec(tasks=("heldout_pears",)), documents)
 
 
 @pytest.mark.slow

@@ -19,9 +19,9 @@ from tokenizers import Tokenizer
 
 from evals.__main__ import main
 from evals.evaluate import Evaluation, evaluate
+from evals.evaluations.tasks import TasksSpec
 from evals.harness import catalogue
 from evals.harness.datafiles import offline_first
-from evals.harness.known import content_of_tasks
 from evals.harness.lm import ZooLM
 from evals.harness.loading import UnknownTaskError, load_tasks
 from evals.harness.skipped import skipped_lines
@@ -34,7 +34,7 @@ PARADIGMS = ("wh_island", "transitive", "ellipsis_n_bar_1")
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evals.harness.datafiles._hub_answers", lambda: False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
 @pytest.fixture
@@ -169,7 +169,10 @@ def test_a_task_that_loads_by_itself_is_offline_first(tmp_path: Path, monkeypatc
             raise ConnectionError
         return "rows"
 
-    monkeypatch.setattr("evals.harness.datafiles._hub_answers", lambda: True)
+    hub = tmp_path / "hub"
+    hub.touch()
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.as_uri())
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
     assert (offline_first(load, "fetch it"), seen) == ("rows", [True, False])
     assert offline_first(load, "fetch it") == "rows" and seen[2:] == [True]
@@ -178,7 +181,7 @@ def test_a_task_that_loads_by_itself_is_offline_first(tmp_path: Path, monkeypatc
 def test_a_name_that_nothing_has_brings_the_nearest_one() -> None:
     for name, meant in (("blmp", "blimp"), ("hellaswg", "hellaswag"), ("heldout_pair", "heldout_pairs")):
         with pytest.raises(UnknownTaskError, match=f"{name} \\(did you mean '{meant}'"):
-            load_tasks(EvalSpec(tasks=(name,)), [])
+            load_tasks(TasksSpec(tasks=(name,)), [])
 
 
 def test_fetch_says_what_it_has_and_what_not(
@@ -199,7 +202,7 @@ def test_data_of_a_task_come_before_those_of_its_group(blimp: Path, tmp_path: Pa
     other = tmp_path / "other.jsonl"
     other.write_text(json.dumps({"sentence_good": "a", "sentence_bad": "b"}))
     data = {"blimp_transitive": str(other), "blimp": str(blimp)}
-    loaded = load_tasks(EvalSpec(tasks=("blimp",), data=data), [])
+    loaded = load_tasks(TasksSpec(tasks=("blimp",), data=data), [])
     assert {name: len(task.eval_docs) for name, task in loaded.tasks.items()} == {
         "blimp_wh_island": 8,
         "blimp_transitive": 1,
@@ -224,7 +227,7 @@ def test_data_without_the_fields_or_for_no_task_are_said(
     other = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(tmp_path / "rows.txt")}).document
     assert "rows.txt is none of .parquet" in other.skipped["wikitext"]
     with pytest.raises(UnknownTaskError, match="blimp"):
-        load_tasks(EvalSpec(tasks=("heldout_pairs",), data={"blimp": str(place)}), [])
+        load_tasks(TasksSpec(tasks=("heldout_pairs",), data={"blimp": str(place)}), [])
 
 
 ROWS = '{"page": "a"}\n{"page": "b"}\n'
@@ -242,14 +245,14 @@ UNREADABLE = {
 def test_files_that_cannot_be_read_are_one_line_each(name: str, tmp_path: Path) -> None:
     content, why = UNREADABLE[name]
     (tmp_path / name).write_bytes(content)
-    loaded = load_tasks(EvalSpec(tasks=("wikitext",), data={"wikitext": str(tmp_path / name)}), [])
+    loaded = load_tasks(TasksSpec(tasks=("wikitext",), data={"wikitext": str(tmp_path / name)}), [])
     assert re.search(f"{name} cannot be read: .*{why}", loaded.skipped["wikitext"]) and not loaded.tasks
 
 
 def test_files_of_a_split_that_do_not_go_together_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "test-0.jsonl").write_text('{"page": "a"}')
     (tmp_path / "test-1.jsonl").write_text('{"page": 1}')
-    loaded = load_tasks(EvalSpec(tasks=("wikitext",), data={"wikitext": str(tmp_path)}), [])
+    loaded = load_tasks(TasksSpec(tasks=("wikitext",), data={"wikitext": str(tmp_path)}), [])
     assert f"{tmp_path} cannot be read: " in loaded.skipped["wikitext"] and not loaded.tasks
 
 
@@ -259,18 +262,18 @@ def test_lines_of_json_end_where_json_says(end: str, tmp_path: Path) -> None:
     pages = ["a\u2028b", "c\x85d\u2029", "e"]
     lines = [json.dumps({"page": page}, ensure_ascii=False) + end for page in pages]
     (tmp_path / "rows.jsonl").write_bytes((lines[0] + end + "".join(lines[1:])).encode())
-    loaded = load_tasks(EvalSpec(tasks=("wikitext",), data={"wikitext": str(tmp_path / "rows.jsonl")}), [])
+    loaded = load_tasks(TasksSpec(tasks=("wikitext",), data={"wikitext": str(tmp_path / "rows.jsonl")}), [])
     assert [doc["page"] for doc in loaded.tasks["wikitext"].test_docs()] == pages
 
 
 def test_what_is_no_data_does_not_tell_scores_apart(blimp: Path) -> None:
-    spec = EvalSpec(tasks=("blimp",), data={"blimp": str(blimp)})
-    before = content_of_tasks(spec)
+    spec = TasksSpec(tasks=("blimp",), data={"blimp": str(blimp)})
+    before = spec.content()
     (blimp / ".cache").mkdir()
     (blimp / ".cache" / "wh_island.jsonl.gz.metadata").write_text("when it was downloaded")
-    assert content_of_tasks(spec) == before
+    assert spec.content() == before
     (blimp / "other.jsonl").write_text(ROWS)
-    assert content_of_tasks(spec) != before
+    assert spec.content() != before
 
 
 def test_few_shot_items_stand_before_each_item_but_where_a_task_has_none(

@@ -1,0 +1,197 @@
+"""Planning: a study → arms with equal budgets → runs with a digest each. Pure arithmetic, nothing is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ablate.data import DataError, DataIdentity, DataSource, identify
+from ablate.planning.budgets import Clock, StepTime, Workload, price_of_step, step_times, training_cost
+from ablate.planning.checks import check, evaluated
+from ablate.planning.identity import RunPlan, canonical_model, identified
+from ablate.planning.matching import Matched, match_parameters
+from ablate.planning.plan import ArmPlan, Plan
+from ablate.planning.sources import teacher_models, with_sources
+from ablate.store.documents import RunData, RunDocument, RunNumerics, RunProbes
+from ablate.study.arms import Arm
+from ablate.study.study import Study, StudyError
+from ablate.training.transfer import refusals
+from zoo.costs import Cost
+from zoo.registry import versions_of
+from zoo.spec import ModelSpec
+
+Identify = Callable[[DataSource], DataIdentity]
+
+
+def make_plan(
+    study: Study,
+    device: str = "cpu",
+    *,
+    matmul: str | None = None,
+    gpu: str | None = None,
+    identify: Identify | None = None,
+    clock: Clock | None = None,
+) -> Plan:
+    """The plan of a study.
+
+    Args:
+        device: "cpu" or "cuda".
+        matmul: float32 matmul precision, part of a run's identity. None: "high" on CUDA, "medium" on a CPU.
+        gpu: its name, part of a run's identity, where it is known.
+        identify: the identity of a corpus, where it is known; otherwise the corpus is read and hashed.
+        clock: where step times come from (see `ablate.running.calibration`); asked only when the budget is in seconds.
+
+    Raises:
+        StudyError: the corpus cannot be read, the budget or the context does not fit, or parameters cannot be matched.
+    """
+    identify = identify or identifying(study)
+    check(study)
+    evals = evaluated(study)
+    matmul = matmul or ("high" if device == "cuda" else "medium")
+    identities = [identify(arm.data) for arm in study.arms]
+    specs = [_with_vocabulary(study, arm, data) for arm, data in zip(study.arms, identities, strict=True)]
+    matched = match_parameters(study, specs)
+    work = [
+        Workload(
+            each.spec, each.arm.train, RunNumerics(device=device, dtype=each.arm.train.dtype, matmul=matmul, gpu=gpu)
+        )
+        for each in matched
+    ]
+    times = step_times(study.budget, work, clock)
+    teachers = teacher_models(study, matched)
+    arms: list[ArmPlan] = []
+    for each, workload, data, step_time in zip(matched, work, identities, times, strict=True):
+        teacher = teachers.get(each.arm.name)
+        arms.append(_plan_arm(study, each, workload, data, step_time, teacher, arms[0] if arms else None))
+    arms = with_sources(study, arms)
+    return Plan(study, tuple(arms), study.measure, evals)
+
+
+def identifying(study: Study, root: Path | None = None) -> Identify:
+    """Reads and hashes a corpus of the study, each once. What it returns raises StudyError.
+
+    root: where corpora are prepared.
+    """
+    known: dict[str, DataIdentity] = {}
+
+    def identity_of(data: DataSource) -> DataIdentity:
+        key = data.model_dump_json()
+        try:
+            return known.get(key) or known.setdefault(key, identify(data, study.folder, root))
+        except DataError as error:
+            raise study.error("data", str(error)) from error
+
+    return identity_of
+
+
+def _with_vocabulary(study: Study, arm: Arm, data: DataIdentity) -> ModelSpec:
+    given = study.vocabulary_given or "vocab_size" in arm.edits
+    extra = arm.train.objective.extra_tokens(arm.train.context)
+    if not given:
+        return arm.model.edit({"vocab_size": data.vocab_size + extra})
+    if arm.model.vocab_size < data.vocab_size + extra:
+        where = arm.place("vocab_size") if "vocab_size" in arm.edits else "base.vocab_size"
+        own = f" and the objective {extra}" if extra else ""
+        raise study.error(where, f"the tokenizer has {data.vocab_size} tokens{own}, more than {arm.model.vocab_size}")
+    return arm.model
+
+
+def _plan_arm(
+    study: Study,
+    matched: Matched,
+    workload: Workload,
+    data: DataIdentity,
+    step_time: StepTime | None,
+    teacher: ModelSpec | None,
+    baseline: ArmPlan | None,
+) -> ArmPlan:
+    arm, spec = matched.arm, matched.spec
+    _check_width_transfer(study, arm, spec)
+    costs = training_cost(arm.train, spec, study.data.widths(arm.train.context), teacher)
+    steps = _steps(_budgeted(study, arm), arm, costs, step_time.seconds if step_time else None)
+    tokens = steps * arm.train.batch * arm.train.context
+    spent = {"tokens": tokens, "flops": tokens * costs.flops_per_token, "parameters": costs.params}
+    if step_time is not None:
+        spent["seconds"] = steps * step_time.seconds
+    seeds = study.seeds if arm.seeds is None else arm.seeds
+    runs = tuple(RunPlan(arm.name, run) for run in _identities(study, arm, workload, data, seeds, steps))
+    return ArmPlan(
+        name=arm.name,
+        edits=arm.edits,
+        spec=spec,
+        train=arm.train,
+        steps=steps,
+        cost=costs,
+        cache_bytes=_cache_bytes(study, arm, costs),
+        matched=study.budget.matched,
+        differs=_differs(spent, baseline),
+        runs=runs,
+        data=arm.data,
+        identity=data,
+        tuned=arm.tuned,
+        matching=matched.matching,
+        step_time=step_time,
+    )
+
+
+def _identities(
+    study: Study, arm: Arm, workload: Workload, data: DataIdentity, seeds: Sequence[int], steps: int
+) -> Iterator[RunDocument]:
+    """The runs of an arm, which differ in their seeds."""
+    spec, probes = workload.spec, study.probes
+    run = RunDocument(
+        digest="",
+        seed=0,
+        model=canonical_model(spec),
+        train=workload.train.model_dump(mode="json"),
+        steps=steps,
+        data=RunData(digest=data.digest),
+        numerics=workload.numerics,
+        probes=RunProbes(every=probes.every, which=probes.which) if probes else None,
+        plugins=versions_of(spec, workload.train, arm.data),
+        reads=study.reads,
+    )
+    return identified(run, spec, workload.train, seeds)
+
+
+def _check_width_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:
+    reasons = [f"{reason} (in arm {arm.name})" for reason in refusals(spec, arm.train)]
+    if reasons:
+        raise StudyError(study.origins.problem(("train", "width_transfer"), reason) for reason in reasons)
+
+
+def _budgeted(study: Study, arm: Arm) -> Study:
+    """The study with what an arm may spend that starts from trained weights, or is tried on a short run."""
+    share = arm.share * (arm.start.share if arm.start else 1)
+    if share == 1:
+        return study
+    sections = study.sections.model_copy(update={"budget": study.budget.scaled(share)})
+    place = "tune.fraction" if arm.share < 1 else ".".join((*arm.target, "start.fraction"))
+    return replace(study, sections=sections, budget_share=place)
+
+
+def _steps(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) -> int:
+    """Number of steps that the budget pays for, rounded to the nearest."""
+    kind, budget = study.budget.kind, study.budget.amount
+    per_step = price_of_step(kind, arm.train, costs.flops_per_token, seconds_per_step)
+    if budget < per_step:
+        reason = f"{budget:.3g} {kind} are less than one step of arm {arm.name} ({per_step:.3g})"
+        raise study.error(study.budget_share or f"budget.{kind}", reason)
+    return round(budget / per_step)
+
+
+def _differs(spent: Mapping[str, float], baseline: ArmPlan | None) -> dict[str, float]:
+    if baseline is None:
+        return dict.fromkeys(spent, 0.0)
+    base = {key: getattr(baseline, key) for key in spent}
+    return {key: 100 * (value / base[key] - 1) for key, value in spent.items()}
+
+
+def _cache_bytes(study: Study, arm: Arm, costs: Cost) -> tuple[tuple[int, int], ...]:
+    """At the measured contexts and up to four times the training context, where windows begin to tell."""
+    if costs.spec.visible == "all":
+        return ()
+    measured = study.measure.contexts if study.measure else ()
+    contexts = {*measured, *(arm.train.context * n for n in (1, 2, 4))}
+    return tuple((n, costs.cache_bytes(1, n, arm.train.dtype)) for n in sorted(contexts))

@@ -1,0 +1,84 @@
+"""Which tasks are evaluated, on which data: settings that the harness reads."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt
+
+from evals.harness.known import DATA_SUFFIXES, SHIPPED, TASK_FOLDER, TASK_SUFFIXES
+from evals.option import Option, flat, named_path, names, once, whole
+from zoo.axis import Spec
+
+
+class TaskSelection(Spec):
+    """Tasks by name or file, the data that they read, and how many of their items."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    tasks: Annotated[tuple[str, ...], Option("TASK", names, flat)] = Field(
+        default=("heldout_pairs", "heldout_text"), strict=False
+    )
+    """Names of lm-eval tasks and groups, or paths of task files; by default the project's own.
+
+    Paths are relative to the study's file. Empty if only other evaluations are requested.
+    """
+    include: Annotated[tuple[str, ...], Option("DIR", str, list)] = Field(default=(), strict=False)
+    """Folders with task files of your own, whose names may then be used in `tasks`. Relative to the study's file."""
+    limit: Annotated[PositiveInt | None, Option("N", whole)] = None
+    """Maximum number of items per task."""
+    fewshot: Annotated[NonNegativeInt | None, Option("N", whole)] = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
+    """Few-shot examples per item (default: the task's own number). Tasks defined as zero-shot stay zero-shot."""
+    data: Annotated[dict[str, str], Option("NAME=PATH", named_path, once)] = Field(
+        default={}, exclude_if=lambda value: not value
+    )
+    """Read the data of a task or group from a file or folder (parquet, jsonl, json)."""
+
+    def content(self) -> str | None:
+        """sha256 over the files of the tasks that ship with the project, over task files of the user's with what lies
+        beside them, and over local data; None where there are none.
+
+        Scores belong to what the tasks say, not to what they are called.
+        """
+        files = {path for name in self.include for path in Path(name).rglob("*")}
+        # What else lies beside data, such as what the hub's client notes of a download, is never read.
+        files |= {
+            path for name in self.data.values() for path in Path(name).rglob("*") if path.name.endswith(DATA_SUFFIXES)
+        }
+        files |= {Path(name) for name in self.data.values()}
+        files |= {TASK_FOLDER / f"{name}.yaml" for name in self.tasks if name in SHIPPED}
+        for name in self.tasks:
+            if Path(name).is_file():
+                beside = Path(name).parent.iterdir()
+                files |= {path for path in beside if path.suffix in TASK_SUFFIXES and path.is_file()}
+        kept = sorted(path for path in files if path.is_file() and "__pycache__" not in path.parts)
+        if not kept:
+            return None
+        digest = hashlib.sha256()
+        for path in kept:
+            digest.update(f"{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+        return digest.hexdigest()
+
+    def unknown(self) -> list[str]:
+        """Tasks that nothing defines. lm-eval is loaded only where a name is not one of ours."""
+        others = [name for name in self.tasks if name not in SHIPPED and not Path(name).is_file()]
+        if not others:
+            return []
+        from evals.harness import catalogue  # noqa: PLC0415 (slow to load)
+
+        known = catalogue.index(others, [Path(name) for name in self.include])
+        return [name for name in others if name not in known]
+
+    def stray_data(self) -> list[str]:
+        """Names in `data` that none of the tasks has, nor any of their groups."""
+        left = set(self.data) - set(self.tasks)
+        if not left:
+            return []
+        from evals.harness import catalogue  # noqa: PLC0415 (slow to load)
+
+        known = catalogue.index(self.tasks, [TASK_FOLDER, *map(Path, self.include)])
+        return sorted(left - set(catalogue.reached(self.tasks, known)))
