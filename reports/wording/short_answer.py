@@ -117,13 +117,14 @@ def _clauses(summary: StudySummary, compared: Sequence[Told]) -> Iterator[str]:
         yield f"; {_names(same)} {_plural(same, 'makes', 'make')} no difference" if same else ""
     elif same:
         cheapest = min(same, key=lambda each: (not clear_costs(each.found.costs), each.mean))
-        whose = f" for {cheapest.name}" if len(same) > 1 and _cost(cheapest) else ""
-        within = f"{base} to within {summary.study.margin or 0:g} nats{_cost(cheapest)}{whose}"
+        whose = f" for {cheapest.name}" if len(same) > 1 and sure_changes(cheapest.found.costs) else ""
+        within = f"{base} to within {summary.study.margin or 0:g} nats{_cost(cheapest, 'the same')}{whose}"
         yield f"{_names(same)} {_plural(same, 'matches', 'match')} {within}"
         yield _also(worse, "worse")
     elif worse:
         none = "Nothing lowers the loss" if summary.effects else f"No arm is shown to beat {base}"
-        yield f"{none if unsettled else f'{base} is best'}: {worse[0].name} is {worse[0].apart} worse{_cost(worse[0])}"
+        lead = none if unsettled or summary.effects else f"{base} is best"
+        yield f"{lead}: {worse[0].name} is {worse[0].apart} worse{_cost(worse[0], '')}"
         yield _also(worse[1:], "worse too")
     elif unsettled:
         yield from _undecided(unsettled)
@@ -141,11 +142,11 @@ def _with(compared: Sequence[Told], *verdicts: str) -> list[Told]:
     return [each for each in compared if each.verdict in verdicts]
 
 
-def _cost(told: Told) -> str:
-    """`, training 9 % slower`: the clearest change; nothing where costs are not known."""
+def _cost(told: Told, none: str = "no measurable") -> str:
+    """`, training 9 % slower`: the clearest change; `, at no measurable cost`; nothing where costs are not known."""
     if clear := sure_changes(told.found.costs):
         return f", {clear[0]}"
-    return ", at no measurable cost" if clear_costs(told.found.costs) else ""
+    return f", at {none} cost" if none and clear_costs(told.found.costs) else ""
 
 
 def _also(others: Sequence[Told], what: str) -> str:
