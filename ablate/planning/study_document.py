@@ -152,6 +152,7 @@ def study_arm(arm: ArmPlan, aliases: Mapping[str, str] = NO_ALIASES) -> StudyArm
     return StudyArm(
         name=arm.name,
         edits=to_jsonable_python(arm.edits),
+        cell=to_jsonable_python(arm.cell),
         tuned=to_jsonable_python(arm.tuned),
         matching=arm.matching,
         parameters=arm.parameters,
