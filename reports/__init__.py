@@ -70,7 +70,7 @@ def render(study_dir: Path | str, summary: StudySummary | None = None) -> Path:
 
 
 def headline(summary: StudySummary) -> str:
-    """The answer in a sentence or two."""
+    """The answer in one sentence of at most 25 words."""
     from reports.wording import answers  # noqa: PLC0415 (keeps the import cheap)
 
     return answers.headline(summary)
@@ -121,11 +121,12 @@ def unmeasured(summary: StudySummary) -> str:
 def notes(summary: StudySummary) -> list[str]:
     """Lines that the table and the headline leave out; for a run without verdicts, only why it has no speeds."""
     from reports.reading.outcomes import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
+    from reports.wording.answers import qualifiers  # noqa: PLC0415 (keeps the import cheap)
     from reports.wording.method_words import look  # noqa: PLC0415 (keeps the import cheap)
 
     found = []
     if summary.study.scale not in UNJUDGED:
-        found = [*contrasts(summary), *changes(summary), *withheld(summary), detectable(summary), look(summary)]
+        found = [*qualifiers(summary), *contrasts(summary), *withheld(summary), detectable(summary), look(summary)]
     return list(filter(None, [*found, unmeasured(summary)]))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 
 import numpy as np
 from pydantic import ValidationError
@@ -131,12 +132,14 @@ def synthetic_digest(source: SyntheticSource, content: str) -> str:
 
 
 def synthetic_meta(source: SyntheticSource, identity: DataIdentity) -> SyntheticMeta:
+    chances = [chance for level in source.levels() if (chance := source.chance(level)) is not None]
     return SyntheticMeta(
         digest=identity.digest,
         spec=source.model_dump(mode="json"),
         content=identity.content,
         vocab_size=identity.vocab_size,
         synthetic=source.source,
+        chance=fmean(chances) if chances else None,
     )
 
 

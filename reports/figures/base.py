@@ -191,16 +191,29 @@ def short(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-EARLY = 0.2
+EARLY = 0.3
 """Share of training left out of the loss axes at first: the fall from the start dwarfs the rest."""
+APART = 2
+"""A curve that ends this many times as far above the others as these lie apart is left out of the range likewise."""
 
 
 def late_range(curves: Sequence[Curve]) -> list[float]:
-    """From the lowest loss to the highest after the early part of training, with a margin."""
-    late = [p for curve in curves for p in curve.points if p.x >= EARLY * curve.points[-1].x]
+    """From the lowest loss to the highest after the early part of training, of curves that end together; a margin."""
+    late = [p for curve in _together(curves) for p in curve.points if p.x >= EARLY * curve.points[-1].x]
     low, high = min(p.low for p in late), max(p.high for p in late)
     margin = 0.05 * (high - low) or 0.05
     return [low - margin, high + margin]
+
+
+def _together(curves: Sequence[Curve]) -> list[Curve]:
+    """Without those that end far above the rest, such as arms that stalled."""
+    kept = sorted(curves, key=lambda curve: curve.points[-1].mean)
+    while len(kept) > 2:
+        first, before, last = (kept[place].points[-1].mean for place in (0, -2, -1))
+        if last - before <= APART * (before - first):
+            break
+        kept.pop()
+    return kept
 
 
 ONE_LINE = 16

@@ -16,6 +16,7 @@ from ablate.store.documents.study import RATE, StudyDocument, all_undertrained
 from reports.findings.judging import looks_at
 from reports.findings.noise import study_noise
 from reports.findings.shapes import ArmSummary, StudySummary
+from reports.findings.waiting import guesses
 from reports.reading.outcomes import FAILED, UNJUDGED
 from reports.statistics.ledger import share
 
@@ -23,6 +24,8 @@ WANTED = 0.02
 """Nats that are worth settling where the study gives no margin."""
 MOST = 40
 """Seeds beyond which a longer or larger study settles more than more seeds do."""
+FURTHER = 4
+"""Times as long a budget where no arm learned the task."""
 SCALES = ("smoke", "cpu", "cpu-long", "gpu-quick", "gpu")
 
 
@@ -63,6 +66,8 @@ def _steps(summary: StudySummary) -> Iterator[NextStep]:
         yield NextStep(study.command("--set pilot=false", fresh), "judge the question on fresh seeds")
     elif any(arm.missing for arm in summary.arms):
         yield NextStep(study.command(), "finish the runs that have not ended")
+    elif guesses(summary.runs):
+        yield NextStep(study.command(_budget(study, FURTHER)), f"learn the task, if it can be: {FURTHER:g} × as long")
     else:
         yield from _rates(summary)
         if "inconclusive" in verdicts and not summary.effects:

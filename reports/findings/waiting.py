@@ -23,6 +23,18 @@ REPEATED = (
     "them again until a difference appears inflates false positives. Let the study add seeds (seeds: auto), or judge "
     "fresh ones"
 )
+UNLEARNT = "no arm learned the task, so that losses compare guesses: train for longer, or ask something easier"
+LEARNT = 0.05
+"""A task is learnt from an accuracy this share of the way up from guessing to 1."""
+
+
+def guesses(runs: pl.DataFrame) -> bool:
+    """Whether runs on a synthetic task have ended, and none of them is better than guessing."""
+    if not {"accuracy", "chance"} <= set(runs.columns):
+        return False  # rungs of a ladder are compared by their losses alone
+    ended = runs.filter(status="finished").drop_nulls(("accuracy", "chance"))
+    learnt = ended.filter(pl.col("accuracy") > pl.col("chance") + LEARNT * (1 - pl.col("chance")))
+    return not ended.is_empty() and learnt.is_empty()
 
 
 def waiting(study: StudyDocument, runs: pl.DataFrame, of: str = "study") -> str | None:
@@ -34,5 +46,7 @@ def waiting(study: StudyDocument, runs: pl.DataFrame, of: str = "study") -> str 
         return f"the scale {study.scale} shows that a study runs, not what it finds"
     if study.pilot:
         return UNDERTRAINED if all_undertrained(study.arms) else PILOT
+    if guesses(runs):
+        return UNLEARNT
     missing = runs.filter(pl.col("status").is_in(["absent", "partial"])).height
     return f"{missing} of {runs.height} runs of this {of} have not ended" if missing else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -16,6 +16,7 @@ from reports.figures.style import looks
 from reports.findings.next_steps import next_steps
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
+from reports.pages.ranked import ranked
 from reports.pages.templating import FIGURES, render
 from reports.reading.outcomes import UNJUDGED
 from reports.reading.progress import StudyProgress
@@ -33,6 +34,7 @@ from reports.wording import (
     words,
 )
 from reports.wording.markup import latex, markdown
+from reports.wording.warning_words import grouped
 
 SCRIPTS = (*FIGURES, "choice.js", "tables.js", "contents.js")
 WORDS = {
@@ -52,8 +54,8 @@ WORDS = {
 """Wording modules available to templates, by module name."""
 INDEX = "../../index.html"
 """Link from a report to the index of its store."""
-MOST_LISTED = 6
-"""Arms that the first screen has a sentence for."""
+RANKED = frozenset({"differences", "effects"})
+"""Figures of which the result figure, where every arm has a row, shows all."""
 UNSAFE = re.compile(r"[^\w.-]+")
 """Characters replaced in file names."""
 
@@ -86,8 +88,9 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None, ho
     while the study runs. `home` is the address of the index of studies."""
     found = galleries(summary)
     source, name = title_words.source(summary), name_of(summary.study)
-    figures = {figure.key: figure for figures in found.values() for figure in figures}
-    lead = next(iter(figures.values()), None)
+    drawn_already = [figure for figures in found.values() for figure in figures if figure.key in RANKED]
+    shown = _without(RANKED, found)
+    figures = {figure.key: figure for figures in shown.values() for figure in figures}
     data = {
         "config": CONFIG,
         "figures": {key: drawn(figure, source, name) for key, figure in figures.items()},
@@ -100,24 +103,26 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None, ho
         data,
         study=summary.study,
         summary=summary,
-        lead=lead,
-        galleries=_without(lead, found),
+        ranked=ranked(summary),
+        seeds=[figure.table for figure in drawn_already],
+        galleries=shown,
         notes={each.gallery: each.gallery_note for each in sections().values()},
         looks=looks([arm.name for arm in summary.arms]),
         compact=compact,
         markup={"Markdown": markdown(compact), "LaTeX": latex(compact)},
         source=source,
+        small_print=title_words.small_print(summary),
         steps=next_steps(summary),
+        warnings=grouped(summary.warnings),
         progress=progress,
         home=home,
-        most_listed=MOST_LISTED,
         **WORDS,
     )
 
 
-def _without(lead: Figure | None, found: Mapping[str, Sequence[Figure]]) -> dict[str, list[Figure]]:
+def _without(keys: Container[str], found: Mapping[str, Sequence[Figure]]) -> dict[str, list[Figure]]:
     """The other figures by heading."""
-    others = {heading: [each for each in figures if each is not lead] for heading, figures in found.items()}
+    others = {heading: [each for each in figures if each.key not in keys] for heading, figures in found.items()}
     return {heading: figures for heading, figures in others.items() if figures}
 
 

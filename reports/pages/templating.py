@@ -17,6 +17,8 @@ from reports.pages.plotly_js import plotly_js
 
 FIGURES = ("stamp.js", "labels.js", "figures.js")
 """The scripts of every page with figures."""
+STYLES = ("palette.css", "report.css", "ranked.css")
+"""The styles of every page; later ones win."""
 
 
 @cache
@@ -49,7 +51,7 @@ def render(template: str, scripts: tuple[str, ...], data: Any, **context: Any) -
         .get_template(template)
         .render(
             **context,
-            style=Markup(source("report.css")),
+            style=Markup("".join(map(source, STYLES))),
             packed={
                 "plotly": _packed_once(plotly),
                 "data": packed(json.dumps(data, allow_nan=False, separators=(",", ":"))),

@@ -21,11 +21,12 @@ from reports.sections import sections
 RUNS: Schema = (
     KEYS
     | RESULT
-    | dict.fromkeys(("uniform", "decode_tokens_per_second"), pl.Float64())
+    | dict.fromkeys(("uniform", "chance", "decode_tokens_per_second"), pl.Float64())
     | dict.fromkeys(("data", "dtype", "matmul"), pl.String())
 )
-"""A result's own numbers; `uniform`, the loss of guessing every token of that text alike; and how fast the model
-decodes at the longest context and the smallest batch that were measured, if it was measured alone."""
+"""A result's own numbers; `uniform`, the loss of guessing every token of that text alike, or `chance`, the accuracy of
+guessing in that task; and how fast the model decodes at the longest context and the smallest batch that were measured,
+if it was measured alone."""
 CURVES = KEYS | {
     "step": pl.Int64,
     "tokens": pl.Int64,
@@ -71,6 +72,7 @@ def _run_row(documents: StudyDocuments, key: RunKey) -> Row:
     known |= documents.outcomes.get(key.digest, {})
     known |= _decoding(documents, key)
     if run:
+        known |= {"chance": documents.chances.get(run.data.digest)}
         known |= {"data": run.data.digest, "dtype": run.numerics.dtype, "matmul": run.numerics.matmul}
     return key.row(known)
 

@@ -7,7 +7,14 @@ from functools import cached_property
 from pathlib import Path
 
 from ablate.store import AblateError, Store, StudyFolder
-from ablate.store.documents import CostsDocument, MeasureDocument, ResultDocument, StudyDocument, TextMeta
+from ablate.store.documents import (
+    CostsDocument,
+    MeasureDocument,
+    ResultDocument,
+    StudyDocument,
+    SyntheticMeta,
+    TextMeta,
+)
 from reports.reading.evaluations import EvaluatedRun, read
 from reports.reading.keys import Row, RunKey, keys_of
 from reports.reading.outcomes import FAILED, outcomes
@@ -50,11 +57,22 @@ class StudyDocuments:
         return {key.digest: self.store.read_result(key.digest) for key in self.keys}
 
     @cached_property
-    def corpora(self) -> dict[str, TextMeta]:
-        """The text that the arms read, by digest, as far as the store has it."""
+    def data(self) -> dict[str, TextMeta | SyntheticMeta]:
+        """The data that the arms read, by digest, as far as the store has it."""
         folders = {arm.data: self.store.data(arm.data) for arm in self.study.arms}
         found = {digest: folder.read() for digest, folder in folders.items() if folder.path.is_dir()}
-        return {digest: meta for digest, meta in found.items() if isinstance(meta, TextMeta)}
+        return {digest: meta for digest, meta in found.items() if meta is not None}
+
+    @cached_property
+    def corpora(self) -> dict[str, TextMeta]:
+        """The text among it."""
+        return {digest: meta for digest, meta in self.data.items() if isinstance(meta, TextMeta)}
+
+    @cached_property
+    def chances(self) -> dict[str, float]:
+        """The accuracy of guessing of the synthetic tasks among it."""
+        tasks = {digest: meta for digest, meta in self.data.items() if isinstance(meta, SyntheticMeta)}
+        return {digest: meta.chance for digest, meta in tasks.items() if meta.chance is not None}
 
     @cached_property
     def outcomes(self) -> dict[str, Row]:

@@ -30,7 +30,7 @@ class DifferenceCurves(Section):
     own training.
     """
 
-    place: ClassVar[int] = 60
+    place: ClassVar[int] = 13
 
     curves: tuple[Curve, ...]
     seeds: tuple[Curve, ...]
@@ -64,7 +64,7 @@ def _differences(data: Collected, arm: str, baseline: dict[int, Line]) -> list[L
 def _figure(
     curves: list[Curve], seeds: Sequence[Curve], summary: StudySummary, style: Mapping[str, ArmStyle]
 ) -> Figure:
-    figure = blank("share of training done", f"loss minus the baseline's ({summary.unit})")
+    figure = blank("share of training done", f"loss minus the baseline's ({summary.unit})", 320)
     thin = seeds if len(curves) <= MOST_WITH_SEEDS and len(seeds) <= MOST_SEEDS else ()
     for curve in thin:
         thin_line(figure, style[curve.arm], curve)
@@ -83,10 +83,11 @@ def _figure(
         note=(
             "Validation loss minus the baseline's with the same seed at the same share of training. "
             + "Thin lines: seeds. " * bool(thin)
-            + "Verdicts use the end of training only. The axis leaves out differences of the first steps: zoom out to "
-            "see them."
+            + "Verdicts use the end of training only. The axis leaves out the first steps and arms far above the "
+            "others: zoom out to see them."
         ),
         alt=ends(curves, "difference"),
         drawing=figure,
         table=frame_table(("arm", "training done", "mean", "lowest seed", "highest seed"), rows),
+        wide=True,
     )

@@ -21,7 +21,7 @@ from reports.wording.table import frame_table
 class Differences(Section):
     """Differences of arms from the baseline; every summary has these comparisons."""
 
-    place: ClassVar[int] = 20
+    place: ClassVar[int] = 25
 
     @classmethod
     def summarise(cls, data: Collected) -> Self:

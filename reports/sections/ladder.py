@@ -36,7 +36,7 @@ LADDER = KEYS | {
 
 @dataclass(frozen=True)
 class Ladder(Section):
-    place: ClassVar[int] = 120
+    place: ClassVar[int] = 16
     title: ClassVar[str] = "Over sizes"
 
     arms: tuple[LadderArm, ...]

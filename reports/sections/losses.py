@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 import plotly.graph_objects as go
 
-from reports.figures.base import Figure, Switch, SwitchOption, ends, late_range, mean_and_range, short, thinned
+from reports.figures.base import Figure, Switch, SwitchOption, band, ends, late_range, mean_and_range, short, thinned
 from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, average, lines_of
 from reports.findings.shapes import StudySummary
@@ -36,14 +36,20 @@ SHOWN = {
     "raw": ("raw",),
 }
 """Curves of the training loss that can be shown, by averaging window (share of all steps). The first is the default."""
+MOST_WITH_BANDS = 12
+"""With more arms bands hide the curves."""
 MARKS = (("spike", "triangle-down-open"), ("diverged", "x"))
 
 
 @dataclass(frozen=True)
 class Losses(Section):
-    """`curves` are averages of the training loss by the kinds of `BINS`, and `validation`, against step, per arm."""
+    """`curves` are averages of the training loss by the kinds of `BINS`, and `validation`, against step, per arm.
 
-    place: ClassVar[int] = 50
+    Curves of validation are of the judging part. The loss on the test part, which verdicts compare, is marked at the
+    end.
+    """
+
+    place: ClassVar[int] = 12
 
     curves: tuple[Curve, ...]
     runs: tuple[RunLoss, ...]
@@ -74,17 +80,18 @@ def _figure(
     style: Mapping[str, ArmStyle],
 ) -> Figure:
     clock = {clock.arm: clock for clock in clocks}
-    figure = blank(UNITS["step"], f"loss ({summary.unit})", 460)
+    figure = blank(UNITS["step"], f"loss ({summary.unit})", 420)
     steps = [
         *_raw(figure, style, runs, alone=not curves),
         *_averages(figure, style, curves),
+        *_compared(figure, style, curves, summary),
         *_marks(figure, style, runs),
     ]
     shown = _shown([kind for kind, _, _ in steps])
     for trace, visible in zip(figure.data, shown.options[shown.chosen].traces["visible"], strict=True):
         trace.visible = visible
     if curves:
-        figure.update_yaxes(range=late_range(curves))
+        figure.update_yaxes(range=late_range([curve for curve in curves if curve.kind == "validation"] or curves))
     rows = [
         (curve.arm, *(f"{clock[curve.arm].read(unit, point.x):.5g}" for unit in UNITS), *mean_and_range(point))
         for curve in curves
@@ -97,9 +104,11 @@ def _figure(
         note="Every run as logged, thinned, peaks kept. Means over seeds follow when runs have ended."
         if not curves
         else (
-            "Means over seeds. The training loss can be added: averaged over neighbouring steps (a share of all) and "
-            f"seeds, or raw, {_which(runs)} as logged, thinned, peaks kept. Triangles are spikes, crosses the last "
-            "loss of runs that diverged. The axis leaves out the fall at the start: zoom out to see it."
+            "Means over seeds on the held-out part that is watched; bands are ranges over seeds, open marks at the end "
+            "the loss on the test part, which verdicts compare. The training loss can be added: averaged over "
+            f"neighbouring steps (a share of all) and seeds, or raw, {_which(runs)} as logged, thinned, peaks kept. "
+            "Triangles are spikes, crosses the last loss of runs that diverged. The axis leaves out the fall at the "
+            "start and arms far above the others: zoom out to see them."
         ),
         alt=ends(curves, "validation"),
         drawing=figure,
@@ -172,10 +181,34 @@ def _raw(figure: go.Figure, style: Mapping[str, ArmStyle], runs: Sequence[RunLos
 
 
 def _averages(figure: go.Figure, style: Mapping[str, ArmStyle], curves: Sequence[Curve]) -> Iterator[Placed]:
+    banded = len({curve.arm for curve in curves}) <= MOST_WITH_BANDS
     for curve in curves:
         before = len(figure.data)
+        if curve.kind == "validation" and banded:
+            band(figure, style[curve.arm], curve, 1.0, 0.14)
         _loss_curve(figure, style[curve.arm], curve)
         yield from ((curve.kind, curve.arm, list(trace.x)) for trace in figure.data[before:])
+
+
+def _compared(
+    figure: go.Figure, style: Mapping[str, ArmStyle], curves: Sequence[Curve], summary: StudySummary
+) -> Iterator[Placed]:
+    """A mark at each arm's last step: the mean loss on the test part."""
+    last = {curve.arm: curve.points[-1].x for curve in curves if curve.kind == "validation"}
+    for arm in summary.arms:
+        if arm.name in last and arm.loss is not None:
+            look = style[arm.name]
+            figure.add_scatter(
+                x=[short(last[arm.name])],
+                y=[short(arm.loss.mean)],
+                name=look.label,
+                legendgroup=look.label,
+                showlegend=False,
+                mode="markers",
+                marker={"symbol": f"{look.symbol}-open", "color": look.colour, "size": 11, "line": {"width": 1.8}},
+                hovertemplate="test part %{y:.4f}",
+            )
+            yield "compared", arm.name, [last[arm.name]]
 
 
 def _marks(figure: go.Figure, style: Mapping[str, ArmStyle], runs: Sequence[RunLoss]) -> Iterator[Placed]:

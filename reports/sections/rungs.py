@@ -30,7 +30,7 @@ MARGIN = 0.08
 class Rungs(Section):
     """The changes are the summary's."""
 
-    place: ClassVar[int] = 25
+    place: ClassVar[int] = 14
     title: ClassVar[str] = "With size and length"
 
     gaps: tuple[Gap, ...]

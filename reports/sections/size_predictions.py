@@ -25,7 +25,7 @@ CHANCE = 0.5
 class SizePredictionsSection(Section):
     """Predictions of a large size from smaller ones, for ladders of four arms or more; runs as in section `ladder`."""
 
-    place: ClassVar[int] = 122
+    place: ClassVar[int] = 17
     title: ClassVar[str] = "Does the small size predict the large one?"
 
     found: SizePredictions

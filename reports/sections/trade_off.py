@@ -32,7 +32,7 @@ FIRST = ("kv-", "training-time", "decode-", "flops-per-token")
 class TradeOff(Section):
     """`costs` of the arms as ratios to the baseline."""
 
-    place: ClassVar[int] = 15
+    place: ClassVar[int] = 20
 
     costs: tuple[Cost, ...]
 
@@ -46,6 +46,14 @@ class TradeOff(Section):
         """Those in which arms may differ, that which the study is about first."""
         differing = [cost for cost in self.costs if not cost.is_same]
         return tuple(sorted(differing, key=_rank))
+
+    @property
+    def ranked(self) -> tuple[Cost, ...]:
+        """Each cost once, that which the study is about first: of caches, that at the longest context."""
+        found: dict[str, Cost] = {}
+        for cost in sorted(self.costs, key=_rank):
+            found.setdefault(cost.name, cost)
+        return tuple(found.values())
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         found = qualities(summary)

@@ -49,7 +49,7 @@ class ArmTuning:
 class Tuning(Section):
     """Tuning of the study, or of every rung of its ladder. `carried`: lines for the study file, if it can have them."""
 
-    place: ClassVar[int] = 150
+    place: ClassVar[int] = 30
     title: ClassVar[str] = "How arms were tuned"
     template: ClassVar[str] = "tuning.html.j2"
 

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reports.findings.shapes import RANKS, ArmSummary, EffectSummary, StudySummary
+from reports.findings.waiting import guesses
 from reports.reading.outcomes import FAILED, UNJUDGED
-from reports.wording import effect_words, gloss_words, tables, words
+from reports.wording import change_words, effect_words, failure_words, gloss_words, short_answer, tables, words
+from reports.wording.length_words import undertrained
 from reports.wording.table import Rows, Table
 
 
@@ -22,8 +24,30 @@ class Finding:
     gloss: str
 
 
-def headline(summary: StudySummary, setting: bool = True) -> str:
-    """The answer in a sentence or two, and in what `setting` it was found."""
+def headline(summary: StudySummary) -> str:
+    """The answer in one sentence of at most 25 words."""
+    return _unanswered(summary) or short_answer.answer(summary)
+
+
+def in_full(summary: StudySummary) -> str:
+    """The answer with every arm in it, what was matched and what qualifies it."""
+    if said := _unanswered(summary):
+        return said
+    design = summary.study.design
+    return words.headline(summary) if design is None else effect_words.headline(summary, design)
+
+
+def qualifiers(summary: StudySummary) -> Iterator[str]:
+    """Sentences without which the answer would say too much."""
+    if summary.study.scale in UNJUDGED:
+        return
+    yield from filter(None, [failure_words.left_out(summary).strip(), undertrained(summary.study).strip()])
+    yield from filter(None, [change_words.clauses(summary.changes).strip()])
+    yield from filter(None, (each.answer(summary) for each in summary.sections.values() if not each.is_the_question))
+
+
+def _unanswered(summary: StudySummary) -> str:
+    """Why there is no answer yet; empty where there is one."""
     if not any(arm.seeds or arm.failed for arm in summary.arms):
         at = f" at {summary.study.ladder[-1].name}, which is what is compared," if summary.study.ladder else ""
         return f"No result yet: no run{at} has ended."
@@ -32,10 +56,12 @@ def headline(summary: StudySummary, setting: bool = True) -> str:
         return f"No result yet: only runs of {summary.baseline}, the baseline, have ended."
     if summary.study.scale in UNJUDGED:
         return f"A {summary.study.scale} run shows that the study works. It answers nothing: the runs are too short."
-    design = summary.study.design
-    if design is None:
-        return words.headline(summary, setting)
-    return effect_words.headline(summary, design, setting)
+    if guesses(summary.runs):
+        ended = summary.runs.filter(status="finished")
+        accuracies, chances = sorted(ended["accuracy"].drop_nulls()), ended["chance"].drop_nulls()
+        reached = " to ".join(dict.fromkeys(f"{each:.2g}" for each in (accuracies[0], accuracies[-1])))
+        return f"No arm learned the task: accuracies of {reached}, and guessing has {chances[0]:.2g}."
+    return ""
 
 
 def findings(summary: StudySummary) -> Iterator[Finding]:

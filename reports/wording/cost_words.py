@@ -43,7 +43,12 @@ def clear_costs(found: ArmCosts) -> str:
 
 def sure_costs(found: ArmCosts) -> str:
     """Those that are not noise."""
-    return ", ".join(_clear(_changes(found)))
+    return ", ".join(sure_changes(found))
+
+
+def sure_changes(found: ArmCosts) -> list[str]:
+    """The same, one by one."""
+    return _clear(_changes(found))
 
 
 def _changes(found: ArmCosts) -> list[str]:

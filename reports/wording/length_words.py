@@ -18,9 +18,18 @@ def undertrained(study: StudyDocument) -> str:
 
 def conditions(study: StudyDocument) -> str:
     """Conditions of an answer: `57 k non-embedding parameters, 20 tokens per parameter, learning rates not tuned`."""
+    return f"{', '.join(_size_and_length(study))}{_checkpoints(study)}, {rates(study)}"
+
+
+def scale_of(study: StudyDocument) -> str:
+    """`57 k non-embedding parameters · 20 tokens per parameter`."""
+    return f"{' · '.join(_size_and_length(study))}{_checkpoints(study)}"
+
+
+def _size_and_length(study: StudyDocument) -> tuple[str, str]:
     sizes = _range([arm.parameters - arm.parameters_embedding for arm in study.arms])
     lengths = _range([arm.length.tokens_per_parameter for arm in study.arms])
-    return f"{sizes} non-embedding parameters, {lengths} tokens per parameter{_checkpoints(study)}, {rates(study)}"
+    return f"{sizes} non-embedding parameters", f"{lengths} tokens per parameter"
 
 
 def _checkpoints(study: StudyDocument) -> str:

@@ -1,6 +1,9 @@
-"""Tables as Markdown and LaTeX."""
+"""Tables as Markdown, LaTeX and HTML."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
 
 from reports.wording.table import Table
 
@@ -29,3 +32,11 @@ def latex(table: Table) -> str:
     columns = "".join("l" if i < table.labels else "r" for i in range(len(table.columns)))
     body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
     return "\n".join([*body, r"\end{tabular}", ""])
+
+
+def html_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text, the header first, as HTML without a style of its own."""
+    header, *body = rows
+    lines = ["".join(f"<th>{escape(cell)}</th>" for cell in header)]
+    lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in body]
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"

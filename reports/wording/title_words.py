@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from reports.findings.shapes import RANKS, ArmSummary, StudySummary
 from reports.statistics.estimates import Estimate
 from reports.wording import cost_words, words
-from reports.wording.length_words import conditions
+from reports.wording.length_words import conditions, scale_of
 from reports.wording.listing import listed
+from reports.wording.matching_words import continued, matched
 
 SETTLED = {"no difference": "no relevant difference"}
 """Verdicts as a title says them, where that is another word."""
@@ -68,6 +69,17 @@ def effects(summary: StudySummary) -> str:
 
 def _few(names: list[str], what: str = "arms") -> str:
     return listed(names) if len(names) <= MOST_NAMED else f"{len(names)} {what}"
+
+
+def small_print(summary: StudySummary) -> str:
+    """`56 k parameters · 9.7 tokens per parameter · 5 seeds · learning rates tuned earlier · 2026-11-25`."""
+    study, seeds = summary.study, max((len(arm.seeds) for arm in summary.arms), default=0)
+    kinds = {"tuned": "each arm at its own tuned learning rate", "carried": "learning rates tuned earlier"}
+    rates = kinds.get(study.rates.how, "learning rates not tuned") if study.tuning or study.rates.how != "tuned" else ""
+    counted = f"{seeds} seed{'' if seeds == 1 else 's'}"
+    return " · ".join(
+        filter(None, [continued(summary) or matched(summary), scale_of(study), counted, rates, study.created[:10]])
+    )
 
 
 def source(summary: StudySummary) -> str:

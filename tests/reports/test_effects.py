@@ -17,10 +17,10 @@ from ablate.study.design_spec import DesignSpec, Screen, screen
 from reports.findings.shapes import EffectSummary, StudySummary
 from reports.findings.summary import open_arms
 from reports.pages.page import record, render_page
+from reports.pages.ranked import ranked
 from reports.statistics.ledger import FIRST_SHARE
 from reports.wording import answers
 from tests.regression import Regression, holm
-from tests.reports.browsing import data_of
 from tests.reports.factory import Arm, StudyOf
 
 FACTORS = ("gated", "double", "gqa", "nope")
@@ -91,7 +91,9 @@ def test_what_has_an_effect_is_named_and_its_interval_excludes_zero(found: tuple
 
 def test_the_answer_speaks_of_effects(found: tuple[Screen, StudySummary]) -> None:
     _, summary = found
-    said = answers.headline(summary)
+    assert answers.headline(summary).startswith("gated lowers the loss by 0.039 nats (")
+    assert "; nope is worse; " in answers.headline(summary)
+    said = answers.in_full(summary)
     assert said.startswith("At equal FLOPs, with 4 factors in 8 combinations, gated (−0.0")
     assert "lowers the loss; nope (+0.0" in said
     assert [row[0] for row in reports.table(summary)[1:]] == [*FACTORS, "gated × gqa"]
@@ -100,7 +102,7 @@ def test_the_answer_speaks_of_effects(found: tuple[Screen, StudySummary]) -> Non
         each.sentence for each in answers.findings(summary) if each.name == "gated × gqa"
     )
     page = render_page(summary)
-    assert 'id="effects"' in page
+    assert [row.name for row in ranked(summary).rows][:: len(summary.effects) - 1] == ["gated", "nope"]
     assert "gated: inconclusive" not in page
     assert "confirm gated with fresh seeds" in page
     assert {arm.verdict for arm in summary.arms} == {"baseline", "not compared"}
@@ -137,8 +139,13 @@ def test_a_factor_is_explained_by_its_edits_and_costs_what_it_multiplies(tmp_pat
         **{factor: f"{factor}=[{factor}, 1]" for factor in FACTORS},
         "gated × gqa": "",
     }
-    labels = data_of(render_page(summary))["figures"]["effects"]["layout"]["yaxis"]["ticktext"]
-    assert next(label for label in labels if "smaller KV cache" in label).startswith("gqa<br>")
+    figure = ranked(summary)
+    cells = {(row.name, cost.key): figure.cell(row, cost) for row in figure.rows for cost in figure.columns}
+    assert {cost.key for cost in figure.columns} == {"training-time", "decode-time", "kv"}
+    assert (cells["gqa", "kv"].text, cells["gqa", "kv"].kind) == ("0.50×", "cheaper")
+    assert (cells["nope", "kv"].text, cells["nope", "kv"].kind) == ("2.00×", "dearer")
+    assert (cells["gated", "training-time"].text, cells["gated", "training-time"].kind) == ("1.25×", "dearer")
+    assert cells["gated × gqa", "kv"] is None
 
 
 def test_the_ledger_counts_effects_and_a_second_look_is_corrected(tmp_path: Path) -> None:

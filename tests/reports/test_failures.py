@@ -9,6 +9,8 @@ import pytest
 from scipy import stats
 
 import reports
+from ablate.store import Store
+from ablate.store.documents import SyntheticMeta
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.collect import collect
 from reports.sections import galleries
@@ -141,3 +143,21 @@ def test_a_loss_that_still_falls_has_not_stalled(tmp_path: Path) -> None:
 def test_an_undertrained_arm_has_not_stalled(tmp_path: Path) -> None:
     short = Arm("short", [5.95] * 4, tokens_before=0)
     assert arm_of(summary_of(tmp_path, Arm("base", BASE), short), "short").failed == 0
+
+
+@pytest.mark.parametrize(("best", "learnt"), [(0.28, False), (0.31, True)])
+def test_losses_of_arms_that_only_guess_are_not_compared(tmp_path: Path, best: float, learnt: bool) -> None:
+    """A twentieth of the way from 0.25 to 1 is 0.2875."""
+    guessed = SyntheticMeta(digest="data0", spec={}, content="c", vocab_size=64, synthetic="mqar", chance=0.25)
+    accuracies = {(arm, seed): {"accuracy": 0.25} for arm in ("base", "arm") for seed in range(4)}
+    results = accuracies | {("arm", 2): {"accuracy": best}}
+    study = StudyOf([Arm("base", BASE), Arm("arm", LOWER)], measured=False, results=results)
+    Store(tmp_path).data("data0").path.mkdir(parents=True)
+    Store(tmp_path).data("data0").write(guessed)
+    summary = reports.summarise(study.write(tmp_path))
+    assert (arm_of(summary, "arm").verdict == "better") == learnt
+    said = "No arm learned the task: accuracies of 0.25 to 0.28, and guessing has 0.25."
+    assert (reports.headline(summary) == said) != learnt
+    if not learnt:
+        assert reports.withheld(summary)[0].startswith("arm: no verdict: no arm learned the task")
+        assert "--set budget.flops=9.6e+11" in reports.next_steps(summary)[0].command

@@ -119,10 +119,10 @@ def test_incomplete_and_odd_studies_still_render(study: StudyOf, tmp_path: Path)
 def test_every_figure_has_words_numbers_and_the_arms_colours(tmp_path: Path) -> None:
     figures = draw(summarise_study(typical(20).write(tmp_path)))
     assert [figure.key for figure in figures] == [
-        "trade-off",
-        "differences",
         "losses",
         "difference-curves",
+        "trade-off",
+        "differences",
         "cache-by-context",
         "decode-by-context",
         "prefill-by-context",

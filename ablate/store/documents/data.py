@@ -136,3 +136,5 @@ class SyntheticMeta(DataDocument):
     """Examples are generated on demand."""
     synthetic: str
     """The task's name."""
+    chance: Annotated[float, Unit("share")] | None = Field(default=None, exclude_if=is_none)
+    """Accuracy of guessing well without having solved the task, over all difficulties; null where there is none."""

@@ -1,0 +1,180 @@
+"""Answer of a study in one sentence of at most 25 words: the best arm, by how much, how sure, at what cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from reports.findings.shapes import Comparison, Judgement, StudySummary, Verdict
+from reports.findings.waiting import PILOT, UNDERTRAINED, UNLEARNT
+from reports.reading.outcomes import FAILED
+from reports.statistics.estimates import Estimate
+from reports.wording import words
+from reports.wording.cost_words import clear_costs, sure_changes
+from reports.wording.listing import listed
+
+MOST_WORDS = 25
+MOST_NAMED = 3
+OPEN = ("inconclusive", "cannot tell")
+WITHHELD = {
+    PILOT: "A pilot, so no verdict",
+    UNDERTRAINED: "Undertrained, so no verdict",
+    UNLEARNT: "No arm learned the task",
+}
+"""Reasons for which there are no verdicts, in a few words."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """An arm or effect that was compared."""
+
+    name: str
+    verdict: Verdict
+    found: Comparison
+    withheld: str | None
+
+    @property
+    def mean(self) -> float:
+        return self.found.difference.mean if self.found.difference else math.inf
+
+    @property
+    def apart(self) -> str:
+        """`0.059 nats (0.024 to 0.094)`: the size of the difference, whatever its sign."""
+        value = self.found.difference
+        assert value is not None
+        digits = words.decimals(value.half_width)
+        ends = "" if value.half_width is None else f" ({_ends(value, digits)})"
+        return f"{abs(value.mean):.{digits}f} nats{ends}"
+
+    @property
+    def interval(self) -> str:
+        """`−0.010 to +0.024 nats`."""
+        value = self.found.difference
+        if value is None or value.low is None or value.high is None:
+            return "unknown"
+        digits = words.decimals(value.half_width)
+        return f"{words.signed(value.low, digits)} to {words.signed(value.high, digits)} nats"
+
+
+def _ends(value: Estimate, digits: int) -> str:
+    """The interval on the side of the mean: `0.024 to 0.094`, `at least 0.024` where it has no end."""
+    assert value.low is not None
+    assert value.high is not None
+    low, high = (value.low, value.high) if value.mean >= 0 else (-value.high, -value.low)
+    shown = [words.signed(end, digits).removeprefix("+") for end in (low, high)]
+    if math.isinf(high):
+        return f"at least {shown[0]}"
+    return f"at most {shown[1]}" if math.isinf(low) else f"{shown[0]} to {shown[1]}"
+
+
+def answer(summary: StudySummary) -> str:
+    """`pre is best: double is 0.059 nats worse (0.024 to 0.094); post too; post_same_rate does not train.`
+
+    Clauses are added while there is room, the most telling ones first.
+    """
+    first = next((s.answer(summary) for s in summary.sections.values() if s.is_the_question), "")
+    if first:
+        return f"{first.partition('. ')[0].rstrip('.')}."
+    compared = tuple(_told(summary))
+    if not compared:
+        reached = words.plus_minus(summary.arms[0].loss)
+        return f"A single arm, so nothing is compared: {summary.baseline} reached {reached} nats."
+    lead, *others = filter(None, _clauses(summary, compared))
+    for clause in others:
+        if len(f"{lead}{clause}".split()) <= MOST_WORDS:
+            lead += clause
+    return f"{lead}."
+
+
+def _told(summary: StudySummary) -> Iterator[Told]:
+    """Every arm against the baseline, or every effect, the lowest loss first."""
+    judged = [each.judgement for each in summary.effects] if summary.effects else _against_baseline(summary)
+    for each in sorted(judged, key=_mean):
+        yield Told(each.arm, each.verdict, each.comparison, each.withheld)
+
+
+def _against_baseline(summary: StudySummary) -> list[Judgement]:
+    arms = {arm.name for arm in summary.arms}
+    return [each for each in summary.judgements if each.base == summary.baseline and each.arm in arms]
+
+
+def _mean(judgement: Judgement) -> float:
+    found = judgement.comparison.difference
+    return found.mean if found else math.inf
+
+
+def _clauses(summary: StudySummary, compared: Sequence[Told]) -> Iterator[str]:
+    """The leading clause, then what may follow it, in order of weight."""
+    better, worse, same = (_with(compared, verdict) for verdict in ("better", "worse", "no difference"))
+    failed, unsettled, base = _with(compared, *FAILED), _with(compared, *OPEN), summary.baseline
+    judged = better or worse or same
+    if better:
+        lowers = f"{better[0].name} lowers the loss by" if summary.effects else f"{better[0].name} beats {base} by"
+        yield f"{lowers} {better[0].apart}{_cost(better[0])}"
+        yield _also(better[1:], "better too")
+        yield _also(worse, "worse")
+        yield f"; {_names(same)} {_plural(same, 'makes', 'make')} no difference" if same else ""
+    elif same:
+        cheapest = min(same, key=lambda each: (not clear_costs(each.found.costs), each.mean))
+        whose = f" for {cheapest.name}" if len(same) > 1 and sure_changes(cheapest.found.costs) else ""
+        within = f"{base} to within {summary.study.margin or 0:g} nats{_cost(cheapest, 'the same')}{whose}"
+        yield f"{_names(same)} {_plural(same, 'matches', 'match')} {within}"
+        yield _also(worse, "worse")
+    elif worse:
+        none = "Nothing lowers the loss" if summary.effects else f"No arm is shown to beat {base}"
+        lead = none if unsettled or summary.effects else f"{base} is best"
+        yield f"{lead}: {worse[0].name} is {worse[0].apart} worse{_cost(worse[0], '')}"
+        yield _also(worse[1:], "worse too")
+    elif unsettled:
+        yield from _undecided(unsettled)
+    elif failed:
+        yield f"Of these arms only {base} trains"
+    else:
+        yield from _without_verdict(compared)
+    if failed and (judged or unsettled):
+        yield f"; {_names(failed)} {_plural(failed, 'does', 'do')} not train"
+    if unsettled and judged:
+        yield _also(unsettled, "undecided")
+
+
+def _with(compared: Sequence[Told], *verdicts: str) -> list[Told]:
+    return [each for each in compared if each.verdict in verdicts]
+
+
+def _cost(told: Told, none: str = "no measurable") -> str:
+    """`, training 9 % slower`: the clearest change; `, at no measurable cost`; nothing where costs are not known."""
+    if clear := sure_changes(told.found.costs):
+        return f", {clear[0]}"
+    return f", at {none} cost" if none and clear_costs(told.found.costs) else ""
+
+
+def _also(others: Sequence[Told], what: str) -> str:
+    return f"; {_names(others)} {_plural(others, 'is', 'are')} {what}" if others else ""
+
+
+def _undecided(unsettled: Sequence[Told]) -> Iterator[str]:
+    seen, lowest = [each.found.detectable.value for each in unsettled if each.found.detectable], unsettled[0]
+    if len(unsettled) == 1:
+        yield f"Undecided: {lowest.name} differs by {lowest.interval}"
+    else:
+        yield f"Undecided for {_names(unsettled)}: {lowest.name}, the lowest, differs by {lowest.interval}"
+    if seen:
+        yield f"; {max(seen):.2g} would have shown"
+
+
+def _without_verdict(compared: Sequence[Told]) -> Iterator[str]:
+    reason = next((each.withheld for each in compared if each.withheld), None) or "no verdict"
+    said = WITHHELD.get(reason, reason.partition(":")[0])
+    yield f"{said[0].upper()}{said[1:]}"
+    if compared[0].found.difference is not None:
+        yield f"; estimate for {compared[0].name}, the lowest: {compared[0].interval}"
+
+
+def _names(told: Sequence[Told]) -> str:
+    """The names of up to three, else their number."""
+    return listed([each.name for each in told]) if len(told) <= MOST_NAMED else f"{len(told)} arms"
+
+
+def _plural(told: Sequence[Told], one: str, several: str) -> str:
+    return one if len(told) == 1 else several

@@ -1,0 +1,179 @@
+"""The first screen: an answer of at most 25 words, and every arm in a row, with costs only where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import reports
+from reports.findings.shapes import StudySummary
+from reports.pages.ranked import Axis, Ranked, ranked
+from reports.wording import answers
+from reports.wording.short_answer import MOST_WORDS
+from tests.reports.browsing import no_chromium, playwright, visit
+from tests.reports.factory import Arm, StudyOf
+
+SEEDS = 5
+TOKENS = 8_000_000
+"""Enough that no arm is undertrained."""
+
+
+def scattered(mean: float, draw: np.random.Generator, sd: float = 0.01) -> list[float]:
+    return (mean + sd * draw.standard_normal(SEEDS)).tolist()
+
+
+def study_of(means: Sequence[float], name: str = "many", margin: float | None = None, **costs: float) -> StudyOf:
+    """Arms of these mean losses; costs are of every arm but the first."""
+    draw = np.random.default_rng(0)
+    arms = [
+        Arm(f"arm_{place}", scattered(mean, draw), tokens_before=TOKENS, **(costs if place else {}))  # type: ignore[arg-type]
+        for place, mean in enumerate(means)
+    ]
+    return StudyOf(arms, name=name, margin=margin, question="Which arm is best?")
+
+
+def summary_of(root: Path, *args: object, **options: object) -> StudySummary:
+    return reports.summarise(study_of(*args, **options).write(root))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("means", "margin", "begins", "holds"),
+    [
+        ([2.4, 2.3], None, "arm_1 beats arm_0 by 0.099 nats (", "at no measurable cost"),
+        ([2.4, 2.3, 2.32, 2.5], None, "arm_1 beats arm_0 by 0.099 nats (", "; arm_2 is better too; arm_3 is worse"),
+        ([2.4, 2.5, 2.6], None, "arm_0 is best: arm_1 is 0.101 nats (", "; arm_2 is worse too"),
+        ([2.4, 2.4], None, "Undecided: arm_1 differs by −0.0", " would have shown"),
+        ([2.4, 2.4, 2.5], None, "No arm is shown to beat arm_0: arm_2 is 0.091 nats (", "; arm_1 is undecided"),
+        ([2.4, 2.4, 2.4], 0.1, "arm_2 and arm_1 match arm_0 to within 0.1 nats, at the same cost.", ""),
+        ([2.4, *[2.5] * 9], None, "arm_0 is best: arm_", "; 8 arms are worse too"),
+    ],
+)
+def test_the_answer_names_the_best_arm_by_how_much_and_at_what_cost(
+    tmp_path: Path, means: Sequence[float], margin: float | None, begins: str, holds: str
+) -> None:
+    said = answers.headline(summary_of(tmp_path, means, margin=margin))
+    assert said.startswith(begins)
+    assert holds in said
+    assert len(said.split()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_answer_has_more_than_25_words(tmp_path: Path, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    arms = [
+        Arm(
+            f"an_arm_with_a_long_name_{place}",
+            [5.99] * SEEDS if draw.random() < 0.1 and place else scattered(2.4 + draw.choice([0, 0.05, -0.05]), draw),
+            speed=4000 * draw.choice([1, 1.5, 0.7]),
+            kv_bytes_per_token=2048 * draw.choice([1, 0.25, 2]),
+            tokens_before=int(draw.choice([TOKENS, TOKENS, TOKENS, 0])),
+        )
+        for place in range(draw.integers(2, 12))
+    ]
+    summary = reports.summarise(StudyOf(arms, text=True, margin=draw.choice([None, 0.03])).write(tmp_path))
+    said = answers.headline(summary)
+    assert len(said.split()) <= MOST_WORDS, said
+    assert said.endswith(".")
+    assert answers.in_full(summary) != said
+
+
+def columns(figure: Ranked) -> list[str]:
+    return [cost.key for cost in figure.columns]
+
+
+def test_a_cost_that_no_arm_changes_is_said_and_not_drawn(tmp_path: Path) -> None:
+    same = ranked(summary_of(tmp_path / "same", [2.4, 2.5]))
+    assert columns(same) == []
+    assert same.alike.startswith("The same KV cache")
+    assert "No measurable difference in training time per token" in same.alike
+    half = ranked(summary_of(tmp_path / "half", [2.4, 2.5], kv_bytes_per_token=1024.0))
+    assert columns(half) == ["kv-256"]
+    row = next(row for row in half.rows if row.name == "arm_1")
+    cell = half.cell(row, half.columns[0])
+    assert cell is not None
+    assert (cell.text, cell.kind, cell.interval) == ("0.50×", "cheaper", "")
+    assert cell.end < 50
+
+
+def test_rows_are_ranked_and_what_has_no_result_comes_last(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    arms = [
+        Arm("base", scattered(2.4, draw)),
+        Arm("stuck", [5.99] * SEEDS),
+        Arm("absent", [None] * SEEDS),
+        Arm("lower", scattered(2.3, draw)),
+        Arm("higher", scattered(2.5, draw)),
+    ]
+    arms = [replace(arm, tokens_before=TOKENS) for arm in arms]
+    figure = ranked(reports.summarise(StudyOf(arms, text=True, measured=False).write(tmp_path)))
+    assert [row.name for row in figure.rows] == ["lower", "base", "higher", "stuck", "absent"]
+    notes = {row.name: (row.kind, row.note) for row in figure.rows if row.note}
+    assert notes["stuck"] == ("failed", "all 5 seeds stalled")
+    assert notes["absent"][1] == "no result of 5 of 5 runs"
+
+
+def test_one_arm_far_off_leaves_room_for_the_others(tmp_path: Path) -> None:
+    figure = ranked(summary_of(tmp_path, [2.4, 2.41, 2.42, 2.39, 4.4]))
+    far = figure.rows[-1]
+    assert far.difference is not None
+    assert figure.axis.cuts(far.difference.mean)
+    assert figure.axis.place(far.difference.mean) == pytest.approx(96)
+    others = [figure.axis.place(row.difference.mean) for row in figure.rows[:-1] if row.difference]
+    assert max(others) - min(others) > 8
+
+
+def test_ticks_are_round_and_stand_where_their_numbers_say() -> None:
+    axis = Axis(-0.013, 0.21)
+    numbers = {text: place for place, text in axis.ticks}
+    assert list(numbers) == ["0", "+0.05", "+0.10", "+0.15", "+0.20"]
+    assert numbers["+0.20"] == pytest.approx(4 + 92 * (0.2 + 0.013) / 0.223, abs=0.01)
+
+
+FIRST = """() => {
+  const box = e => e.getBoundingClientRect();
+  const shown = e => box(e).width > 1 && getComputedStyle(e).visibility !== 'hidden';
+  const figure = document.querySelector('table.ranked');
+  const texts = [...figure.querySelectorAll('th, td.said, td.told, td.cost, .axis text')].filter(shown);
+  const meet = (a, b, from, to) => a[from] < b[to] - 1 && b[from] < a[to] - 1;
+  const overlaps = (a, b) => meet(a, b, 'left', 'right') && meet(a, b, 'top', 'bottom');
+  const clash = [];
+  texts.forEach((a, i) => texts.slice(i + 1).forEach(b => {
+    if (!a.contains(b) && !b.contains(a) && overlaps(box(a), box(b))) clash.push([a.textContent, b.textContent]);
+  }));
+  const losses = document.getElementById('losses');
+  return {
+    clash, top: box(figure).top, rows: [...figure.tBodies[0].rows].map(row => box(row).bottom),
+    losses: losses ? box(losses).top + 360 : null, answer: document.querySelector('.answer').textContent,
+    wide: document.documentElement.scrollWidth, firstRow: box(figure.tBodies[0].rows[0]).bottom,
+  };
+}"""
+
+
+@pytest.mark.processes
+@no_chromium
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+@pytest.mark.parametrize("arms", [2, 8, 40])
+def test_the_first_screen_in_a_browser(browser: playwright.Browser, tmp_path: Path, arms: int, width: int) -> None:
+    draw = np.random.default_rng(arms)
+    means = [2.4, *(2.4 + draw.choice([-0.03, 0, 0.02, 0.1], arms - 1))]
+    study = study_of(means, speed=3200.0, kv_bytes_per_token=512.0)
+    grid = [replace(arm, name=f"base+block.mixer.kv_heads={i % 8}+window={i}") for i, arm in enumerate(study.arms)]
+    study = replace(study, arms=grid if arms == 40 else study.arms)
+    found = visit(browser, reports.render(study.write(tmp_path)), width)
+    seen = found.page.evaluate(FIRST)
+    assert len(seen["answer"].split()) <= MOST_WORDS
+    assert seen["clash"] == []
+    assert seen["wide"] <= width
+    assert seen["firstRow"] < 800
+    if width >= 1280 and arms <= 12:
+        assert seen["rows"][-1] < 800
+    if width >= 1280:
+        assert seen["losses"] < 1800
+    if width >= 1280 and arms == 40:
+        assert "kv heads 7 · window 7" in found.page.text_content("table.ranked")
+    assert found.messages == []
+    found.page.close()
