@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic_core import to_jsonable_python
 
-from ablate.planning.campaign import Outcome, Rung, Tuning, TuningPass
+from ablate.planning.campaign import Outcome, RungStudy, Tuning, TuningPass
 from ablate.planning.design_document import design_document
 from ablate.planning.identity import at_any_rate, run_identity
 from ablate.planning.plan import ArmPlan, Plan
@@ -105,7 +105,7 @@ def _objective(objective: Objective) -> StudyObjective | None:
     return StudyObjective(kind=objective.kind, counts=objective.counts)
 
 
-def _rung(rung: Rung, aliases: Mapping[str, str]) -> StudyRung:
+def _rung(rung: RungStudy, aliases: Mapping[str, str]) -> StudyRung:
     arms = tuple(study_arm(arm, aliases) for arm in rung.plan.arms)
     return StudyRung(
         name=str(rung.plan.study.rung), axis=rung.axis, arms=arms, tuning=tuple(map(study_tuning, rung.tunings))
