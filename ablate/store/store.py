@@ -252,6 +252,11 @@ class Store(Paths):
         path = self.error_path(digest)
         return path.read_text(encoding="utf-8").split("\n", 1)[0] if path.exists() else None
 
+    def read_traceback(self, digest: str) -> str:
+        """The details of it; empty where nothing did."""
+        path = self.error_path(digest)
+        return path.read_text(encoding="utf-8").partition("\n\n")[2] if path.exists() else ""
+
     def drop_error(self, digest: str) -> None:
         """Forget it: a new worker begins."""
         self.error_path(digest).unlink(missing_ok=True)

@@ -63,7 +63,7 @@ class Failures(Section):
 
 def _rows(documents: StudyDocuments) -> Iterator[Row]:
     for key in documents.keys:
-        text = None if documents.results[key.digest] else documents.store.read_error(key.digest)
-        if text is not None:
-            error, _, traceback = text.partition("\n\n")
-            yield key.row({"error": error, "traceback": "\n".join(traceback.rstrip().splitlines()[-LINES:])})
+        error = None if documents.results[key.digest] else documents.store.read_error(key.digest)
+        if error is not None:
+            lines = documents.store.read_traceback(key.digest).rstrip().splitlines()
+            yield key.row({"error": error, "traceback": "\n".join(lines[-LINES:])})

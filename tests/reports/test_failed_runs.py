@@ -10,7 +10,8 @@ from reports.pages.page import render_page
 from reports.pages.ranked import ranked
 from tests.reports.factory import Arm, StudyOf
 
-TRACEBACK = "Traceback (most recent call last):\n" + "".join(f"  line {i}\n" for i in range(20)) + "ValueError: <too big>"
+LINES = "".join(f"  line {i}\n" for i in range(20))
+TRACEBACK = f"Traceback (most recent call last):\n{LINES}ValueError: <too big>"
 
 
 def test_an_arm_that_failed_says_why(tmp_path: Path) -> None:
