@@ -71,8 +71,10 @@ def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[
     study = _study(search, [place])
     varied = [path for path in search.document.space if any(path in t.params for t in search.scored)]
     parallel = optuna.visualization.plot_parallel_coordinate(study, params=varied, target_name=name)
-    for dimension, path in zip(parallel.data[0].dimensions[1:], sorted(varied), strict=True):
-        dimension.label = setting_name(path)  # optuna cuts what is long at its end
+    for axes in parallel.select_traces(selector={"type": "parcoords"}):
+        for dimension in axes.dimensions[1:]:
+            found = [path for path in varied if path.startswith(dimension.label.removesuffix("..."))]
+            dimension.label = setting_name(found[0]) if len(found) == 1 else dimension.label
     note = "One line per trial, by the value of every setting; darker lines are better."
     yield _figure(search, f"parallel-{place}", f"Parallel coordinates: {name}", note, _styled(parallel, 460))
     slices = _styled(optuna.visualization.plot_slice(study, params=varied, target_name=name), 420)
