@@ -73,8 +73,8 @@ def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[
     parallel = optuna.visualization.plot_parallel_coordinate(study, params=varied, target_name=name)
     for axes in parallel.select_traces(selector={"type": "parcoords"}):
         for dimension in axes.dimensions[1:]:
-            found = [path for path in varied if path.startswith(dimension.label.removesuffix("..."))]
-            dimension.label = setting_name(found[0]) if len(found) == 1 else dimension.label
+            paths = [path for path in varied if path.startswith(dimension.label.removesuffix("..."))]
+            dimension.label = setting_name(paths[0]) if len(paths) == 1 else dimension.label
     note = "One line per trial, by the value of every setting; darker lines are better."
     yield _figure(search, f"parallel-{place}", f"Parallel coordinates: {name}", note, _styled(parallel, 460))
     slices = _styled(optuna.visualization.plot_slice(study, params=varied, target_name=name), 420)
