@@ -34,7 +34,7 @@ from ablate.store.documents import (
 )
 from ablate.store.files import StoreError, remove_leftovers, replacing, write_text
 from ablate.store.folders import SearchFolder, StudyFolder
-from ablate.store.logs import Lines, Log, Record, Whole, together
+from ablate.store.logs import Log, LogFile, Record, Whole, together
 from ablate.store.paths import Paths
 
 if TYPE_CHECKING:
@@ -313,9 +313,9 @@ class Store(Paths):
     def _probes(self, digest: str) -> Log[ProbeRecord]:
         return Log(self.probes_path(digest), ProbeRecord, self._train_again(digest))
 
-    def _ledger(self, name: str) -> Lines[LedgerRecord]:
+    def _ledger(self, name: str) -> LogFile[LedgerRecord]:
         path = self.ledger_path(name)
-        return Lines(path, LedgerRecord, "restore the file: verdicts count what was judged before")
+        return LogFile(path, LedgerRecord, "restore the file: verdicts count what was judged before")
 
     def model_again(self, digest: str) -> str:
         """The remedy for a damaged model."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
+from reports.figures.style import spelled
 from reports.findings.costs import ArmCosts
 from reports.findings.shapes import ArmSummary, Comparison, StudySummary, Verdict
 from reports.reading.outcomes import FAILED
@@ -67,9 +68,8 @@ class Row:
 
     @property
     def label(self) -> str:
-        """The name as it is read: cells of a grid without the path of what they set, `kv heads 2 · window 32`."""
-        parts = (part.partition("=") for part in self.name.split("+"))
-        return " · ".join(f"{_last(key)} {value}" if value else key for key, _, value in parts)
+        """The name as it is read."""
+        return spelled(self.name)
 
     @property
     def kind(self) -> str:
@@ -88,11 +88,6 @@ class Row:
             return 0.0
         ends = [end for end in (value.low, value.high) if end is not None and math.isfinite(end)]
         return max(abs(each) for each in (value.mean, *ends))
-
-
-def _last(path: str) -> str:
-    """`block.mixer.kv_heads` → `kv heads`."""
-    return path.rpartition(".")[2].replace("_", " ")
 
 
 @dataclass(frozen=True)
