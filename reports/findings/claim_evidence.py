@@ -78,6 +78,8 @@ def _pair(summary: StudySummary, arm: str, against: str | None) -> tuple[Judgeme
 def _loss(summary: StudySummary, arm: str, against: str | None) -> Evidence:
     found, reverse = _pair(summary, arm, against)
     if found is None:
+        if reason := waiting(summary.study, summary.runs):
+            return untested(reason)
         return Evidence("cannot tell", reason=f"the study declares no contrast of {arm} and {against}")
     comparison, margin = found.comparison, summary.study.margin
     difference = comparison.difference
