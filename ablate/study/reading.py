@@ -18,6 +18,7 @@ from ablate.data.sources import DataSource
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.study.arm_problems import lora_problems, start_problems, teacher_problems, tuning_problems
 from ablate.study.arms import TRAIN, Arm, ArmBuilder, Edit, edits_in
+from ablate.study.claim_problems import claim_problems
 from ablate.study.complaints import complaints
 from ablate.study.design_runs import design_runs
 from ablate.study.design_spec import FEWEST_SPARE, DesignError, Screen, screen
@@ -152,6 +153,8 @@ class _Reader:
             self.problems += tuning_problems(builder, tune, arms) if tune else ()
             self.problems += space_problems(builder, sections.search.space) if sections.search else ()
             self.problems += self._contrast_problems(sections, [arm.name for arm in arms])
+            for target, reason in claim_problems(sections, [arm.name for arm in arms]):
+                self.problems.append(self.origins.problem(target, reason))
             self.problems += lora_problems(builder, arms)
             for found in (start_problems, teacher_problems):
                 self.problems += found(builder, arms, self.written.folder)
