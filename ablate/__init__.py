@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ablate.api.logs import logs
     from ablate.api.planning import StudyPlan, plan
     from ablate.api.preparing import prepare
-    from ablate.api.reporting import Exported, export_report, report
+    from ablate.api.reporting import Exported, export_report, record_result, report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
     from ablate.api.scaling import Fits, ScaleUp, fit, scale_up
@@ -93,6 +93,7 @@ _HOME = {
     "plan": "ablate.api.planning",
     "plug_in": "ablate.plugins",
     "prepare": "ablate.api.preparing",
+    "record_result": "ablate.api.reporting",
     "report": "ablate.api.reporting",
     "run": "ablate.api.running",
     "scale_up": "ablate.api.scaling",
@@ -144,6 +145,7 @@ __all__ = [
     "plan",
     "plug_in",
     "prepare",
+    "record_result",
     "report",
     "run",
     "scale_up",

@@ -5,6 +5,7 @@ Importing this package is cheap; the libraries load with the first call.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ __all__ = [
     "open_arms",
     "rates",
     "record_look",
+    "record_result",
     "render",
     "render_search",
     "render_site",
@@ -60,6 +62,16 @@ def record_look(study_dir: Path | str) -> None:
     from reports.pages.page import record_look as record  # noqa: PLC0415 (keeps the import cheap)
 
     record(study_dir)
+
+
+def record_result(study_dir: Path | str, folder: Path | None = None, notes: Sequence[str] = ()) -> Path:
+    """Write a study's result as a small file, beside the study unless a folder is given, and return its path.
+
+    Raises `reports.reading.documents.ReportError` where there is no result.
+    """
+    from reports.results import record_result as record  # noqa: PLC0415 (keeps the import cheap)
+
+    return record(Path(study_dir), folder, notes)
 
 
 def render(study_dir: Path | str, summary: StudySummary | None = None) -> Path:
