@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import Outcome, Rung, Tuning, TuningPass
+from ablate.planning.claims import study_claims
 from ablate.planning.design_document import design_document
 from ablate.planning.identity import at_any_rate, run_identity
 from ablate.planning.plan import ArmPlan, Plan
@@ -50,6 +51,7 @@ def study_document(
     plan = outcome.plan
     study = plan.study
     arms = tuple(study_arm(arm, aliases) for arm in plan.arms)
+    now = created or datetime.now(UTC)
     return StudyDocument(
         name=study.name,
         scale=study.scale,
@@ -62,12 +64,13 @@ def study_document(
         budget=spent_budget(study.budget),
         matched=study.budget.matched,
         contrasts=tuple(StudyContrast(arm=arm, other=other) for arm, other in study.contrasts),
+        claims=study_claims(study, now.date().isoformat()),
         margin=study.sections.margin,
         pilot=all_undertrained(arms) if study.sections.pilot is None else study.sections.pilot,
         per=_per(study),
         objective=_objective(study.train.objective),
         conventions=_conventions(plan),
-        created=(created or datetime.now(UTC)).isoformat(timespec="seconds"),
+        created=now.isoformat(timespec="seconds"),
         arms=arms,
         design=design_document(study.screen, arms) if study.screen else None,
         measure=plan.measure_digest,

@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from ablate.planning.campaign import Outcome, Stage, Stages
+from ablate.planning.claims import with_dates
 from ablate.planning.durations import duration
 from ablate.planning.identity import RunPlan
 from ablate.planning.lengths import length_lines, prepared
@@ -191,7 +192,12 @@ class StudyRunner:
     def _write_study(self, outcome: Outcome) -> None:
         document = study_document(outcome, aliases=self.store.aliases)
         document = document.model_copy(update={"costs": self._costing(outcome).digest})
-        self.store.study(self.study.name, self.study.scale).write(document)
+        folder = self.store.study(self.study.name, self.study.scale)
+        folder.write(with_dates(document, folder.read(), self._had_result))
+
+    def _had_result(self, digest: str) -> bool:
+        """Whether a run had a result before this command."""
+        return not self.to_train.get(digest, False) and self.store.read_result(digest) is not None
 
     def statuses(self) -> list[JsonObject]:
         """Status of every run of the study."""

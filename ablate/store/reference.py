@@ -25,6 +25,7 @@ MODULES = (
     "evals",
     "sample",
     "study",
+    "claims",
     "costs",
     "design",
     "ledger",

@@ -12,7 +12,7 @@ from ablate.study.study import Study
 from ablate.study.yamlfile import StudyMap
 
 REPLACED = ("question", "baseline", "arms", "seeds")
-DROPPED = (*REPLACED, "search", "tune", "grid", "ladder", "factors", "design", "contrasts")
+DROPPED = (*REPLACED, "search", "tune", "grid", "ladder", "factors", "design", "contrasts", "claims")
 
 
 def confirming(study: Study, question: str, arms: Mapping[str, StudyMap], seeds: int | Sequence[int]) -> StudyMap:

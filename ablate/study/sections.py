@@ -20,6 +20,7 @@ from pydantic import (
 
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.spec import DataSpec
+from ablate.study.claim_spec import ClaimSpec
 from ablate.study.design_spec import DesignSpec
 from ablate.study.layering import (
     Layered,
@@ -299,6 +300,8 @@ class StudySections(Spec):
     budget: Annotated[Budget, Layered(replaced_but_for_matching)]
     contrasts: Annotated[tuple[Contrast, ...], Field(strict=False)] = ()
     """More comparisons between two arms, as `swiglu - geglu`: judged together with those against the baseline."""
+    claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = Field(default=(), exclude_if=is_off)
+    """What is expected of the arms, and who says so: the report says which of it holds."""
     margin: PositiveFloat | None = None
     """The smallest loss difference that matters, in nats per token: one shown to be smaller is *no difference*."""
     pilot: bool | None = None

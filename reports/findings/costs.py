@@ -77,7 +77,7 @@ def study_costs(data: Collected) -> StudyCosts:
             unmeasured=reason if pair in missing else None,
         )
         for pair, (arm, base) in pairs.items()
-        for kv in [_cache(arm, base)]
+        for kv in [cache_ratio(arm, base)]
     }
     return StudyCosts(found, known, reason)
 
@@ -192,7 +192,7 @@ def _shares(point: CostPoint) -> Iterator[float | None]:
         yield from shares
 
 
-def _cache(arm: StudyArm, base: StudyArm) -> tuple[float | None, int | None]:
+def cache_ratio(arm: StudyArm, base: StudyArm) -> tuple[float | None, int | None]:
     """Ratio of cache bytes, and the context where that matters: windows and states stop growing."""
     kv, base_kv = arm.kv_bytes_per_token, base.kv_bytes_per_token
     if kv is None or not base_kv:

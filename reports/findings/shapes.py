@@ -14,6 +14,7 @@ from ablate.noise.scatter import Odd
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyDocument, StudyEffect
 from reports.findings.costs import NO_COSTS, ArmCosts
 from reports.findings.items import ItemDifference
+from reports.findings.judged_claim import JudgedClaim
 from reports.findings.rungs import Change
 from reports.statistics.estimates import ALPHA, Estimate
 from reports.statistics.interval import Interval
@@ -278,6 +279,8 @@ class StudySummary:
     unmeasured: str | None
     grouped: frozenset[str]
     sections: Mapping[str, SectionSummary]
+    claims: tuple[JudgedClaim, ...] = ()
+    """Outcomes of what the study claims, in its order."""
 
     def section(self, kind: type[Shown]) -> Shown | None:
         """The result of a section; None if it has nothing to show."""

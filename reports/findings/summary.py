@@ -13,6 +13,7 @@ import polars as pl
 from ablate.store import Store
 from ablate.store.documents import StudyArm, StudyDocument
 from reports.findings import warnings
+from reports.findings.claims import judge_claims
 from reports.findings.costs import StudyCosts, study_costs
 from reports.findings.items import ItemDifference, item_differences, unpaired
 from reports.findings.judging import Pair
@@ -56,7 +57,7 @@ def summarise(data: Collected) -> StudySummary:
     judged = _judged(data, costs)
     arms, effects = _arms(data, judged, costs), judge_effects(data)
     found = {name: each.summarise(data) for name, each in sections().items()}
-    return StudySummary(
+    plain = StudySummary(
         study=data.study,
         arms=arms,
         noise=_noise(arms, effects),
@@ -72,6 +73,7 @@ def summarise(data: Collected) -> StudySummary:
         grouped=data.grouped,
         sections={name: section for name, section in found.items() if section is not None},
     )
+    return replace(plain, claims=judge_claims(plain))
 
 
 def _check_data(data: Collected) -> None:

@@ -269,11 +269,11 @@ def _effect_costs(summary: StudySummary) -> tuple[Cost, ...]:
 
 
 def _training(costs: ArmCosts) -> Estimate | None:
-    return cost_words.inverse(costs.training) if costs.training else None
+    return costs.training.inverse() if costs.training else None
 
 
 def _decoding(costs: ArmCosts) -> Estimate | None:
-    return cost_words.inverse(costs.decoding) if costs.decoding else None
+    return costs.decoding.inverse() if costs.decoding else None
 
 
 def _cache(costs: ArmCosts) -> Estimate | None:

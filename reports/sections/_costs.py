@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from reports.findings.costs import study_costs
 from reports.reading.collected import Collected
 from reports.statistics.estimates import Estimate
-from reports.wording.cost_words import TIME, inverse
+from reports.wording.cost_words import TIME
 
 ALIKE = 5e-3
 """Declared costs that differ by less are the same."""
@@ -48,8 +48,8 @@ def cost_ratios(data: Collected) -> tuple[Cost, ...]:
     """Those that any arm has beside the baseline: caches from the longest context on, times, memory and sizes."""
     base = data.study.baseline
     measured = {arm: found for (arm, other), found in study_costs(data).pairs.items() if other == base}
-    training = {arm: inverse(found.training) for arm, found in measured.items() if found.training}
-    decoding = {arm: inverse(found.decoding) for arm, found in measured.items() if found.decoding}
+    training = {arm: found.training.inverse() for arm, found in measured.items() if found.training}
+    decoding = {arm: found.decoding.inverse() for arm, found in measured.items() if found.decoding}
     memory = {arm: found.memory for arm, found in measured.items() if found.memory}
     found = (
         *_caches(data),

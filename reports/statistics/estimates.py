@@ -40,6 +40,16 @@ class Estimate:
         low, high = (None if end is None else factor * end for end in (self.low, self.high))
         return Estimate(factor * self.mean, low, high, self.sd, tuple(factor * value for value in self.values))
 
+    def negative(self) -> Estimate:
+        """The same difference the other way round."""
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return Estimate(-self.mean, low, high, self.sd, tuple(-value for value in self.values))
+
+    def inverse(self) -> Estimate:
+        """The same ratio the other way round; `sd` is of logarithms, and stays."""
+        low, high = (None if end is None else 1 / end for end in (self.high, self.low))
+        return Estimate(1 / self.mean, low, high, self.sd, tuple(1 / value for value in self.values))
+
     def excludes(self, value: float) -> bool:
         """Whether there is an interval and `value` lies outside it."""
         return self.low is not None and self.high is not None and not self.low <= value <= self.high

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from reports.findings.costs import ArmCosts
 from reports.findings.overhead import LITTLE
@@ -77,7 +76,7 @@ def change_of(cost: str, ratio: Estimate) -> str:
     """`8× smaller KV cache at 512 tokens`; a time is said as the speed that headlines give, `training 3 % slower`."""
     what, is_time, where = cost.partition(TIME)
     if is_time:
-        return speed_change(inverse(ratio), what) + where
+        return speed_change(ratio.inverse(), what) + where
     if _is_noise(ratio) or (cost.startswith("peak memory") and abs(ratio.mean - 1) < SAME_MEMORY):
         return f"{NO_CHANGE} {cost}"
     factor, word = (ratio.mean, "larger") if ratio.mean > 1 else (1 / ratio.mean, "smaller")
@@ -85,11 +84,6 @@ def change_of(cost: str, ratio: Estimate) -> str:
         return f"{factor:.3g}× {word} {cost}"
     change = 100 * (ratio.mean - 1)
     return f"{_percent(change)} {'more' if change > 0 else 'fewer' if cost.startswith(COUNTED) else 'less'} {cost}"
-
-
-def inverse(ratio: Estimate) -> Estimate:
-    low, high = (None if end is None else 1 / end for end in (ratio.high, ratio.low))
-    return replace(ratio, mean=1 / ratio.mean, low=low, high=high, sd=None)
 
 
 def memory_change(ratio: Estimate | None) -> str:

@@ -3,6 +3,7 @@
 from ablate.store.documents._document import Document, Environment, JsonObject, JsonScalar, Nats, Part, Quartiles, Unit
 from ablate.store.documents.alias import AliasRecord
 from ablate.store.documents.calibration import CalibrationDocument
+from ablate.store.documents.claims import StudyClaim
 from ablate.store.documents.costs import CostPoint, CostProcess, CostsDocument
 from ablate.store.documents.data import (
     DataDocument,
@@ -117,6 +118,7 @@ __all__ = [
     "SpeedPoint",
     "SpentBudget",
     "StudyArm",
+    "StudyClaim",
     "StudyContrast",
     "StudyDesign",
     "StudyDocument",

@@ -26,6 +26,7 @@ from ablate.store.documents._document import (
     Unit,
     is_none,
 )
+from ablate.store.documents.claims import StudyClaim
 from ablate.store.documents.design import StudyDesign
 from ablate.store.documents.length import Length
 
@@ -305,6 +306,8 @@ class StudyDocument(Document):
     """Quantities that are equal in all arms: `flops`, `tokens` or `seconds`, alone or with parameters."""
     contrasts: tuple[StudyContrast, ...] = ()
     """Comparisons that the study declares beside those with the baseline."""
+    claims: tuple[StudyClaim, ...] = Field(default=(), exclude_if=operator.not_)
+    """What is expected of the arms, as the study states it."""
     design: StudyDesign | None = None
     """The factorial design whose runs the arms are; null where arms are compared with the baseline."""
     margin: NatsPerToken | None

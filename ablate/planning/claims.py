@@ -1,0 +1,46 @@
+"""Claims of a study as its document keeps them: since when each was stated, and whether results were known by then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ablate.store.documents import StudyClaim, StudyDocument
+from ablate.study.claim_spec import ClaimSpec
+from ablate.study.study import Study
+
+
+def study_claims(study: Study, planned: str) -> tuple[StudyClaim, ...]:
+    """The claims of a study that is first planned on this date."""
+    return tuple(_claim(each, study, planned) for each in study.sections.claims)
+
+
+def _claim(spec: ClaimSpec, study: Study, planned: str) -> StudyClaim:
+    compared = spec.arm is not None and spec.expect != "stalls" and study.screen is None
+    against = (spec.against or study.baseline) if compared else None
+    return StudyClaim(**{**spec.model_dump(), "against": against, "planned": planned})
+
+
+def with_dates(study: StudyDocument, before: StudyDocument | None, had_result: Callable[[str], bool]) -> StudyDocument:
+    """The document, whose claims keep the dates of the one that it replaces.
+
+    A claim that the earlier document lacks is `edited` where results could have suggested it: a run of that document
+    had one, or every arm that the claim names did.
+
+    had_result: whether a run had a result before anything was planned now, by its digest.
+    """
+    known = {} if before is None else {_key(each): each for each in before.claims}
+    began = before is not None and any(had_result(run.digest) for arm in before.arms for run in arm.runs)
+    ended = {arm.name for arm in study.arms if any(had_result(run.digest) for run in arm.runs)}
+
+    def dated(claim: StudyClaim) -> StudyClaim:
+        if (kept := known.get(_key(claim))) is not None:
+            return kept
+        named = {name for pair in claim.pairs for name in pair if name is not None}
+        arms = {arm.name for arm in study.arms} if study.design else named
+        return claim.model_copy(update={"edited": began or arms <= ended})
+
+    return study.model_copy(update={"claims": tuple(map(dated, study.claims))})
+
+
+def _key(claim: StudyClaim) -> str:
+    return claim.model_dump_json(exclude={"planned", "edited"})

@@ -1,0 +1,51 @@
+"""Claims of a study: what its author or a paper expects of an arm, stated before it runs."""
+
+from __future__ import annotations
+
+import operator
+from typing import Literal, TypeAlias
+
+from pydantic import Field
+
+from ablate.store.documents._document import Part, is_none
+
+Expectation: TypeAlias = Literal["better", "worse", "same", "stalls"]
+LOSS = "loss"
+ACCURACY = "accuracy"
+COSTS = ("kv_bytes", "decode_time", "train_time", "memory", "parameters")
+"""Measures that are compared as a ratio; less is better."""
+MEASURES = (LOSS, *COSTS, ACCURACY)
+"""All measures but the scores of evaluations, which are named `task/metric`."""
+
+
+class StudyClaim(Part):
+    """One claim: an arm against another, or an order of arms."""
+
+    arm: str | None = Field(default=None, exclude_if=is_none)
+    """The arm, or the factor of a design; null for an order."""
+    against: str | None = Field(default=None, exclude_if=is_none)
+    """The arm that it is compared with; null for an order, a factor, and an arm that is expected to stall."""
+    expect: Expectation | None = Field(default=None, exclude_if=is_none)
+    """Expected outcome of `arm`; `better` is a lower loss, a lower cost or a better score."""
+    order: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
+    """Arms from the best to the worst."""
+    measure: str = LOSS
+    """`loss`, `kv_bytes`, `decode_time`, `train_time`, `memory`, `parameters`, `accuracy`, or `task/metric`."""
+    by: float | None = Field(default=None, exclude_if=is_none)
+    """Expected size of the difference: nats for the loss, a factor for costs, the score's own unit for scores. With
+    `same`, the largest difference that still counts as none."""
+    source: str | None = Field(default=None, exclude_if=is_none)
+    """Where it was published."""
+    where: str | None = Field(default=None, exclude_if=is_none)
+    """Sizes, data or other conditions under which it was published."""
+    planned: str
+    """Date on which this very claim was first planned (ISO 8601)."""
+    edited: bool = False
+    """Whether it appeared or changed after a run of the study had a result."""
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str | None], ...]:
+        """(arm, arm it is compared with): those of an order are neighbours, the better one first."""
+        if self.order:
+            return tuple(zip(self.order, self.order[1:], strict=False))
+        return ((self.arm, self.against),) if self.arm is not None else ()

@@ -1,0 +1,94 @@
+"""Claims of a study file: what is expected of an arm, and who says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Self
+
+from pydantic import Field, PositiveFloat, field_validator, model_validator
+
+from ablate.store.documents.claims import COSTS, LOSS, MEASURES, Expectation
+from zoo.axis import Spec
+from zoo.errors import did_you_mean
+
+Name = Annotated[str, Field(min_length=1)]
+
+
+class ClaimSpec(Spec):
+    """A claim that the study tests: an arm is better, worse, the same or stalls, or arms stand in an order."""
+
+    arm: Name | None = None
+    """The arm, or the factor of a design, that the claim is about."""
+    against: Name | None = None
+    """The arm that it is compared with; null for the baseline."""
+    expect: Expectation | None = None
+    """`better` is a lower loss, a lower cost or a better score. `stalls`: all seeds of the arm fail to train."""
+    order: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    """Instead of an arm: arms from the best to the worst."""
+    measure: Name = LOSS
+    """`loss`, `kv_bytes`, `decode_time`, `train_time`, `memory`, `parameters`, `accuracy`, or a score as
+    `task/metric`."""
+    by: PositiveFloat | None = None
+    """Published size of the difference: nats for the loss, a factor above 1 for costs, the score's own unit for scores.
+    With `same`, the largest difference that still counts as none."""
+    source: Name | None = None
+    """Where it was published."""
+    where: Name | None = None
+    """Sizes, data or other conditions under which it was published."""
+
+    @field_validator("measure")
+    @classmethod
+    def _known(cls, measure: str) -> str:
+        task, slash, metric = measure.partition("/")
+        if measure not in MEASURES and not (task and slash and metric):
+            near = did_you_mean(measure, MEASURES) or f": one of {', '.join(MEASURES)}, or a score as task/metric"
+            raise ValueError(f"there is no measure '{measure}'{near}")
+        return measure
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.order:
+            beside = [name for name in ("arm", "against", "expect", "by") if getattr(self, name) is not None]
+            if beside:
+                raise ValueError(f"an order of arms has no {' or '.join(beside)}")
+            if len(set(self.order)) < max(2, len(self.order)):
+                raise ValueError("an order has two arms or more, each once")
+            return self
+        if self.by is not None and self.expect is None:
+            raise ValueError("by needs `expect: better`, `worse` or `same`")
+        if self.arm is None or self.expect is None:
+            raise ValueError("needs an arm with what to expect of it, or an order of two arms or more")
+        if self.expect == "stalls" and (self.by is not None or self.against is not None or self.measure != LOSS):
+            raise ValueError("an arm that stalls is compared with none: leave out by, against and measure")
+        if self.by is not None and self.expect == "same" and self.measure == LOSS:
+            raise ValueError("the study's margin says which losses are the same: leave out by")
+        if self.by is not None and self.by <= 1 and self.measure in COSTS:
+            raise ValueError(f"a factor above 1, not {self.by:g}")
+        return self
+
+    @property
+    def named(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Arms that it names, with the setting that names them."""
+        for setting in ("arm", "against"):
+            name = getattr(self, setting)
+            if name is not None:
+                yield (setting,), name
+        for place, name in enumerate(self.order):
+            yield ("order", str(place)), name
+
+
+def claim_problems(
+    claims: Sequence[ClaimSpec], arms: Sequence[str], factors: Sequence[str], baseline: str
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Settings of claims, by their paths, that name no arm or compare an arm with itself. A design's claims name
+    its `factors`."""
+    for place, claim in enumerate(claims):
+        at = ("claims", str(place))
+        known, noun = (factors, "factor") if factors else (arms, "arm")
+        for setting, name in claim.named:
+            if name not in known:
+                yield (*at, *setting), f"there is no {noun} '{name}'" + did_you_mean(name, known)
+        if factors and (claim.order or claim.against is not None or claim.expect == "stalls"):
+            yield at, "a design estimates effects of factors: name one as arm, and expect better, worse or same"
+        elif claim.arm is not None and claim.expect != "stalls" and claim.arm == (claim.against or baseline):
+            yield at, f"compares {claim.arm} with itself"

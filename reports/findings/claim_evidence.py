@@ -1,0 +1,198 @@
+"""Evidence on one arm against another by the measure that a claim names. Pure.
+
+Losses have the study's own verdict, costs the intervals of `reports.findings.costs`, scores those of
+`reports.findings.items`. Accuracies on the task that was trained are compared over seeds, at 5 % divided by the number
+of accuracies that the study's claims compare.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+import scipy  # whose parts are loaded when they are first used
+
+from ablate.noise.power import detectable
+from ablate.store.documents.claims import ACCURACY, COSTS, LOSS
+from reports.findings.costs import ArmCosts, cache_ratio
+from reports.findings.shapes import Comparison, Judgement, StudySummary, Verdict
+from reports.findings.verdicts import level
+from reports.findings.waiting import waiting
+from reports.reading.outcomes import FAILED, UNJUDGED
+from reports.statistics.estimates import ALPHA, Estimate, estimate
+
+SAME_COST = 1.005
+"""Factor below which declared costs are the same."""
+SWAPPED: dict[Verdict, Verdict] = {"better": "worse", "worse": "better"}
+UNDECIDED = "fewer than two seeds trained in both arms, or all of them differ by the same"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Measured `effect` of an arm: a difference, or a ratio of costs.
+
+    `seen` is the smallest one that would have been found with 80 % probability. `ahead` is the interval of how far the
+    arm is ahead of the other, in the measure's unit, or as a logarithm for costs; a difference below `alike` is none.
+    `verdict` is one of better, worse, no difference, inconclusive, cannot tell and no verdict, `reason` why it is one
+    of the last two.
+    """
+
+    verdict: Verdict
+    effect: Estimate | None = None
+    seen: float | None = None
+    ahead: tuple[float, float] | None = None
+    alike: float | None = None
+    reason: str = ""
+
+    def swapped(self) -> Evidence:
+        """The same with the other arm's lead; the effect stays."""
+        ahead = None if self.ahead is None else (-self.ahead[1], -self.ahead[0])
+        return replace(self, verdict=SWAPPED.get(self.verdict, self.verdict), ahead=ahead)
+
+
+def evidence(summary: StudySummary, arm: str, against: str | None, measure: str) -> Evidence:
+    """Evidence on an arm, or a factor of a design, which is compared with nothing (`against` is None)."""
+    if measure == LOSS:
+        return _loss(summary, arm, against)
+    if measure in COSTS:
+        return _cost(summary, arm, against, measure)
+    return _accuracy(summary, arm, str(against)) if measure == ACCURACY else _score(summary, arm, against, measure)
+
+
+def untested(reason: str, effect: Estimate | None = None) -> Evidence:
+    return Evidence("no verdict", effect, reason=reason)
+
+
+def _pair(summary: StudySummary, arm: str, against: str | None) -> tuple[Judgement | None, bool]:
+    """The study's comparison of two arms, and whether it has them the other way round."""
+    for found in summary.judgements:
+        if found.arm == arm and against in (None, found.base):
+            return found, False
+        if (found.arm, found.base) == (against, arm):
+            return found, True
+    return None, False
+
+
+def _loss(summary: StudySummary, arm: str, against: str | None) -> Evidence:
+    found, reverse = _pair(summary, arm, against)
+    if found is None:
+        return Evidence("cannot tell", reason=f"the study declares no contrast of {arm} and {against}")
+    comparison, margin = found.comparison, summary.study.margin
+    difference = comparison.difference
+    effect = difference.negative() if difference and reverse else difference
+    if found.withheld:
+        return untested(found.withheld, effect)
+    verdict: Verdict = "worse" if found.verdict in FAILED else found.verdict
+    seen = comparison.detectable.value if comparison.detectable else None
+    reason = UNDECIDED if verdict == "cannot tell" else ""
+    plain = Evidence(verdict, effect, seen, _ahead(comparison), margin, reason)
+    return plain.swapped() if reverse else plain
+
+
+def _ahead(found: Comparison) -> tuple[float, float] | None:
+    """With what failed seeds may have cost."""
+    difference, overall = found.difference, found.overall if found.failures.any else None
+    if difference is None or difference.low is None or difference.high is None:
+        return None
+    if overall is None:
+        return -difference.high, -difference.low
+    return -max(difference.high, overall.high), -min(difference.low, overall.low)
+
+
+def _cost(summary: StudySummary, arm: str, against: str | None, measure: str) -> Evidence:
+    if summary.study.scale in UNJUDGED:
+        return untested(str(waiting(summary.study, summary.runs)))
+    found, reverse = _pair(summary, arm, against)
+    costs = found.comparison.costs if found else ArmCosts()
+    if measure in ("kv_bytes", "parameters"):
+        ratio = _declared(summary, arm, against, measure)
+        return _of_ratio(ratio) if ratio else untested(f"{measure} is not known of both")
+    if measure == "memory":
+        return _measured(costs.memory, reverse, f"the study does not compare the memory of {arm} with {against}")
+    speed = costs.training if measure == "train_time" else costs.decoding
+    reason = costs.unmeasured or summary.unmeasured or f"the study does not time {arm} against {against}"
+    return _measured(speed, not reverse, reason)
+
+
+def _declared(summary: StudySummary, arm: str, against: str | None, measure: str) -> Estimate | None:
+    """Exact ratio of what the architecture declares."""
+    if against is None:
+        effect = next(each for each in summary.effects if each.effect.name == arm)
+        ratio = effect.comparison.costs.kv_ratio if measure == "kv_bytes" else None
+    else:
+        own, other = summary.study.arm(arm), summary.study.arm(against)
+        ratio = cache_ratio(own, other)[0] if measure == "kv_bytes" else own.parameters / other.parameters
+    return Estimate(ratio, ratio, ratio, None, (ratio,)) if ratio else None
+
+
+def _measured(ratio: Estimate | None, inverted: bool, reason: str) -> Evidence:
+    if ratio is None:
+        return untested(reason)
+    return _of_ratio(ratio.inverse() if inverted else ratio)
+
+
+def _of_ratio(ratio: Estimate) -> Evidence:
+    """Less is better; one that is exact differs where it does visibly."""
+    low, high = math.log(ratio.low or ratio.mean), math.log(ratio.high or ratio.mean)
+    exact, alike = ratio.sd is None, math.log(SAME_COST)
+    verdict: Verdict = "better" if high < 0 else "worse" if low > 0 else "inconclusive"
+    if exact and abs(low) < alike:
+        verdict = "no difference"
+    seen = None if exact else math.exp(_detectable(ratio.sd, len(ratio.values), (high - low) / 2) or 0.0)
+    return Evidence(verdict, ratio, seen, (-high, -low), alike if exact else None)
+
+
+def _detectable(sd: float | None, count: int, half: float) -> float | None:
+    """Smallest detectable effect of a t-test over `count` values, at the level of an interval of this half width."""
+    if not sd:
+        return None
+    error = sd / math.sqrt(count)
+    return detectable(error, count - 1, alpha=2 * float(scipy.stats.t.sf(half / error, count - 1)))
+
+
+def _accuracy(summary: StudySummary, arm: str, against: str) -> Evidence:
+    reason = waiting(summary.study, summary.runs)
+    both = [_accuracies(summary, name) for name in (arm, against)]
+    pairs = both[0].join(both[1], on="seed", suffix="_other").sort("seed")
+    values = (pairs["accuracy"] - pairs["accuracy_other"]).to_list()
+    asked = sum(len(claim.pairs) for claim in summary.study.claims if claim.measure == ACCURACY)
+    alpha = level(summary.study, summary.study.arm(arm), summary.study.arm(against)) / max(1, asked)
+    effect = estimate(values, alpha)
+    if reason or effect is None:
+        return untested(reason or "no seed of both arms has an accuracy", effect)
+    if effect.low is None or effect.high is None or (np.ptp(values) == 0 and values[0] != 0):
+        return Evidence("cannot tell", effect, reason=UNDECIDED)
+    verdict: Verdict = "better" if effect.low > 0 else "worse" if effect.high < 0 else "inconclusive"
+    seen = _detectable(effect.sd, len(values), (effect.high - effect.low) / 2)
+    return Evidence(verdict, effect, seen, (effect.low, effect.high))
+
+
+def _accuracies(summary: StudySummary, arm: str) -> pl.DataFrame:
+    return summary.runs.filter(arm=arm, status="finished").select("seed", "accuracy").drop_nulls()
+
+
+def _score(summary: StudySummary, arm: str, against: str | None, measure: str) -> Evidence:
+    """Score of an evaluation, which the study compares with the baseline alone."""
+    task, _, metric = measure.rpartition("/")
+    reverse = arm == summary.baseline
+    other = against if reverse else arm
+    if summary.baseline not in (arm, against):
+        return untested(f"scores are compared with {summary.baseline} alone")
+    of = next(each for each in summary.arms if each.name == other)
+    item = next((each for each in of.items if (each.task, each.metric) == (task, metric)), None)
+    if item is None or item.difference is None:
+        return untested(item.reason if item and item.reason else f"{measure} was not evaluated in both arms")
+    effect = Estimate(item.difference, item.low, item.high, None, item.by_seed)
+    shown = effect.negative() if reverse else effect
+    if of.withheld:
+        return untested(of.withheld, shown)
+    if item.higher_is_better is None or item.p is None or effect.low is None or effect.high is None:
+        return Evidence("cannot tell", shown, reason="it is not known which way it is better, or how far it scatters")
+    ahead = (effect.low, effect.high) if item.higher_is_better else (-effect.high, -effect.low)
+    verdict: Verdict = "better" if ahead[0] > 0 else "worse"
+    if item.p >= ALPHA:
+        verdict = "inconclusive"
+    plain = Evidence(verdict, shown, None, ahead)
+    return plain.swapped() if reverse else plain

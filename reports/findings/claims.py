@@ -1,0 +1,126 @@
+"""Outcomes of the claims that a study states. Pure.
+
+Where the study judges a pair of arms, its verdict decides; the size that a claim names (`by`) decides only where no
+difference was found, and then an interval that excludes it contradicts the claim. What was not found and could not
+have been seen is *cannot tell*, what the study does not judge at all *not tested*.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ablate.store.documents import StudyClaim
+from ablate.store.documents.claims import COSTS, LOSS
+from reports.findings.claim_evidence import Evidence, evidence
+from reports.findings.judged_claim import JudgedClaim, Outcome
+from reports.findings.shapes import StudySummary, Verdict
+from reports.findings.waiting import waiting
+
+__all__ = ["JudgedClaim", "judge_claims"]
+
+GRAVITY: tuple[Outcome, ...] = ("does not hold", "not tested", "cannot tell", "holds")
+"""Of the pairs of an order the first of these decides."""
+SAME_MEASURED = 1.02
+"""Largest factor between costs that are claimed to be the same."""
+NO_MARGIN = "the study states no margin, so no two losses are shown to be the same"
+NO_SIZE = "the claim does not say which difference counts as none (`by`)"
+
+Decision = tuple[Outcome, str]
+
+SETTLED: dict[Verdict, Decision] = {
+    "better": ("holds", "the study finds the difference"),
+    "worse": ("does not hold", "the study finds the opposite"),
+    "cannot tell": ("cannot tell", ""),
+    "no verdict": ("not tested", ""),
+}
+"""Outcome by the verdict on the arm that is expected in front; without words of its own the evidence has them."""
+
+
+def judge_claims(summary: StudySummary) -> tuple[JudgedClaim, ...]:
+    """The outcome of each claim, in the order of the study."""
+    return tuple(_judge(summary, claim) for claim in summary.study.claims)
+
+
+def _judge(summary: StudySummary, claim: StudyClaim) -> JudgedClaim:
+    if claim.expect == "stalls":
+        outcome, reason = _stalls(summary, str(claim.arm))
+        return JudgedClaim(claim, outcome, None, None, reason)
+    return min(
+        (_judge_pair(summary, claim, *pair) for pair in claim.pairs), key=lambda each: GRAVITY.index(each.outcome)
+    )
+
+
+def _judge_pair(summary: StudySummary, claim: StudyClaim, arm: str, against: str | None) -> JudgedClaim:
+    found = evidence(summary, arm, against, claim.measure)
+    if claim.expect == "same":
+        outcome, reason = _same(found, claim)
+    elif claim.expect == "worse":
+        outcome, reason = _ahead(found.swapped(), claim)
+    else:
+        outcome, reason = _ahead(found, claim)
+    named = f"{arm} against {against}: " if claim.order else ""
+    return JudgedClaim(claim, outcome, found.effect, found.seen, named + reason)
+
+
+def _ahead(found: Evidence, claim: StudyClaim) -> Decision:
+    """Whether the arm is ahead, as claimed; `found` is already seen from the side that the claim expects in front."""
+    if found.verdict in SETTLED:
+        outcome, reason = SETTLED[found.verdict]
+        return outcome, reason or found.reason
+    by = _by(claim)
+    if by is not None and found.ahead is not None and found.ahead[1] < by:
+        return "does not hold", f"the interval excludes {_size(claim)}"
+    if found.verdict == "no difference" and (by is None or (found.alike is not None and by >= found.alike)):
+        return "does not hold", "the study finds no difference"
+    return "cannot tell", "no difference was found, and one as large as claimed may have been missed"
+
+
+def _same(found: Evidence, claim: StudyClaim) -> Decision:
+    if found.reason:
+        return SETTLED[found.verdict][0], found.reason
+    if claim.measure != LOSS:
+        return _within(found, claim)
+    if found.verdict == "no difference":
+        return "holds", "the study finds no difference"
+    if found.verdict in ("better", "worse"):
+        return "does not hold", "the study finds a difference"
+    return "cannot tell", NO_MARGIN if found.alike is None else "differences larger than the margin are possible"
+
+
+def _within(found: Evidence, claim: StudyClaim) -> Decision:
+    """Whether costs or scores are the same but for a difference that counts as none."""
+    largest = _by(claim) or (math.log(SAME_MEASURED) if claim.measure in COSTS else None)
+    if found.ahead is None or largest is None:
+        differs = found.verdict in ("better", "worse")
+        return ("does not hold", "the study finds a difference") if differs else ("cannot tell", NO_SIZE)
+    low, high = found.ahead
+    if -largest <= low and high <= largest:
+        return "holds", "the interval lies within what counts as none"
+    if low > largest or high < -largest:
+        return "does not hold", "the study finds a larger difference"
+    return "cannot tell", "the interval has both differences that count and such as do not"
+
+
+def _stalls(summary: StudySummary, name: str) -> Decision:
+    arm = next(each for each in summary.arms if each.name == name)
+    if reason := waiting(summary.study, summary.runs):
+        return "not tested", reason
+    if arm.failed == 0:
+        return "does not hold", f"all {len(arm.seeds)} seeds trained"
+    if arm.seeds:
+        return "cannot tell", f"{arm.failed} of {arm.failed + len(arm.seeds)} seeds failed"
+    return "holds", f"all {arm.failed} seeds failed"
+
+
+def _by(claim: StudyClaim) -> float | None:
+    """The claimed size on the scale of `Evidence.ahead`."""
+    if claim.by is None:
+        return None
+    return math.log(claim.by) if claim.measure in COSTS else claim.by
+
+
+def _size(claim: StudyClaim) -> str:
+    """`0.02 nats`, `a factor of 8`, or the bare number of a score."""
+    if claim.measure in COSTS:
+        return f"a factor of {claim.by:g}"
+    return f"{claim.by:g} nats" if claim.measure == LOSS else f"{claim.by:g}"

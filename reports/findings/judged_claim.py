@@ -1,0 +1,27 @@
+"""The shape of a claim with what the study says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ablate.store.documents import StudyClaim
+from reports.statistics.estimates import Estimate
+
+Outcome: TypeAlias = Literal["holds", "does not hold", "cannot tell", "not tested"]
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim and its outcome.
+
+    `effect` is the measured one, of the arm against the other: a difference in nats or in the score's unit, or a ratio
+    of costs; of an order, that of the pair which decided. `seen` is the smallest effect that would have been found with
+    80 % probability, in the same unit. `reason` says in a sentence what decided.
+    """
+
+    claim: StudyClaim
+    outcome: Outcome
+    effect: Estimate | None
+    seen: float | None
+    reason: str
