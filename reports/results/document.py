@@ -9,11 +9,11 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from ablate.store.documents import Part
+from ablate.store.documents import Part, StudyClaim
 from ablate.store.documents._document import is_none
+from reports.findings.judged_claim import Outcome
 
 Range: TypeAlias = tuple[float, float]
-Outcome: TypeAlias = Literal["holds", "does not hold", "cannot tell", "not tested"]
 
 
 def is_empty(value: object) -> bool:
@@ -107,28 +107,16 @@ class RecordedRung(Part):
     differences: dict[str, RecordedInterval]
 
 
-class RecordedClaim(Part):
-    """A claim as the study states it, and its outcome. `order` has arms, the best first, in place of `arm`."""
+class RecordedClaim(StudyClaim):
+    """A claim as the study states it, and its outcome."""
 
-    arm: str | None = None
-    against: str | None = None
-    expect: str | None = None
-    by: float | None = None
-    """The least difference that counts: nats of loss, a factor of a cost."""
-    measure: str = "loss"
-    order: tuple[str, ...] = ()
-    source: str | None = None
-    where: str | None = None
-    """Conditions of the published result."""
-    planned: str | None = None
-    """Date on which this very claim was first planned."""
-    edited: bool = False
-    """Whether it appeared or changed after a result of the study existed."""
     outcome: Outcome
     effect: RecordedInterval | None
+    """The measured effect: a difference, or a ratio of costs."""
     seen: float | None
-    """The smallest difference that would have been found with 80 % probability."""
+    """The smallest effect that would have been found with 80 % probability."""
     reason: str
+    """What decided."""
 
 
 class RecordedSetting(Part):

@@ -12,11 +12,13 @@ from typing import Any
 from ablate.store.documents import StudyArm, StudyDocument
 from ablate.store.documents.study import RATE
 from ablate.store.documents.tuning_words import untuned
+from reports.findings.judged_claim import JudgedClaim
 from reports.findings.shapes import ArmSummary, Comparison, Judgement, StudySummary
 from reports.reading.documents import StudyDocuments
 from reports.results.document import (
     Range,
     RecordedArm,
+    RecordedClaim,
     RecordedContrast,
     RecordedCost,
     RecordedCurve,
@@ -70,6 +72,7 @@ def recorded(summary: StudySummary, documents: StudyDocuments, notes: Sequence[s
         ),
         contrasts=tuple(map(_contrast, summary.contrasts)),
         rungs=tuple(_rungs(summary)),
+        claims=tuple(map(_claim, summary.claims)),
     )
 
 
@@ -162,6 +165,16 @@ def _detectable(found: Comparison) -> float | None:
 def _contrast(found: Judgement) -> RecordedContrast:
     return RecordedContrast(
         arm=found.arm, against=found.base, difference=_difference(found.comparison), verdict=found.verdict
+    )
+
+
+def _claim(found: JudgedClaim) -> RecordedClaim:
+    return RecordedClaim(
+        **found.claim.model_dump(),
+        outcome=found.outcome,
+        effect=interval(found.effect),
+        seen=_end(found.seen),
+        reason=found.reason,
     )
 
 
