@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ablate.names import warn_of_clashes
 
 if TYPE_CHECKING:
+    from ablate.api.atlas import atlas
     from ablate.api.benching import bench
     from ablate.api.browsing import Runs
     from ablate.api.browsing import open_store as open
@@ -77,6 +78,7 @@ _HOME = {
     "StudyPlan": "ablate.api.planning",
     "StudyResult": "ablate.api.result",
     "Verdict": "ablate.api.result",
+    "atlas": "ablate.api.atlas",
     "bench": "ablate.api.benching",
     "check": "ablate.api.checking",
     "compare": "ablate.api.comparing",
@@ -129,6 +131,7 @@ __all__ = [
     "StudyResult",
     "Verdict",
     "__version__",
+    "atlas",
     "bench",
     "check",
     "compare",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ablate.store import StudyFolder
+from ablate.store import Store, StudyFolder
 from reports.findings.summary import summarise_study
 from reports.reading.documents import ReportError, StudyDocuments
 from reports.reading.outcomes import UNJUDGED
@@ -45,3 +45,16 @@ def beside(study_dir: Path) -> Path:
     if study is None or study.path is None:
         raise ReportError(f"{study_dir}: its study has no file, so name the folder: --record DIR")
     return Path(study.path).parent / "results"
+
+
+def results_of_store(root: Path) -> Iterator[tuple[RecordedResult, Path | None]]:
+    """The result of every study of a store that has one, with its report where there is one."""
+    for folder in Store(root).studies():
+        study = folder.read()
+        if study is not None and study.scale not in UNJUDGED and _has_result(folder.path):
+            yield result_of(folder.path), folder.report_path if folder.report_path.exists() else None
+
+
+def _has_result(study_dir: Path) -> bool:
+    documents = StudyDocuments.of(study_dir)
+    return any(result is not None for result in documents.results.values())
