@@ -1,4 +1,4 @@
-"""Cards of the atlas: one for each claim, and one for the question of a study that states none.
+"""Cards of the atlas: one for each claim, and one for the question of each study that has a result or states no claim.
 
 A card has a row for every recorded result that bears on it, and for the smaller rungs of their ladders.
 """
@@ -123,7 +123,7 @@ def _cards_of(name: str, results: Sequence[RecordedResult], study: StatedStudy |
     claims: dict[str, StudyClaim] = {}
     for claim in (*(each for result in results for each in result.claims), *(study.claims if study else ())):
         claims.setdefault(_identity(claim), claim)
-    if not claims:
+    if results or not claims:
         yield _question(name, results, study)
     for number, claim in enumerate(claims.values(), 1):
         yield _claim(f"{name}-{number}", name, claim, results, study)
@@ -149,7 +149,7 @@ def _parts(arms: Iterable[str], results: Sequence[RecordedResult], study: Stated
 
 
 def _question(name: str, results: Sequence[RecordedResult], study: StatedStudy | None) -> Card:
-    """A study that claims nothing: its arms beside the baseline, or its effects."""
+    """The question of a study: its arms beside the baseline, or its effects."""
     edits = _edits(results, study)
     question = results[0].question if results else study.question if study else name
     source = (results[0].citation if results else study.citation if study else "") or ""
