@@ -33,12 +33,12 @@ def _lm_eval(arguments: list[str]) -> int:
     from lm_eval.__main__ import cli_evaluate  # noqa: PLC0415 (slow to load)
 
     from ablate.store import StoreError  # noqa: PLC0415
-    from evals.harness.lm_eval_model import CheckpointError  # noqa: PLC0415 (registers the model)
+    from evals.harness.lm_eval_model import ModelFolderError  # noqa: PLC0415 (registers the model)
 
     sys.argv = ["lm-eval", *arguments]
     try:
         cli_evaluate()
-    except (CheckpointError, StoreError) as error:
+    except (ModelFolderError, StoreError) as error:
         print(f"evals: {error}", file=sys.stderr)
         return 2
     return 0

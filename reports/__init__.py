@@ -197,7 +197,12 @@ def withheld(summary: StudySummary) -> list[str]:
     for name, reason in [*judged, *((each.effect.name, each.judgement.withheld) for each in summary.effects)]:
         if reason is not None:
             found.setdefault(reason, []).append(name)
-    return [f"{', '.join(names)}: no verdict: {reason}" for reason, names in found.items()]
+    every = sum(len(names) for names in found.values()) > 1
+    whole = {reason for reason, names in found.items() if every and len(names) == len(summary.judgements)}
+    return [
+        f"No verdict: {reason}" if reason in whole else f"{', '.join(names)}: no verdict: {reason}"
+        for reason, names in found.items()
+    ]
 
 
 def sentence(summary: StudySummary, arm: ArmSummary) -> str:

@@ -14,7 +14,7 @@ from ablate.machine.environment import cores
 from ablate.machine.numerics import enforce, pick_device, restored
 from ablate.store import AblateError
 from ablate.study.written import Sets, edit_layers
-from evals.costs.bench import BenchDocument, Setting, compare
+from evals.costs.bench import BenchDocument, BenchSetting, compare
 from evals.costs.machine import memory_bytes
 from zoo.edits import Edits
 from zoo.errors import SpecError, UnsupportedError
@@ -72,7 +72,7 @@ def bench(
     _check_memory(str(model or "small"), edits, where, dtype)
     built = _built(str(model or "small"), edits).to(device=where, dtype=getattr(torch, dtype))
     try:
-        found = compare(built, Setting(context, batch, rounds, compile))
+        found = compare(built, BenchSetting(context, batch, rounds, compile))
     except UnsupportedError as error:
         raise AblateError(f"transformers has no such model: {error}") from error
     return {"model": str(model or "small"), "edits": edits, "device": where, **found}

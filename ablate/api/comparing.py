@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from ablate.errors import ArgumentError
 from ablate.store.documents import JsonObject
-from reports.findings.losses import Contrast, Losses, judge, noise_of, smallest_detectable
+from reports.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _number(frame: pl.DataFrame, name: str) -> pl.Series:
         raise ArgumentError("losses", f"column `{name}` has values that are not numbers") from error
 
 
-def _arm(name: str, rows: pl.DataFrame) -> Losses:
+def _arm(name: str, rows: pl.DataFrame) -> ArmLosses:
     has_split = "split" in rows.columns
     tuning = rows.filter(split="tuning") if has_split else rows.clear()
     judging = rows.filter(pl.col("split").fill_null("judging") == "judging") if has_split else rows
@@ -171,7 +171,7 @@ def _arm(name: str, rows: pl.DataFrame) -> Losses:
             raise ArgumentError("losses", f"a tuning run of {name} has no rate")
         by_rate.setdefault(rate, []).append(_loss(loss))
     costs = judging["cost"].drop_nulls().to_list() if "cost" in rows.columns else []
-    return Losses(
+    return ArmLosses(
         name,
         {seed: _loss(loss) for seed, loss in zip(seeds, judging["loss"], strict=True)},
         by_rate,
@@ -185,7 +185,7 @@ def _loss(value: float | None) -> float:
     return value if value is not None and math.isfinite(value) else math.inf
 
 
-def _arms_frame(arms: list[Losses]) -> pl.DataFrame:
+def _arms_frame(arms: list[ArmLosses]) -> pl.DataFrame:
     rows = [
         {
             "arm": arm.name,
@@ -201,7 +201,7 @@ def _arms_frame(arms: list[Losses]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={**types, "rate": pl.Float64, "cost": pl.Float64})
 
 
-def _contrasts_frame(contrasts: list[Contrast]) -> pl.DataFrame:
+def _contrasts_frame(contrasts: list[ArmContrast]) -> pl.DataFrame:
     numbers = dict.fromkeys(("difference", "low", "high", "p"), pl.Float64)
     types = {
         **dict.fromkeys(("arm", "against"), pl.String),
@@ -212,7 +212,7 @@ def _contrasts_frame(contrasts: list[Contrast]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=list(types.items()))
 
 
-def _notes(arms: list[Losses], baseline: str) -> list[str]:
+def _notes(arms: list[ArmLosses], baseline: str) -> list[str]:
     """Sentences that a reader needs beside the verdicts."""
     base = next(arm for arm in arms if arm.name == baseline)
     notes = []

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from reports.findings.history import Entry
+from reports.findings.history import HistoryEntry
 from reports.findings.rungs import Change
 from reports.findings.shapes import ArmSummary, EffectSummary, Judgement, StudySummary
 from reports.reading.collect import RUNS
@@ -166,7 +166,7 @@ def _change_row(found: Change) -> dict[str, object]:
     return {**found.document(), "low": low, "high": high}
 
 
-def ledger_frame(entries: Iterable[Entry]) -> pl.DataFrame:
+def ledger_frame(entries: Iterable[HistoryEntry]) -> pl.DataFrame:
     rows = [
         {
             **{name: getattr(entry, name) for name in LEDGER if name != "seeds"},

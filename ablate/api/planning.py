@@ -17,7 +17,7 @@ from ablate.planning.durations import Duration, duration
 from ablate.planning.exports import Export, export_lines, exports
 from ablate.planning.foresight import Foresight, detectable_lines, foresight
 from ablate.planning.lengths import Corpora, length_lines, prepared
-from ablate.planning.memory import Need, Room, needs, warnings
+from ablate.planning.memory import MemoryNeed, Room, needs, warnings
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.plan_shown import matched_line, plan_json, plan_rows, remarks, tuning_runs
 from ablate.planning.study_document import study_rates
@@ -222,7 +222,7 @@ class StudyPlan:
         return [phase for phase, wanted in phases.items() if wanted and not self.done[digest]]
 
     @cached_property
-    def needs(self) -> dict[str | None, dict[str, Need]]:
+    def needs(self) -> dict[str | None, dict[str, MemoryNeed]]:
         """Memory by rung, None without a ladder, and by arm. Takes about a second for each arm."""
         plans = [rung.plan for rung in self.outcome.rungs]
         return {plan.study.rung: needs(plan, self.execution, self.room) for plan in plans}

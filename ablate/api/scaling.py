@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ablate.api.questions import StudyLike
 from ablate.errors import ArgumentError
 from ablate.machine.numerics import enforce, pick_device, restored
-from ablate.planning.scaleup import Room, ScaledArm, Setting, fit_arms, fits_json, scale_up_arms, scaleup_json
+from ablate.planning.scaleup import RoomToFill, ScaledArm, Setting, fit_arms, fits_json, scale_up_arms, scaleup_json
 from ablate.store.documents import JsonObject
 from ablate.study.reading import load_study
 from ablate.study.search_constraints import NUMBER, UNITS
@@ -46,7 +46,7 @@ class Fits:
 
     study: Study
     preset: Preset
-    room: Room
+    room: RoomToFill
     arms: list[ScaledArm[Fit]]
 
     def document(self) -> JsonObject:
@@ -125,7 +125,7 @@ def fit(
         >>> ablate.fit("gqa_groups", at="llama3", memory="80GB").document()["arms"]
     """
     read = load_study(study, scale, sets)
-    room = Room(_bytes(memory) if isinstance(memory, str) else memory, contexts, batch, dtype)
+    room = RoomToFill(_bytes(memory) if isinstance(memory, str) else memory, contexts, batch, dtype)
     with _named(at):
         model = preset(at)
         return Fits(read, model, room, fit_arms(read, model, room))

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ablate.commands._sizes import count, encoding, gigabytes
-from ablate.planning.scaleup import Room, ScaledArm
+from ablate.planning.scaleup import RoomToFill, ScaledArm
 from evals.costs.fit import Fit
 
 if TYPE_CHECKING:
     from ablate import Fits
 
 
-def header(room: Room) -> tuple[str, ...]:
+def header(room: RoomToFill) -> tuple[str, ...]:
     contexts = (f"batch at {context:,}" for context in room.contexts)
     return ("arm", "parameters", "weights", *contexts, f"context at batch {room.batch}", "note")
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Row = Hashable
-Table = Mapping[Any, Mapping[Any, float]]
+SeedLosses = Mapping[Any, Mapping[Any, float]]
 """Losses by row and seed, which may be named by anything."""
 
 LEVEL = 0.01
@@ -72,7 +72,7 @@ class Scatter:
     odd: Mapping[Row, Odd] = field(default_factory=dict)
 
 
-def scatter(*tables: Table, blocks: bool = True) -> Scatter:
+def scatter(*tables: SeedLosses, blocks: bool = True) -> Scatter:
     """Pool the residuals of all tables, the judged one first. Rows are named differently in different tables.
 
     blocks: False where the seeds of different rows have nothing in common.
@@ -111,7 +111,7 @@ def scatter(*tables: Table, blocks: bool = True) -> Scatter:
     return Scatter(noise, noisier, odd)
 
 
-def _twins(table: Table) -> Iterator[tuple[Row, Row]]:
+def _twins(table: SeedLosses) -> Iterator[tuple[Row, Row]]:
     """Rows that differ from an earlier one by the same at every seed, each with that one: they tell nothing of noise.
 
     Runs that compute the same have losses that move together. Counted as independent, they would make the noise of the
@@ -129,7 +129,7 @@ def _twins(table: Table) -> Iterator[tuple[Row, Row]]:
 class _Fit:
     """Least squares of one table. Row means are taken out first, so that only the blocks are solved for."""
 
-    def __init__(self, table: Table, blocks: bool) -> None:
+    def __init__(self, table: SeedLosses, blocks: bool) -> None:
         self.rows = [row for row, of in table.items() if len(of) > 1]
         self.seeds = [seed for row in self.rows for seed in table[row]]
         self.sizes = [len(table[row]) for row in self.rows]
@@ -139,7 +139,7 @@ class _Fit:
         if self.rows:
             self._solve(table, blocks)
 
-    def _solve(self, table: Table, blocks: bool) -> None:
+    def _solve(self, table: SeedLosses, blocks: bool) -> None:
         places = {seed: place for place, seed in enumerate(dict.fromkeys(self.seeds))}
         blocks_of = np.eye(len(places)) if blocks else np.empty((len(places), 0))
         y, b = [], []
@@ -190,7 +190,7 @@ def _odd_run(fits: Sequence[_Fit], squares: float, freedom: int, odd: Mapping[Ro
 
 
 def _noisier_row(
-    tables: Sequence[Table], fits: Sequence[_Fit], squares: float, freedom: int, blocks: bool
+    tables: Sequence[SeedLosses], fits: Sequence[_Fit], squares: float, freedom: int, blocks: bool
 ) -> tuple[int, Row] | None:
     """The row of the largest residuals, if these are larger than the others'."""
     candidates = [(square, place, row) for place, fit in enumerate(fits) for square, row in fit.by_row()]
@@ -216,7 +216,7 @@ def _unlike_table(fits: Sequence[_Fit]) -> int | None:
     return None
 
 
-def _sd_beside(rest: Table, row: Table, blocks: bool) -> float:
+def _sd_beside(rest: SeedLosses, row: SeedLosses, blocks: bool) -> float:
     """Standard deviation of a row, all of its runs included, beside the rest of its table."""
     known, whole = _Fit(rest, blocks), _Fit({**rest, **row}, blocks)
     return math.sqrt((whole.squares - known.squares) / (whole.freedom - known.freedom))

@@ -24,9 +24,9 @@ from ablate.study.tune_spec import BELOW, FINE, Pass, TuneSpec, rates_around
 UNTUNED = ("measure", "evals", "probes")
 """Sections that tuning runs omit."""
 
-Losses = Callable[[str], float | None]
+LossOf = Callable[[str], float | None]
 """Digest of a run → its validation loss; infinite when it diverged, None where it has no result."""
-Planner = Callable[[Study], Plan]
+MakePlan = Callable[[Study], Plan]
 StallsAbove = Callable[[ArmPlan], float]
 """The loss above which a run of an arm, whose data are prepared, has stalled; infinite where none says so."""
 
@@ -56,7 +56,7 @@ class TuningPass:
 
 
 @dataclass(frozen=True)
-class Rung:
+class RungStudy:
     """A study at one rung of its ladder, or all there is without one."""
 
     plan: Plan
@@ -69,7 +69,7 @@ class Rung:
 class Outcome:
     """All that a study planned, at the rungs of its ladder as they are listed."""
 
-    rungs: tuple[Rung, ...]
+    rungs: tuple[RungStudy, ...]
     looks: tuple[Look, ...] = ()
 
     @property
@@ -93,17 +93,17 @@ Stages = Generator[Stage, Sequence[str], Outcome]
 """Send it, after a stage that has an outcome, the names of the arms that more seeds could settle; else nothing."""
 
 
-def campaign(study: Study, plan: Planner, losses: Losses, stalls_above: StallsAbove = lambda arm: math.inf) -> Stages:
+def campaign(study: Study, plan: MakePlan, losses: LossOf, stalls_above: StallsAbove = lambda arm: math.inf) -> Stages:
     """The stages of a study. Raises UnfinishedError where one lacks a result that decides the next, and StudyError."""
     rungs = *study.smaller, study
     refuse_unlike(rungs, plan)
     tuned = yield from _tuned(rungs, plan, losses, stalls_above)
     schedule = looks(study.auto_seeds.start, study.auto_seeds.cap) if study.auto_seeds else ()
     study, tunings = tuned[-1]
-    smaller = tuple(Rung(plan(rung), tried, axis(rung, study)) for rung, tried in tuned[:-1])
+    smaller = tuple(RungStudy(plan(rung), tried, axis(rung, study)) for rung, tried in tuned[:-1])
     counts = dict.fromkeys((arm.name for arm in study.arms), schedule[0].seeds if schedule else 0)
     for number in range(max(1, len(schedule))):
-        outcome = Outcome((*smaller, Rung(plan(_with_seeds(study, counts)), tunings)), schedule)
+        outcome = Outcome((*smaller, RungStudy(plan(_with_seeds(study, counts)), tunings)), schedule)
         name = f"seeds, round {number + 1}" if schedule else "seeds"
         if sources := _needed(rung.plan for rung in outcome.rungs):
             yield Stage("arms that others need", sources)
@@ -129,7 +129,7 @@ Tried = tuple[Study, tuple[Tuning, ...]]
 
 
 def _tuned(
-    rungs: Sequence[Study], plan: Planner, losses: Losses, stalls_above: StallsAbove
+    rungs: Sequence[Study], plan: MakePlan, losses: LossOf, stalls_above: StallsAbove
 ) -> Generator[Stage, Sequence[str], Sequence[Tried]]:
     """All arms of all rungs are tuned at once, round by round; arms that need others after those, so that they start
     from, or are taught by, the best settings. A length has rates of its own too: the best of a long run may not even
@@ -161,7 +161,7 @@ def _settled(rung: Study, tunings: Sequence[Tuning], jobs: Sequence[_Job]) -> Tr
     return replace(rung, arms=tuple(arms)), (*tunings, *(job.record for job in jobs))
 
 
-def _asked(jobs: Sequence[_Job], plan: Planner) -> dict[tuple[int, Pass], Plan]:
+def _asked(jobs: Sequence[_Job], plan: MakePlan) -> dict[tuple[int, Pass], Plan]:
     """Plans of the jobs' next trials, by rung and pass."""
     asked = {(id(job.study), job.at): job.study for job in jobs}
     return {key: plan(_trials(rung, key[1], jobs)) for key, rung in asked.items()}
@@ -226,7 +226,7 @@ class _Job:
         values = ", ".join(f"{path.rpartition('.')[2]}={value}" for path, value in self._batch[number].items())
         return f"{self.arm.name} with {values}"
 
-    def hear(self, arms: Sequence[ArmPlan], losses: Losses, stalls_above: StallsAbove) -> None:
+    def hear(self, arms: Sequence[ArmPlan], losses: LossOf, stalls_above: StallsAbove) -> None:
         """The runs of the last batch are done."""
         self._stalled_above = stalls_above(arms[0])
         runs = {arm.name: tuple(run.digest for run in arm.runs) for arm in arms}
@@ -257,7 +257,7 @@ class _Job:
         return Tuning(self.arm.name, tuple(self.passes))
 
 
-def _known(losses: Losses, digests: Sequence[str]) -> tuple[float, ...]:
+def _known(losses: LossOf, digests: Sequence[str]) -> tuple[float, ...]:
     found = [losses(digest) for digest in digests]
     known = [loss for loss in found if loss is not None]
     if len(known) < len(found):

@@ -119,6 +119,7 @@ def _plan_arm(
     return ArmPlan(
         name=arm.name,
         edits=arm.edits,
+        cell=arm.cell,
         spec=spec,
         train=arm.train,
         steps=steps,

@@ -26,7 +26,7 @@ class Room:
 
 
 @dataclass(frozen=True)
-class Need:
+class MemoryNeed:
     """Memory that one run of an arm needs.
 
     peak_memory_bytes: as its result will count them; None where it cannot be foreseen. microbatch: rows of a batch at a
@@ -43,16 +43,16 @@ class Need:
         return self.peak_memory_bytes is None or self.peak_memory_bytes <= room.each
 
 
-def needs(plan: Plan, execution: Execution, room: Room) -> dict[str, Need]:
+def needs(plan: Plan, execution: Execution, room: Room) -> dict[str, MemoryNeed]:
     """Memory needs by arm. `microbatch: auto` halves until an arm fits, as training does until it stops running out."""
     return {arm.name: _need(plan, arm, execution, room) for arm in plan.arms}
 
 
-def _need(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> Need:
+def _need(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> MemoryNeed:
     couples = arm.spec.couples_rows
     if isinstance(execution.microbatch, int):
         if couples is not None:
-            return Need(None, None, couples)
+            return MemoryNeed(None, None, couples)
         return _cut(plan, arm, execution.microbatch, execution.recompute)
     whole = _cut(plan, arm, None, execution.recompute)
     if execution.microbatch is None or couples is not None or whole.fits(room):
@@ -60,7 +60,7 @@ def _need(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> Need:
     return _halved(plan, arm, execution.recompute, room)
 
 
-def _halved(plan: Plan, arm: ArmPlan, recompute: bool, room: Room) -> Need:
+def _halved(plan: Plan, arm: ArmPlan, recompute: bool, room: Room) -> MemoryNeed:
     """The most rows that fit of those that halving comes to; one row where none do."""
     tried = _halvings(arm.train.batch)
     fits = bisect_left(tried, True, key=lambda rows: _cut(plan, arm, rows, recompute).fits(room))
@@ -75,16 +75,16 @@ def _halvings(batch: int) -> list[int]:
     return found[1:]
 
 
-def _cut(plan: Plan, arm: ArmPlan, rows: int | None, recompute: bool) -> Need:
+def _cut(plan: Plan, arm: ArmPlan, rows: int | None, recompute: bool) -> MemoryNeed:
     if arm.teacher is not None:  # a teacher is not foreseen
-        return Need(None, rows)
+        return MemoryNeed(None, rows)
     numerics = Numerics(**arm.runs[0].identity.numerics.model_dump())
     width = max(plan.study.data.widths(arm.train.context))
     found = foreseen(arm.spec, arm.train, numerics, width=width, rows=rows, recompute=recompute)
-    return Need(found.peak_memory_bytes, rows, attention=found.attention)
+    return MemoryNeed(found.peak_memory_bytes, rows, attention=found.attention)
 
 
-def warnings(plan: Plan, found: dict[str, Need], execution: Execution, room: Room) -> Iterator[str]:
+def warnings(plan: Plan, found: dict[str, MemoryNeed], execution: Execution, room: Room) -> Iterator[str]:
     """A line for each arm that does not fit, with what would."""
     for arm in plan.arms:
         need = found[arm.name]
@@ -94,7 +94,7 @@ def warnings(plan: Plan, found: dict[str, Need], execution: Execution, room: Roo
             yield f"arm {arm.name} does not fit: {_excess(need, room)}{_remedy(plan, arm, execution, room)}"
 
 
-def _excess(need: Need, room: Room) -> str:
+def _excess(need: MemoryNeed, room: Room) -> str:
     shared = f", shared by {room.runs} runs at once" if room.runs > 1 else ""
     return f"it needs about {_gib(need.peak_memory_bytes or 0)} of {_gib(room.bytes)}{shared}"
 
@@ -118,7 +118,7 @@ def _ways(execution: Execution, can_cut: bool) -> Iterable[tuple[Execution, str]
             yield execution.model_copy(update=both), "--microbatch auto --recompute"
 
 
-def memory_text(need: Need | None) -> str:
+def memory_text(need: MemoryNeed | None) -> str:
     """`1.2 GiB`, or `1.2 GiB, 16 rows at a time`."""
     if need is None or need.peak_memory_bytes is None:
         return "–"

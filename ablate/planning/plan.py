@@ -30,6 +30,8 @@ class ArmPlan:
 
     name: str
     edits: JsonObject
+    cell: JsonObject
+    """Its place in a grid: the value of each factor, by path."""
     spec: ModelSpec
     train: TrainSpec
     steps: int

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from ablate.planning.campaign import Outcome, Rung
+from ablate.planning.campaign import Outcome, RungStudy
 from ablate.planning.design_document import design_document, design_lines
 from ablate.planning.lengths import NO_CORPORA, Corpora, epochs, epochs_text, references_json
-from ablate.planning.memory import Need, memory_text
+from ablate.planning.memory import MemoryNeed, memory_text
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.planning.study_document import study_arm, study_rates
 from ablate.store.documents import JsonObject
@@ -19,9 +19,9 @@ from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
 from evals.costs.machine import Speed
 
-Needs = Mapping[str | None, Mapping[str, Need]]
+MemoryNeeds = Mapping[str | None, Mapping[str, MemoryNeed]]
 """Memory by the name of a rung, None without a ladder, and by arm."""
-NOT_FORESEEN: Needs = MappingProxyType({})
+NOT_FORESEEN: MemoryNeeds = MappingProxyType({})
 
 PLANNED = {"data", "cache_bytes", "identity", "runs"}
 """Fields of an arm that `ablate plan --json` omits."""
@@ -34,7 +34,7 @@ def plan_json(
     speed: Speed | None = None,
     done: Mapping[str, bool] | None = None,
     corpora: Corpora = NO_CORPORA,
-    needs: Needs = NOT_FORESEEN,
+    needs: MemoryNeeds = NOT_FORESEEN,
 ) -> JsonObject:
     """The document of `ablate plan --json`; `runs` are those of all rungs of a ladder, `arms` those of the last.
 
@@ -44,7 +44,7 @@ def plan_json(
     `epochs` and `references` are null where an arm's is not. needs: memory, rung by rung.
     """
 
-    def planned(arm: ArmPlan, need: Need | None) -> JsonObject:
+    def planned(arm: ArmPlan, need: MemoryNeed | None) -> JsonObject:
         return {
             **study_arm(arm).model_dump(exclude=PLANNED),
             "flops": arm.flops,
@@ -59,7 +59,7 @@ def plan_json(
             "attention": need.attention if need else None,
         }
 
-    def all_planned(rung: Rung) -> Iterator[JsonObject]:
+    def all_planned(rung: RungStudy) -> Iterator[JsonObject]:
         of_rung = needs.get(rung.plan.study.rung, {})
         return (planned(arm, of_rung.get(arm.name)) for arm in rung.plan.arms)
 
@@ -95,7 +95,7 @@ def plan_rows(
     plan: Plan,
     speed: Speed | None = None,
     corpora: Corpora = NO_CORPORA,
-    needs: Mapping[str, Need] | None = None,
+    needs: Mapping[str, MemoryNeed] | None = None,
 ) -> list[tuple[str, ...]]:
     """The same as text, a header first: one row per arm, differences from the baseline in per cent.
 

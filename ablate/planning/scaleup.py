@@ -16,7 +16,7 @@ from ablate.study.arms import SECTIONS, Arm
 from ablate.study.study import Study
 from evals.costs.devices import Device
 from evals.costs.fit import Fit, fit
-from evals.costs.roofline import Phase, Prediction, predict
+from evals.costs.roofline import PredictedPhase, Prediction, predict
 from zoo.edits import Edits, expand, merge
 from zoo.errors import SpecError
 from zoo.presets import Preset
@@ -36,7 +36,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Room:
+class RoomToFill:
     """Capacity to fill: a memory, by rows of these contexts, and by `batch` rows of a context to be found."""
 
     memory_bytes: float
@@ -71,7 +71,7 @@ def scale_up_arms(study: Study, preset: Preset, setting: Setting) -> list[Scaled
     return _at_full_size(study, preset, predicted)
 
 
-def fit_arms(study: Study, preset: Preset, room: Room) -> list[ScaledArm[Fit]]:
+def fit_arms(study: Study, preset: Preset, room: RoomToFill) -> list[ScaledArm[Fit]]:
     """Cache capacity of a memory for each arm at full size. Raises SpecError as `scale_up_arms` does."""
 
     def fitted(spec: ModelSpec) -> Fit:
@@ -139,7 +139,7 @@ def scaleup_json(study: Study, preset: Preset, setting: Setting, arms: list[Scal
     }
 
 
-def fits_json(study: Study, preset: Preset, room: Room, arms: list[ScaledArm[Fit]]) -> JsonObject:
+def fits_json(study: Study, preset: Preset, room: RoomToFill, arms: list[ScaledArm[Fit]]) -> JsonObject:
     """The document of `ablate plan --at … --memory … --json`."""
     return {
         "prediction": "fit",
@@ -186,5 +186,5 @@ def _prediction_document(found: Prediction) -> JsonObject:
     }
 
 
-def _phase_document(phase: Phase) -> JsonObject:
+def _phase_document(phase: PredictedPhase) -> JsonObject:
     return {**asdict(phase), "seconds": phase.seconds, "bound": phase.bound}

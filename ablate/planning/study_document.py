@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic_core import to_jsonable_python
 
-from ablate.planning.campaign import Outcome, Rung, Tuning, TuningPass
+from ablate.planning.campaign import Outcome, RungStudy, Tuning, TuningPass
 from ablate.planning.claims import study_claims
 from ablate.planning.design_document import design_document
 from ablate.planning.identity import at_any_rate, run_identity
@@ -108,7 +108,7 @@ def _objective(objective: Objective) -> StudyObjective | None:
     return StudyObjective(kind=objective.kind, counts=objective.counts)
 
 
-def _rung(rung: Rung, aliases: Mapping[str, str]) -> StudyRung:
+def _rung(rung: RungStudy, aliases: Mapping[str, str]) -> StudyRung:
     arms = tuple(study_arm(arm, aliases) for arm in rung.plan.arms)
     return StudyRung(
         name=str(rung.plan.study.rung), axis=rung.axis, arms=arms, tuning=tuple(map(study_tuning, rung.tunings))
@@ -155,6 +155,7 @@ def study_arm(arm: ArmPlan, aliases: Mapping[str, str] = NO_ALIASES) -> StudyArm
     return StudyArm(
         name=arm.name,
         edits=to_jsonable_python(arm.edits),
+        cell=to_jsonable_python(arm.cell),
         tuned=to_jsonable_python(arm.tuned),
         matching=arm.matching,
         parameters=arm.parameters,

@@ -12,16 +12,18 @@ import os
 import signal
 import sys
 
-# What takes long to load. Each worker would load the last two by itself: they are first needed when its training
-# begins, and when it ends.
+# What takes long to load. Each worker would load these two by itself: they are first needed when its training begins,
+# and when it ends.
 import polars  # noqa: F401
 import torch._dynamo  # noqa: F401
 
 import ablate.running.phases  # noqa: F401
 from ablate.running import worker
+from evals.evaluations import load_imports
 
 
 def main() -> None:
+    load_imports()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # sent to the whole group: the worker ends, and we wait for it
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody is left to answer
     gc.freeze()  # workers' collections of garbage would search, and copy, what is loaded: a quarter of a second each

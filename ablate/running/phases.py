@@ -47,7 +47,6 @@ from evals.subject import HeldOutText, Subject, SyntheticTask
 from zoo.errors import PluginError
 from zoo.registry import changed
 
-load_imports()
 LOG = logging.getLogger(__name__)
 
 
@@ -57,6 +56,7 @@ def run_phases(request: Request, stop: StopSignal, claim: Claim) -> None:
     Raises Interrupted when training was asked to stop, and PluginError where a plug-in is not what the run was planned
     with.
     """
+    load_imports()
     if stale := ", ".join(changed(request.identity.plugins or {})):
         raise PluginError(f"plug-ins changed since the run was planned, or are not on this machine: {stale}")
     numerics = numerics_of(request)

@@ -27,7 +27,7 @@ from ablate.store.documents import CostPoint, CostProcess, Environment, JsonObje
 from ablate.training.execution import DEFAULT, Execution
 from ablate.training.session import Session
 from ablate.training.spec import timeless
-from evals.costs.alternation import TURN_SECONDS, Effort, Turn, alternate, serving
+from evals.costs.alternation import TURN_SECONDS, Effort, TakeTurn, alternate, serving
 from evals.costs.memory import keep_freed_memory
 from evals.costs.spec import MeasureSpec
 from zoo.model import Decoder
@@ -161,7 +161,7 @@ def _session(request: Rehearsal, arm: Rehearsed) -> Session:
     )
 
 
-def _training_turn(session: Session) -> Turn:
+def _training_turn(session: Session) -> TakeTurn:
     """A stretch of steps. The first of several does not count: caches held other numbers, or the device was idle."""
     stretches = session.rehearse()
 

@@ -29,7 +29,7 @@ TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class Lines(Generic[Line]):
+class LogFile(Generic[Line]):
     """A log and the model of its lines. `remedy` says what to do about a line that does not fit: StoreError has it.
     `sha256` is that of the whole log, None where nobody kept it, or not yet."""
 
@@ -83,7 +83,7 @@ class Lines(Generic[Line]):
             yield jsonfile.record(line, self.model, f"{self.path}:{number}", self.remedy)
 
 
-class Whole(Lines[Line]):
+class Whole(LogFile[Line]):
     """One that was written at once: no kill can tear its end."""
 
     def whole_lines(self) -> bytes:
@@ -94,7 +94,7 @@ class Whole(Lines[Line]):
         yield from self._parsed(self.content().splitlines())
 
 
-class Log(Lines[Record]):
+class Log(LogFile[Record]):
     """One whose lines each have the `step` that they are of."""
 
     def frame(self, only: Collection[str] = ()) -> polars.DataFrame:
@@ -127,7 +127,7 @@ class Log(Lines[Record]):
             return None
 
 
-def together(logs: Sequence[Lines[Line]], only: Collection[str] = ()) -> tuple[polars.DataFrame, list[int]]:
+def together(logs: Sequence[LogFile[Line]], only: Collection[str] = ()) -> tuple[polars.DataFrame, list[int]]:
     """The records of logs of one kind below each other, with nulls for what one lacks, and how many each log has."""
     import polars as pl  # noqa: PLC0415 (as above)
 

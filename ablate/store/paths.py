@@ -10,7 +10,7 @@ from urllib.parse import quote
 from ablate.store.documents import AliasRecord
 from ablate.store.files import StoreError
 from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
-from ablate.store.logs import Lines
+from ablate.store.logs import LogFile
 
 FOLDERS = {
     "studies",
@@ -51,8 +51,8 @@ class Paths:
         return self.aliases.get(digest, digest)
 
     @property
-    def _alias_log(self) -> Lines[AliasRecord]:
-        return Lines(self.root / "aliases.ndjson", AliasRecord, "remove it: the next command writes it again")
+    def _alias_log(self) -> LogFile[AliasRecord]:
+        return LogFile(self.root / "aliases.ndjson", AliasRecord, "remove it: the next command writes it again")
 
     # Runs
 

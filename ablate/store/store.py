@@ -34,7 +34,7 @@ from ablate.store.documents import (
 )
 from ablate.store.files import StoreError, remove_leftovers, replacing, write_text
 from ablate.store.folders import SearchFolder, StudyFolder
-from ablate.store.logs import Lines, Log, Record, Whole, together
+from ablate.store.logs import Log, LogFile, Record, Whole, together
 from ablate.store.paths import Paths
 
 if TYPE_CHECKING:
@@ -252,6 +252,11 @@ class Store(Paths):
         path = self.error_path(digest)
         return path.read_text(encoding="utf-8").split("\n", 1)[0] if path.exists() else None
 
+    def read_traceback(self, digest: str) -> str:
+        """The details of it; empty where nothing did."""
+        path = self.error_path(digest)
+        return path.read_text(encoding="utf-8").partition("\n\n")[2] if path.exists() else ""
+
     def drop_error(self, digest: str) -> None:
         """Forget it: a new worker begins."""
         self.error_path(digest).unlink(missing_ok=True)
@@ -313,9 +318,9 @@ class Store(Paths):
     def _probes(self, digest: str) -> Log[ProbeRecord]:
         return Log(self.probes_path(digest), ProbeRecord, self._train_again(digest))
 
-    def _ledger(self, name: str) -> Lines[LedgerRecord]:
+    def _ledger(self, name: str) -> LogFile[LedgerRecord]:
         path = self.ledger_path(name)
-        return Lines(path, LedgerRecord, "restore the file: verdicts count what was judged before")
+        return LogFile(path, LedgerRecord, "restore the file: verdicts count what was judged before")
 
     def model_again(self, digest: str) -> str:
         """The remedy for a damaged model."""

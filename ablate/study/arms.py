@@ -72,6 +72,8 @@ class Arm:
     target: Target
     own: tuple[Edit, ...] = field(default=(), repr=False, compare=False)
     """The edits as they were written."""
+    cell: JsonObject = field(default_factory=dict)
+    """Its place in a grid: the value of each factor, by path."""
     start: StartSpec | None = None
     """The model that it starts from; None for initial values."""
     teacher: TeacherSpec | None = None
@@ -227,7 +229,7 @@ class ArmBuilder:
         """The arm with settings that tuning gave it. Raises StudyError."""
         chosen = [tuning_edit(path, value) for path, value in settings.items()]
         whole = self.build(arm.name, [*arm.own, *chosen], arm.target)
-        return replace(whole, edits=arm.edits, own=arm.own, tuned=dict(settings))
+        return replace(whole, edits=arm.edits, cell=arm.cell, own=arm.own, tuned=dict(settings))
 
     def _model_data(self, edits: Iterable[Edit]) -> Any:
         data: Any = expand(self.preset)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from ablate.store.documents import JsonObject
 from ablate.study.arms import Arm, ArmBuilder, Edit
 from ablate.study.problems import Problem, StudyError
 
@@ -32,16 +33,24 @@ def cells(
         for combination in product(*axes):
             try:
                 cell = _cell(builder, arm, edits.get(arm.name, []), combination, found)
+                cell = replace(cell, cell=_place(arm, arms, combination))
             except StudyError as error:
                 problems += [Problem(p.place, p.path, f"{p.reason} (in arm {arm.name})") for p in error.problems]
                 continue
-            found.setdefault(cell.identity, cell)
+            if cell.identity not in found or not found[cell.identity].cell:
+                found[cell.identity] = cell
     return list(found.values()), problems
 
 
 def _edit(path: str, index: int, value: Any) -> Edit:
     keys = tuple(path.split("."))
     return Edit(("grid", *keys, str(index)), keys, value, GRID_LAYER)
+
+
+def _place(arm: Arm, arms: Sequence[Arm], combination: Sequence[Edit]) -> JsonObject:
+    """The value of every factor: of the arm, where there are several, and of each axis of the grid."""
+    values = {".".join(edit.path): edit.value for edit in combination}
+    return {"arm": arm.name, **values} if len(arms) > 1 else values
 
 
 def _cell(

@@ -53,7 +53,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Rule:
+class ParsedConstraint:
     """A constraint, parsed. `holds` takes the quantities of a model and of the base."""
 
     terms: tuple[Term, Term]
@@ -70,16 +70,16 @@ class Rule:
         return left is None or right is None or self.test(left, right)
 
 
-def rule(text: str) -> Rule:
+def rule(text: str) -> ParsedConstraint:
     """The rule that a text states. Raises ValueError."""
     text = text.strip()
     if match := WITHIN.fullmatch(text):
         term, share = _term(match[1]), float(match[2]) / 100
-        return Rule((term, term), lambda a, b: abs(a - b) <= share * abs(b), of_base=True)
+        return ParsedConstraint((term, term), lambda a, b: abs(a - b) <= share * abs(b), of_base=True)
     if match := DIVIDES.fullmatch(text):
-        return Rule((_term(match[1]), _term(match[2])), lambda a, b: a != 0 and b % a == 0)
+        return ParsedConstraint((_term(match[1]), _term(match[2])), lambda a, b: a != 0 and b % a == 0)
     if match := COMPARISON.fullmatch(text):
-        return Rule((_term(match[1]), _term(match[3])), COMPARE[match[2]])
+        return ParsedConstraint((_term(match[1]), _term(match[3])), COMPARE[match[2]])
     raise ValueError(
         f"'{text}' is not a constraint: write A divides B, A <= B (or >=, <, >, ==), or A within 2 % of base"
     )

@@ -51,12 +51,12 @@ def _objectives(value: Any) -> Any:
     return found
 
 
-Written = str | list[str | dict[str, Direction]] | dict[str, Direction]
+WrittenObjectives = str | list[str | dict[str, Direction]] | dict[str, Direction]
 """Objectives as a study may write them."""
 Objectives = Annotated[
-    dict[str, Direction], BeforeValidator(_objectives, json_schema_input_type=Written), Field(min_length=1)
+    dict[str, Direction], BeforeValidator(_objectives, json_schema_input_type=WrittenObjectives), Field(min_length=1)
 ]
-Space = Annotated[
+SearchSpace = Annotated[
     dict[str, Axis],
     BeforeValidator(lambda value: dict(axes(value)) if isinstance(value, Mapping) else value),
     Field(min_length=1),
@@ -84,7 +84,7 @@ class Fidelity(Spec):
 class SearchSpec(Spec):
     """Space that `ablate search` samples around the base, and its objectives."""
 
-    space: Space
+    space: SearchSpace
     """Settings that may vary, by path. A path that a model does not have is not sampled for it."""
     objectives: Objectives = Field(default={"loss": "minimize"})
     """One for a best trial, several for a front. A score of an evaluation is `task.metric` with its direction."""

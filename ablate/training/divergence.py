@@ -9,7 +9,7 @@ from ablate.training.loop import TrainingStep
 
 
 @dataclass
-class Watch:
+class DivergenceWatch:
     """Follows training losses. Diverged means: not finite, or, after warm-up, above the start for a whole window.
 
     The window keeps one bad batch or one spike that heals from ending a run.

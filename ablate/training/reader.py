@@ -16,7 +16,7 @@ from ablate.training.batch import Batch
 from ablate.training.spec import TrainSpec
 
 
-class Corpus(Protocol):
+class TrainingData(Protocol):
     """The data interface of training. See `ablate.data`."""
 
     def widths(self, context: int) -> tuple[int, ...]: ...
@@ -62,7 +62,7 @@ class TrainingReader:
     """A corpus as one run reads it. vocabulary: the model's, for objectives that have ids of their own. before: batches
     that were read before the first step."""
 
-    corpus: Corpus
+    corpus: TrainingData
     spec: TrainSpec
     vocabulary: int
     seed: int

@@ -20,7 +20,7 @@ from ablate.training.average import WeightAverage
 from ablate.training.batch import Loss
 from ablate.training.checkpoint import Stateful, TrainingProgress, load_state, save_state
 from ablate.training.compiling import compiled
-from ablate.training.divergence import Watch, final_reason
+from ablate.training.divergence import DivergenceWatch, final_reason
 from ablate.training.execution import DEFAULT, Execution
 from ablate.training.learner import Learner
 from ablate.training.loop import Done, TrainingStep, train
@@ -28,7 +28,7 @@ from ablate.training.lora import Adapters
 from ablate.training.optim import build_optimizer, trained_part
 from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
-from ablate.training.reader import Corpus, HeldOut, TrainingReader
+from ablate.training.reader import HeldOut, TrainingData, TrainingReader
 from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
@@ -96,7 +96,7 @@ class Session:
         self,
         store: Store,
         identity: RunDocument,
-        corpus: Corpus,
+        corpus: TrainingData,
         numerics: Numerics,
         execution: Execution = DEFAULT,
         *,
@@ -172,7 +172,9 @@ class Session:
             started = self._validate()
             if self.place.start_validation_loss is None:
                 self.place.start_validation_loss = started
-        watch = Watch(warmup_steps(self.steps, self.spec), self.place.start_loss, self.place.steps_above_start)
+        watch = DivergenceWatch(
+            warmup_steps(self.steps, self.spec), self.place.start_loss, self.place.steps_above_start
+        )
         with executed_backends(training=True) as backends, closing(self._train()) as stretches:
             for steps in stretches:
                 self.place.attention = ", ".join(sorted(backends)) or None
@@ -214,7 +216,7 @@ class Session:
         tired = time.perf_counter() - self._rested >= self.rest_seconds
         return self._saves or tired or self._validation_is_due(step)
 
-    def _note(self, steps: list[TrainingStep], watch: Watch) -> str | None:
+    def _note(self, steps: list[TrainingStep], watch: DivergenceWatch) -> str | None:
         """Log a stretch, up to the step at which the run has diverged; the reason if it has."""
         reasons = ((step, watch.reason(step)) for step in steps)
         diverged = next(((step, reason) for step, reason in reasons if reason is not None), None)

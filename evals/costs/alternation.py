@@ -32,7 +32,7 @@ PATIENCE = 3.0
 DECODED = 4
 """Tokens that a repeat of decoding writes."""
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
-Turn = Callable[[], float]
+TakeTurn = Callable[[], float]
 """Works for a moment, and returns seconds per token."""
 
 
@@ -58,7 +58,7 @@ class Rounds(NamedTuple):
     waited: dict[str, tuple[float | None, ...]]
 
 
-def alternate(turns: Mapping[str, Turn], pace: Pace, order: Random) -> Rounds:
+def alternate(turns: Mapping[str, TakeTurn], pace: Pace, order: Random) -> Rounds:
     """Rounds of turns: as many as the pace asks for, and more, but not without end, where some are crowded."""
     names = sorted(turns)
     seconds, waited = ({name: list[Any]() for name in names} for _ in range(2))
@@ -77,7 +77,7 @@ def alternate(turns: Mapping[str, Turn], pace: Pace, order: Random) -> Rounds:
     return Rounds(*({name: tuple(each[name]) for name in sorted(each)} for each in (seconds, waited)))
 
 
-def turn_of(repeats: Iterator[float], tokens: int) -> Turn:
+def turn_of(repeats: Iterator[float], tokens: int) -> TakeTurn:
     """The median of repeats that take so many seconds for so many tokens, as many as a turn has time for."""
 
     def turn() -> float:
@@ -102,7 +102,7 @@ def serving(models: Mapping[str, Decoder], spec: MeasureSpec, effort: Effort, or
 def _served(
     models: Mapping[str, Decoder], phase: Phase, context: int, batch: int, pace: Pace, order: Random
 ) -> CostPoint:
-    turns, reasons = dict[str, Turn](), dict[str, str]()
+    turns, reasons = dict[str, TakeTurn](), dict[str, str]()
     for name, model in models.items():
         found = Point(model, context, batch, pace.seconds).repeats(phase, DECODED)
         if isinstance(found, str):
@@ -114,7 +114,7 @@ def _served(
     return CostPoint(work=work, context=context, batch=batch, **rounds._asdict(), reasons=reasons)
 
 
-def _reading(model: Decoder, turn: Turn) -> Turn:
+def _reading(model: Decoder, turn: TakeTurn) -> TakeTurn:
     def read() -> float:
         with evaluating(model):
             return turn()

@@ -37,7 +37,7 @@ Work = Callable[[Tensor], object]
 
 
 @dataclass(frozen=True)
-class Setting:
+class BenchSetting:
     """tokens per row, rows, and rounds that are counted. compile: whether our training and decoding are compiled."""
 
     context: int
@@ -50,7 +50,7 @@ BenchDocument: TypeAlias = dict[str, Any]
 """Output of `ablate bench --json`: the setting, versions, and for each phase both sides and their ratio."""
 
 
-def compare(model: Decoder, setting: Setting) -> BenchDocument:
+def compare(model: Decoder, setting: BenchSetting) -> BenchDocument:
     """The bench document. Raises UnsupportedError where transformers has no such architecture."""
     keep_freed_memory()
     theirs = zoo.to_hf(model).to(device=_device(model), dtype=model.embedding.weight.dtype)
@@ -81,7 +81,7 @@ def compare(model: Decoder, setting: Setting) -> BenchDocument:
 
 
 def _beside(
-    model: Decoder, ours: Work, config: Any, setting: Setting, top: Ceilings
+    model: Decoder, ours: Work, config: Any, setting: BenchSetting, top: Ceilings
 ) -> Iterator[tuple[str, JsonObject]]:
     """Our training step beside that of each other library that is installed, one after another."""
     for rival in rivals(config, setting.context):
@@ -179,7 +179,7 @@ def _update(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
 
 
 def _phase(
-    name: str, model: Decoder, sides: tuple[Work, Work], setting: Setting, top: Ceilings, other: str = THEIRS
+    name: str, model: Decoder, sides: tuple[Work, Work], setting: BenchSetting, top: Ceilings, other: str = THEIRS
 ) -> JsonObject:
     """Turns of both sides, and their ratio round by round: speed of ours / speed of theirs."""
     draw = torch.Generator().manual_seed(0)
@@ -230,7 +230,7 @@ def _turn(name: str, work: Work, tokens: Tensor, backends: set[str]) -> tuple[fl
     return taken, growth.bytes
 
 
-def _largest_difference(model: Decoder, theirs: Any, setting: Setting) -> float:
+def _largest_difference(model: Decoder, theirs: Any, setting: BenchSetting) -> float:
     """Largest |difference| of a log-probability on random tokens: whether both are one model."""
     tokens = torch.randint(model.spec.vocab_size, (1, setting.context), generator=torch.Generator().manual_seed(1))
     tokens = tokens.to(_device(model))

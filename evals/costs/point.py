@@ -30,7 +30,7 @@ from zoo.model import Decoder
 from zoo.site import Given
 
 Phase = Literal["prefill", "decode"]
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 _FEWEST_REPEATS = 3
 _DECODED_PER_REPEAT = 16
@@ -117,7 +117,7 @@ class Point:
             first = self._tried(timings.__next__)
         return first if isinstance(first, str) else (timings, self.batch * (self.context if reads else decoded))
 
-    def _tried(self, measurement: Callable[[], Found]) -> Found | Reason:
+    def _tried(self, measurement: Callable[[], Result]) -> Result | Reason:
         """Result of `measurement`, or the reason why there is none."""
         try:
             return beyond_positions(self.model.spec, self.context) or self._shortage() or measurement()

@@ -23,7 +23,7 @@ Bound = Literal["compute", "memory", "overhead"]
 
 
 @dataclass(frozen=True)
-class Phase:
+class PredictedPhase:
     """One pass. seconds = max(compute_seconds, memory_seconds) + overhead_seconds."""
 
     flops: float
@@ -62,8 +62,8 @@ class Prediction:
     cache_bytes: int
     usable_bytes: float
     batch: int
-    prefill: Phase
-    decode: Phase
+    prefill: PredictedPhase
+    decode: PredictedPhase
     largest_batch: int
     """At this context; 0 where not even one row fits."""
     largest_context: int | None
@@ -106,12 +106,12 @@ def predict(spec: ModelSpec, device: Device, *, context: int, batch: int = 1, dt
     )
 
 
-def _phase(work: PassCost, layers: int, device: Device, dtype: str) -> Phase:
+def _phase(work: PassCost, layers: int, device: Device, dtype: str) -> PredictedPhase:
     if dtype not in device.flops_per_second:
         known = ", ".join(device.flops_per_second)
         raise DeviceError(f"device {device.name} has no rate for {dtype}: only for {known}")
     moved = work.bytes(dtype)
-    return Phase(
+    return PredictedPhase(
         flops=work.flops,
         bytes=moved,
         compute_seconds=work.flops / (device.compute_share * device.flops_per_second[dtype]),

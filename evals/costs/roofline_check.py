@@ -23,7 +23,7 @@ from evals.costs.devices import Device
 from evals.costs.machine import this_device
 from evals.costs.point import Point, rate
 from evals.costs.precision import use_fast_float32
-from evals.costs.roofline import Phase, predict
+from evals.costs.roofline import PredictedPhase, predict
 from evals.reading.mode import evaluating
 from zoo.edits import Edits
 from zoo.model import Decoder
@@ -52,7 +52,7 @@ class Sample:
     context: int
     batch: int
     seconds: float
-    predicted: Phase
+    predicted: PredictedPhase
 
     @property
     def ratio(self) -> float:

@@ -60,7 +60,7 @@ class DiagnosticsSpec(EvaluationSpec):
 
         Scores are over all examples, and over those of each value of each difficulty.
         """
-        rows, found = list[JsonObject](), list[Answers]()
+        rows, found = list[JsonObject](), list[ExampleAnswers]()
         batches = Batches(subject.batch, subject.model.spec.vocab_size)
         end = longest_text(subject.model.spec)
         for question in data.questions(self.at, self.examples, subject.seed):
@@ -79,7 +79,7 @@ class DiagnosticsSpec(EvaluationSpec):
 
 
 @dataclass(frozen=True)
-class Answers:
+class ExampleAnswers:
     """right, nats: (examples,). Share of an example's targets that the model says, and its mean loss on them."""
 
     question: Question
@@ -102,7 +102,7 @@ class Answers:
         }
 
 
-def _answers(model: Decoder, question: Question, batch: int) -> Answers:
+def _answers(model: Decoder, question: Question, batch: int) -> ExampleAnswers:
     tokens, targets = torch.from_numpy(question.tokens), torch.from_numpy(question.targets)
     device = model.embedding.weight.device
     right, nats = [], []
@@ -113,7 +113,7 @@ def _answers(model: Decoder, question: Question, batch: int) -> Answers:
             log_p = model.read_out(model.hidden(read.to(device))[scored]).float().log_softmax(dim=-1)
             right.append(_per_example(log_p.argmax(dim=-1) == goals, scored))
             nats.append(_per_example(-log_p.gather(1, goals[:, None])[:, 0], scored))
-    return Answers(question, np.concatenate(right), np.concatenate(nats))
+    return ExampleAnswers(question, np.concatenate(right), np.concatenate(nats))
 
 
 def _per_example(values: torch.Tensor, scored: torch.Tensor) -> Floats:
@@ -124,16 +124,16 @@ def _per_example(values: torch.Tensor, scored: torch.Tensor) -> Floats:
     return out
 
 
-def _scores(found: Sequence[Answers]) -> dict[str, Score]:
+def _scores(found: Sequence[ExampleAnswers]) -> dict[str, Score]:
     """Over all examples, and, where there are several difficulties, over those of each value of each."""
-    groups: dict[str, list[Answers]] = {}
+    groups: dict[str, list[ExampleAnswers]] = {}
     for each in found:
         for metric in _metrics(each, found):
             groups.setdefault(metric, []).append(each)
     return {metric: _score(answers) for metric, answers in groups.items()}
 
 
-def _score(answers: Sequence[Answers]) -> Score:
+def _score(answers: Sequence[ExampleAnswers]) -> Score:
     right = np.concatenate([each.right for each in answers])
     chances = [each.question.chance for each in answers]
     known = [chance for chance in chances if chance is not None]
@@ -142,13 +142,13 @@ def _score(answers: Sequence[Answers]) -> Score:
     return Score(value=value, stderr=stderr, higher_is_better=True, chance=chance, items=len(right))
 
 
-def _metrics(each: Answers, found: Sequence[Answers]) -> list[str]:
+def _metrics(each: ExampleAnswers, found: Sequence[ExampleAnswers]) -> list[str]:
     """Metrics that an example counts for: `accuracy`, and `accuracy (pairs 8)` if numbers of pairs vary."""
     varied = [name for name in each.question.level if len({other.question.level[name] for other in found}) > 1]
     return ["accuracy", *(f"accuracy ({name} {each.question.level[name]})" for name in varied)]
 
 
-def _items(task: str, each: Answers, metrics: Sequence[str]) -> Iterable[SampleRecord]:
+def _items(task: str, each: ExampleAnswers, metrics: Sequence[str]) -> Iterable[SampleRecord]:
     """Every example, for paired tests."""
     level = ", ".join(f"{name} {value}" for name, value in each.question.level.items())
     for row, right in enumerate(each.right.tolist()):

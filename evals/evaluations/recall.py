@@ -91,7 +91,7 @@ def loss_by_recall(
     reader = Reader.of(model, text, context, batch)
     within = stretches(len(text.tokens), [m * context for m in spec.multiples], spec.tokens, seed)
     found = {m: _read(reader, m, within.windows(m * context), train, spec) for m in spec.multiples}
-    readings = [value for value in found.values() if isinstance(value, WindowLosses)]
+    readings = [value for value in found.values() if isinstance(value, RecallWindows)]
     items = [
         reader.item(TASK, within, row, {metric: item for each in readings for metric, item in each.items(row)})
         for row in range(len(within.starts))
@@ -105,10 +105,10 @@ def loss_by_recall(
     )
 
 
-def _rows(multiple: int, length: int, found: WindowLosses | Reason) -> Iterator[JsonObject]:
+def _rows(multiple: int, length: int, found: RecallWindows | Reason) -> Iterator[JsonObject]:
     """One for each part of the targets; one with the reason for windows that could not be read."""
     shared: JsonObject = {"multiple": multiple, "length": length}
-    if not isinstance(found, WindowLosses):
+    if not isinstance(found, RecallWindows):
         yield {**shared, "reason": found}
         return
     for row in found.parts():
@@ -116,7 +116,7 @@ def _rows(multiple: int, length: int, found: WindowLosses | Reason) -> Iterator[
 
 
 @dataclass(frozen=True)
-class WindowLosses:
+class RecallWindows:
     """Windows of one length, by target: all (stretches, windows of each, length). distances: 0 where not seen."""
 
     multiple: int
@@ -190,7 +190,7 @@ class WindowLosses:
                 yield metric, {"sum": finite(nats[row]), "weight": int(counts[row])}
 
 
-def _read(reader: Reader, multiple: int, starts: Ints, train: NDArray[Any], spec: RecallSpec) -> WindowLosses | Reason:
+def _read(reader: Reader, multiple: int, starts: Ints, train: NDArray[Any], spec: RecallSpec) -> RecallWindows | Reason:
     """The windows that begin at `starts`, or the reason why there are none."""
     length = multiple * reader.context
     if reason := reader.reason(length):
@@ -202,7 +202,7 @@ def _read(reader: Reader, multiple: int, starts: Ints, train: NDArray[Any], spec
     frequent = np.zeros(pairs.shape, dtype=bool)
     if spec.frequent is not None:
         frequent = occurrences(pairs, train, reader.model.spec.vocab_size) > spec.frequent
-    return WindowLosses(multiple, reader.context, nats, reader.sizes(starts, length), distances(pairs), frequent)
+    return RecallWindows(multiple, reader.context, nats, reader.sizes(starts, length), distances(pairs), frequent)
 
 
 def _pairs(tokens: NDArray[Any], vocab_size: int) -> Ints:

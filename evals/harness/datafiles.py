@@ -29,7 +29,7 @@ SPLITS = ("test_split", "validation_split", "training_split", "fewshot_split")
 Made = TypeVar("Made")
 
 
-class DataError(ValueError):
+class TaskDataError(ValueError):
     """A task's data is not available; the message says which, and the remedy."""
 
 
@@ -45,7 +45,7 @@ def local(task: str, config: TaskConfig, place: Path) -> dict[str, Dataset]:
     found = {split: files for split in wanted if (files := _files(place, split))}
     if not found:
         likely = " or ".join(f"{name}.jsonl" for name in (*names, *wanted))
-        raise DataError(f"{place} has no data for this task, such as {likely}")
+        raise TaskDataError(f"{place} has no data for this task, such as {likely}")
     return {split: _read(place, files) for split, files in found.items()}
 
 
@@ -70,20 +70,20 @@ def _read(place: Path, files: list[Path]) -> Dataset:
     try:
         return datasets.concatenate_datasets(parts) if len(parts) > 1 else parts[0]
     except ValueError as error:  # columns of unlike types
-        raise DataError(f"{place} cannot be read: {error}") from error
+        raise TaskDataError(f"{place} cannot be read: {error}") from error
 
 
 def _rows(path: Path) -> Dataset:
     """A parquet file, a JSON list of objects, or one JSON object per line; gzipped too."""
     if not path.name.endswith(DATA_SUFFIXES):
-        raise DataError(f"{path} is none of {', '.join(DATA_SUFFIXES)}")
+        raise TaskDataError(f"{path} is none of {', '.join(DATA_SUFFIXES)}")
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         found = Dataset(pq.read_table(io.BytesIO(content))) if path.suffix == ".parquet" else _objects(content.decode())
     except (OSError, ValueError, EOFError, OverflowError, zlib.error, pa.ArrowException) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
+        raise TaskDataError(f"{path} cannot be read: {error}") from error
     if not len(found):
-        raise DataError(f"{path} has no rows")
+        raise TaskDataError(f"{path} has no rows")
     return found
 
 
@@ -118,13 +118,13 @@ def from_hub(config: TaskConfig, fetch: str) -> Any:
         if not _hub_answers():
             what = path if name is None else f"{path} ({name})"
             reason = f"the data set {what} is not in the cache, and the hub cannot be reached"
-            raise DataError(f"{reason}. On a machine with a network, run: {fetch}") from error
+            raise TaskDataError(f"{reason}. On a machine with a network, run: {fetch}") from error
     except OSError as error:
-        raise DataError(_why(path, error)) from error
+        raise TaskDataError(_why(path, error)) from error
     try:
         return datasets.load_dataset(path, name, **options)
     except (OSError, ValueError, RuntimeError) as error:  # a RuntimeError: data sets that are programs are not run
-        raise DataError(_why(path, error)) from error
+        raise TaskDataError(_why(path, error)) from error
 
 
 def _why(path: str, error: Exception) -> str:
@@ -144,11 +144,11 @@ def offline_first(make: Callable[[], Made], fetch: str) -> Made:
     except OSError as error:
         if not _hub_answers():
             reason = f"its data set is not in the cache, and the hub cannot be reached ({first_line(error)})"
-            raise DataError(f"{reason}. On a machine with a network, run: {fetch}") from error
+            raise TaskDataError(f"{reason}. On a machine with a network, run: {fetch}") from error
     try:
         return make()
     except OSError as error:
-        raise DataError(f"its data set cannot be loaded: {first_line(error)}") from error
+        raise TaskDataError(f"its data set cannot be loaded: {first_line(error)}") from error
 
 
 @contextmanager

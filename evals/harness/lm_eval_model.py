@@ -27,7 +27,7 @@ Arguments: TypeAlias = Mapping[str, Any]
 """`--model_args`, by the names that `Checkpoint` has for them."""
 
 
-class CheckpointError(ValueError):
+class ModelFolderError(ValueError):
     """A folder is not a model that text can be scored with, or not with these arguments."""
 
 
@@ -57,7 +57,7 @@ class Checkpoint(ZooLM):
         folder, run = _folder(Path(path).expanduser())
         where = device or ("cuda" if torch.cuda.is_available() else "cpu")
         if where.startswith("cuda") and not torch.cuda.is_available():
-            raise CheckpointError(f"device={where}: there is no GPU here")
+            raise ModelFolderError(f"device={where}: there is no GPU here")
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         super().__init__(
             zoo.open(folder, device=where),
@@ -69,7 +69,7 @@ class Checkpoint(ZooLM):
         )
         self.dtype = dtype or ("float32" if run is None else run.numerics.dtype)
         if self.dtype not in ("float32", "bfloat16"):
-            raise CheckpointError(f"dtype={self.dtype}: expected float32 or bfloat16")
+            raise ModelFolderError(f"dtype={self.dtype}: expected float32 or bfloat16")
 
     @classmethod
     def create_from_arg_obj(cls, arg_dict: Arguments, additional_config: Arguments | None = None) -> Self:
@@ -101,7 +101,7 @@ class Checkpoint(ZooLM):
             with self._autocast():
                 mine = self._owner
             if len(answers) and answers.get(OWNER) != mine:
-                raise CheckpointError(
+                raise ModelFolderError(
                     "the cache holds the answers of another model: use a separate file for each model"
                 )
             answers[OWNER] = mine
@@ -113,7 +113,7 @@ def _folder(path: Path) -> tuple[Path, RunDocument | None]:
     folder = path if (path / "spec.json").is_file() else path / "model"
     for name in ("spec.json", "weights.safetensors", "tokenizer.json"):
         if not (folder / name).is_file():
-            raise CheckpointError(f"{path}: neither this folder nor its model/ is a model: there is no {name}")
+            raise ModelFolderError(f"{path}: neither this folder nor its model/ is a model: there is no {name}")
     run = jsonfile.read(folder.parent / "run.json", RunDocument, f"copy {folder} elsewhere to read it without its run")
     return folder, run
 
@@ -121,7 +121,7 @@ def _folder(path: Path) -> tuple[Path, RunDocument | None]:
 def _context(folder: Path, run: RunDocument | None, given: int | None) -> int:
     found = given if given or run is None else run.train.get("context")
     if not isinstance(found, int):
-        raise CheckpointError(f"{folder} is not the folder of a run: give the context, e.g. context=1024")
+        raise ModelFolderError(f"{folder} is not the folder of a run: give the context, e.g. context=1024")
     return found
 
 
@@ -129,12 +129,12 @@ def _eos(folder: Path, run: RunDocument | None, tokenizer: Tokenizer, given: str
     if given is not None:
         found = given if isinstance(given, int) else tokenizer.token_to_id(given)
         if found is None or tokenizer.id_to_token(found) is None:
-            raise CheckpointError(f"eos={given}: the tokenizer has no such token")
+            raise ModelFolderError(f"eos={given}: the tokenizer has no such token")
         return int(found)
     corpus = None if run is None else Store(folder.parents[1]).data(run.data.digest)
     if corpus is not None and corpus.document_path.is_file() and isinstance(meta := corpus.read(), TextMeta):
         return meta.eos
     special = [index for index, token in tokenizer.get_added_tokens_decoder().items() if token.special]
     if len(special) != 1:
-        raise CheckpointError(f"{folder}: unknown end-of-document token: give it, e.g. eos=<|endoftext|>")
+        raise ModelFolderError(f"{folder}: unknown end-of-document token: give it, e.g. eos=<|endoftext|>")
     return int(special[0])

@@ -16,7 +16,7 @@ from lm_eval.tasks._index import Entry, Kind, TaskIndex
 from ablate.store.documents import TaskGroup
 from evals.harness import catalogue
 from evals.harness.catalogue import TaskConfig
-from evals.harness.datafiles import SPLITS, DataError, first_line, from_hub, local, offline_first
+from evals.harness.datafiles import SPLITS, TaskDataError, first_line, from_hub, local, offline_first
 from evals.harness.known import TASK_FOLDER, near
 from evals.harness.selection import TaskSelection
 
@@ -129,7 +129,7 @@ class _Factory(TaskFactory):  # type: ignore[misc]  # lm_eval has no types
             name = config["task"]
             whole = {**(overrides or {}), **self._data(entry, name, config)}
             return offline_first(lambda: build(entry, whole), self._fetch)
-        except DataError as error:
+        except TaskDataError as error:
             self._skipped[name] = str(error)
         except ImportError as error:
             self._skipped[name] = f"it needs a package that is not installed: {first_line(error)}"

@@ -28,7 +28,7 @@ from zoo.model import Decoder
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 Reason: TypeAlias = str
 """Why there is nothing."""
 
@@ -118,7 +118,7 @@ def stretches(tokens: int, lengths: Sequence[int], wanted: int, seed: int) -> St
     return Stretches(np.sort(np.random.default_rng(seed).choice(slots, count, replace=False)) * length, length)
 
 
-def unless_out_of_memory(read: Callable[[], Found]) -> Found | Reason:
+def unless_out_of_memory(read: Callable[[], Result]) -> Result | Reason:
     """Result of `read`, or the reason why it ran out of memory."""
     try:
         return read()

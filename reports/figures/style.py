@@ -53,16 +53,28 @@ class ArmStyle:
 
 def looks(arms: Sequence[str]) -> dict[str, ArmStyle]:
     """One look per arm, by its place in the study, so that it is the same in all figures."""
-    shortened = Counter(label(arm) for arm in arms)
+    named = {arm: label(spelled(arm)) for arm in arms}
+    shortened = Counter(named.values())
     return {
         arm: ArmStyle(
             PALETTE[i % len(PALETTE)],
             DASHES[(i // len(PALETTE)) % len(DASHES)],
             SYMBOLS[(i + i // len(PALETTE)) % len(SYMBOLS)],
-            label(arm) if shortened[label(arm)] == 1 else f"{label(arm)} ({i + 1})",
+            named[arm] if shortened[named[arm]] == 1 else f"{named[arm]} ({i + 1})",
         )
         for i, arm in enumerate(arms)
     }
+
+
+def spelled(arm: str) -> str:
+    """An arm's name as it is read: settings of a grid's cell without their paths, `base · kv heads 2 · window 32`."""
+    parts = (part.partition("=") for part in arm.split("+"))
+    return " · ".join(f"{_last(path)} {value}" if value else path for path, _, value in parts)
+
+
+def _last(path: str) -> str:
+    """`block.mixer.kv_heads` → `kv heads`."""
+    return path.rpartition(".")[2].replace("_", " ")
 
 
 def label(text: str, longest: int = LONGEST_LABEL) -> str:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from ablate.store.documents import LedgerRecord, LedgerTest
 from reports.findings.judging import difference_claim, joined, judgements, questions
 from reports.statistics.estimates import ALPHA
-from reports.statistics.ledger import Claim, corrected, rounds
+from reports.statistics.ledger import LedgerClaim, corrected, rounds
 from reports.statistics.online_fdr import Decision, lord, saffron
 
 Rule = Literal["lord", "saffron"]
@@ -19,7 +19,7 @@ DECIDE: Mapping[Rule, Callable[[Sequence[float]], tuple[Decision, ...]]] = {"lor
 
 
 @dataclass(frozen=True)
-class Entry:
+class HistoryEntry:
     """A comparison in the order in which it was first judged.
 
     `p` is its own, `p_corrected` that after correction for the whole ledger, so that at most 5 % of questions err at
@@ -50,20 +50,22 @@ class Entry:
 
 def history(
     ledger: Sequence[LedgerRecord], rule: Rule | None = None, elsewhere: Sequence[Sequence[LedgerRecord]] = ()
-) -> tuple[Entry, ...]:
+) -> tuple[HistoryEntry, ...]:
     """All valid comparisons, with those of other names' ledgers that are of the same question; none where nothing was
     judged under its own. One that repeated some of its own seeds is not among them."""
     if not ledger:
         return ()
     together, others = joined((), ledger, elsewhere)
     told = [difference_claim(test) for record in others for test in record.tests if test.p is not None]
-    found: list[Entry] = []
+    found: list[HistoryEntry] = []
     for number, question in enumerate(questions(together), start=1):
         found += _entries(number, question, told, rule)
     return tuple(found)
 
 
-def _entries(number: int, ledger: Sequence[LedgerRecord], told: Sequence[Claim], rule: Rule | None) -> Iterator[Entry]:
+def _entries(
+    number: int, ledger: Sequence[LedgerRecord], told: Sequence[LedgerClaim], rule: Rule | None
+) -> Iterator[HistoryEntry]:
     """The comparisons of one question."""
     first = _first(ledger)
     judged = judgements(difference_claim, lambda test: test.p, (), ledger)
@@ -73,7 +75,7 @@ def _entries(number: int, ledger: Sequence[LedgerRecord], told: Sequence[Claim],
         for claim, p in claims.items():
             record, test = first[claim]
             decision = None if p is None or rule is None else next(decided)
-            yield Entry(
+            yield HistoryEntry(
                 question=number,
                 judged=datetime.fromisoformat(record.judged).isoformat(timespec="seconds"),
                 scale=record.scale,
@@ -93,9 +95,9 @@ def _decided(p_values: Sequence[float], rule: Rule | None) -> Iterator[Decision]
     return iter(DECIDE[rule](p_values) if rule else ())
 
 
-def _first(ledger: Sequence[LedgerRecord]) -> dict[Claim, tuple[LedgerRecord, LedgerTest]]:
+def _first(ledger: Sequence[LedgerRecord]) -> dict[LedgerClaim, tuple[LedgerRecord, LedgerTest]]:
     """Where each comparison was judged first."""
-    found: dict[Claim, tuple[LedgerRecord, LedgerTest]] = {}
+    found: dict[LedgerClaim, tuple[LedgerRecord, LedgerTest]] = {}
     for record in ledger:
         for test in record.tests:
             found.setdefault(difference_claim(test), (record, test))

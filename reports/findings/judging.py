@@ -16,7 +16,7 @@ from ablate.store.documents import LedgerRecord, LedgerTest, StudyArm, StudyDocu
 from ablate.store.documents.ledger import LOSS
 from reports.statistics.estimates import ALPHA
 from reports.statistics.interval import Interval
-from reports.statistics.ledger import Claim, Contrast, Judged, Ledger, corrected, rounds, share
+from reports.statistics.ledger import Contrast, Judged, Ledger, LedgerClaim, corrected, rounds, share
 from reports.statistics.screening import Correction, together
 from reports.statistics.simultaneous import Evidence, of_p
 
@@ -90,11 +90,11 @@ def _seeds(arm: StudyArm) -> set[int]:
 
 def differences(
     tests: Sequence[LedgerTest],
-    evidence: Mapping[Claim, Evidence],
+    evidence: Mapping[LedgerClaim, Evidence],
     ledger: Records,
     correction: Correction = "holm",
     elsewhere: Sequence[Records] = (),
-) -> dict[Claim, Standing]:
+) -> dict[LedgerClaim, Standing]:
     """Verdicts by test, all of one family, with intervals that exclude zero where the corrected p is significant.
 
     A test is left out whose seeds were judged before, in part, for this question or `elsewhere`: repeating it because
@@ -102,7 +102,7 @@ def differences(
     elsewhere: the ledgers of other names. One that has a test of these is of the same question (`as_one`).
     """
     ledger, told = as_one(tests, ledger, elsewhere)
-    found: dict[Claim, Standing] = {}
+    found: dict[LedgerClaim, Standing] = {}
     own = {difference_claim(test) for test in _as_tuned(tests, ledger)}
     judged = judgements(difference_claim, lambda test: test.p, tests, ledger)
     for number, claims in enumerate(rounds(judged, map(difference_claim, _told(told))), start=1):
@@ -120,7 +120,9 @@ def differences(
     return found
 
 
-def ties(tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records] = ()) -> dict[Claim, float | None]:
+def ties(
+    tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records] = ()
+) -> dict[LedgerClaim, float | None]:
     """Corrected p-values by the claim of the difference. Another margin is another test."""
     ledger, told = as_one(tests, ledger, elsewhere)
     found = corrected(judgements(_tie, lambda test: test.p_tie, tests, ledger), map(difference_claim, _told(told)))
@@ -210,7 +212,7 @@ def _runs(tests: Iterable[LedgerTest]) -> set[object]:
 
 
 def judgements(
-    claim: Callable[[LedgerTest], Claim],
+    claim: Callable[[LedgerTest], LedgerClaim],
     p: Callable[[LedgerTest], float | None],
     tests: Sequence[LedgerTest],
     ledger: Records,
@@ -232,10 +234,10 @@ def _told(elsewhere: Iterable[LedgerRecord]) -> Iterator[LedgerTest]:
     return (test for record in elsewhere for test in record.tests if test.p is not None)
 
 
-def difference_claim(test: LedgerTest) -> Claim:
+def difference_claim(test: LedgerTest) -> LedgerClaim:
     seeds = None if test.seeds is None else frozenset(test.seeds)
-    return Claim(Contrast(test.arm_identity, test.baseline_identity, test.measure), seeds, test.looks)
+    return LedgerClaim(Contrast(test.arm_identity, test.baseline_identity, test.measure), seeds, test.looks)
 
 
-def _tie(test: LedgerTest) -> Claim:
+def _tie(test: LedgerTest) -> LedgerClaim:
     return replace(difference_claim(test), margin=test.margin)

@@ -76,7 +76,7 @@ class SpeedUp:
 
 
 @dataclass(frozen=True)
-class Trend:
+class GapTrend:
     """The slope of the gap in nats per tenfold compute; `p` is corrected over the arms."""
 
     slope: Interval
@@ -91,7 +91,7 @@ class LadderArm:
     sizes: tuple[Size, ...]
     law: Law | None = None
     undetermined: str | None = None
-    trend: Trend | None = None
+    trend: GapTrend | None = None
     speed_up: SpeedUp | None = None
 
 
@@ -172,14 +172,14 @@ def _undetermined(runs: pl.DataFrame, name: str, fit: ScalingLaw | None) -> str 
     return "noise leaves the exponent open"
 
 
-def trends(runs: pl.DataFrame, baseline: str) -> dict[str, Trend]:
+def trends(runs: pl.DataFrame, baseline: str) -> dict[str, GapTrend]:
     """Trends of arms that trained at three sizes or more in two seeds or more, as did the baseline."""
     others = [name for name in runs["arm"].unique(maintain_order=True) if name != baseline]
     found = {name: _trend(runs, name, baseline) for name in others}
     known = {name: each for name, each in found.items() if each is not None and not math.isnan(each.p)}
     tests = [Evidence(each.value, each.p, _ends(each)) for each in known.values()]
     corrected, intervals = holm([test.p for test in tests]), difference_intervals(tests)
-    return {name: Trend(interval, p) for name, interval, p in zip(known, intervals, corrected, strict=True)}
+    return {name: GapTrend(interval, p) for name, interval, p in zip(known, intervals, corrected, strict=True)}
 
 
 def _ends(found: trend.Trend) -> Callable[[float], tuple[float, float]]:

@@ -21,7 +21,7 @@ from reports.statistics.stalled import Failures, Reliability
 
 
 @dataclass(frozen=True)
-class Losses:
+class ArmLosses:
     """One arm: its final losses by seed (infinite where a run failed), tuning losses by rate, and what it cost."""
 
     name: str
@@ -44,7 +44,7 @@ class Losses:
 
 
 @dataclass(frozen=True)
-class Contrast:
+class ArmContrast:
     """An arm against another: the difference of their losses at their best rates, and what may be said of it.
 
     `low` and `high` are the ends of an interval that excludes zero where `p`, corrected for all contrasts, is below
@@ -63,8 +63,8 @@ class Contrast:
 
 
 def judge(
-    arms: Sequence[Losses], pairs: Sequence[tuple[str, str]], noise: StudyNoise, margin: float | None = None
-) -> list[Contrast]:
+    arms: Sequence[ArmLosses], pairs: Sequence[tuple[str, str]], noise: StudyNoise, margin: float | None = None
+) -> list[ArmContrast]:
     """Judge pairs of arms together, corrected by Holm."""
     by_name = {arm.name: arm for arm in arms}
     found = [_difference(noise, by_name[arm], by_name[base]) for arm, base in pairs]
@@ -73,7 +73,7 @@ def judge(
     ties = holm([gap.p_within(margin) if gap and margin else 1.0 for gap in found])
     contrasts = []
     for (arm, base), gap, p, tie, ends in zip(pairs, found, p_values, ties, intervals, strict=True):
-        contrast = Contrast(arm, base, None, None, None, None, "cannot tell", "", None)
+        contrast = ArmContrast(arm, base, None, None, None, None, "cannot tell", "", None)
         if gap is not None:
             seen = detectable(gap.error, gap.freedom, len(pairs)) + gap.room(ALPHA / len(pairs))
             known = seen if math.isfinite(seen) else None
@@ -82,7 +82,7 @@ def judge(
     return contrasts
 
 
-def noise_of(arms: Sequence[Losses]) -> StudyNoise:
+def noise_of(arms: Sequence[ArmLosses]) -> StudyNoise:
     """The noise of all runs together. Seeds are blocks where arms that trained share at least two of them."""
     tunings = [_tuning(arm) for arm in arms if arm.tuning]
     judging = {arm.name: arm.finished for arm in arms}
@@ -92,7 +92,7 @@ def noise_of(arms: Sequence[Losses]) -> StudyNoise:
     return StudyNoise(scatter(judging, *tuning_tables(tunings), blocks=shared), tuple(tunings), means)
 
 
-def smallest_detectable(arms: Sequence[Losses], comparisons: int, noise: StudyNoise) -> float | None:
+def smallest_detectable(arms: Sequence[ArmLosses], comparisons: int, noise: StudyNoise) -> float | None:
     """The difference that such a study finds with 80 % probability, rates aside; None where its noise is not known."""
     run, seeds = noise.run, min(len(arm.finished) for arm in arms)
     if run is None or seeds < 2:
@@ -100,13 +100,13 @@ def smallest_detectable(arms: Sequence[Losses], comparisons: int, noise: StudyNo
     return detectable(run.sd * math.sqrt(2 / seeds), run.freedom, comparisons)
 
 
-def _shared(arm: Losses, base: Losses) -> list[Hashable]:
+def _shared(arm: ArmLosses, base: ArmLosses) -> list[Hashable]:
     """Seeds that finished in both; none if it is one alone."""
     found = [seed for seed in arm.finished if seed in base.finished]
     return found if len(found) > 1 else []
 
 
-def _difference(noise: StudyNoise, arm: Losses, base: Losses) -> Difference | None:
+def _difference(noise: StudyNoise, arm: ArmLosses, base: ArmLosses) -> Difference | None:
     """Over shared seeds, odd ones left out; of the means where seeds are not shared."""
     odd = {each.seed for each in (noise.odd.get(arm.name), noise.odd.get(base.name)) if each}
     seeds = [seed for seed in _shared(arm, base) if seed not in odd]
@@ -115,7 +115,7 @@ def _difference(noise: StudyNoise, arm: Losses, base: Losses) -> Difference | No
     return noise.unpaired((arm.name, base.name), [*arm.finished.values()], [*base.finished.values()])
 
 
-def _tuning(arm: Losses) -> StudyTuning:
+def _tuning(arm: ArmLosses) -> StudyTuning:
     """The tuning runs of an arm, as studies store theirs."""
     trials = tuple(
         StudyTrial(settings={RATE: rate}, losses=tuple(loss if math.isfinite(loss) else None for loss in of), runs=())
@@ -139,8 +139,8 @@ def _tuning(arm: Losses) -> StudyTuning:
 
 
 def _worded(
-    found: Contrast, arm: Losses, base: Losses, noise: StudyNoise, tie: float, margin: float | None
-) -> Contrast:
+    found: ArmContrast, arm: ArmLosses, base: ArmLosses, noise: StudyNoise, tie: float, margin: float | None
+) -> ArmContrast:
     failures = Failures(arm.reliability, base.reliability)
     if not arm.finished and arm.judging:
         return replace(found, verdict="diverged", reason=f"no run of {arm.name} has a finite loss")
@@ -151,7 +151,7 @@ def _worded(
 
 
 def _reasons(
-    found: Contrast, verdict: Verdict, arm: Losses, base: Losses, noise: StudyNoise, margin: float | None
+    found: ArmContrast, verdict: Verdict, arm: ArmLosses, base: ArmLosses, noise: StudyNoise, margin: float | None
 ) -> list[str]:
     """Grounds of a verdict, and what forbids one."""
     shared = _shared(arm, base)
@@ -175,6 +175,6 @@ def _reasons(
     return said
 
 
-def _nothing(arm: Losses, base: Losses) -> str:
+def _nothing(arm: ArmLosses, base: ArmLosses) -> str:
     few = [each.name for each in (arm, base) if len(each.finished) < 2]
     return f"{' and '.join(few)}: fewer than two seeds" if few else "all seeds differ by the same amount"

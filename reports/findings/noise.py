@@ -12,7 +12,7 @@ import polars as pl
 
 from ablate.noise.curve import NOTHING, UNBOUNDED, Penalty, RateCurve, choice_penalty
 from ablate.noise.difference import Difference, seed_difference
-from ablate.noise.scatter import Noise, Odd, Scatter, Table, scatter
+from ablate.noise.scatter import Noise, Odd, Scatter, SeedLosses, scatter
 from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.study import RATE
 from reports.statistics.interval import Interval
@@ -110,7 +110,7 @@ def study_noise(tunings: Sequence[StudyTuning], runs: pl.DataFrame) -> StudyNois
     return StudyNoise(scatter(judging, *tuning_tables(tunings)), tuple(tunings), means)
 
 
-def tuning_tables(tunings: Iterable[StudyTuning]) -> list[Table]:
+def tuning_tables(tunings: Iterable[StudyTuning]) -> list[SeedLosses]:
     """Rows are (arm, place of the trial). Shorter runs are noisier, and so are rates above the best."""
     table: dict[tuple[str, int], dict[int, float]] = {}
     for each in tunings:

@@ -18,7 +18,7 @@ from reports.findings.waiting import REPEATED, waiting
 from reports.reading.collected import Collected
 from reports.statistics.detectable import detectable_effect
 from reports.statistics.estimates import ALPHA, Estimate, Floats
-from reports.statistics.ledger import Claim
+from reports.statistics.ledger import LedgerClaim
 from reports.statistics.screening import EffectTest, effect_tests, seed_effects
 from reports.statistics.simultaneous import Evidence
 from reports.statistics.stalled import Failures
@@ -165,7 +165,10 @@ def _evidence(test: EffectTest, p: float, alpha: float) -> Evidence:
 
 
 def _standing(
-    found: Comparison, test: EffectTest | None, standings: Mapping[Claim, Standing], alike: Mapping[Claim, float | None]
+    found: Comparison,
+    test: EffectTest | None,
+    standings: Mapping[LedgerClaim, Standing],
+    alike: Mapping[LedgerClaim, float | None],
 ) -> Comparison:
     """The comparison among all that are judged; with an interval of its own where it is not judged."""
     assert found.test is not None

@@ -223,7 +223,7 @@ class ArmSummary:
 
 
 @dataclass(frozen=True)
-class Noise:
+class NoiseSummary:
     """Scatter over seeds in nats per token: of the loss within an arm, of the paired differences.
 
     `detectable` are the smallest true differences that would have shown with 80 % probability: in the arm where
@@ -267,7 +267,7 @@ class StudySummary:
 
     study: StudyDocument
     arms: tuple[ArmSummary, ...]
-    noise: Noise
+    noise: NoiseSummary
     warnings: tuple[str, ...]
     environment: tuple[tuple[str, tuple[str, ...]], ...]
     runs: pl.DataFrame

@@ -26,7 +26,7 @@ from reports.findings.shapes import (
     Comparison,
     EffectSummary,
     Judgement,
-    Noise,
+    NoiseSummary,
     Score,
     StudySummary,
     Verdict,
@@ -228,10 +228,10 @@ def _mean_score(values: list[float | None], stderrs: list[float | None]) -> dict
     }
 
 
-def _noise(arms: tuple[ArmSummary, ...], effects: tuple[EffectSummary, ...]) -> Noise:
+def _noise(arms: tuple[ArmSummary, ...], effects: tuple[EffectSummary, ...]) -> NoiseSummary:
     comparisons = [arm.comparison for arm in arms if arm.comparison] + [each.comparison for each in effects]
     seen = [found for comparison in comparisons if (found := comparison.detectable) is not None]
-    return Noise(
+    return NoiseSummary(
         loss_sd=_pooled([arm.loss for arm in arms]),
         difference_sd=_pooled([comparison.difference for comparison in comparisons]),
         detectable=(min(seen, key=_value), max(seen, key=_value)) if seen else None,

@@ -35,7 +35,7 @@ Range: TypeAlias = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Point:
+class ModelPoint:
     """A model of the figure: bits per byte, and its costs in the order of `COSTS`, None where one is not known."""
 
     name: str
@@ -97,19 +97,19 @@ def imported_groups(store: Store, models: Sequence[ImportedModel], studies: Sequ
         yield Group(f"Imported models, text: {source}", f"Imported{beside}", _figure(number, points, source), links)
 
 
-def _imported(model: ImportedModel) -> Point:
+def _imported(model: ImportedModel) -> ModelPoint:
     bits = float(model.result.bits_per_byte or 0.0)
     measured = model.measured
     speed = measured.decoding_speed if measured else None
     costs = (model.result.parameters, measured.kv_bytes_per_token if measured else None, speed and 1000 / speed)
-    return Point(model.document.name, "index.html#imported-models", True, _exact(bits), costs)
+    return ModelPoint(model.document.name, "index.html#imported-models", True, _exact(bits), costs)
 
 
 def _exact(value: float) -> Estimate:
     return Estimate(value, None, None, None, (value,))
 
 
-def _arms(store: Store, studied: Studied, text: Text) -> Iterator[Point]:
+def _arms(store: Store, studied: Studied, text: Text) -> Iterator[ModelPoint]:
     summary = studied.summary
     if summary.study.scale in UNJUDGED:
         return
@@ -118,7 +118,7 @@ def _arms(store: Store, studied: Studied, text: Text) -> Iterator[Point]:
     for arm in summary.arms:
         if arm.bits_per_byte is not None and known[corpora[arm.name]] == text:
             name = f"{summary.study.name}: {arm.name}"
-            yield Point(name, studied.link, False, arm.bits_per_byte, _costs(arm))
+            yield ModelPoint(name, studied.link, False, arm.bits_per_byte, _costs(arm))
 
 
 def _costs(arm: ArmSummary) -> tuple[float | None, ...]:
@@ -126,7 +126,7 @@ def _costs(arm: ArmSummary) -> tuple[float | None, ...]:
     return arm.budget.parameters, arm.kv_bytes_per_token, 1000 / speed.mean if speed else None
 
 
-def _figure(number: int, points: Sequence[Point], source: str) -> Figure:
+def _figure(number: int, points: Sequence[ModelPoint], source: str) -> Figure:
     axes = [place for place in range(len(COSTS)) if any(point.costs[place] for point in points)]
     imported = sum(point.imported for point in points)
     trained = len(points) - imported
@@ -148,13 +148,13 @@ def _figure(number: int, points: Sequence[Point], source: str) -> Figure:
     )
 
 
-def _table_row(point: Point) -> tuple[str, ...]:
+def _table_row(point: ModelPoint) -> tuple[str, ...]:
     parameters, cache, decoding = point.costs
     time = words.NONE if decoding is None else f"{decoding:.3g}"
     return point.name, point.kind, words.plus_minus(point.bits), words.count(parameters), words.whole(cache), time
 
 
-def _option(place: int, points: Sequence[Point], up: Range) -> SwitchOption:
+def _option(place: int, points: Sequence[ModelPoint], up: Range) -> SwitchOption:
     values = [point.costs[place] for point in points]
     across = _range([math.log10(value) for value in values if value])
     at = [
@@ -173,13 +173,13 @@ def _option(place: int, points: Sequence[Point], up: Range) -> SwitchOption:
     )
 
 
-def _names(points: Sequence[Point]) -> list[str]:
+def _names(points: Sequence[ModelPoint]) -> list[str]:
     """Labels beside the points: all names if there are few points, else only those of imported models."""
     few = len(points) <= MOST_NAMED
     return [label(point.name, 40) if point.imported or few else "" for point in points]
 
 
-def _drawing(points: Sequence[Point], first: SwitchOption, up: Range) -> go.Figure:
+def _drawing(points: Sequence[ModelPoint], first: SwitchOption, up: Range) -> go.Figure:
     figure = blank("", "bits per byte · better ↓", 520)
     at = zip(first.traces["x"], first.traces["textposition"], strict=True)
     for point, name, (x, place) in zip(points, _names(points), at, strict=True):

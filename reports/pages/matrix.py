@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from reports.pages.templating import environment, source
+from reports.pages.templating import STYLES, environment, source
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -56,7 +56,7 @@ def render_matrix(axes: Mapping[str, list[str]], conflicts: Mapping[str, list[li
             reasons=reasons,
             pairs=pairs,
             refused=len(refused) // 2,
-            style=Markup(source("report.css") + source("matrix.css")),
+            style=Markup("".join(map(source, (*STYLES, "matrix.css")))),
             policy=POLICY,
         )
     )

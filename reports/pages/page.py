@@ -33,6 +33,7 @@ from reports.wording import (
     title_words,
     words,
 )
+from reports.wording.glossary import TERMS
 from reports.wording.markup import latex, markdown
 from reports.wording.warning_words import grouped
 
@@ -114,6 +115,7 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None, ho
         small_print=title_words.small_print(summary),
         steps=next_steps(summary),
         warnings=grouped(summary.warnings),
+        terms=TERMS,
         progress=progress,
         home=home,
         **WORDS,

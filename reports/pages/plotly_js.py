@@ -35,6 +35,8 @@ CARTESIAN = frozenset(
 
 def plotly_js(figures: Any) -> str:
     """plotly.js as a browser reads it, so that its hash holds, for figures as the page's script takes them."""
+    if not figures:
+        return ""
     kinds = {trace.get("type", "scatter") for figure in figures for trace in figure["data"]}
     return _cartesian() if kinds <= CARTESIAN else _whole()
 

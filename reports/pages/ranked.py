@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 
+from reports.figures.style import spelled
 from reports.findings.costs import ArmCosts
 from reports.findings.shapes import ArmSummary, Comparison, StudySummary, Verdict
 from reports.reading.outcomes import FAILED
 from reports.sections._costs import Cost
+from reports.sections.failures import Failures
 from reports.sections.trade_off import TradeOff
 from reports.statistics.estimates import Estimate
 from reports.statistics.front import surely_beaten
@@ -67,9 +69,8 @@ class Row:
 
     @property
     def label(self) -> str:
-        """The name as it is read: cells of a grid without the path of what they set, `kv heads 2 · window 32`."""
-        parts = (part.partition("=") for part in self.name.split("+"))
-        return " · ".join(f"{_last(key)} {value}" if value else key for key, _, value in parts)
+        """The name as it is read."""
+        return spelled(self.name)
 
     @property
     def kind(self) -> str:
@@ -88,11 +89,6 @@ class Row:
             return 0.0
         ends = [end for end in (value.low, value.high) if end is not None and math.isfinite(end)]
         return max(abs(each) for each in (value.mean, *ends))
-
-
-def _last(path: str) -> str:
-    """`block.mixer.kv_heads` → `kv heads`."""
-    return path.rpartition(".")[2].replace("_", " ")
 
 
 @dataclass(frozen=True)
@@ -119,10 +115,9 @@ class Axis:
     def cuts(self, value: float) -> bool:
         return not self.low <= value <= self.high
 
-    @cached_property
-    def ticks(self) -> tuple[tuple[float, str], ...]:
+    def ticks(self, most: int = MOST_TICKS) -> tuple[tuple[float, str], ...]:
         """Places and texts of round numbers."""
-        rough = (self.high - self.low) / MOST_TICKS
+        rough = (self.high - self.low) / most
         power = 10 ** math.floor(math.log10(rough))
         step = next(step for step in (power, 2 * power, 5 * power, 10 * power) if step >= rough)
         digits = max(0, -math.floor(math.log10(step)))
@@ -146,10 +141,16 @@ class Ranked:
     base: str
     unit: str
     is_of_effects: bool
+    most_ticks: int = MOST_TICKS
 
     @cached_property
     def axis(self) -> Axis:
         return Axis.of(self.rows)
+
+    def brief(self, most: int) -> Ranked:
+        """The rows that lie farthest from the baseline, which stays, without costs."""
+        apart = sorted(self.rows, key=lambda row: (row.kind != "baseline", row.difference is None, -row.reach))[:most]
+        return replace(self, rows=tuple(row for row in self.rows if row in apart), columns=(), most_ticks=3)
 
     @property
     def scrolls(self) -> bool:
@@ -229,9 +230,16 @@ def _said(comparison: Comparison | None, verdict: Verdict) -> str:
 def _note(summary: StudySummary, arm: ArmSummary) -> str:
     """What a reader of the row must know: seeds that failed or are missing, or one far from the others."""
     failed, total = failure_words.failed(arm), len(arm.seeds) + arm.failed + len(arm.missing)
-    missing = f"no result of {len(arm.missing)} of {total} runs" if arm.missing else ""
+    missing = f"no result of {len(arm.missing)} of {total} runs{_why(summary, arm)}" if arm.missing else ""
     odd = f"without seed {arm.outlier.seed}, {words.signed(arm.outlier.above, 2)} nats off" if arm.outlier else ""
     return ", ".join(filter(None, [failed, missing, odd]))
+
+
+def _why(summary: StudySummary, arm: ArmSummary) -> str:
+    """`: CheckpointError: …`, the beginning of what ended a run."""
+    section = summary.section(Failures)
+    failure = section.of(arm.name) if section else None
+    return f": {gloss_words.short(failure.error)}" if failure else ""
 
 
 def _effects(summary: StudySummary, costs: Sequence[Cost]) -> Iterator[Row]:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-import plotly.graph_objects as go
-
 from ablate.store import SearchFolder, Store, StoreError, StudyFolder
 from ablate.store.documents import SearchDocument, StudyDocument
-from reports.figures import CONFIG
-from reports.figures.base import Attributes
-from reports.figures.small import small_differences
 from reports.findings.searches import read_search
 from reports.findings.shapes import RANKS, StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.imports import imported_groups, imports_table, scores_table
 from reports.pages.page import render_study
+from reports.pages.ranked import Ranked, ranked
 from reports.pages.templating import render
 from reports.pages.trade_offs import Studied, render_trade_offs
 from reports.reading.documents import ReportError
@@ -26,7 +23,9 @@ from reports.reading.imports import Imports, read_imports
 from reports.reading.progress import StudyProgress, study_progress
 from reports.wording import answers, tables, words
 
-SCRIPTS = ("figures.js", "index.js")
+SCRIPTS = ("index.js",)
+MOST_ROWS = 6
+"""Arms that a card shows: those whose difference is plainest."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +43,16 @@ class Entry:
     error: str = ""
     headline: str = ""
     statuses: str = ""
-    verdicts: tuple[tuple[str, str, str], ...] = ()
-    """Arm, verdict, difference."""
-    drawing: go.Figure | None = None
+    verdicts: tuple[tuple[str, int], ...] = ()
+    """How many arms have each verdict, the most telling one first."""
+    ranked: Ranked | None = None
     summary: StudySummary | None = None
     runs: frozenset[str] = frozenset()
     """Digests of the arms' runs."""
 
     @property
     def rank(self) -> int:
-        found = [RANKS.index(verdict) for _, verdict, _ in self.verdicts]
-        return min(found, default=len(RANKS))
+        return min((RANKS.index(verdict) for verdict, _ in self.verdicts), default=len(RANKS))
 
 
 def render_site(root: Path | str) -> Path:
@@ -100,12 +98,10 @@ def shared_runs(entries: list[Entry]) -> dict[str, str]:
 def render_index(entries: list[Entry], imports: Imports, refresh: bool = False) -> str:
     """The page as text, the newest study first. `refresh`: it is served, and reloads."""
     newest = sorted(entries, key=lambda entry: entry.created, reverse=True)
-    figures = {entry.key: _drawn(entry.drawing) for entry in newest if entry.drawing is not None}
-    data = {"config": CONFIG | {"staticPlot": True}, "figures": figures}
     return render(
         "index.html.j2",
         SCRIPTS,
-        data,
+        {"figures": {}},
         entries=newest,
         shared=shared_runs(newest),
         imports=imports,
@@ -132,10 +128,15 @@ def entry_of(store: Store, folder: StudyFolder) -> Entry:
         entry,
         headline=answers.headline(summary),
         statuses=tables.statuses(summary.runs),
-        verdicts=tuple((each.name, each.verdict or "baseline", each.difference) for each in answers.findings(summary)),
-        drawing=small_differences(summary),
+        verdicts=_verdicts(summary),
+        ranked=ranked(summary).brief(MOST_ROWS),
         summary=summary,
     )
+
+
+def _verdicts(summary: StudySummary) -> tuple[tuple[str, int], ...]:
+    found = Counter(each.verdict for each in summary.judgements)
+    return tuple(sorted(found.items(), key=lambda each: RANKS.index(each[0])))
 
 
 def _said(entry: Entry, document: StudyDocument | SearchDocument) -> Entry:
@@ -174,7 +175,3 @@ def _render_search(folder: Path) -> None:
     from reports.pages.search_page import render as render_page  # noqa: PLC0415 (optuna takes seconds to import)
 
     render_page(folder)
-
-
-def _drawn(drawing: go.Figure) -> Attributes:
-    return {**drawing.to_plotly_json(), "switches": {}, "chosen": {}, "combined": ()}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from statistics import pstdev
 
 from reports.figures import CONFIG
 from reports.figures.against import Against, Differences, Ratios
@@ -68,6 +69,8 @@ class Group:
     figure: Figure
     links: Sequence[str]
     """Link to the report of each point."""
+    colours: Mapping[str, str] = field(default_factory=dict)
+    """That of each study's points, by name; empty where one says it all."""
 
 
 def render_trade_offs(studies: Sequence[Studied], imported: Sequence[Group] = ()) -> str:
@@ -136,7 +139,9 @@ def _group(number: int, studies: Sequence[Studied], arms: Sequence[_Arm]) -> Gro
         combined=plane.combined,
         wide=True,
     )
-    return Group(f"Scale {first.study.scale}, text {data}", listed(names), figure, [arm.studied.link for arm in arms])
+    colours = {name: style[name].colour for name in names} if len(names) > 1 else {}
+    title = f"Scale {first.study.scale}, text {data}"
+    return Group(title, listed(names), figure, [arm.studied.link for arm in arms], colours)
 
 
 def _axis(key: str, arms: Sequence[_Arm]) -> Ratios | None:
@@ -145,10 +150,12 @@ def _axis(key: str, arms: Sequence[_Arm]) -> Ratios | None:
     return Ratios(f"{COSTS[key]}, relative to the baseline", values) if any(values) else None
 
 
-def _last(axis: Ratios) -> tuple[bool, bool]:
-    """Axes on which all arms are the same are chosen last, and before them those that most arms are not on."""
+def _last(axis: Ratios) -> tuple[bool, bool, float]:
+    """Axes on which all arms are the same are chosen last, before them those that most arms are not on; of the others
+    the one that spreads arms most comes first."""
     known = [value for value in axis.values if value]
-    return all_one(known), 2 * len(known) < len(axis.values)
+    spread = pstdev(axis.place(value.mean) for value in known)
+    return all_one(known), 2 * len(known) < len(axis.values), -spread
 
 
 def _look(look: ArmStyle, arm: _Arm) -> ArmStyle:

@@ -17,8 +17,8 @@ LEARNING = 0.1
 """A loss that falls in the second half of training by this share of what it is above the runs that trained will get
 there: it is slow, and has not stalled."""
 
-Losses = Mapping[str, float]
-Curve = Callable[[str], list[tuple[int, float]]]
+LossByRun = Mapping[str, float]
+LossCurve = Callable[[str], list[tuple[int, float]]]
 """A run's digest → its steps and validation losses, in order."""
 
 
@@ -27,7 +27,7 @@ def outcomes(
     arms: Iterable[StudyArm],
     results: Mapping[str, ResultDocument | None],
     corpora: Mapping[str, TextMeta],
-    curve: Curve,
+    curve: LossCurve,
 ) -> dict[str, Row]:
     """Outcome columns beside the result, by the digest of each finished run of these arms.
 
@@ -66,7 +66,7 @@ def _losses(arm: StudyArm, results: Mapping[str, ResultDocument | None]) -> Iter
             yield run.digest, result.loss
 
 
-def _near_frequencies(losses: Losses, known: ReferenceLosses) -> Iterator[str]:
+def _near_frequencies(losses: LossByRun, known: ReferenceLosses) -> Iterator[str]:
     """Runs of an arm that learned little but token frequencies.
 
     Losses that lie close together share a fate, decided by the middle one: no cut goes between two seeds that ended

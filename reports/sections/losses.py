@@ -36,7 +36,7 @@ SHOWN = {
     "raw": ("raw",),
 }
 """Curves of the training loss that can be shown, by averaging window (share of all steps). The first is the default."""
-MOST_WITH_BANDS = 12
+MOST_WITH_BANDS = 6
 """With more arms bands hide the curves."""
 MARKS = (("spike", "triangle-down-open"), ("diverged", "x"))
 

@@ -50,7 +50,7 @@ class Contrast:
 
 
 @dataclass(frozen=True)
-class Claim:
+class LedgerClaim:
     """Identity of one test. `seeds` is None where the p-value is valid at each of the numbers of seeds `looks`.
     `margin` is that of a tie."""
 
@@ -69,7 +69,7 @@ class Claim:
 class Judged:
     """A test with its p-value, None where there is none yet, on so many seeds: 0 where a later p replaces it anyway."""
 
-    claim: Claim
+    claim: LedgerClaim
     p: float | None
     at: int = 0
 
@@ -78,12 +78,12 @@ Ledger = Sequence[Iterable[Judged]]
 """All judgements of one question, the oldest first; each has every test that it looked at."""
 
 
-def rounds(ledger: Ledger, elsewhere: Iterable[Claim] = ()) -> tuple[dict[Claim, float | None], ...]:
+def rounds(ledger: Ledger, elsewhere: Iterable[LedgerClaim] = ()) -> tuple[dict[LedgerClaim, float | None], ...]:
     """The tests by the judgement that had them first, each with its latest valid p-value. elsewhere: what was judged
     for other questions, which is in no round here but takes the freshness of its seeds."""
-    found: list[dict[Claim, float | None]] = []
-    home: dict[Claim, dict[Claim, float | None]] = {}
-    stands: dict[Claim, int] = {}
+    found: list[dict[LedgerClaim, float | None]] = []
+    home: dict[LedgerClaim, dict[LedgerClaim, float | None]] = {}
+    stands: dict[LedgerClaim, int] = {}
     seen = dict.fromkeys(elsewhere, True)
     for judgement in ledger:
         known = seen | {claim: own[claim] is not None for claim, own in home.items()}
@@ -99,7 +99,7 @@ def rounds(ledger: Ledger, elsewhere: Iterable[Claim] = ()) -> tuple[dict[Claim,
     return tuple(claims for claims in found if claims)
 
 
-def reuses_seeds(claim: Claim, known: Mapping[Claim, bool]) -> bool:
+def reuses_seeds(claim: LedgerClaim, known: Mapping[LedgerClaim, bool]) -> bool:
     """Whether a test is a repetition: its arms were judged before on some of its seeds, not all the same, or by other
     looks. known: earlier tests, and whether they had a p-value."""
     return any(
@@ -107,7 +107,7 @@ def reuses_seeds(claim: Claim, known: Mapping[Claim, bool]) -> bool:
     )
 
 
-def _repeats(claim: Claim, other: Claim, judged: bool) -> bool:
+def _repeats(claim: LedgerClaim, other: LedgerClaim, judged: bool) -> bool:
     if claim.seeds is None:
         return other.seeds is None and other.looks != claim.looks and judged
     if other.seeds is None:
@@ -116,7 +116,7 @@ def _repeats(claim: Claim, other: Claim, judged: bool) -> bool:
     return chosen and bool(other.seeds & claim.seeds)
 
 
-def corrected(ledger: Ledger, elsewhere: Iterable[Claim] = ()) -> dict[Claim, float | None]:
+def corrected(ledger: Ledger, elsewhere: Iterable[LedgerClaim] = ()) -> dict[LedgerClaim, float | None]:
     """The p-value of every valid test ever judged, corrected for all of them: significant below 0.05. elsewhere: as in
     `rounds`."""
     return {

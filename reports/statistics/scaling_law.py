@@ -43,15 +43,15 @@ FEWEST_SIZES = 3
 
 
 @dataclass(frozen=True)
-class Points:
+class LawPoints:
     """Points for fitting a law: losses at computes, with the variances of their means."""
 
     log_flops: Floats
     losses: Floats
     variances: Floats
 
-    def and_one(self, log_flops: float, loss: float, variance: float) -> Points:
-        return Points(
+    def and_one(self, log_flops: float, loss: float, variance: float) -> LawPoints:
+        return LawPoints(
             np.append(self.log_flops, log_flops), np.append(self.losses, loss), np.append(self.variances, variance)
         )
 
@@ -107,10 +107,10 @@ class ScalingLaw:
         return (len(self.flops) - 1) * (self.seeds - 1)
 
     @cached_property
-    def points(self) -> Points:
+    def points(self) -> LawPoints:
         """With compute in units of its geometric mean."""
         means = np.array(self.means)
-        return Points(self._logs(np.array(self.flops)), means, (self.noise * means) ** 2 / self.seeds)
+        return LawPoints(self._logs(np.array(self.flops)), means, (self.noise * means) ** 2 / self.seeds)
 
     @cached_property
     def best(self) -> tuple[float, float, float, float]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reports.findings.shapes import RANKS, ArmSummary, EffectSummary, StudySummary
-from reports.findings.waiting import guesses
+from reports.findings.waiting import UNDERTRAINED, guesses
 from reports.reading.outcomes import FAILED, UNJUDGED
 from reports.wording import change_words, effect_words, failure_words, gloss_words, short_answer, tables, words
 from reports.wording.length_words import undertrained
@@ -41,7 +41,9 @@ def qualifiers(summary: StudySummary) -> Iterator[str]:
     """Sentences without which the answer would say too much."""
     if summary.study.scale in UNJUDGED:
         return
-    yield from filter(None, [failure_words.left_out(summary).strip(), undertrained(summary.study).strip()])
+    said_already = any(arm.withheld == UNDERTRAINED for arm in summary.arms)
+    yield from filter(None, [failure_words.left_out(summary).strip()])
+    yield from filter(None, ["" if said_already else undertrained(summary.study).strip()])
     yield from filter(None, [change_words.clauses(summary.changes).strip()])
     yield from filter(None, (each.answer(summary) for each in summary.sections.values() if not each.is_the_question))
 

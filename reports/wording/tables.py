@@ -13,7 +13,7 @@ from reports.wording import failure_words, words
 from reports.wording.measures import RUN_MEASURES, mean_of
 from reports.wording.table import Columns, Rows, Table
 
-Run = dict[str, Any]
+RunRow = dict[str, Any]
 """A row of the frame of runs."""
 SOMETIMES = ("bits/byte", "bits per byte", "accuracy", "above floor", "tokens/s", "failed", "devices", "waited")
 """Columns that are left out where they are empty: text has bits, synthetic tasks the next two."""
@@ -142,7 +142,7 @@ def _against(text: str, value: float | None, base: float | None) -> str:
 
 def runs_table(summary: StudySummary) -> Table:
     """One row for each run that the study asked for, whatever became of it."""
-    columns: Columns[Run] = {
+    columns: Columns[RunRow] = {
         "arm": lambda run: str(run["arm"]),
         "run": lambda run: str(run["digest"])[:12],
         "status": lambda run: f"{run['status']}: {run['reason']}" if run["reason"] else run["status"],
@@ -166,7 +166,7 @@ def runs_table(summary: StudySummary) -> Table:
     return Table.of(summary.runs.iter_rows(named=True), columns, labels=3).without_empty(SOMETIMES)
 
 
-def _is_disturbed(run: Run) -> bool:
+def _is_disturbed(run: RunRow) -> bool:
     """Whether a run's speed is not its own."""
     return (run["waiting"] or 0.0) >= CROWDED or bool(run["beside"])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,19 +111,21 @@ def _needs(cls: type[Spec]) -> set[str]:
 
 def first_defaults() -> dict[str, dict[str, Any]]:
     """First defaults, which digests leave out, by class and setting."""
+    shipped = set[str]()
     for package in (zoo, evals, ablate):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
-                importlib.import_module(module.name)
+                shipped.add(importlib.import_module(module.name).__name__)
     documents = {f"{cls.__module__}.{cls.__name__}": cls for cls in DOCUMENTS}
-    return {name: _of_class(cls) for name, cls in sorted({**documents, **dict(_named(Spec))}.items())}
+    return {name: _of_class(cls) for name, cls in sorted({**documents, **dict(_named(Spec, shipped))}.items())}
 
 
-def _named(cls: type[Spec]) -> Iterator[tuple[str, type[BaseModel]]]:
+def _named(cls: type[Spec], shipped: Collection[str]) -> Iterator[tuple[str, type[BaseModel]]]:
+    """Specs of what ships: a plug-in's stand in modules of the same packages."""
     for each in cls.__subclasses__():
-        if each.__module__.partition(".")[0] in ("zoo", "evals", "ablate"):
+        if each.__module__ in shipped:
             yield f"{each.__module__}.{each.__name__}", each
-        yield from _named(each)
+        yield from _named(each, shipped)
 
 
 def _of_class(cls: type[BaseModel]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from ablate.cli import main
 from ablate.machine.numerics import enforce
 from ablate.store import Store, claims
 from evals.costs import matmul
+from evals.evaluations import load_imports
 from tests.ablate.conftest import measured_once
 from tests.ablate.soak import NUMBERS, Soak, made_study
 
@@ -97,6 +98,7 @@ def effects(soaked: Soak) -> dict[str, int]:
 
 
 if __name__ == "__main__":
+    load_imports()  # what copies would load
     found = quick_soak(Path(sys.argv[1]))
     shots = {number.name: found.counts[number.name, "command"] for number in NUMBERS}
     print(json.dumps({"shots": shots, "effects": effects(found)}))

@@ -12,7 +12,7 @@ import torch
 import zoo
 from ablate.cli import main
 from evals.costs import bench
-from evals.costs.bench import OURS, THEIRS, Setting, compare
+from evals.costs.bench import OURS, THEIRS, BenchSetting, compare
 from evals.costs.ceilings import Ceilings, share
 from evals.costs.rivals import LIBRARIES, rivals
 
@@ -59,7 +59,7 @@ def test_turns_alternate_and_the_first_round_is_not_counted(monkeypatch: pytest.
         return float(len(order)), 2**20 * len(order)
 
     monkeypatch.setattr(bench, "_turn", turn)
-    found = compare(model, Setting(context=8, batch=2, rounds=2))["phases"]["prefill"]
+    found = compare(model, BenchSetting(context=8, batch=2, rounds=2))["phases"]["prefill"]
     assert order[:6] == [False, True, True, False, False, True]
     assert found["ratio"]["median"] == pytest.approx((4 / 3 + 5 / 6) / 2)
     assert found[OURS]["tokens_per_second"]["median"] == pytest.approx((16 / 3 + 16 / 6) / 2)

@@ -13,7 +13,7 @@ import pytest
 import zoo
 from ablate.data import DataIdentity
 from ablate.planning.budgets import MatchError, StepTime, Workload, nearest, solve
-from ablate.planning.campaign import Outcome, Rung
+from ablate.planning.campaign import Outcome, RungStudy
 from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import Plan
 from ablate.planning.plan_shown import matched_line, plan_json, plan_rows
@@ -48,7 +48,7 @@ def plan_of(tmp_path: Path, text: str = STUDY, *sets: str, **given: Any) -> Plan
 
 
 def outcome_of(plan: Plan) -> Outcome:
-    return Outcome((Rung(plan),))
+    return Outcome((RungStudy(plan),))
 
 
 def built_parameters(spec: zoo.ModelSpec) -> int:

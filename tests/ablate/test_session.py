@@ -12,7 +12,7 @@ from ablate.store import Store, StoreError
 from ablate.store.documents import RunNumerics, RunStart
 from ablate.training.batch import Batch
 from ablate.training.checkpoint import TrainingProgress
-from ablate.training.divergence import Watch, final_reason
+from ablate.training.divergence import DivergenceWatch, final_reason
 from ablate.training.execution import Execution
 from ablate.training.loop import TrainingStep
 from ablate.training.randomness import seed_step
@@ -182,12 +182,12 @@ def step(number: int, loss: float, grad_norm: float = 1.0) -> TrainingStep:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_what_is_not_finite_has_diverged_at_once(bad):
-    assert "loss" in str(Watch(warmup=5).reason(step(1, bad)))
-    assert "gradient" in str(Watch(warmup=5).reason(step(1, 2.0, bad)))
+    assert "loss" in str(DivergenceWatch(warmup=5).reason(step(1, bad)))
+    assert "gradient" in str(DivergenceWatch(warmup=5).reason(step(1, 2.0, bad)))
 
 
 def test_a_loss_above_its_start_counts_only_after_warmup_and_when_it_stays_there():
-    watch = Watch(warmup=2, window=3)
+    watch = DivergenceWatch(warmup=2, window=3)
     losses = [5.0, 9.0, 9.0, 6.0, 4.0, 6.0, 6.0]
     assert [watch.reason(step(i, loss)) for i, loss in enumerate(losses, 1)] == [None] * 7
     assert "above its start (5.000)" in str(watch.reason(step(8, 6.0)))

@@ -48,7 +48,7 @@ def test_every_figure_is_drawn_and_nothing_overflows(browser: playwright.Browser
     for drawn in found.page.evaluate(DRAWN):
         assert drawn["marks"] > 0, drawn
         assert drawn["height"] > 100, drawn
-    assert len(found.page.evaluate(DRAWN)) == 8
+    assert len(found.page.evaluate(DRAWN)) == 7
     assert found.page.evaluate("document.documentElement.scrollWidth") <= width
     assert found.page.evaluate(f"{WIDE} e.getBoundingClientRect().right > innerWidth + 1).length") == 0
     costs = found.page.locator("[data-figure=trade-off] select").first
@@ -89,7 +89,8 @@ def test_hostile_names_are_text_in_the_page_and_in_the_figures(
     browser: playwright.Browser, hostile_report: Path
 ) -> None:
     found = visit(browser, hostile_report)
-    assert found.page.text_content("h1") == HOSTILE
+    assert found.page.text_content(".study") == f"{HOSTILE} at cpu"
+    assert found.page.text_content("h1") == HOSTILE_STUDY.question
     assert found.page.title() == f"{HOSTILE} (cpu)"
     legends = found.page.eval_on_selector_all("#losses .legendtext", "all => all.map(e => e.textContent)")
     assert legends == [HOSTILE, "<b>x</b></script>"]

@@ -128,7 +128,7 @@ def test_one_arm_far_off_leaves_room_for_the_others(tmp_path: Path) -> None:
 
 def test_ticks_are_round_and_stand_where_their_numbers_say() -> None:
     axis = Axis(-0.013, 0.21)
-    numbers = {text: place for place, text in axis.ticks}
+    numbers = {text: place for place, text in axis.ticks()}
     assert list(numbers) == ["0", "+0.05", "+0.10", "+0.15", "+0.20"]
     assert numbers["+0.20"] == pytest.approx(4 + 92 * (0.2 + 0.013) / 0.223, abs=0.01)
 

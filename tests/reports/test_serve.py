@@ -18,7 +18,6 @@ from ablate.store import Store, StudyFolder
 from ablate.store.claims import Claim
 from ablate.store.documents import MetricsRecord
 from reports.pages.serve import ServedStore, server
-from tests.reports.browsing import data_of
 from tests.reports.factory import HOSTILE, Arm, StudyOf
 from tests.reports.searching import write_search
 
@@ -104,14 +103,13 @@ def test_a_study_is_followed_until_its_last_run_is_measured_and_evaluated(tmp_pa
 
 def test_a_study_keeps_its_figure_when_another_is_added(serving: ThreadingHTTPServer, tmp_path: Path) -> None:
     def drawn(text: str) -> set[str]:
-        return set(re.findall(r'class="drawing" id="([^"]+)"', text))
+        return set(re.findall(r'id="([^"]+)" class="ranked-frame"', text))
 
     before = drawn(get(serving, "/")[1])
     replace(STUDY, name="another").write(tmp_path)
     _, text = get(serving, "/")
-    figures = data_of(text)["figures"]
-    assert before < drawn(text) == set(figures)
-    assert len(figures) == 2
+    assert before < drawn(text)
+    assert len(drawn(text)) == 2
 
 
 def test_searches_are_served_too(serving: ThreadingHTTPServer, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_studies_of_another_scale_or_text_have_a_plane_of_their_own(tmp_path: Pa
     for text in ("4 arms of 2 studies at cpu", "2 arms of 1 study at gpu", "Scale cpu, text data1"):
         assert text in page
     shown = figures["trade-offs-0"]["layout"]["xaxis"]["title"]["text"]
-    assert shown.startswith("training time") and "KV cache" in page  # all caches are the same
+    assert shown.startswith("KV cache")  # one arm has half of it; speeds differ by 3 %
 
 
 def test_a_headline_of_many_arms_names_the_best_and_counts_the_others(tmp_path: Path) -> None:

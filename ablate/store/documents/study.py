@@ -101,6 +101,8 @@ class StudyArm(Part):
     """Settings that tuning chose, by path."""
     matching: dict[str, int]
     """The edit that matched the parameters, by path."""
+    cell: JsonObject = Field(default={}, exclude_if=operator.not_)
+    """Its place in a grid: the value of each factor, by path; `arm` is the arm before the grid."""
     parameters: int
     """Parameters of the model."""
     parameters_embedding: int

@@ -17,7 +17,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from evals.harness.datafiles import DataError
+from evals.harness.datafiles import TaskDataError
 from evals.harness.tasks.heldout import Item
 
 OPENERS, CLOSERS = "([{", ")]}"
@@ -212,5 +212,5 @@ def _balanced(
 
 def _dataset(rows: list[Item]) -> Dataset:
     if not rows:
-        raise DataError("the held-out documents contain no Python to build items from")
+        raise TaskDataError("the held-out documents contain no Python to build items from")
     return Dataset.from_list(rows)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from datasets import Dataset
 
-from evals.harness.datafiles import DataError
+from evals.harness.datafiles import TaskDataError
 
 _WORD_START = re.compile(r"(?<=\S) (?=\w)")
 _LAST_WORD = re.compile(r"(?<=\S) ([A-Za-z]{3,})[.:;,)!?\"'”’]{0,3}\r?$", re.MULTILINE)
@@ -149,7 +149,7 @@ def _places(size: int, step: int, most: int, draw: random.Random) -> list[int]:
 
 def _dataset(rows: list[Item]) -> Dataset:
     if not rows:
-        raise DataError("the held-out documents are too short for a single item")
+        raise TaskDataError("the held-out documents are too short for a single item")
     return Dataset.from_list(rows)
 
 

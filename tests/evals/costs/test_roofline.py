@@ -11,7 +11,7 @@ from evals.costs import devices
 from evals.costs.bandwidth import copy_bytes_per_second
 from evals.costs.devices import Device, DeviceError, device
 from evals.costs.machine import this_device
-from evals.costs.roofline import Phase, predict
+from evals.costs.roofline import PredictedPhase, predict
 from zoo.costs_decoding import decode_cost
 
 IDEAL = Device(
@@ -137,7 +137,7 @@ def test_overhead_adds_to_the_larger_of_compute_and_memory() -> None:
     fast, found = (predict(spec, on, context=8).decode for on in (IDEAL, slow))
     assert found.seconds == pytest.approx(fast.seconds + 12e-3)
     assert (fast.bound, found.bound) == ("memory", "overhead")
-    assert Phase(1, 1, 2.0, 3.0, 0.5).seconds == 3.5
+    assert PredictedPhase(1, 1, 2.0, 3.0, 0.5).seconds == 3.5
 
 
 @pytest.mark.parametrize("name", devices.names())

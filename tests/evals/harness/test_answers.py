@@ -9,6 +9,7 @@ import pytest
 import torch
 from lm_eval.api.instance import Instance
 from tokenizers import Tokenizer
+from torch import Tensor
 
 import zoo
 from evals.harness.answers import fingerprint
@@ -70,18 +71,17 @@ def test_what_was_answered_before_a_kill_is_kept(
 ) -> None:
     path = tmp_path / "answers.db"
     lm = adapter(model, byte_tokenizer, path, batch=1)
-    score, asked = ZooLM._score, []
+    hidden, passes = model.hidden, []
 
-    def killed(self: ZooLM, windows: list[Any]) -> list[tuple[float, bool]]:
-        asked.extend(windows)
-        if len(asked) > 2:
+    def killed(tokens: Tensor) -> Tensor:
+        passes.append(tokens)
+        if len(passes) > 2:
             raise KeyboardInterrupt
-        return score(self, windows)
+        return hidden(tokens)
 
-    monkeypatch.setattr(ZooLM, "_score", killed)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(model, "hidden", killed)
         lm.loglikelihood(REQUESTS)
-    monkeypatch.setattr(ZooLM, "_score", score)
     again = adapter(model, byte_tokenizer, path)
     again.loglikelihood(REQUESTS)
     assert again.rows == 1

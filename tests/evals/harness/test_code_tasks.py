@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import scipy.stats
 
-from evals.harness.datafiles import DataError
+from evals.harness.datafiles import TaskDataError
 from evals.harness.tasks import code, heldout
 
 Make = Callable[..., dict[str, Any]]
@@ -154,5 +154,5 @@ def test_lines_of_prose_end_in_words_too() -> None:
 
 @pytest.mark.parametrize("task", ["brackets", "indentation", "names"])
 def test_prose_has_no_items(task: str) -> None:
-    with pytest.raises(DataError, match="the held-out documents contain no Python"):
+    with pytest.raises(TaskDataError, match="the held-out documents contain no Python"):
         TASKS[task](["Once upon a time, there was (perhaps) a bracket."], 0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from evals.harness.datafiles import DataError
+from evals.harness.datafiles import TaskDataError
 from evals.harness.stderr import jackknife_stderr
 from evals.harness.tasks import heldout
 
@@ -58,9 +58,9 @@ def test_too_little_text_gives_fewer_items_or_a_clear_error() -> None:
     short = documents(count=2, words=60)
     assert 0 < len(heldout.pairs(short, seed=0, **PAIR)["test"]) < PAIR["items"]
     for nothing in ([], [""], ["one two three"]):
-        with pytest.raises(DataError, match="the held-out documents are too short"):
+        with pytest.raises(TaskDataError, match="the held-out documents are too short"):
             heldout.pairs(nothing, seed=0, **PAIR)
-    with pytest.raises(DataError, match="the held-out documents are too short"):
+    with pytest.raises(TaskDataError, match="the held-out documents are too short"):
         heldout.passages([" \n"], seed=0, passages=4, passage_bytes=100)
 
 

@@ -20,7 +20,7 @@ import zoo
 from ablate.store import Store
 from evals.__main__ import main
 from evals.harness.lm import ZooLM
-from evals.harness.lm_eval_model import Checkpoint, CheckpointError
+from evals.harness.lm_eval_model import Checkpoint, ModelFolderError
 from tests.documents import run_of, text_meta_of
 from tests.evals.bytelevel import EOS
 from zoo.model import Decoder
@@ -64,14 +64,14 @@ def test_it_answers_as_the_model_does_that_was_stored(run: Path, model: Decoder,
 
 def test_a_folder_without_a_run_is_asked_for_what_it_lacks(run: Path, tmp_path: Path) -> None:
     moved = (run / "model").rename(tmp_path / "exported")
-    with pytest.raises(CheckpointError, match="context="):
+    with pytest.raises(ModelFolderError, match="context="):
         Checkpoint(str(moved))
-    with pytest.raises(CheckpointError, match="eos="):
+    with pytest.raises(ModelFolderError, match="eos="):
         Checkpoint(str(moved), context=32)
-    with pytest.raises(CheckpointError, match="no such token"):
+    with pytest.raises(ModelFolderError, match="no such token"):
         Checkpoint(str(moved), context=32, eos="<end>")
     assert Checkpoint(str(moved), context=32, eos=65).eot_token_id == 65
-    with pytest.raises(CheckpointError, match=r"nowhere: .* no spec\.json"):
+    with pytest.raises(ModelFolderError, match=r"nowhere: .* no spec\.json"):
         Checkpoint("nowhere")
 
 
@@ -88,7 +88,7 @@ def test_lm_evals_cache_of_one_model_is_refused_to_another(run: Path, model: Dec
     first = CachingLM(Checkpoint(str(run)), cache).loglikelihood(REQUESTS)
     assert CachingLM(Checkpoint(str(run)), cache).loglikelihood(REQUESTS) == first
     zoo.save(zoo.build(model.spec, seed=4), run / "model")
-    with pytest.raises(CheckpointError, match="another model"):
+    with pytest.raises(ModelFolderError, match="another model"):
         CachingLM(Checkpoint(str(run)), cache)
 
 

@@ -10,13 +10,13 @@ from scipy import stats
 
 from ablate.planning.looks import looks
 from reports.statistics.estimates import holm
-from reports.statistics.ledger import Claim, Contrast, Judged, corrected, rounds
+from reports.statistics.ledger import Contrast, Judged, LedgerClaim, corrected, rounds
 
 THREE = frozenset(range(3))
 
 
 def judged(arm: str, p: float | None, seeds: frozenset[int] | None = THREE) -> Judged:
-    return Judged(Claim(Contrast(arm, "base"), seeds), p)
+    return Judged(LedgerClaim(Contrast(arm, "base"), seeds), p)
 
 
 def test_a_study_judged_once_is_holm_at_four_per_cent() -> None:
@@ -59,16 +59,18 @@ FOUR = frozenset({1, 2, 3, 5})
 @pytest.mark.parametrize(
     ("first", "again", "left_out"),
     [
-        (Claim(Contrast("a", "base"), None, LOOKS), Claim(Contrast("a", "base"), FOUR), True),
-        (Claim(Contrast("a", "base"), None, LOOKS), Claim(Contrast("a", "base"), None, (*LOOKS, 18)), True),
-        (Claim(Contrast("a", "base"), frozenset(range(12))), Claim(Contrast("base", "a"), FOUR), True),
-        (Claim(Contrast("a", "base"), THREE), Claim(Contrast("a", "base"), None, LOOKS), False),
-        (Claim(Contrast("a", "base"), THREE), Claim(Contrast("a", "base"), THREE, margin=0.1), False),
-        (Claim(Contrast("a", "base"), THREE), Claim(Contrast("a", "base"), FOUR, margin=0.1), True),
-        (Claim(Contrast("a", "base"), THREE), Claim(Contrast("a", "other"), FOUR), False),
+        (LedgerClaim(Contrast("a", "base"), None, LOOKS), LedgerClaim(Contrast("a", "base"), FOUR), True),
+        (LedgerClaim(Contrast("a", "base"), None, LOOKS), LedgerClaim(Contrast("a", "base"), None, (*LOOKS, 18)), True),
+        (LedgerClaim(Contrast("a", "base"), frozenset(range(12))), LedgerClaim(Contrast("base", "a"), FOUR), True),
+        (LedgerClaim(Contrast("a", "base"), THREE), LedgerClaim(Contrast("a", "base"), None, LOOKS), False),
+        (LedgerClaim(Contrast("a", "base"), THREE), LedgerClaim(Contrast("a", "base"), THREE, margin=0.1), False),
+        (LedgerClaim(Contrast("a", "base"), THREE), LedgerClaim(Contrast("a", "base"), FOUR, margin=0.1), True),
+        (LedgerClaim(Contrast("a", "base"), THREE), LedgerClaim(Contrast("a", "other"), FOUR), False),
     ],
 )
-def test_seeds_are_chosen_before_they_are_seen_whatever_the_rule(first: Claim, again: Claim, left_out: bool) -> None:
+def test_seeds_are_chosen_before_they_are_seen_whatever_the_rule(
+    first: LedgerClaim, again: LedgerClaim, left_out: bool
+) -> None:
     """Another rule, another baseline or another margin make no fresh seeds, in this question or another."""
     assert (again not in corrected([[Judged(first, 0.5)], [Judged(again, 0.001)]])) == left_out
     assert (again not in corrected([[Judged(again, 0.001)]], elsewhere=[first])) == left_out
@@ -159,8 +161,8 @@ def picked_seeds(losses: np.ndarray) -> bool:
     differences = losses[1] - losses[0]
     best = np.argsort(differences)[:4]
     p, chosen = float(paired_p(differences[best])), frozenset(best.tolist())
-    planned = Judged(Claim(Contrast("0", "base"), None, LOOKS), planned_p(differences))
-    turned = Judged(Claim(Contrast("base", "0"), chosen), p)
+    planned = Judged(LedgerClaim(Contrast("0", "base"), None, LOOKS), planned_p(differences))
+    turned = Judged(LedgerClaim(Contrast("base", "0"), chosen), p)
     return significant([[planned], [judged("0", p, chosen)], [turned]])
 
 

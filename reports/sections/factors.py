@@ -1,0 +1,137 @@
+"""Grids by factor: the difference in loss against one factor, with a line for each value of the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from ablate.store.documents import StudyArm
+from reports.figures.base import NEUTRAL, Figure, reach, short
+from reports.figures.style import ArmStyle, blank, label, looks
+from reports.findings.shapes import ArmSummary, StudySummary
+from reports.reading.collected import Collected
+from reports.sections import Section
+from reports.statistics.estimates import Estimate
+from reports.wording import words
+from reports.wording.listing import listed
+from reports.wording.table import frame_table
+
+ZERO = Estimate(0.0, None, None, None, ())
+"""The baseline against itself."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Axis of a grid: its name without the path, and its values as text, in order."""
+
+    path: str
+    values: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition(".")[2].replace("_", " ")
+
+
+@dataclass(frozen=True)
+class Factors(Section):
+    """`across` is the factor with the most values, numbers first; the others name the lines."""
+
+    place: ClassVar[int] = 10
+
+    across: Factor
+    others: tuple[Factor, ...]
+    cells: Mapping[str, tuple[str, ...]]
+    """Values of an arm by name: that across, then those of the others."""
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        arms = [arm for arm in data.study.arms if arm.cell]
+        if not arms:
+            return None
+        factors = sorted((_factor(path, arms) for path in arms[0].cell), key=_lines_last)
+        across, *others = factors
+        cells = {arm.name: tuple(_text(arm.cell[each.path]) for each in factors) for arm in arms}
+        return cls(across, tuple(others), cells)
+
+    def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
+        known = [(arm, value) for arm in summary.arms if arm.name in self.cells and (value := _value(summary, arm))]
+        if len(known) > 1:
+            yield self._figure(summary, known)
+
+    def _figure(self, summary: StudySummary, known: Sequence[tuple[ArmSummary, Estimate]]) -> Figure:
+        """Values stand at equal distances: powers of two are as common as steps."""
+        lines: dict[tuple[str, ...], list[tuple[str, Estimate]]] = {}
+        for arm, value in known:
+            first, *others = self.cells[arm.name]
+            lines.setdefault(tuple(others), []).append((first, value))
+        named = {rest: self._line(rest) for rest in lines}
+        style = looks(list(named.values()))
+        figure = blank(label(self.across.path, 60), f"loss minus {label(summary.baseline)}’s ({summary.unit})", 380)
+        for rest, points in lines.items():
+            look = style[named[rest]]
+            points.sort(key=lambda point: self.across.values.index(point[0]))
+            figure.add_scatter(
+                x=[label(x) for x, _ in points],
+                y=[short(value.mean) for _, value in points],
+                error_y={
+                    "type": "data",
+                    "array": [reach(value, 1) for _, value in points],
+                    "arrayminus": [reach(value, 0) for _, value in points],
+                    "thickness": 1.4,
+                },
+                mode="lines+markers",
+                name=look.label,
+                marker={"symbol": look.symbol, "size": 9},
+                line={"color": look.colour, "dash": look.dash, "width": 2},
+                hovertemplate="%{y:.4f} at %{x}",
+            )
+        figure.add_hline(y=0, line=NEUTRAL)
+        figure.update_xaxes(type="category", categoryorder="array", categoryarray=list(map(label, self.across.values)))
+        figure.update_layout(showlegend=bool(self.others))
+        rows = [(*self.cells[arm.name], words.signed(value.mean, 4), _ends(value)) for arm, value in known]
+        names = [self.across.path, *(each.path for each in self.others)]
+        by = listed([self.across.name, *(each.name for each in self.others)])
+        return Figure(
+            key="factors",
+            title=f"Loss by {by}",
+            note="Lower is better. Bars are the intervals of the result figure; values stand at equal distances.",
+            alt="; ".join(f"{' '.join(row[:-2])}: {row[-2]}" for row in rows),
+            drawing=figure,
+            table=frame_table((*names, f"difference ({summary.unit})", "95 %"), rows, len(names)),
+            wide=True,
+        )
+
+    def _line(self, values: Sequence[str]) -> str:
+        """`window 32 · post`: the arm itself has no name of its factor."""
+        pairs = zip(self.others, values, strict=True)
+        return " · ".join(value if each.path == "arm" else f"{each.name} {value}" for each, value in pairs)
+
+
+def _factor(path: str, arms: Sequence[StudyArm]) -> Factor:
+    values = list({_text(arm.cell[path]): arm.cell[path] for arm in arms}.items())
+    if all(isinstance(value, int | float) for _, value in values):
+        values.sort(key=lambda each: each[1])  # type: ignore[arg-type,return-value]
+    return Factor(path, tuple(text for text, _ in values))
+
+
+def _lines_last(factor: Factor) -> tuple[bool, int]:
+    """Arms make lines; of axes, the one with the most values lies across."""
+    return factor.path == "arm", -len(factor.values)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _value(summary: StudySummary, arm: ArmSummary) -> Estimate | None:
+    if arm.name == summary.baseline:
+        return ZERO
+    return arm.comparison.difference if arm.comparison else None
+
+
+def _ends(value: Estimate) -> str:
+    if value.low is None or value.high is None:
+        return words.NONE
+    return f"{words.signed(value.low, 4)} to {words.signed(value.high, 4)}"

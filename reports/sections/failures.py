@@ -1,0 +1,69 @@
+"""Runs that ended in an error: what it says, the end of its traceback, and the command that prints the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import polars as pl
+
+from reports.reading.collected import Collected
+from reports.reading.documents import StudyDocuments
+from reports.reading.keys import KEYS, Row
+from reports.sections import Section
+
+LINES = 6
+"""Lines of a traceback that are shown."""
+FAILURES = KEYS | {"error": pl.String, "traceback": pl.String}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Seeds of an arm that failed alike; `digest` is that of the first."""
+
+    arm: str
+    seeds: tuple[int, ...]
+    digest: str
+    error: str
+    traceback: str
+
+    @property
+    def command(self) -> str:
+        return f"ablate logs {self.digest}"
+
+
+@dataclass(frozen=True)
+class Failures(Section):
+    """Failed runs without a result; one that was trained again has none."""
+
+    place: ClassVar[int] = 5
+    title: ClassVar[str] = "Runs that failed"
+    template: ClassVar[str] = "failures.html.j2"
+
+    found: tuple[Failure, ...]
+
+    @classmethod
+    def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
+        return {cls.name(): pl.DataFrame(list(_rows(documents)), schema=FAILURES)}
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        groups = data.frames[cls.name()].group_by("arm", "error", maintain_order=True)
+        found = tuple(
+            Failure(str(arm), tuple(rows["seed"]), rows["digest"][0], str(error), rows["traceback"][0])
+            for (arm, error), rows in groups
+        )
+        return cls(found) if found else None
+
+    def of(self, arm: str) -> Failure | None:
+        """The first failure of an arm."""
+        return next((each for each in self.found if each.arm == arm), None)
+
+
+def _rows(documents: StudyDocuments) -> Iterator[Row]:
+    for key in documents.keys:
+        error = None if documents.results[key.digest] else documents.store.read_error(key.digest)
+        if error is not None:
+            lines = documents.store.read_traceback(key.digest).rstrip().splitlines()
+            yield key.row({"error": error, "traceback": "\n".join(lines[-LINES:])})
