@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "changes",
+    "claims",
     "contrasts",
     "detectable",
     "documents",
@@ -129,6 +130,13 @@ def contrasts(summary: StudySummary) -> list[str]:
     return [sentence(each) for each in summary.contrasts]
 
 
+def claims(summary: StudySummary) -> list[str]:
+    """A line for each claim that the study states, with its outcome."""
+    from reports.wording.claim_words import line  # noqa: PLC0415 (keeps the import cheap)
+
+    return [line(each) for each in summary.claims]
+
+
 def changes(summary: StudySummary) -> list[str]:
     """Whether each arm's difference changes with size and length, and that of how many nothing can be told."""
     from reports.wording.rung_words import sentences  # noqa: PLC0415 (keeps the import cheap)
@@ -151,7 +159,7 @@ def detectable(summary: StudySummary) -> str:
 
 
 def documents(summary: StudySummary) -> JsonObject:
-    """`arms`, `effects` and `changes` as `ablate run --json` prints them."""
+    """`arms`, `effects`, `claims` and `changes` as `ablate run --json` prints them."""
     from reports.findings.documents import documents as printed  # noqa: PLC0415 (keeps the import cheap)
 
     return printed(summary)
@@ -172,7 +180,14 @@ def notes(summary: StudySummary) -> list[str]:
 
     found = []
     if summary.study.scale not in UNJUDGED:
-        found = [*qualifiers(summary), *contrasts(summary), *withheld(summary), detectable(summary), look(summary)]
+        found = [
+            *qualifiers(summary),
+            *contrasts(summary),
+            *claims(summary),
+            *withheld(summary),
+            detectable(summary),
+            look(summary),
+        ]
     return list(filter(None, [*found, unmeasured(summary)]))
 
 

@@ -195,8 +195,8 @@ class StudyResult:
         return () if self.summary is None else reports.table(self.summary)
 
     def notes(self) -> list[str]:
-        """Notes beside table and headline: declared contrasts, how differences change with size and length, why
-        verdicts are withheld, and what could be seen."""
+        """Notes beside table and headline: declared contrasts, outcomes of claims, how differences change with size
+        and length, why verdicts are withheld, and what could be seen."""
         return reports.notes(self.summary) if self.summary else []
 
     @cached_property
@@ -222,7 +222,11 @@ class StudyResult:
             "rates": reports.rates(self.summary) if self.summary else None,
             "promoted": str(self.promoted) if self.promoted else None,
             "next": [step.document(self.at_once) for step in self._steps],
-            **(reports.documents(self.summary) if self.summary else {"arms": [], "effects": [], "changes": []}),
+            **(
+                reports.documents(self.summary)
+                if self.summary
+                else {"arms": [], "effects": [], "claims": [], "changes": []}
+            ),
         }
 
     def __repr__(self) -> str:

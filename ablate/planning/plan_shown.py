@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from ablate.planning.campaign import Outcome, RungStudy
+from ablate.planning.claims import study_claims
 from ablate.planning.design_document import design_document, design_lines
 from ablate.planning.lengths import NO_CORPORA, Corpora, epochs, epochs_text, references_json
 from ablate.planning.memory import MemoryNeed, memory_text
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.planning.study_document import study_arm, study_rates
 from ablate.store.documents import JsonObject
+from ablate.store.documents.claim_words import origin, statement
 from ablate.store.documents.study import taught_by
 from ablate.store.documents.tuning_words import trials, untuned
 from ablate.study.study import Study
@@ -73,6 +75,7 @@ def plan_json(
         "budget": study.budget.model_dump(exclude_none=True),
         "utilisation": UTILISATION,
         "design": design.model_dump(mode="json", exclude={"effects": {"__all__": UNSAID}}) if design else None,
+        "claims": [claim.model_dump(mode="json", exclude={"planned", "edited"}) for claim in study_claims(study, "")],
         "runs": [
             {"digest": run.digest, "arm": run.arm, "seed": run.seed, "reused": bool(done and done[run.digest])}
             for rung in outcome.rungs
@@ -140,6 +143,9 @@ def remarks(study: Study, tuned: bool) -> Iterator[str]:
     rounds whose number depends on results."""
     if study.screen is not None:
         yield from design_lines(study.screen, tuned=study.tune is not None)
+    for claim in study_claims(study, ""):
+        source = f" ({origin(claim)})" if origin(claim) else ""
+        yield f"claim: {statement(claim)}{source}"
     for arm in study.arms:
         if arm.teacher:
             yield f"arm {arm.name}: {taught_by(arm.teacher.arm or str(arm.teacher.checkpoint))}"

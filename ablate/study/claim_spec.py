@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Self
 
 from pydantic import Field, PositiveFloat, field_validator, model_validator
@@ -75,20 +75,3 @@ class ClaimSpec(Spec):
                 yield (setting,), name
         for place, name in enumerate(self.order):
             yield ("order", str(place)), name
-
-
-def claim_problems(
-    claims: Sequence[ClaimSpec], arms: Sequence[str], factors: Sequence[str], baseline: str
-) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Settings of claims, by their paths, that name no arm or compare an arm with itself. A design's claims name
-    its `factors`."""
-    for place, claim in enumerate(claims):
-        at = ("claims", str(place))
-        known, noun = (factors, "factor") if factors else (arms, "arm")
-        for setting, name in claim.named:
-            if name not in known:
-                yield (*at, *setting), f"there is no {noun} '{name}'" + did_you_mean(name, known)
-        if factors and (claim.order or claim.against is not None or claim.expect == "stalls"):
-            yield at, "a design estimates effects of factors: name one as arm, and expect better, worse or same"
-        elif claim.arm is not None and claim.expect != "stalls" and claim.arm == (claim.against or baseline):
-            yield at, f"compares {claim.arm} with itself"

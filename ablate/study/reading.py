@@ -18,7 +18,7 @@ from ablate.data.sources import DataSource
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.study.arm_problems import lora_problems, start_problems, teacher_problems, tuning_problems
 from ablate.study.arms import TRAIN, Arm, ArmBuilder, Edit, edits_in
-from ablate.study.claim_spec import claim_problems
+from ablate.study.claim_problems import claim_problems
 from ablate.study.complaints import complaints
 from ablate.study.design_runs import design_runs
 from ablate.study.design_spec import FEWEST_SPARE, DesignError, Screen, screen
@@ -153,7 +153,8 @@ class _Reader:
             self.problems += tuning_problems(builder, tune, arms) if tune else ()
             self.problems += space_problems(builder, sections.search.space) if sections.search else ()
             self.problems += self._contrast_problems(sections, [arm.name for arm in arms])
-            self.problems += self._claim_problems(sections, [arm.name for arm in arms])
+            for target, reason in claim_problems(sections, [arm.name for arm in arms]):
+                self.problems.append(self.origins.problem(target, reason))
             self.problems += lora_problems(builder, arms)
             for found in (start_problems, teacher_problems):
                 self.problems += found(builder, arms, self.written.folder)
@@ -239,11 +240,6 @@ class _Reader:
             seen.add(frozenset(sides))
             if reason is not None:
                 yield self.origins.problem(("contrasts", str(place)), f"'{contrast}': {reason}")
-
-    def _claim_problems(self, sections: StudySections, names: Sequence[str]) -> Iterator[Problem]:
-        factors = tuple(sections.factors) if sections.design else ()
-        for target, reason in claim_problems(sections.claims, names, factors, sections.baseline):
-            yield self.origins.problem(target, reason)
 
     def _arms(
         self, tree: StudyMap, sections: StudySections | None, builder: ArmBuilder | None, chosen: Screen | None

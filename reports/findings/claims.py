@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from ablate.store.documents import StudyClaim
+from ablate.store.documents.claim_words import size
 from ablate.store.documents.claims import COSTS, LOSS
 from reports.findings.claim_evidence import Evidence, evidence
 from reports.findings.judged_claim import JudgedClaim, Outcome
@@ -69,7 +70,7 @@ def _ahead(found: Evidence, claim: StudyClaim) -> Decision:
         return outcome, reason or found.reason
     by = _by(claim)
     if by is not None and found.ahead is not None and found.ahead[1] < by:
-        return "does not hold", f"the interval excludes {_size(claim)}"
+        return "does not hold", f"the interval excludes {size(claim)}"
     if found.verdict == "no difference" and (by is None or (found.alike is not None and by >= found.alike)):
         return "does not hold", "the study finds no difference"
     return "cannot tell", "no difference was found, and one as large as claimed may have been missed"
@@ -117,10 +118,3 @@ def _by(claim: StudyClaim) -> float | None:
     if claim.by is None:
         return None
     return math.log(claim.by) if claim.measure in COSTS else claim.by
-
-
-def _size(claim: StudyClaim) -> str:
-    """`0.02 nats`, `a factor of 8`, or the bare number of a score."""
-    if claim.measure in COSTS:
-        return f"a factor of {claim.by:g}"
-    return f"{claim.by:g} nats" if claim.measure == LOSS else f"{claim.by:g}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 from pydantic import JsonValue
+from pydantic_core import to_jsonable_python
 
-from ablate.store.documents import JsonObject
+from ablate.store.documents import JsonObject, StudyClaim
 from reports.findings.costs import ArmCosts
 from reports.findings.items import ItemDifference
+from reports.findings.judged_claim import JudgedClaim
 from reports.findings.shapes import ArmSummary, Comparison, EffectSummary, Score, StudySummary
 from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval, ends_as_json
@@ -18,7 +20,21 @@ def documents(summary: StudySummary) -> JsonObject:
     return {
         "arms": [_arm(arm) for arm in summary.arms],
         "effects": [_effect(each) for each in summary.effects],
+        "claims": [claim_document(each) for each in summary.claims],
         "changes": [each.document() for each in summary.changes],
+    }
+
+
+def claim_document(found: JudgedClaim) -> JsonObject:
+    """A claim, with every field that a study may give it, and its outcome."""
+    effect = found.effect
+    low, high = (effect and ends_as_json(effect.low, effect.high)) or (None, None)
+    return {
+        **{name: to_jsonable_python(getattr(found.claim, name)) for name in StudyClaim.model_fields},
+        "outcome": found.outcome,
+        "effect": {"mean": effect.mean, "low": low, "high": high} if effect else None,
+        "seen": found.seen,
+        "reason": found.reason,
     }
 
 

@@ -23,6 +23,7 @@ from reports.reading.progress import StudyProgress
 from reports.sections import galleries, sections
 from reports.wording import (
     answers,
+    claim_words,
     cost_words,
     effect_words,
     gloss_words,
@@ -43,6 +44,7 @@ WORDS = {
     for module in (
         words,
         answers,
+        claim_words,
         effect_words,
         cost_words,
         gloss_words,

@@ -17,7 +17,7 @@ from reports.pages.plotly_js import plotly_js
 
 FIGURES = ("stamp.js", "labels.js", "figures.js")
 """The scripts of every page with figures."""
-STYLES = ("palette.css", "report.css", "ranked.css")
+STYLES = ("palette.css", "report.css", "ranked.css", "claims.css")
 """The styles of every page; later ones win."""
 
 

@@ -38,6 +38,11 @@ def ladder(text: str) -> str:
     return f"{HEAD}ladder:\n  s: {text}\n  l: {{base.d_model: 128}}\n"
 
 
+def claims(text: str) -> str:
+    """A study with one claim."""
+    return f"{HEAD}claims:\n  - {text}\n"
+
+
 def place_of(marked: str) -> tuple[str, str]:
     """The text without its mark, and `line:column` of it."""
     before, mark, after = marked.partition("@")
@@ -193,6 +198,30 @@ CASES = {
     "a contrast of one": (HEAD + "contrasts: [@post]\n", "contrasts.0: "),
     "a contrast with nobody": (HEAD + "contrasts: [@post - pots]\n", "there is no arm 'pots' (did you mean 'post'?)"),
     "a contrast with the baseline": (HEAD + "contrasts: [@post - pre]\n", "compared with the baseline already"),
+    "a claim of a stranger": (claims("{arm: @pots, expect: better}"), "there is no arm 'pots' (did you mean 'post'?)"),
+    "a claim against a stranger": (claims("{arm: post, against: @per, expect: better}"), "did you mean 'pre'?"),
+    "an order with a stranger": (claims("{order: [pre, @pots]}"), "claims.0.order.1: there is no arm 'pots'"),
+    "a claim against itself": (claims("@{arm: pre, expect: better}"), "compares pre with itself"),
+    "a size without what to expect": (claims("@{arm: post, by: 0.1}"), "by needs `expect: better`"),
+    "an arm without what to expect": (claims("@{arm: post}"), "needs an arm with what to expect of it"),
+    "an order of one": (claims("@{order: [post]}"), "an order has two arms or more, each once"),
+    "an order with a repetition": (claims("@{order: [post, pre, post]}"), "an order has two arms or more, each once"),
+    "an order and an arm": (claims("@{order: [post, pre], arm: post}"), "an order of arms has no arm"),
+    "an unknown measure": (
+        claims("{arm: post, expect: better, measure: @kv_byte}"),
+        "there is no measure 'kv_byte' (did you mean 'kv_bytes'?)",
+    ),
+    "a measure like none": (claims("{arm: post, expect: better, measure: @x}"), "one of loss, kv_bytes"),
+    "an unknown outcome": (claims("{arm: post, expect: @best}"), "unknown expect 'best' (did you mean 'better'?)"),
+    "an unknown key of a claim": (claims("{arm: post, expect: better, @agianst: pre}"), "did you mean 'against'?"),
+    "a factor below 1": (claims("@{arm: post, expect: better, measure: memory, by: 0.5}"), "a factor above 1, not 0.5"),
+    "stalling by": (claims("@{arm: post, expect: stalls, by: 1}"), "leave out by, against and measure"),
+    "the same loss within": (claims("@{arm: post, expect: same, by: 0.1}"), "margin says which losses are the same"),
+    "answers to text": (claims("{arm: post, expect: better, measure: @accuracy}"), "text has no answers"),
+    "a task that is not asked": (
+        claims("{arm: post, expect: better, measure: @piqa/acc}") + "evals: {tasks: [arc_easy]}\n",
+        "the study does not evaluate 'piqa': arc_easy",
+    ),
     "a contrast with itself": (HEAD + "contrasts: [@post - post]\n", "needs two arms, once"),
     "a seed twice": (HEAD + "seeds: @[1, 2, 1]\n", "seeds: a seed is given twice: 1, 2, 1"),
     "a seed too large": (HEAD + "seeds: @[9223372036854775808]\n", "seeds: expected a number of seeds"),

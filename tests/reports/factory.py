@@ -32,6 +32,8 @@ from ablate.store.documents import (
     Score,
     SpentBudget,
     StudyArm,
+    StudyClaim,
+    StudyContrast,
     StudyDesign,
     StudyDocument,
     StudyLook,
@@ -86,6 +88,8 @@ class StudyOf:
     """Whether the store has the text that runs read: its unigram loss is 5.98."""
     margin: float | None = None
     looks: Sequence[Mapping[str, float]] | None = None
+    contrasts: Sequence[tuple[str, str]] = ()
+    claims: Sequence[StudyClaim] = ()
     design: StudyDesign | None = None
     probes: Sequence[str] = ()
     smaller: Mapping[str, tuple[Literal["size", "length"], Sequence[Arm]]] = field(default_factory=dict)
@@ -131,6 +135,8 @@ class StudyOf:
             budget=SpentBudget(flops=2.4e11),
             matched="flops",
             margin=self.margin,
+            contrasts=tuple(StudyContrast(arm=arm, other=other) for arm, other in self.contrasts),
+            claims=tuple(self.claims),
             design=self.design,
             per="token",
             objective=None,

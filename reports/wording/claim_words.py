@@ -1,0 +1,60 @@
+"""Outcomes of claims in words."""
+
+from __future__ import annotations
+
+import math
+
+from ablate.store.documents.claim_words import origin, statement
+from ablate.store.documents.claims import COSTS, LOSS
+from reports.findings.judged_claim import JudgedClaim
+from reports.statistics.estimates import Estimate
+from reports.wording import words
+
+INTRODUCTION = (
+    "Stated in the study before it ran, except where said otherwise. “Does not hold” is said of this size and these"
+    " data alone; “cannot tell” is not a no."
+)
+
+
+def line(found: JudgedClaim) -> str:
+    """One claim with its outcome, for a terminal."""
+    said = ", ".join(filter(None, (measured(found), could_see(found))))
+    after = f" ({said})" if said else ""
+    source = f" [{origin(found.claim)}]" if origin(found.claim) else ""
+    return f"Claim: {statement(found.claim)}{source}: {found.outcome}{after}, {found.reason}. {stated(found)}."
+
+
+def stated(found: JudgedClaim) -> str:
+    """`Stated 2026-11-25`, and whether a result was known by then."""
+    return f"Stated {found.claim.planned}" + ", edited after a result" * found.claim.edited
+
+
+def measured(found: JudgedClaim) -> str:
+    """The effect and its interval, in the unit of the measure."""
+    if found.effect is None:
+        return ""
+    if found.claim.measure in COSTS:
+        return ratio(found.effect)
+    return _difference(found.effect, found.claim.measure)
+
+
+def ratio(found: Estimate) -> str:
+    """`0.97× (0.95 to 0.99)`; `0.125×` where it is exact."""
+    if found.sd is None or found.low is None or found.high is None:
+        return f"{found.mean:.3g}×"
+    digits = words.decimals(found.half_width)
+    return f"{found.mean:.{digits}f}× ({found.low:.{digits}f} to {found.high:.{digits}f})"
+
+
+def could_see(found: JudgedClaim) -> str:
+    """`would have seen 0.04 nats`, where no difference was found."""
+    if found.seen is None or found.outcome in ("holds", "not tested") or not math.isfinite(found.seen):
+        return ""
+    if found.claim.measure in COSTS:
+        return f"would have seen a factor of {found.seen:.3g}"
+    return f"would have seen {found.seen:.2g}{' nats' * (found.claim.measure == LOSS)}"
+
+
+def _difference(effect: Estimate, measure: str) -> str:
+    said = words.interval(effect)
+    return said if measure == LOSS else said.removesuffix(" nats")
