@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ablate.store.documents import StudyClaim
+from ablate.store.documents.claim_words import size, statement
 from ablate.store.documents.claims import COSTS, LOSS
 from reports.atlas.sources import StatedStudy, year_of
-from reports.atlas.statements import statement
 from reports.atlas.topics import topics_of
 from reports.results.document import RecordedArm, RecordedClaim, RecordedInterval, RecordedResult, RecordedRung
 from reports.results.parts import parts_of
@@ -84,6 +84,13 @@ class Card:
             return 1 / claim.by if claim.expect == "better" else claim.by
         falls = (claim.expect == "better") == (claim.measure == LOSS)
         return -claim.by if falls else claim.by
+
+    @property
+    def published_words(self) -> str:
+        """`by 0.02 nats`, `within 0.01`; empty where the claim names no size."""
+        if self.claim is None or not self.claim.by:
+            return ""
+        return f"{'within' if self.claim.expect == 'same' else 'by'} {size(self.claim)}"
 
     @property
     def costs(self) -> str:

@@ -8,21 +8,14 @@ from dataclasses import dataclass
 
 from reports.atlas.cards import Card, Row
 from reports.pages.ranked import RING, SHAPES, Axis
+from reports.sections.claims import MARKS
 from reports.wording import words
 
-MARKS = {
-    "holds": SHAPES["better"],
-    "does not hold": SHAPES["failed"],
-    "better": SHAPES["better"],
-    "worse": SHAPES["worse"],
-    "no difference": SHAPES["no difference"],
-    "stalled": SHAPES["failed"],
-    "diverged": SHAPES["failed"],
-}
-HOLDS = "M-6,0 L-2,5 L7,-6"
+SHAPE_OF = {**SHAPES, **MARKS, "stalled": SHAPES["failed"], "diverged": SHAPES["failed"]}
+"""Outline of a mark by outcome or verdict; a ring for what is open."""
 RATIOS = (0.1, 0.125, 0.2, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 2.0, 4.0, 5.0, 8.0, 10.0)
 """Marks of an axis of ratios."""
-MOST_RATIOS = 5
+MOST_TICKS = 5
 
 
 @dataclass(frozen=True)
@@ -61,7 +54,7 @@ def forest(card: Card) -> Forest:
         strips=tuple(_strip(card, row, axis) for row in card.rows),
         zero=axis.place(0.0),
         published=None if card.published is None else axis.place(_at(card, card.published)),
-        ticks=_ratio_ticks(axis) if card.is_ratio else axis.ticks,
+        ticks=_ratio_ticks(axis) if card.is_ratio else axis.ticks(MOST_TICKS),
         unit="ratio" if card.is_ratio else "nats" if card.claim is None or card.claim.measure == "loss" else "",
     )
 
@@ -88,7 +81,7 @@ def _at(card: Card, value: float) -> float:
 
 def _ratio_ticks(axis: Axis) -> tuple[tuple[float, str], ...]:
     inside = [each for each in RATIOS if not axis.cuts(math.log(each))]
-    step = max(1, math.ceil(len(inside) / MOST_RATIOS))
+    step = max(1, math.ceil(len(inside) / MOST_TICKS))
     middle = inside.index(1.0)
     return tuple((axis.place(math.log(each)), f"{each:g}×") for each in inside[middle % step :: step])
 
@@ -105,7 +98,7 @@ def _strip(card: Card, row: Row, axis: Axis) -> Strip:
     return Strip(
         row=row,
         kind=row.outcome.replace(" ", "-"),
-        shape=HOLDS if row.outcome == "holds" else MARKS.get(row.outcome, RING),
+        shape=SHAPE_OF.get(row.outcome, RING),
         mark=None if effect is None else axis.place(_at(card, effect.mean)),
         bar=ends,
         seeds=tuple(axis.place(each) for each in row.seeds if not axis.cuts(each)),

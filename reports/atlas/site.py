@@ -14,17 +14,17 @@ from markupsafe import Markup, escape
 from ablate.store.files import write_text
 from reports.atlas import models as model_table
 from reports.atlas.cards import STANDINGS, Card, cards
-from reports.atlas.forest import HOLDS, forest
+from reports.atlas.forest import forest
 from reports.atlas.sources import ARXIV, Sources
-from reports.atlas.statements import published
 from reports.atlas.topics import TOPICS
 from reports.atlas.variants import VariantPage, by_axis, variant_pages, variants_in
 from reports.pages.ranked import RING, SHAPES
 from reports.pages.templating import render_plain, source
 from reports.results.document import RecordedResult
+from reports.sections.claims import MARKS
 
 STYLES = ("atlas/atlas.css",)
-SHAPE_OF = {"holds": HOLDS, "does not hold": SHAPES["failed"], "measured": SHAPES["baseline"]}
+SHAPE_OF = {**MARKS, "measured": SHAPES["baseline"]}
 """Outline of the mark of a standing; a ring for what is open."""
 ADDRESS = re.compile(r"https?://[^\s,;)<]+[^\s,;).<]")
 
@@ -47,7 +47,6 @@ def atlas_pages(
     shared: dict[str, Any] = {
         "forest": forest,
         "cited": cited,
-        "published": published,
         "shape": lambda standing: SHAPE_OF.get(standing, RING),
         "links": lambda card: [
             (name, known[axis, name]) for axis, name in sorted(variants_in(card.parts) & set(known))
