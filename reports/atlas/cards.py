@@ -31,7 +31,7 @@ STANDINGS: tuple[Standing, ...] = (
     "not tested",
     "not run",
 )
-LATER = "stated after this result was recorded"
+UNSTATED = "the recorded result does not state this claim"
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[Row]:
         yield _judged(judged, result, seeds)
     elif any(name in {each.name for each in result.arms} for name in (claim.arm, *claim.order)):
         effect = arm.difference if on_loss and arm else None
-        yield Row(result.scale, conditions_of(result), effect, "not tested", LATER, seeds)
+        yield Row(result.scale, conditions_of(result), effect, "not tested", UNSTATED, seeds)
 
 
 def _judged(judged: RecordedClaim, result: RecordedResult, seeds: tuple[float, ...]) -> Row:

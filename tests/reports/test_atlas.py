@@ -112,7 +112,7 @@ def test_a_claim_of_the_file_that_no_result_judged_says_so(result: RecordedResul
     )
     card = only([result], stated)
     assert card.standing == "not tested"
-    assert card.rows[0].reason == "stated after this result was recorded"
+    assert card.rows[0].reason == "the recorded result does not state this claim"
     assert card.rows[0].effect is not None and card.rows[0].effect.mean < 0
     absent = only([], stated)
     assert (absent.standing, absent.rows, absent.topics) == ("not run", (), ("norms",))
