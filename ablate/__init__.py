@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ablate.names import warn_of_clashes
 
 if TYPE_CHECKING:
+    from ablate.api.atlas import atlas
     from ablate.api.benching import bench
     from ablate.api.browsing import Runs
     from ablate.api.browsing import open_store as open
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ablate.api.logs import logs
     from ablate.api.planning import StudyPlan, plan
     from ablate.api.preparing import prepare
-    from ablate.api.reporting import Exported, export_report, report
+    from ablate.api.reporting import Exported, export_report, record_result, report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
     from ablate.api.scaling import Fits, ScaleUp, fit, scale_up
@@ -77,6 +78,7 @@ _HOME = {
     "StudyPlan": "ablate.api.planning",
     "StudyResult": "ablate.api.result",
     "Verdict": "ablate.api.result",
+    "atlas": "ablate.api.atlas",
     "bench": "ablate.api.benching",
     "check": "ablate.api.checking",
     "compare": "ablate.api.comparing",
@@ -93,6 +95,7 @@ _HOME = {
     "plan": "ablate.api.planning",
     "plug_in": "ablate.plugins",
     "prepare": "ablate.api.preparing",
+    "record_result": "ablate.api.reporting",
     "report": "ablate.api.reporting",
     "run": "ablate.api.running",
     "scale_up": "ablate.api.scaling",
@@ -128,6 +131,7 @@ __all__ = [
     "StudyResult",
     "Verdict",
     "__version__",
+    "atlas",
     "bench",
     "check",
     "compare",
@@ -144,6 +148,7 @@ __all__ = [
     "plan",
     "plug_in",
     "prepare",
+    "record_result",
     "report",
     "run",
     "scale_up",

@@ -28,6 +28,7 @@ COMMANDS = (
     "eval",
     "generate",
     "report",
+    "atlas",
     "compare",
     "ledger",
     "logs",

@@ -5,6 +5,7 @@ Importing this package is cheap; the libraries load with the first call.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
 
     from ablate.store import Store
     from ablate.store.documents import JsonObject
+    from reports.atlas.sources import Sources
     from reports.findings.next_steps import NextStep
     from reports.findings.shapes import ArmSummary, StudySummary
+    from reports.results.document import RecordedResult
 
 __all__ = [
     "changes",
@@ -30,10 +33,13 @@ __all__ = [
     "notes",
     "open_arms",
     "rates",
+    "read_result",
     "record_look",
+    "record_result",
     "render",
     "render_search",
     "render_site",
+    "results_of_store",
     "search_table",
     "sentence",
     "step_words",
@@ -41,6 +47,8 @@ __all__ = [
     "table",
     "unmeasured",
     "withheld",
+    "write_atlas",
+    "write_findings",
 ]
 
 
@@ -61,6 +69,44 @@ def record_look(study_dir: Path | str) -> None:
     from reports.pages.page import record_look as record  # noqa: PLC0415 (keeps the import cheap)
 
     record(study_dir)
+
+
+def record_result(study_dir: Path | str, folder: Path | None = None, notes: Sequence[str] = ()) -> Path:
+    """Write a study's result as a small file, beside the study unless a folder is given, and return its path.
+
+    Raises `reports.reading.documents.ReportError` where there is no result.
+    """
+    from reports.results import record_result as record  # noqa: PLC0415 (keeps the import cheap)
+
+    return record(Path(study_dir), folder, notes)
+
+
+def read_result(path: Path) -> RecordedResult:
+    """A recorded result. Raises `reports.reading.documents.ReportError` where the file is none."""
+    from reports.results.files import read  # noqa: PLC0415 (keeps the import cheap)
+
+    return read(path)
+
+
+def results_of_store(root: Path) -> Iterator[tuple[RecordedResult, Path | None]]:
+    """The result of every study of a store that has one, with its report where there is one."""
+    from reports.results import results_of_store as results  # noqa: PLC0415 (keeps the import cheap)
+
+    return results(root)
+
+
+def write_atlas(results: Sequence[RecordedResult], sources: Sources, out: Path, pages: Mapping[str, Path]) -> Path:
+    """Write the atlas into a folder and return its first page. pages: reports by the name of their result."""
+    from reports.atlas.site import atlas_pages, report_paths, write_site  # noqa: PLC0415 (keeps the import cheap)
+
+    return write_site(atlas_pages(results, sources, report_paths(out, pages)), out)
+
+
+def write_findings(results: Sequence[RecordedResult], sources: Sources, path: Path) -> Path:
+    """Write a summary of the atlas as Markdown, at most 1,500 words."""
+    from reports.atlas.findings import write_findings as write  # noqa: PLC0415 (keeps the import cheap)
+
+    return write(results, sources, path)
 
 
 def render(study_dir: Path | str, summary: StudySummary | None = None) -> Path:

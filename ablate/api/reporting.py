@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -63,6 +64,30 @@ def export_report(path: str | Path, directory: str | Path) -> Exported:
         example = (Store("STORE") if kind == "search" else Store(folder)).study("NAME", "cpu").path
         raise AblateError(f"{path} is a {kind}: an export takes a study, such as {example}")
     return Exported(*reports.export_study(folder, directory))
+
+
+def record_result(path: str | Path, directory: str | Path | None = None, notes: Sequence[str] = ()) -> Path:
+    """Record a study's result as a small file to commit: losses, differences, verdicts, claims, costs and conditions.
+
+    Args:
+        path: a study's folder in a store.
+        directory: where the file goes. None for `results` in the folder of the study's file.
+        notes: what a reader should know beside the numbers. Without any, those of an earlier file stay.
+
+    Returns:
+        The file, `<study>@<scale>.json`.
+
+    Raises:
+        AblateError: `path` is not a study, it has no result, or its study has no file and no directory is given.
+
+    Example:
+        >>> ablate.record_result("runs/studies/norm_placement-cpu", notes=["The machine ran other programs, too."])
+        PosixPath('studies/results/norm_placement@cpu.json')
+    """
+    folder, kind = reported(path)
+    if kind != "study":
+        raise AblateError(f"{path} is a {kind}: only the result of a study is recorded")
+    return reports.record_result(folder, None if directory is None else Path(directory), notes)
 
 
 def reported(path: str | Path) -> tuple[Path, Kind]:

@@ -2,60 +2,37 @@
 
 from __future__ import annotations
 
-import ast
-import importlib
 import inspect
-import pkgutil
-import re
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NotRequired, TypeAlias, TypedDict, get_args
+from typing import Any
 
 import zoo
+from ablate.api.catalogue import OF_ARMS, WHOLES, Catalogue, Entry, catalogued, docs_of_settings, entry, settings_of
+from ablate.api.published import assumed_columns, preset_row, shown_tricks, text
 from ablate.commands import OptionError, print_json, print_table
-from ablate.commands._traits import assumed_columns, preset_row, text
 from ablate.plugins import check_groups
-from ablate.study.sections import StartSpec, TeacherSpec
-from ablate.training.lora import LoraSpec
-from ablate.training.spec import TrainSpec
-from evals.evaluations import evaluations
-from zoo.axis import Spec, Variant, variants
-from zoo.block_spec import BlockSpec
-from zoo.decode import BeamSearch, Sampling, Speculation, beam_search, generate, lookahead, speculate
 from zoo.errors import did_you_mean
 from zoo.presets import Preset, names, preset, shrunk, sized_names
-from zoo.registry import plugins
-from zoo.spec import ModelSpec
 
-PAPER = re.compile(r"arXiv:[0-9]{4}\.[0-9]{4,5}|https?://[^\s)]+[^\s).,]")
-WHOLES: dict[str, type[Spec]] = {"model": ModelSpec, "block": BlockSpec}
-"""Specs whose parts the variants are."""
-OF_ARMS: dict[str, type[Spec]] = {"train": TrainSpec, "lora": LoraSpec, "start": StartSpec, "teacher": TeacherSpec}
-"""Sections of an arm beside its model."""
-Catalogue: TypeAlias = Mapping[str, Mapping[str, tuple[Any, type[Spec]]]]
-"""The documented object and the spec with the settings, by axis and name."""
-DECODING: dict[str, tuple[Callable[..., Any], type[Spec]]] = {
-    "beam_search": (beam_search, BeamSearch),
-    "generate": (generate, Sampling),
-    "lookahead": (lookahead, Sampling),
-    "speculate": (speculate, Speculation),
-}
-"""Ways to decode, and the settings of each."""
-OTHERS = {
-    "ablate.training.objectives": "kind",
-    "ablate.training.optimizers": "kind",
-    "ablate.data.sources": "source",
-    "ablate.data.tokenizers": "kind",
-}
-"""Other choices of a study, with the field that names the choice."""
-TABLE = ("year", "norm", "topology", "placement", "position", "activation", "tricks", "parameters", "published")
+TABLE = (
+    "year",
+    "norm",
+    "topology",
+    "placement",
+    "position",
+    "attention",
+    "activation",
+    "experts",
+    "tricks",
+    "parameters",
+    "published",
+)
 
 
 def show_all(as_json: bool) -> int:
     check_groups()
-    catalogue = {axis: [_entry(name, of) for name, (of, _) in each.items()] for axis, each in catalogued().items()}
+    catalogue = {axis: [entry(name, of) for name, (of, _) in each.items()] for axis, each in catalogued().items()}
     presets = [preset(name) for name in names()]
     if as_json:
         print_json({"variants": catalogue, "presets": [preset_row(chosen) for chosen in presets]})
@@ -73,14 +50,14 @@ def show_all(as_json: bool) -> int:
     return 0
 
 
-def _described(entry: _Entry) -> str:
+def _described(entry: Entry) -> str:
     return f"{entry['doc']} (plug-in {entry['plugin']})" if "plugin" in entry else entry["doc"]
 
 
 def _shown(chosen: Preset) -> list[str]:
     """A preset's row of the table."""
     row, assumed = preset_row(chosen), assumed_columns(chosen)
-    row["published"] = row["published_parameters"]
+    row["published"], row["tricks"] = row["published_parameters"], shown_tricks(row)
     for column in ("parameters", "published"):
         row[column] = _large(row[column])
     return [chosen.name, *(text(row[column]) + "*" * (column in assumed) for column in TABLE)]
@@ -100,7 +77,7 @@ def show_one(name: str, small: bool, as_json: bool) -> int:
     found = [(axis, *of[name]) for axis, of in groups.items() if name in of]
     if not found:
         return _show_setting(name, groups, presets, as_json)
-    entries = [{"axis": axis, **_entry(name, said), "settings": settings_of(cls)} for axis, said, cls in found]
+    entries = [{"axis": axis, **entry(name, said), "settings": settings_of(cls)} for axis, said, cls in found]
     if as_json:
         print_json(entries[0] if len(entries) == 1 else entries)
         return 0
@@ -145,95 +122,11 @@ def show_matrix(path: str, as_json: bool) -> int:
     return 0
 
 
-def catalogued() -> dict[str, Mapping[str, tuple[Any, type[Spec]]]]:
-    """All that has a name: what documents it and what has its settings, by axis, and what is no axis of the zoo."""
-    others = {package.rpartition(".")[2]: variants(package, tag) for package, tag in OTHERS.items()}
-    classes: dict[str, Mapping[str, type[Spec]]] = {
-        **axes(),
-        "parts": _parts(),
-        **others,
-        "evaluations": evaluations(),
-    }
-    documented = {axis: {name: (cls, cls) for name, cls in of.items()} for axis, of in classes.items()}
-    return {**documented, "decoding": DECODING}
-
-
-def _parts() -> dict[str, type[Spec]]:
-    """The settings of a model and of a block that are a part with settings and without variants."""
-    fields = {name: field for whole in WHOLES.values() for name, field in whole.model_fields.items()}
-    return {
-        name: part
-        for name, field in sorted(fields.items())
-        for part in (field.annotation, *get_args(field.annotation))
-        if isinstance(part, type) and issubclass(part, Spec) and not issubclass(part, (Variant, *WHOLES.values()))
-    }
-
-
-def axes() -> dict[str, dict[str, type[Spec]]]:
-    """Every axis of the zoo and its variants: the packages of `zoo` that define a base class for them, also those
-    within another (`positions.scalings`)."""
-    return {package.removeprefix("zoo."): variants(package) for package in _axes_below("zoo")}
-
-
-def _axes_below(package: str) -> Iterator[str]:
-    inside = importlib.import_module(package).__path__
-    for name in (f"{package}.{m.name}" for m in pkgutil.iter_modules(inside) if m.ispkg):
-        if _is_axis(name):
-            yield name
-            yield from _axes_below(name)
-
-
-def _is_axis(package: str) -> bool:
-    values = vars(importlib.import_module(package)).values()
-    return any(isinstance(v, type) and issubclass(v, Variant) and v.__module__ == package for v in values)
-
-
-class _Entry(TypedDict):
-    name: str
-    doc: str
-    paper: str | None
-    plugin: NotRequired[str]
-
-
-def _entry(name: str, documented: Any) -> _Entry:
-    """A name, the first paragraph of its documentation, the first paper that it names, and where it is from if it is
-    plugged in."""
-    text = inspect.getdoc(documented) or ""
-    paper = PAPER.search(text)
-    found = _Entry(name=name, doc=" ".join(text.partition("\n\n")[0].split()), paper=paper.group() if paper else None)
-    origin = next((str(each) for each in plugins() if each.module == documented.__module__), None)
-    return {**found, "plugin": origin} if origin else found
-
-
 def _default(value: Any) -> str:
     """A default in a table: a part by its kind, or by what it is made of."""
     if isinstance(value, dict) and value:
         return str(value.get("kind") or ", ".join(f"{name} {_default(part)}" for name, part in value.items()))
     return "null" if value is None else text(value) or "[]"
-
-
-def docs_of_settings(cls: type[Spec]) -> dict[str, str]:
-    """Docstrings of the fields of a class and of its bases, by name."""
-    docs: dict[str, str] = {}
-    for owner in reversed([each for each in cls.__mro__ if issubclass(each, Spec)]):
-        body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for field, below in pairwise(body.body):
-            match field, below:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(written))):
-                    docs[name] = " ".join(written.split())
-    return docs
-
-
-def settings_of(cls: type[Spec]) -> dict[str, object]:
-    """Default values as plain data; `required` where there is none."""
-    fields = {name: field for name, field in cls.model_fields.items() if name != "kind"}
-    plain = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
-    return {name: "required" if fields[name].is_required() else _plain(value) for name, value in plain.items()}
-
-
-def _plain(value: Any) -> Any:
-    return value.model_dump(mode="json") if isinstance(value, Spec) else value
 
 
 def _show_preset(chosen: Preset, small: bool, as_json: bool) -> int:

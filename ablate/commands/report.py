@@ -11,10 +11,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate.commands import DONE, add_json, print_json
+from ablate.commands import DONE, OptionError, add_json, print_json
 
 if TYPE_CHECKING:
     from ablate.store.documents import JsonObject
+
+BESIDE = Path()
+"""Value of --record without a folder."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +28,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="also write figures as SVG (needs Chromium), and tables as Markdown and LaTeX",
     )
+    parser.add_argument(
+        "--record",
+        metavar="DIR",
+        nargs="?",
+        type=Path,
+        const=BESIDE,
+        help="also write the study's result as a small file to commit (default: results/ beside the study's file)",
+    )
+    parser.add_argument(
+        "--note",
+        dest="notes",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="with --record: what a reader should know of this result (may be repeated)",
+    )
     add_json(parser)
 
 
@@ -32,6 +51,12 @@ def run(options: argparse.Namespace) -> int:
     import ablate
     from ablate.api.reporting import reported
 
+    if options.notes and options.record is None:
+        raise OptionError("--note is for --record")
+    if options.record is not None and options.export:
+        raise OptionError("--record and --export exclude each other")
+    if options.record is not None:
+        return _record(options)
     if options.export:
         return _export(options)
     page = ablate.report(options.path)
@@ -49,6 +74,18 @@ def _document(folder: Path, kind: str, page: Path) -> JsonObject:
         return {"index" if kind == "store" else "report": str(page)}
     document = ablate.StudyResult.stored(folder).document()
     return {name: document[name] for name in ("study", "scale", "report", "arms")}
+
+
+def _record(options: argparse.Namespace) -> int:
+    import ablate
+
+    page = ablate.report(options.path)
+    written = ablate.record_result(options.path, None if options.record is BESIDE else options.record, options.notes)
+    if options.json:
+        print_json({"report": str(page), "recorded": str(written)})
+    else:
+        print(page, written, sep="\n")
+    return DONE
 
 
 def _export(options: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,23 @@ sys.path.insert(0, str(Path(__file__).parent))
 import notebook
 import reference
 
+from ablate.api.atlas import RESULTS, gathered, known_sources
+from reports.atlas.site import atlas_pages
+
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 FOLDER_LINK = re.compile(r"(?<!!)\[([^\[\]]*)\]\((?!https?:|mailto:|#)([^)#\s]+)\)")
-BESIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "studies/FINDINGS.md", "studies/LOG.md")
+BESIDE = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "studies/FINDINGS.md",
+    "studies/LOG.md",
+    "studies/archive/findings.md",
+)
 """Pages that are not in `docs`."""
+ATLAS = "claims"
+"""Folder of the atlas on the site."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -28,6 +41,9 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, site_path(path), abs_src_path=str(ROOT / path)))
     for path, text in {"notebook.md": notebook.page(notebook.read()), **reference.pages()}.items():
         files.append(File.generated(config, path, content=text))
+    for path, text in atlas().items():
+        if not path.endswith(".md"):  # which would be rendered
+            files.append(File.generated(config, f"{ATLAS}/{path}", content=text))
     files.append(File.generated(config, "site.css", abs_src_path=str(Path(__file__).with_name("site.css"))))
     pages = [*(ROOT / path for path in BESIDE), *(ROOT / "docs").rglob("*.md")]
     for path in sorted({target for page in pages for target in targets(page)}):
@@ -36,11 +52,26 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+def on_post_build(config: Any) -> None:
+    """Add the Markdown that pages of the atlas offer to copy."""
+    for path, text in atlas().items():
+        if path.endswith(".md"):
+            (Path(config.site_dir) / ATLAS / path).write_text(text, encoding="utf-8")
+
+
+@cache
+def atlas() -> dict[str, str]:
+    """Pages of the atlas of the results that ship."""
+    return atlas_pages(gathered([RESULTS])[0], known_sources())
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     here = page.file.src_uri
     if here.startswith("reference/"):
         return markdown
     folder = os.path.dirname(repository_path(here))  # noqa: PTH120 (of a path of the site)
+    if here == "atlas.md":
+        markdown += f"\n[Open the atlas]({ATLAS}/index.html) of the results that ship with the project.\n"
     text = FOLDER_LINK.sub(lambda found: unlinked(found, folder), markdown)
     return LINK.sub(lambda found: rewritten(found, folder, here), text)
 

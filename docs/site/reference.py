@@ -14,8 +14,8 @@ import torch
 
 import ablate
 import zoo
+from ablate.api.catalogue import catalogued, docs_of_settings, settings_of
 from ablate.cli import COMMANDS, main
-from ablate.commands._catalogue import catalogued, docs_of_settings, settings_of
 from ablate.study.schema import study_schema
 from ablate.study.sections import StartSpec, StudySections, TeacherSpec
 from zoo.axis import Spec

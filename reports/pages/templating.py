@@ -62,6 +62,20 @@ def render(template: str, scripts: tuple[str, ...], data: Any, **context: Any) -
     )
 
 
+def render_plain(template: str, styles: tuple[str, ...], script: str = "", **context: Any) -> str:
+    """A page without figures: one template with its styles beside those of every page, and a script of ours."""
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            **context,
+            style=Markup("".join(map(source, (*STYLES, *styles)))),
+            script=Markup(script),
+            policy=_policy(*filter(None, [script])),
+        )
+    )
+
+
 def packed(text: str) -> Markup:
     """Text as `unpack.js` reads it: deflated, in base 85 without `<`, so that it cannot end its element."""
     deflate = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
@@ -77,7 +91,7 @@ def _packed_once(text: str) -> Markup:
 def _policy(*scripts: str) -> str:
     """A content security policy: these very scripts, inline styles, and nothing from anywhere."""
     digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
-    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests) or "'none'"
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"

@@ -79,7 +79,7 @@ def test_presets_say_what_is_in_them(capsys):
     assert llama3["topology"] == "serial"
     assert "kv_heads=8" in llama3["tricks"]
     assert set(llama3) == {
-        "name", "year", "norm", "placement", "topology", "position", "activation", "tricks",
+        "name", "year", "norm", "placement", "topology", "position", "activation", "attention", "experts", "tricks",
         "parameters", "published_parameters", "active_parameters", "published_active_parameters", "source",
     }  # fmt: skip
     mixtral = rows["mixtral_8x7b"]
@@ -87,6 +87,19 @@ def test_presets_say_what_is_in_them(capsys):
     command_a = rows["command_a"]
     assert (command_a["topology"], command_a["position"]) == ("parallel", "rope, nope")
     assert "window=4096 in 48 of 64 layers" in command_a["tricks"]
+
+
+def test_presets_name_attention_and_experts_also_where_they_are_defaults(capsys):
+    main(["zoo", "--json"])
+    rows = {row["name"]: (row["attention"], row["experts"]) for row in json.loads(capsys.readouterr().out)["presets"]}
+    assert rows["gpt3"] == ("MHA", "")
+    assert rows["palm"] == ("MQA", "")  # arXiv:2204.02311, section 2
+    assert rows["mixtral_8x7b"] == ("GQA (8)", "8, top 2")  # arXiv:2401.04088, table 1: the variant's own defaults
+    assert rows["deepseek_v2"] == ("MLA", "160, top 6, 2 shared")  # arXiv:2405.04434, section 3.1.2
+    assert rows["llama4"][1] == "16, top 1, 1 shared"
+    assert rows["jamba"] == ("mamba ×28, GQA (8) ×4", "16, top 2")  # arXiv:2403.19887, section 3.1
+    assert rows["kimi_linear"][0] == "kda ×20, MLA ×7"  # arXiv:2510.26692: three to one
+    assert rows["gpt4"] == (None, None)
 
 
 def test_a_preset_that_cannot_be_built_is_listed_with_what_is_claimed_of_it(capsys):

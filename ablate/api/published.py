@@ -20,6 +20,8 @@ PATHS = {
     "activation": "block.ffn.kind",
 }
 """The columns of a row that name a part, and where that part is in a spec."""
+IN_COLUMNS = ("kv_heads=", "experts=", "shared_experts=", "top_k=")
+"""Tricks that the columns of attention and experts say."""
 Row: TypeAlias = dict[str, Any]
 """A preset's values, by column."""
 
@@ -57,13 +59,16 @@ def _built(spec: zoo.ModelSpec) -> Row:
         "topology": _each(layer.topology for layer in layers),
         "position": _each(_position(layer.mixer) for layer in layers),
         "activation": _each(_activation(layer.ffn) for layer in layers),
+        "attention": _counted(_attention(layer.mixer) for layer in layers),
+        "experts": _each(filter(None, (_experts(layer.ffn) for layer in layers))),
         "tricks": _tricks(spec),
     }
 
 
 def _claimed(parts: SpecJson) -> Row:
     """The entry of a model that cannot be built here."""
-    return {column: _at(parts, path) for column, path in PATHS.items()} | {"tricks": []}
+    unknown: Row = {"attention": None, "experts": None, "tricks": []}
+    return {column: _at(parts, path) for column, path in PATHS.items()} | unknown
 
 
 def _at(data: Any, path: str) -> Any:
@@ -88,6 +93,38 @@ def _activation(ffn: Any) -> str:
     """The layer's kind, with that of its experts."""
     inside = [value.kind for _, value in ffn if isinstance(value, Spec) and hasattr(value, "kind")]
     return f"{ffn.kind} ({', '.join(inside)})" if inside else str(ffn.kind)
+
+
+def _counted(words: Iterable[str]) -> str:
+    """The words, each once, in the order of the layers, with the number of layers where there are several."""
+    found = Counter(words)
+    return ", ".join(found) if len(found) == 1 else ", ".join(f"{word} ×{layers}" for word, layers in found.items())
+
+
+def _attention(mixer: Any) -> str:
+    """`MHA`, `GQA (8)`, `MQA` by the number of key-value heads, else the mixer's name."""
+    heads, kv_heads = getattr(mixer, "heads", None), getattr(mixer, "kv_heads", None)
+    if kv_heads is None:
+        return {"mla": "MLA", "dsa": "MLA (dsa)"}.get(mixer.kind, str(mixer.kind))
+    named = "MHA" if kv_heads == heads else "MQA" if kv_heads == 1 else f"GQA ({kv_heads})"
+    return named if mixer.kind == "attention" else f"{mixer.kind} {named}"
+
+
+def _experts(ffn: Any) -> str:
+    """`256, top 8, 1 shared`; empty for a dense layer."""
+    if getattr(ffn, "experts", None) is None:
+        return ""
+    shared = f", {ffn.shared_experts} shared" if getattr(ffn, "shared_experts", 0) else ""
+    return f"{ffn.experts}, top {ffn.top_k}{shared}"
+
+
+def shown_tricks(row: Row) -> list[str]:
+    """The tricks of a row that no other column says. Sparse attention also has a `top_k`, of tokens."""
+    return [
+        trick
+        for trick in row["tricks"]
+        if not trick.startswith(IN_COLUMNS) or (trick.startswith("top_k=") and not row["experts"])
+    ]
 
 
 def _tricks(spec: zoo.ModelSpec) -> list[str]:

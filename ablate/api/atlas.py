@@ -1,0 +1,141 @@
+"""`ablate.atlas`: what is known of every claim and variant, as a site of static pages."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import reports
+from ablate.api.catalogue import catalogued, docs_of_settings, settings_of
+from ablate.api.published import assumed_columns, preset_row, shown_tricks, text
+from ablate.errors import ArgumentError
+from ablate.plugins import check_groups
+from ablate.store import Store
+from ablate.store.documents import StudyClaim
+from ablate.study.claim_spec import ClaimSpec
+from ablate.study.written import SHIPPED, read_study, shipped
+from reports.atlas.sources import CatalogueEntry, PublishedModel, Setting, Sources, StatedStudy
+from reports.results.document import RecordedResult
+from reports.results.parts import parts_of
+from zoo.presets import Preset, names, preset
+
+RESULTS = SHIPPED / "results"
+"""Recorded results of the shipped studies."""
+
+
+def atlas(sources: Sequence[str | Path] = (), *, out: str | Path, findings: str | Path | None = None) -> Path:
+    """Write the atlas: a card for each claim, a page for each variant, and the table of published models.
+
+    Args:
+        sources: stores, folders of recorded results, or single ones; without any, the results that ship.
+        out: the folder of the site.
+        findings: a Markdown file for a summary of at most 1,500 words.
+
+    Returns:
+        The first page.
+
+    Raises:
+        AblateError: a source is none of these, or is damaged.
+
+    Example:
+        >>> ablate.atlas(["runs", "studies/results"], out="site")
+        PosixPath('site/index.html')
+    """
+    results, pages = gathered(sources or [RESULTS])
+    known = known_sources()
+    if findings is not None:
+        reports.write_findings(results, known, Path(findings))
+    return reports.write_atlas(results, known, Path(out), pages)
+
+
+def gathered(sources: Sequence[str | Path]) -> tuple[tuple[RecordedResult, ...], dict[str, Path]]:
+    """Results by study and scale, of which a later source replaces an earlier one's, and the reports that exist."""
+    results: dict[str, RecordedResult] = {}
+    pages: dict[str, Path] = {}
+    for source in map(Path, sources):
+        for result, page in _results_of(source):
+            results[result.name] = result
+            pages.pop(result.name, None)
+            if page is not None:
+                pages[result.name] = page
+    return tuple(results[name] for name in sorted(results)), pages
+
+
+def _results_of(source: Path) -> Iterator[tuple[RecordedResult, Path | None]]:
+    if Store(source).exists:
+        yield from reports.results_of_store(source)
+    elif source.is_file():
+        yield reports.read_result(source), None
+    elif source.is_dir():
+        yield from ((reports.read_result(path), None) for path in sorted(source.glob("*@*.json")))
+    else:
+        raise ArgumentError("sources", "a store, a folder of recorded results, or such a file", str(source))
+
+
+def known_sources() -> Sources:
+    """The shipped studies as written, the catalogue, and the published models."""
+    check_groups()
+    return Sources(tuple(map(_stated, shipped())), tuple(_entries()), tuple(map(_model, names())))
+
+
+def _stated(name: str) -> StatedStudy:
+    """A study file as it stands, without building its models."""
+    data = read_study(name).document.data
+    arms = {name: edits or {} for name, edits in (data.get("arms") or {}).items()}
+    arms |= {name: edits for name, edits in (data.get("factors") or {}).items() if isinstance(edits, Mapping)}
+    return StatedStudy(
+        name=name,
+        question=data["question"],
+        citation=data.get("source") or "",
+        arms=arms or {name: dict.fromkeys(data.get("grid") or data.get("search") or {})},
+        claims=tuple(_claim(each, data) for each in data.get("claims") or ()),
+    )
+
+
+def _claim(written: Mapping[str, Any], study: Mapping[str, Any]) -> StudyClaim:
+    spec = ClaimSpec.model_validate(written)
+    compared = spec.arm is not None and spec.expect != "stalls" and "factors" not in study
+    against = (spec.against or study["baseline"]) if compared else None
+    return StudyClaim(**{**spec.model_dump(), "against": against, "planned": ""})
+
+
+def _entries() -> Iterator[CatalogueEntry]:
+    for axis, of in catalogued().items():
+        for name, (documented, cls) in of.items():
+            docs = docs_of_settings(cls)
+            settings = ((key, _shown(value), docs.get(key, "")) for key, value in settings_of(cls).items())
+            yield CatalogueEntry(
+                axis, name, inspect.getdoc(documented) or "", tuple(Setting(*each) for each in settings)
+            )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return str(value.get("kind") or value)
+    return "null" if value is None else text(value) or "[]"
+
+
+def _model(name: str) -> PublishedModel:
+    chosen = preset(name)
+    row = preset_row(chosen) | {"published": chosen.published_parameters}
+    row["tricks"] = shown_tricks(row)
+    values = {key: _large(value) if key in ("parameters", "published") else text(value) for key, value in row.items()}
+    return PublishedModel(
+        values=values,
+        parts=parts_of(_plain(chosen)),
+        assumed=frozenset(assumed_columns(chosen)),
+        note=" ".join((chosen.note or "").split()),
+    )
+
+
+def _plain(chosen: Preset) -> Mapping[str, Any]:
+    return chosen.spec.dump() if chosen.buildable else chosen.parts
+
+
+def _large(count: float | None) -> str:
+    """1.56B, 117M."""
+    if count is None:
+        return "–"
+    return f"{count / 1e9:.4g}B" if count >= 1e9 else f"{count / 1e6:.4g}M"

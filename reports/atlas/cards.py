@@ -1,0 +1,264 @@
+"""Cards of the atlas: one for each claim, and one for the question of each study that has a result or states no claim.
+
+A card has a row for every recorded result that bears on it, and for the smaller rungs of their ladders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ablate.store.documents import StudyClaim
+from ablate.store.documents.claim_words import size, statement
+from ablate.store.documents.claims import COSTS, LOSS
+from reports.atlas.sources import StatedStudy, year_of
+from reports.atlas.topics import topics_of
+from reports.results.document import RecordedArm, RecordedClaim, RecordedInterval, RecordedResult, RecordedRung
+from reports.results.parts import parts_of
+from reports.wording import words
+from reports.wording.length_words import prefixed
+
+Standing = Literal["holds", "does not hold", "depends", "cannot tell", "not tested", "not run", "measured"]
+"""Outcome of a claim over all its results: `depends` where it holds in some and not in others. `measured` is a question
+without a claim."""
+STANDINGS: tuple[Standing, ...] = (
+    "does not hold",
+    "depends",
+    "holds",
+    "cannot tell",
+    "measured",
+    "not tested",
+    "not run",
+)
+UNSTATED = "the recorded result does not state this claim"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A result as it is drawn: its effect with the interval, and what decided."""
+
+    label: str
+    conditions: str
+    effect: RecordedInterval | None
+    outcome: str
+    """Outcome of the claim, or verdict on the arm."""
+    reason: str = ""
+    seeds: tuple[float, ...] = ()
+    """Paired differences seed by seed."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A claim or question with everything that is recorded of it."""
+
+    key: str
+    study: str
+    title: str
+    question: str
+    claim: StudyClaim | None
+    source: str
+    topics: tuple[str, ...]
+    parts: frozenset[str]
+    """Parts of the arms that it is about, by setting and kind."""
+    standing: Standing
+    rows: tuple[Row, ...]
+    results: tuple[RecordedResult, ...]
+
+    @property
+    def year(self) -> int | None:
+        return year_of(self.source)
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether effects are ratios of costs."""
+        return self.claim is not None and self.claim.measure in COSTS
+
+    @property
+    def published(self) -> float | None:
+        """The published effect with its sign, or as a ratio; None where the claim names none."""
+        claim = self.claim
+        if claim is None or claim.by is None or claim.expect not in ("better", "worse"):
+            return None
+        if self.is_ratio:
+            return 1 / claim.by if claim.expect == "better" else claim.by
+        falls = (claim.expect == "better") == (claim.measure == LOSS)
+        return -claim.by if falls else claim.by
+
+    @property
+    def published_words(self) -> str:
+        """`by 0.02 nats`, `within 0.01`; empty where the claim names no size."""
+        if self.claim is None or not self.claim.by:
+            return ""
+        return f"{'within' if self.claim.expect == 'same' else 'by'} {size(self.claim)}"
+
+    @property
+    def costs(self) -> str:
+        """Costs of its arm that differ measurably, in the first result that has them: `training time 1.10×`."""
+        named = {self.claim.arm} if self.claim else set()
+        for result in self.results:
+            arms = [arm for arm in result.arms if arm.costs and (not named or arm.name in named)]
+            if arms and (said := "; ".join(filter(None, (_costs_of(arm, len(arms) > 1) for arm in arms)))):
+                return said
+        return ""
+
+
+def _costs_of(arm: RecordedArm, named: bool) -> str:
+    told = [
+        f"{cost.label.partition(' at ')[0].removesuffix(' per token')} {cost.ratio:.2f}×"
+        for cost in arm.costs.values()
+        if abs(cost.ratio - 1) > 0.02 and not (cost.low is not None and cost.low <= 1 <= (cost.high or cost.low))
+    ]
+    return (f"{arm.name}: " if named and told else "") + ", ".join(told)
+
+
+def cards(results: Sequence[RecordedResult], studies: Sequence[StatedStudy]) -> tuple[Card, ...]:
+    """Every card: those with results first, in the order of `STANDINGS`, then by study."""
+    stated = {study.name: study for study in studies}
+    recorded: dict[str, list[RecordedResult]] = {}
+    for result in results:
+        recorded.setdefault(result.study, []).append(result)
+    found = [
+        card
+        for name in dict.fromkeys((*recorded, *stated))
+        for card in _cards_of(name, recorded.get(name, ()), stated.get(name))
+    ]
+    return tuple(sorted(found, key=lambda card: (STANDINGS.index(card.standing), card.study)))
+
+
+def _cards_of(name: str, results: Sequence[RecordedResult], study: StatedStudy | None) -> Iterator[Card]:
+    claims: dict[str, StudyClaim] = {}
+    for claim in (*(each for result in results for each in result.claims), *(study.claims if study else ())):
+        claims.setdefault(_identity(claim), claim)
+    if results or not claims:
+        yield _question(name, results, study)
+    for number, claim in enumerate(claims.values(), 1):
+        yield _claim(f"{name}-{number}", name, claim, results, study)
+
+
+def _identity(claim: StudyClaim) -> str:
+    """The same claim at another scale may have another published size."""
+    return "|".join(map(str, (claim.arm, claim.against, claim.expect, claim.order, claim.measure)))
+
+
+def _edits(results: Sequence[RecordedResult], study: StatedStudy | None) -> Mapping[str, Mapping[str, object]]:
+    known = {arm.name: arm.edits for result in results for arm in result.arms}
+    return {**(study.arms if study else {}), **known}
+
+
+def _parts(arms: Iterable[str], results: Sequence[RecordedResult], study: StatedStudy | None) -> frozenset[str]:
+    """Parts that these arms do not share with all others."""
+    edits, own = _edits(results, study), frozenset[str]()
+    for name in arms:
+        recorded = [arm for result in results if (arm := result.arm(name)) is not None]
+        own |= frozenset(part for arm in recorded for part in arm.parts) or parts_of(edits.get(name, {}))
+    return own
+
+
+def _question(name: str, results: Sequence[RecordedResult], study: StatedStudy | None) -> Card:
+    """The question of a study: its arms beside the baseline, or its effects."""
+    edits = _edits(results, study)
+    question = results[0].question if results else study.question if study else name
+    source = (results[0].citation if results else study.citation if study else "") or ""
+    return Card(
+        key=name,
+        study=name,
+        title=question,
+        question=question,
+        claim=None,
+        source=source,
+        topics=topics_of(edits.values()),
+        parts=_parts(edits, results, study),
+        standing="measured" if results else "not run",
+        rows=tuple(row for result in results for row in _arm_rows(result)),
+        results=tuple(results),
+    )
+
+
+def _arm_rows(result: RecordedResult) -> Iterator[Row]:
+    """Effects, or arms against the baseline; the first row has the conditions of all."""
+    compared = [arm for arm in result.arms if arm.name != result.baseline and not result.effects]
+    rows = [
+        *(Row(effect.name, "", effect.difference, effect.verdict) for effect in result.effects),
+        *(
+            Row(f"{arm.name} against {result.baseline}", "", arm.difference, arm.verdict, seeds=_paired(result, arm))
+            for arm in compared
+        ),
+    ]
+    for row in rows[:1]:
+        yield replace(row, conditions=f"{result.scale}: {conditions_of(result)}")
+    yield from rows[1:]
+
+
+def _claim(
+    key: str, name: str, claim: StudyClaim, results: Sequence[RecordedResult], study: StatedStudy | None
+) -> Card:
+    edits = _edits(results, study)
+    arms = [*claim.order, *filter(None, (claim.arm, claim.against))]
+    rows = tuple(row for result in results for row in _claim_rows(claim, result))
+    return Card(
+        key=key,
+        study=name,
+        title=statement(claim),
+        question=results[0].question if results else study.question if study else "",
+        claim=claim,
+        source=claim.source or (study.citation if study else "") or "",
+        topics=topics_of(edits[each] for each in arms if edits.get(each)),
+        parts=_parts(arms, results, study),
+        standing=_standing(rows) if results else "not run",
+        rows=rows,
+        results=tuple(results),
+    )
+
+
+def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[Row]:
+    """The result's own row, after those of the smaller rungs of its ladder."""
+    judged = next((each for each in result.claims if _identity(each) == _identity(claim)), None)
+    arm = result.arm(claim.arm) if claim.arm else None
+    on_loss = claim.measure == LOSS and arm is not None and claim.against in (None, result.baseline)
+    for rung in result.rungs if on_loss else ():
+        if arm is not None and arm.name in rung.differences:
+            yield Row(f"{result.scale}, {rung.name}", _of_rung(rung), rung.differences[arm.name], "not judged")
+    seeds = _paired(result, arm) if on_loss and arm else ()
+    if judged is not None:
+        yield _judged(judged, result, seeds)
+    elif any(name in {each.name for each in result.arms} for name in (claim.arm, *claim.order)):
+        effect = arm.difference if on_loss and arm else None
+        yield Row(result.scale, conditions_of(result), effect, "not tested", UNSTATED, seeds)
+
+
+def _judged(judged: RecordedClaim, result: RecordedResult, seeds: tuple[float, ...]) -> Row:
+    digits = words.decimals(judged.seen)
+    seen = f" (would have seen {judged.seen:.{digits}f})" if judged.seen and judged.outcome == "cannot tell" else ""
+    edited = "; edited after a result" if judged.edited else ""
+    reason = f"{judged.reason}{seen}{edited}"
+    return Row(result.scale, conditions_of(result), judged.effect, judged.outcome, reason, seeds)
+
+
+def _paired(result: RecordedResult, arm: RecordedArm) -> tuple[float, ...]:
+    base = result.arm(result.baseline)
+    known = base.seeds if base else {}
+    return tuple(loss - known[seed] for seed, loss in arm.seeds.items() if seed in known)
+
+
+def _standing(rows: Sequence[Row]) -> Standing:
+    outcomes = {row.outcome for row in rows}
+    if {"holds", "does not hold"} <= outcomes:
+        return "depends"
+    ranked: tuple[Standing, ...] = ("holds", "does not hold", "cannot tell")
+    return next((each for each in ranked if each in outcomes), "not tested")
+
+
+def conditions_of(result: RecordedResult) -> str:
+    """`56 k parameters · 9.7 tokens each · 5 seeds`."""
+    setting = result.setting
+    return f"{_size(setting.parameters, setting.tokens_per_parameter)} · {setting.seeds} seeds"
+
+
+def _of_rung(rung: RecordedRung) -> str:
+    return _size(rung.parameters, rung.tokens_per_parameter)
+
+
+def _size(parameters: tuple[float, float], tokens: tuple[float, float]) -> str:
+    sizes, lengths = (" to ".join(dict.fromkeys(map(prefixed, each))) for each in (parameters, tokens))
+    return f"{sizes} parameters · {lengths} tokens per parameter"

@@ -1,0 +1,122 @@
+"""The forest plot of a card: one strip for each row, on an axis that all share, placed in per cent of the width."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from reports.atlas.cards import Card, Row
+from reports.pages.ranked import RING, SHAPES, Axis
+from reports.sections.claims import MARKS
+from reports.wording import words
+
+SHAPE_OF = {**SHAPES, **MARKS, "stalled": SHAPES["failed"], "diverged": SHAPES["failed"]}
+"""Outline of a mark by outcome or verdict; a ring for what is open."""
+RATIOS = (0.1, 0.125, 0.2, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 2.0, 4.0, 5.0, 8.0, 10.0)
+"""Marks of an axis of ratios."""
+MOST_TICKS = 5
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A row with everything placed: `mark` is the mean, `bar` the interval."""
+
+    row: Row
+    kind: str
+    """Class in style sheets."""
+    shape: str
+    mark: float | None
+    bar: tuple[float, float] | None
+    seeds: tuple[float, ...]
+    said: str
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Strips, the place of no effect and of the published one, and the axis."""
+
+    strips: tuple[Strip, ...]
+    zero: float
+    published: float | None
+    ticks: tuple[tuple[float, str], ...]
+    unit: str
+
+    @property
+    def is_drawn(self) -> bool:
+        return any(strip.mark is not None for strip in self.strips)
+
+
+def forest(card: Card) -> Forest:
+    """The plot of a card."""
+    axis = _axis([0.0, *(_at(card, value) for value in _values(card))])
+    return Forest(
+        strips=tuple(_strip(card, row, axis) for row in card.rows),
+        zero=axis.place(0.0),
+        published=None if card.published is None else axis.place(_at(card, card.published)),
+        ticks=_ratio_ticks(axis) if card.is_ratio else axis.ticks(MOST_TICKS),
+        unit="ratio" if card.is_ratio else "nats" if card.claim is None or card.claim.measure == "loss" else "",
+    )
+
+
+def _axis(values: Sequence[float]) -> Axis:
+    """An axis with everything on it, and with room on both sides of zero."""
+    room = 0.12 * max(map(abs, values)) or 0.01
+    return Axis(min(*values, -room), max(*values, room))
+
+
+def _values(card: Card) -> Iterator[float]:
+    if card.published is not None:
+        yield card.published
+    for row in card.rows:
+        if row.effect is not None:
+            known = (row.effect.mean, row.effect.low, row.effect.high)
+            yield from (each for each in known if each is not None)
+
+
+def _at(card: Card, value: float) -> float:
+    """Ratios lie on a logarithmic axis, around 1."""
+    return math.log(value) if card.is_ratio else value
+
+
+def _ratio_ticks(axis: Axis) -> tuple[tuple[float, str], ...]:
+    inside = [each for each in RATIOS if not axis.cuts(math.log(each))]
+    step = max(1, math.ceil(len(inside) / MOST_TICKS))
+    middle = inside.index(1.0)
+    return tuple((axis.place(math.log(each)), f"{each:g}×") for each in inside[middle % step :: step])
+
+
+def _strip(card: Card, row: Row, axis: Axis) -> Strip:
+    effect = row.effect
+    ends = None
+    if effect is not None and not (effect.low is None and effect.high is None):
+        low, high = (effect.low, effect.high)
+        ends = (
+            axis.place(axis.low if low is None else _at(card, low)),
+            axis.place(axis.high if high is None else _at(card, high)),
+        )
+    return Strip(
+        row=row,
+        kind=row.outcome.replace(" ", "-"),
+        shape=SHAPE_OF.get(row.outcome, RING),
+        mark=None if effect is None else axis.place(_at(card, effect.mean)),
+        bar=ends,
+        seeds=tuple(axis.place(each) for each in row.seeds if not axis.cuts(each)),
+        said=said(row, card.is_ratio),
+    )
+
+
+def said(row: Row, is_ratio: bool = False) -> str:
+    """`+0.059 (0.024 to 0.094)`, `0.125×`; empty without an effect."""
+    effect = row.effect
+    if effect is None:
+        return ""
+    if is_ratio:
+        known = effect.low is not None and effect.high is not None and effect.low != effect.high
+        return f"{effect.mean:.3g}×" + (f" ({effect.low:.3g} to {effect.high:.3g})" if known else "")
+    if effect.low is None and effect.high is None:
+        return words.signed(effect.mean, 3)
+    low = -math.inf if effect.low is None else effect.low
+    high = math.inf if effect.high is None else effect.high
+    digits = words.decimals((high - low) / 2)
+    return f"{words.signed(effect.mean, digits)} ({words.signed(low, digits)} to {words.signed(high, digits)})"

@@ -1,0 +1,62 @@
+"""The table of published models: for a page, as Markdown, and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+from reports.atlas.sources import PublishedModel
+
+COLUMNS = {
+    "name": "model",
+    "year": "year",
+    "norm": "norm",
+    "placement": "placement",
+    "topology": "block",
+    "position": "positions",
+    "attention": "attention",
+    "activation": "feed-forward",
+    "experts": "experts",
+    "tricks": "other choices",
+    "parameters": "parameters",
+    "published": "published",
+    "source": "source",
+}
+"""Title of each column, by its key."""
+ASSUMED = "*"
+LEGEND = (
+    "`*`: assumed, the source does not say. Parameters are counted from the spec; published ones are as the source has "
+    "them. `GQA (8)` has eight key-value heads; `×7` counts layers."
+)
+
+
+def rows(models: Sequence[PublishedModel]) -> list[list[str]]:
+    """A row of text for each model, the oldest first."""
+    return [[cell(model, key) for key in COLUMNS] for model in sorted(models, key=_age)]
+
+
+def _age(model: PublishedModel) -> tuple[str, str]:
+    return model.values["year"], model.name
+
+
+def cell(model: PublishedModel, key: str) -> str:
+    return model.values[key] + (ASSUMED if key in model.assumed else "")
+
+
+def as_csv(models: Sequence[PublishedModel]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerows([[*COLUMNS.values(), "note"], *_with_notes(models)])
+    return out.getvalue()
+
+
+def _with_notes(models: Sequence[PublishedModel]) -> list[list[str]]:
+    return [[*row, model.note] for row, model in zip(rows(models), sorted(models, key=_age), strict=True)]
+
+
+def as_markdown(models: Sequence[PublishedModel]) -> str:
+    lines = [list(COLUMNS.values()), ["---"] * len(COLUMNS), *rows(models)]
+    table = "\n".join(f"| {' | '.join(each.replace('|', '&#124;') for each in line)} |" for line in lines)
+    notes = [f"- {model.name}: {model.note}" for model in sorted(models, key=_age) if model.note]
+    return "\n".join(["# Published models", "", LEGEND, "", table, "", "## Notes", "", *notes, ""])

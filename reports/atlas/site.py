@@ -1,0 +1,113 @@
+"""The pages of the atlas, and writing them. No page asks the network for anything."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from ablate.store.files import write_text
+from reports.atlas import models as model_table
+from reports.atlas.cards import STANDINGS, Card, cards
+from reports.atlas.forest import forest
+from reports.atlas.sources import ARXIV, Sources
+from reports.atlas.topics import TOPICS
+from reports.atlas.variants import VariantPage, by_axis, variant_pages, variants_in
+from reports.pages.ranked import RING, SHAPES
+from reports.pages.templating import render_plain, source
+from reports.results.document import RecordedResult
+from reports.sections.claims import MARKS
+
+STYLES = ("atlas/atlas.css",)
+SHAPE_OF = {**MARKS, "measured": SHAPES["baseline"]}
+"""Outline of the mark of a standing; a ring for what is open."""
+ADDRESS = re.compile(r"https?://[^\s,;)<]+[^\s,;).<]")
+
+
+def write_site(pages: Mapping[str, str], folder: Path) -> Path:
+    """Write the pages below a folder and return the path of the first one."""
+    for path, text in pages.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        write_text(folder / path, text)
+    return folder / "index.html"
+
+
+def atlas_pages(
+    results: Sequence[RecordedResult], sources: Sources, reports: Mapping[str, Path] | None = None
+) -> dict[str, str]:
+    """Text of every page by its path. reports: pages of results by name, as seen from the atlas's folder."""
+    found = cards(results, sources.studies)
+    variants = variant_pages(sources.catalogue, found, sources.models)
+    known = {(page.entry.axis, page.entry.name): page.entry.slug for page in variants}
+    shared: dict[str, Any] = {
+        "forest": forest,
+        "cited": cited,
+        "shape": lambda standing: SHAPE_OF.get(standing, RING),
+        "links": lambda card: [
+            (name, known[axis, name]) for axis, name in sorted(variants_in(card.parts) & set(known))
+        ],
+        "reports": {name: Path(path).as_posix() for name, path in (reports or {}).items()},
+    }
+    return {
+        "index.html": _index(found, results, shared),
+        "variants.html": _page("variants", "", shared, axes=by_axis(variants)),
+        **{f"variants/{page.entry.slug}.html": _variant(page, shared) for page in variants},
+        "models.html": _page(
+            "models",
+            "",
+            shared,
+            columns=model_table.COLUMNS,
+            models=sorted(sources.models, key=lambda each: (each.values["year"], each.name)),
+            cell=model_table.cell,
+        ),
+        "models.md": model_table.as_markdown(sources.models),
+        "models.csv": model_table.as_csv(sources.models),
+    }
+
+
+def _index(found: Sequence[Card], results: Sequence[RecordedResult], shared: Mapping[str, Any]) -> str:
+    return _page(
+        "index",
+        source("atlas/atlas.js"),
+        shared,
+        cards=found,
+        results=results,
+        counts=counts(found),
+        topics=[topic for topic in TOPICS if any(topic in card.topics for card in found)],
+        years=sorted({card.year for card in found if card.year}, reverse=True),
+    )
+
+
+def counts(found: Iterable[Card]) -> dict[str, int]:
+    """Number of cards by standing, in the order of `STANDINGS`."""
+    known = Counter(card.standing for card in found)
+    return {standing: known[standing] for standing in STANDINGS if known[standing]}
+
+
+def _variant(page: VariantPage, shared: Mapping[str, Any]) -> str:
+    return _page("variant", "", {**shared, "root": "../"}, page=page)
+
+
+def _page(name: str, script: str, shared: Mapping[str, Any], **context: Any) -> str:
+    return render_plain(f"atlas/{name}.html.j2", STYLES, script, **{"root": "", **shared, "here": name, **context})
+
+
+def cited(text: str) -> Markup:
+    """Text with links to arXiv and to the addresses in it, which are opened only on request."""
+    shown = ADDRESS.sub(r'<a rel="noreferrer" href="\g<0>">\g<0></a>', str(escape(text)))
+    return Markup(ARXIV.sub(_link, shown))
+
+
+def _link(found: re.Match[str]) -> str:
+    identifier = found.group().removeprefix("arXiv:")
+    return f'<a rel="noreferrer" href="https://arxiv.org/abs/{identifier}">{found.group()}</a>'
+
+
+def report_paths(folder: Path, pages: Mapping[str, Path]) -> dict[str, Path]:
+    """Reports by the name of their result, as seen from the atlas's folder."""
+    return {name: Path(os.path.relpath(page.resolve(), folder.resolve())) for name, page in pages.items()}

@@ -1,0 +1,169 @@
+"""`studies/results/<study>@<scale>.json`: a study's result as data, small enough to be committed.
+
+Numbers have five significant digits. An end of an interval is null where it is not known, or where there is none.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from pydantic import Field, JsonValue
+
+from ablate.store.documents import Part, StudyClaim
+from ablate.store.documents._document import is_none
+from reports.findings.judged_claim import Outcome
+
+Range: TypeAlias = tuple[float, float]
+
+
+def is_empty(value: object) -> bool:
+    """`Field(exclude_if=is_empty)` leaves an empty list or map out of the file."""
+    return not value
+
+
+class RecordedInterval(Part):
+    """A mean with its interval, and the corrected p-value where it was tested."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    p: float | None = Field(default=None, exclude_if=is_none)
+
+
+class RecordedCost(Part):
+    """A cost as a ratio to the baseline's."""
+
+    label: str
+    """`decoding time per token at 512 tokens, batch 1`."""
+    ratio: float
+    low: float | None
+    high: float | None
+
+
+class RecordedTrial(Part):
+    """A learning rate that tuning tried, and the loss of every tuning seed; null where it diverged."""
+
+    rate: float
+    losses: tuple[float | None, ...]
+
+
+class RecordedCurve(Part):
+    """The mean validation loss by step, at most forty points."""
+
+    steps: tuple[int, ...] = ()
+    loss: tuple[float, ...] = ()
+
+
+class RecordedArm(Part):
+    """One arm over its seeds."""
+
+    name: str
+    edits: dict[str, JsonValue]
+    """Edits of the base by path, those that tuning chose among them."""
+    parts: tuple[str, ...] = ()
+    """Parts of its model and training that not every arm has: `norm_placement=post`."""
+    verdict: str
+    loss: RecordedInterval | None
+    difference: RecordedInterval | None
+    """Paired difference from the baseline."""
+    detectable: float | None
+    """The smallest difference that would have been found with 80 % probability."""
+    rate: float | None
+    """Learning rate."""
+    seeds: dict[str, float]
+    """Loss by seed, of those that trained."""
+    stalled: tuple[int, ...] = ()
+    diverged: tuple[int, ...] = ()
+    tuning: tuple[RecordedTrial, ...] = ()
+    curve: RecordedCurve = RecordedCurve()
+    costs: dict[str, RecordedCost] = Field(default={})
+
+
+class RecordedEffect(Part):
+    """Effect of a factor of a design, or of an interaction."""
+
+    name: str
+    verdict: str
+    difference: RecordedInterval | None
+    detectable: float | None
+
+
+class RecordedContrast(Part):
+    """A comparison of two arms, neither of which is the baseline."""
+
+    arm: str
+    against: str
+    difference: RecordedInterval | None
+    verdict: str
+
+
+class RecordedRung(Part):
+    """Paired differences from the baseline at another rung of a ladder, by arm; their intervals are uncorrected."""
+
+    name: str
+    axis: Literal["size", "length"]
+    parameters: Range
+    tokens_per_parameter: Range
+    differences: dict[str, RecordedInterval]
+
+
+class RecordedClaim(StudyClaim):
+    """A claim as the study states it, and its outcome."""
+
+    outcome: Outcome
+    effect: RecordedInterval | None
+    """The measured effect: a difference, or a ratio of costs."""
+    seen: float | None
+    """The smallest effect that would have been found with 80 % probability."""
+    reason: str
+    """What decided."""
+
+
+class RecordedSetting(Part):
+    """Conditions of a result: the lowest and the highest over its arms."""
+
+    parameters: Range
+    """Without embeddings."""
+    tokens_per_parameter: Range
+    context: int | None
+    matched: str
+    rates: str
+    seeds: int
+    data: str
+
+
+class RecordedResult(Part):
+    """The whole file."""
+
+    format: Literal[1] = 1
+    study: str
+    scale: str
+    question: str
+    citation: str | None
+    created: str
+    recorded: str
+    """Day on which the file was written."""
+    commit: str | None
+    machine: str
+    threads: str
+    torch: str
+    command: str
+    notes: tuple[str, ...] = ()
+    setting: RecordedSetting
+    answer: str
+    qualifiers: tuple[str, ...]
+    baseline: str
+    unit: str
+    arms: tuple[RecordedArm, ...]
+    effects: tuple[RecordedEffect, ...] = ()
+    contrasts: tuple[RecordedContrast, ...] = ()
+    rungs: tuple[RecordedRung, ...] = Field(default=(), exclude_if=is_empty)
+    claims: tuple[RecordedClaim, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """`norm_placement@cpu`, also the name of its file."""
+        return f"{self.study}@{self.scale}"
+
+    def arm(self, name: str) -> RecordedArm | None:
+        return next((arm for arm in self.arms if arm.name == name), None)

@@ -1,0 +1,92 @@
+"""Writing and reading recorded results."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ablate.store import StoreError, jsonfile
+from ablate.store.files import write_text
+from reports.reading.documents import ReportError
+from reports.results.document import RecordedCurve, RecordedResult
+
+MOST_BYTES = 60_000
+POINTS = (40, 20, 10, 0)
+"""Points of a curve, the most that fit."""
+DIGITS = 5
+REMEDY = "write it again: ablate report PATH --record"
+LISTS = ("arms", "effects", "contrasts", "rungs", "claims", "notes", "qualifiers")
+"""Keys whose entries are a line each."""
+
+
+def write(result: RecordedResult, folder: Path) -> Path:
+    """Write `<study>@<scale>.json` into a folder and return its path. Curves have as many points as the size allows.
+
+    Raises ReportError if it is too large to be committed even without them.
+    """
+    path = folder / f"{result.name}.json"
+    texts = (as_text(with_curves(result, points)) for points in POINTS)
+    text = next((text for text in texts if len(text.encode()) <= MOST_BYTES), None)
+    if text is None:
+        raise ReportError(f"{path} would have more than {MOST_BYTES:,} bytes: {len(result.arms)} arms are too many")
+    folder.mkdir(parents=True, exist_ok=True)
+    return write_text(path, text)
+
+
+def with_curves(result: RecordedResult, points: int) -> RecordedResult:
+    """The same result with curves of at most so many points, the last among them."""
+    arms = tuple(arm.model_copy(update={"curve": _thinned(arm.curve, points)}) for arm in result.arms)
+    return result.model_copy(update={"arms": arms})
+
+
+def _thinned(curve: RecordedCurve, points: int) -> RecordedCurve:
+    if not points:
+        return RecordedCurve()
+    step = max(1, math.ceil(len(curve.steps) / points))
+    return RecordedCurve(steps=curve.steps[::-1][::step][::-1], loss=curve.loss[::-1][::step][::-1])
+
+
+def as_text(result: RecordedResult) -> str:
+    """Strict JSON with sorted keys and a line for each arm, so that a diff shows what changed."""
+    plain = rounded(result.model_dump(mode="json"))
+    lines = [f" {json.dumps(key)}: {_value(key, plain[key])}" for key in sorted(plain)]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _value(key: str, value: Any) -> str:
+    if key in LISTS and value:
+        return "[\n" + ",\n".join(f"  {_line(each)}" for each in value) + "\n ]"
+    return _line(value)
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+def rounded(value: Any) -> Any:
+    """The same plain data with numbers of five significant digits."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, Mapping):
+        return {key: rounded(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(each) for each in value]
+    return value
+
+
+def read(path: Path) -> RecordedResult:
+    """Raises ReportError on anything but a whole recorded result: the file, the field, and what was expected there."""
+    try:
+        return jsonfile.record(path.read_bytes(), RecordedResult, str(path), REMEDY)
+    except StoreError as error:
+        raise ReportError(str(error)) from error
+    except OSError as error:
+        raise ReportError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def read_folder(folder: Path) -> tuple[RecordedResult, ...]:
+    """Every recorded result of a folder, in alphabetical order."""
+    return tuple(read(path) for path in sorted(folder.glob("*@*.json")))

@@ -1,0 +1,219 @@
+"""From a summary to its recorded result."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ablate.store.documents import StudyArm, StudyDocument
+from ablate.store.documents.study import RATE
+from ablate.store.documents.tuning_words import untuned
+from reports.findings.judged_claim import JudgedClaim
+from reports.findings.shapes import ArmSummary, Comparison, Judgement, StudySummary
+from reports.reading.documents import StudyDocuments
+from reports.results.document import (
+    Range,
+    RecordedArm,
+    RecordedClaim,
+    RecordedContrast,
+    RecordedCost,
+    RecordedCurve,
+    RecordedEffect,
+    RecordedInterval,
+    RecordedResult,
+    RecordedRung,
+    RecordedSetting,
+    RecordedTrial,
+)
+from reports.results.parts import own_parts
+from reports.sections.losses import Losses
+from reports.sections.rungs import Rungs
+from reports.sections.trade_off import TradeOff
+from reports.statistics.estimates import Estimate
+from reports.wording import answers
+
+
+def recorded(summary: StudySummary, documents: StudyDocuments, notes: Sequence[str] = ()) -> RecordedResult:
+    """What a study found. documents: the study's, for what its runs were. notes: what a reader should know beside."""
+    study, known = summary.study, dict(summary.environment)
+    runs = {arm.name: _run_of(documents, arm) for arm in study.arms}
+    parts = own_parts(runs)
+    return RecordedResult(
+        study=study.name,
+        scale=study.scale,
+        question=study.question,
+        citation=study.citation,
+        created=study.created,
+        recorded=datetime.now(UTC).date().isoformat(),
+        commit=_joined(known, "git_commit") or None,
+        machine=_joined(known, "device"),
+        threads=_joined(known, "threads"),
+        torch=_joined(known, "torch"),
+        command=_command(study),
+        notes=tuple(notes),
+        setting=_setting(summary, documents, runs),
+        answer=answers.headline(summary),
+        qualifiers=tuple(answers.qualifiers(summary)),
+        baseline=summary.baseline,
+        unit=summary.unit,
+        arms=tuple(_arm(summary, arm, runs[arm.name], parts[arm.name]) for arm in summary.arms),
+        effects=tuple(
+            RecordedEffect(
+                name=each.effect.name,
+                verdict=each.verdict,
+                difference=_difference(each.comparison),
+                detectable=_detectable(each.comparison),
+            )
+            for each in summary.effects
+        ),
+        contrasts=tuple(map(_contrast, summary.contrasts)),
+        rungs=tuple(_rungs(summary)),
+        claims=tuple(map(_claim, summary.claims)),
+    )
+
+
+def _joined(environment: Mapping[str, tuple[str, ...]], key: str) -> str:
+    """The value of all runs, or every one that some run had."""
+    return ", ".join(environment.get(key, ()))
+
+
+def _command(study: StudyDocument) -> str:
+    """The command that repeats the study, wherever its file lies: from the folder above the file's."""
+    if study.path is None:
+        return study.command()
+    path = Path(study.path)
+    shown = f"{path.parent.name}/{path.name}"
+    return study.model_copy(update={"path": shown}).command()
+
+
+def _run_of(documents: StudyDocuments, arm: StudyArm) -> dict[str, Any]:
+    """The model and training of an arm's first stored run as plain data; empty where none has started."""
+    for run in arm.runs:
+        found = documents.store.read_run(run.digest)
+        if found is not None:
+            return {**found.model, "train": found.train}
+    return {}
+
+
+def _setting(summary: StudySummary, documents: StudyDocuments, runs: Mapping[str, Any]) -> RecordedSetting:
+    study = summary.study
+    contexts = {run["train"]["context"] for run in runs.values() if "context" in run.get("train", {})}
+    sources = {str(meta.spec.get("source", "")) for meta in documents.data.values()}
+    return RecordedSetting(
+        parameters=_range([arm.parameters - arm.parameters_embedding for arm in study.arms]),
+        tokens_per_parameter=_range([arm.length.tokens_per_parameter for arm in study.arms]),
+        context=contexts.pop() if len(contexts) == 1 else None,
+        matched=study.matched,
+        rates="each arm at its own tuned rate" if study.tuning else untuned(study.rates),
+        seeds=max((len(arm.seeds) + arm.failed for arm in summary.arms), default=0),
+        data=", ".join(sorted(filter(None, sources))),
+    )
+
+
+def _range(values: Sequence[float]) -> Range:
+    return float(min(values)), float(max(values))
+
+
+def _arm(summary: StudySummary, arm: ArmSummary, run: Mapping[str, Any], parts: tuple[str, ...]) -> RecordedArm:
+    loss = arm.loss
+    edits = {path: json.loads(text) for path, text in (*arm.edits, *arm.tuned, *arm.matching)}
+    return RecordedArm(
+        name=arm.name,
+        edits=edits,
+        parts=parts,
+        verdict=arm.verdict,
+        loss=interval(loss),
+        difference=_difference(arm.comparison) if arm.comparison else None,
+        detectable=_detectable(arm.comparison) if arm.comparison else None,
+        rate=_rate(edits, run),
+        seeds={str(seed): value for seed, value in zip(arm.seeds, loss.values, strict=True)} if loss else {},
+        stalled=arm.stalled,
+        diverged=arm.diverged,
+        tuning=tuple(_tuning(summary.study, arm.name)),
+        curve=_curve(summary, arm.name),
+        costs=_costs(summary, arm.name),
+    )
+
+
+def _rate(edits: Mapping[str, Any], run: Mapping[str, Any]) -> float | None:
+    found = edits.get(RATE, run.get("train", {}).get("lr"))
+    return float(found) if isinstance(found, int | float) else None
+
+
+def interval(value: Estimate | None, p: float | None = None) -> RecordedInterval | None:
+    if value is None:
+        return None
+    return RecordedInterval(mean=value.mean, low=_end(value.low), high=_end(value.high), p=p)
+
+
+def _end(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _difference(found: Comparison) -> RecordedInterval | None:
+    return interval(found.difference, found.p_holm)
+
+
+def _detectable(found: Comparison) -> float | None:
+    return _end(found.detectable.value) if found.detectable else None
+
+
+def _contrast(found: Judgement) -> RecordedContrast:
+    return RecordedContrast(
+        arm=found.arm, against=found.base, difference=_difference(found.comparison), verdict=found.verdict
+    )
+
+
+def _claim(found: JudgedClaim) -> RecordedClaim:
+    return RecordedClaim(
+        **found.claim.model_dump(),
+        outcome=found.outcome,
+        effect=interval(found.effect),
+        seen=_end(found.seen),
+        reason=found.reason,
+    )
+
+
+def _tuning(study: StudyDocument, arm: str) -> Iterator[RecordedTrial]:
+    """Every rate that an arm tried, where the rate was tuned."""
+    for tuning in study.tuning:
+        for trial in tuning.trials if tuning.arm == arm and RATE in tuning.chosen else ():
+            rate = trial.settings[RATE]
+            if isinstance(rate, int | float):
+                yield RecordedTrial(rate=float(rate), losses=trial.losses)
+
+
+def _curve(summary: StudySummary, arm: str) -> RecordedCurve:
+    section = summary.section(Losses)
+    curves = section.curves if section else ()
+    points = next((curve.points for curve in curves if (curve.arm, curve.kind) == (arm, "validation")), ())
+    return RecordedCurve(steps=tuple(int(point.x) for point in points), loss=tuple(point.mean for point in points))
+
+
+def _costs(summary: StudySummary, arm: str) -> dict[str, RecordedCost]:
+    section = summary.section(TradeOff)
+    found = ((cost, cost.ratios.get(arm)) for cost in (section.ranked if section else ()))
+    return {
+        cost.key: RecordedCost(label=cost.label, ratio=ratio.mean, low=_end(ratio.low), high=_end(ratio.high))
+        for cost, ratio in found
+        if ratio is not None
+    }
+
+
+def _rungs(summary: StudySummary) -> Iterator[RecordedRung]:
+    """The other rungs of a ladder, as far as they have results."""
+    section = summary.section(Rungs)
+    for rung in summary.study.ladder:
+        gaps = {gap.arm: interval(gap.difference) for gap in (section.gaps if section else ()) if gap.rung == rung.name}
+        if rung.axis is not None and gaps:
+            yield RecordedRung(
+                name=rung.name,
+                axis=rung.axis,
+                parameters=_range([arm.parameters - arm.parameters_embedding for arm in rung.arms]),
+                tokens_per_parameter=_range([arm.length.tokens_per_parameter for arm in rung.arms]),
+                differences={arm: found for arm, found in gaps.items() if found is not None},
+            )

@@ -1,0 +1,289 @@
+"""The atlas: outcomes over several results, links that lead somewhere, and pages that work offline in a browser."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.api.atlas import RESULTS, gathered, known_sources
+from ablate.cli import main
+from ablate.store.documents import StudyClaim
+from reports.atlas.cards import Card, cards
+from reports.atlas.findings import MOST_WORDS, findings, picture, words_in, write_findings
+from reports.atlas.forest import forest
+from reports.atlas.models import COLUMNS
+from reports.atlas.site import atlas_pages, write_site
+from reports.atlas.sources import CatalogueEntry, PublishedModel, Setting, Sources, StatedStudy, year_of
+from reports.atlas.topics import topics_of
+from reports.atlas.variants import variants_in
+from reports.reading.documents import ReportError
+from reports.results import files, result_of
+from reports.results.document import RecordedClaim, RecordedInterval, RecordedResult
+from tests.reports.browsing import no_chromium, visit, wait_until
+from tests.reports.factory import Arm, StudyOf
+from tests.test_imports import ROOT
+
+BEATS = {"arm": "double", "against": "pre", "expect": "better", "by": 0.02, "source": "arXiv:2408.00118"}
+
+
+def claim(**fields: Any) -> StudyClaim:
+    return StudyClaim(**{"planned": "2026-01-01", **fields})
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> RecordedResult:
+    arms = (
+        Arm("pre", [2.31, 2.30, 2.29, 2.32, 2.30], steps=600),
+        Arm("double", [2.28, 2.26, 2.27, 2.28, 2.26], steps=600, edits={"block.norm_placement": "double"}),
+    )
+    return result_of(StudyOf(arms).write(tmp_path_factory.mktemp("atlas") / "runs"))
+
+
+def judged(result: RecordedResult, outcome: str, scale: str = "cpu", **fields: Any) -> RecordedResult:
+    effect = RecordedInterval(mean=-0.034, low=-0.05, high=-0.018)
+    found = {**BEATS, "planned": "2026-01-01", "effect": effect, "seen": 0.021, "reason": "as measured", **fields}
+    return result.model_copy(update={"scale": scale, "claims": (RecordedClaim(outcome=outcome, **found),)})
+
+
+def only(results: list[RecordedResult], *studies: StatedStudy) -> Card:
+    """The card of the only claim."""
+    (card,) = [card for card in cards(results, studies) if card.claim is not None]
+    return card
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "standing"),
+    [
+        (["holds"], "holds"),
+        (["holds", "cannot tell"], "holds"),
+        (["holds", "does not hold"], "depends"),
+        (["cannot tell", "not tested"], "cannot tell"),
+        (["not tested"], "not tested"),
+    ],
+)
+def test_a_claim_stands_by_all_its_results(result: RecordedResult, outcomes: list[str], standing: str) -> None:
+    card = only([judged(result, outcome, f"scale{place}") for place, outcome in enumerate(outcomes)])
+    assert card.standing == standing
+    assert [row.label for row in card.rows] == [f"scale{place}" for place in range(len(outcomes))]
+
+
+def test_a_card_has_effect_and_published_size_on_one_axis(result: RecordedResult) -> None:
+    card = only([judged(result, "holds")])
+    plot = forest(card)
+    (strip,) = plot.strips
+    assert (card.published, card.year) == (-0.02, 2024)
+    assert strip.bar is not None and strip.mark is not None and plot.published is not None
+    low, high = strip.bar
+    assert 0 < low < strip.mark < plot.published < high < plot.zero < 100
+    assert strip.mark == pytest.approx(low + (high - low) * (-0.034 + 0.05) / (0.05 - 0.018), abs=0.02)
+    assert len(strip.seeds) == 5
+    assert strip.said == "−0.034 (−0.050 to −0.018)"
+
+
+def test_costs_are_ratios_on_a_logarithmic_axis(result: RecordedResult) -> None:
+    eighth = RecordedInterval(mean=0.125, low=0.125, high=0.125)
+    found = judged(result, "holds", measure="kv_bytes", by=8.0, effect=eighth, seen=None)
+    card = only([found])
+    plot = forest(card)
+    assert card.title == "double: smaller KV cache than pre, by a factor of 8"
+    assert plot.published == plot.strips[0].mark
+    assert ("1×" in dict(map(reversed, plot.ticks))) and plot.strips[0].said == "0.125×"
+
+
+def test_an_interval_without_an_end_is_drawn_to_the_end_of_the_axis(result: RecordedResult) -> None:
+    (strip,) = forest(
+        only([judged(result, "cannot tell", effect=RecordedInterval(mean=-0.03, low=None, high=0.1))])
+    ).strips
+    assert strip.bar is not None and strip.mark is not None and strip.bar[0] <= strip.mark
+    assert strip.said == "−0.030 (−∞ to +0.100)"
+    assert strip.row.reason == "as measured (would have seen 0.021)"
+
+
+def test_a_claim_of_the_file_that_no_result_judged_says_so(result: RecordedResult) -> None:
+    stated = StatedStudy(
+        "norm_placement", "Where?", "", {"double": {"block.norm_placement": "double"}}, (claim(**BEATS),)
+    )
+    card = only([result], stated)
+    assert card.standing == "not tested"
+    assert card.rows[0].reason == "the recorded result does not state this claim"
+    assert card.rows[0].effect is not None and card.rows[0].effect.mean < 0
+    absent = only([], stated)
+    assert (absent.standing, absent.rows, absent.topics) == ("not run", (), ("norms",))
+    assert absent.parts == {"norm_placement=double"}
+
+
+def test_topics_follow_from_what_arms_edit() -> None:
+    assert topics_of([{"block.norm_placement": "post", "train.lr": 0.1}, {}]) == ("norms",)
+    assert topics_of([{"block": {"mixer": {"kv_heads": 1}}}]) == ("attention and mixers",)
+    assert topics_of([{"block.mixer.position.base": 5e5}]) == ("positions",)
+    assert topics_of([{"block.mixer": {"kind": "linear_attention"}, "block.ffn.d_ff": 99}]) == ("attention and mixers",)
+    assert topics_of([{"train.lr": 0.1}]) == ("training and data",)
+    assert topics_of([{"block.topology": "parallel"}]) == ("block and shape",)
+
+
+def test_years_are_those_of_the_latest_paper() -> None:
+    assert year_of("Xiong et al. 2020, arXiv:2002.04745; Gemma 2, arXiv:2408.00118") == 2024
+    assert year_of("Shazeer 2019") == 2019
+    assert year_of(None) is None
+
+
+@pytest.fixture(scope="module")
+def sources() -> Sources:
+    return known_sources()
+
+
+@pytest.fixture(scope="module")
+def pages(sources: Sources, result: RecordedResult) -> dict[str, str]:
+    (shipped, _) = gathered([RESULTS])
+    return atlas_pages([*shipped, judged(result, "holds", "cpu-long")], sources)
+
+
+def test_every_link_leads_to_a_page_and_nothing_is_loaded(pages: dict[str, str]) -> None:
+    ids = {path: set(re.findall(r' id="([^"]+)"', text)) for path, text in pages.items()}
+    for path, text in pages.items():
+        if not path.endswith(".html"):
+            continue
+        assert not re.search(r"\ssrc=|url\(|@import", text), path
+        for target in re.findall(r'href="(?!https?://|data:)([^"]+)"', text):
+            place, _, anchor = target.partition("#")
+            found = str((Path("/") / path).parent.joinpath(place).resolve().relative_to("/")) if place else path
+            assert found in pages, (path, target)
+            assert not anchor or anchor in ids[found], (path, target)
+
+
+def test_every_shipped_study_and_every_variant_is_there(pages: dict[str, str], sources: Sources) -> None:
+    studies = {study.name for study in sources.studies}
+    assert studies == {path.stem for path in (ROOT / "studies").glob("*.yaml")}
+    assert all(f"ablate run {name}<" in pages["index.html"] or name == "norm_placement" for name in studies)
+    assert len(sources.catalogue) > 100
+    assert all(f"variants/{entry.slug}.html" in pages for entry in sources.catalogue)
+
+
+def test_variants_know_their_formula_models_and_results(pages: dict[str, str], sources: Sources) -> None:
+    entries = {(entry.axis, entry.name): entry for entry in sources.catalogue}
+    assert entries["residuals", "double"].formula == "y = x + norm₂(f(norm₁(x)))"
+    assert entries["ffns", "swiglu"].formula == "y = W_down (SiLU(W_gate x) ⊙ W_up x)"
+    assert "arXiv:2405.04434" in entries["mixers", "mla"].papers
+    mla, post = pages["variants/mixers-mla.html"], pages["variants/residuals-post.html"]
+    assert all(f"#{name}" in mla for name in ("deepseek_v2", "deepseek_v3", "kimi_k2", "kimi_linear"))
+    assert "#llama3" not in mla and "#llama3" in pages["variants/ffns-swiglu.html"]
+    assert "post_same_rate against pre" in post and "stalled" in post
+    for model in sources.models:
+        known = variants_in(model.parts) & set(entries)
+        assert {axis for axis, _ in known} >= {"norms", "residuals", "mixers", "ffns"} or model.name == "gpt4"
+
+
+def test_the_table_of_models_is_the_same_in_every_form(pages: dict[str, str], sources: Sources) -> None:
+    header, *rows = csv.reader(io.StringIO(pages["models.csv"]))
+    assert len(rows) == len(sources.models) > 50
+    v3 = dict(zip(header, next(row for row in rows if row[0] == "deepseek_v3"), strict=True))
+    assert (v3["year"], v3["attention"], v3["experts"], v3["block"]) == (
+        "2024",
+        "MLA",
+        "256, top 8, 1 shared",
+        "serial",
+    )
+    assert "1.015 of the published active count" in v3["note"]
+    gpt4 = dict(zip(header, next(row for row in rows if row[0] == "gpt4"), strict=True))
+    assert gpt4["feed-forward"] == "swiglu*"
+    lines = [line for line in pages["models.md"].splitlines() if line.startswith("| ")]
+    assert [line.split(" | ")[0] for line in lines[2:]] == [f"| {row[0]}" for row in rows]
+
+
+def test_outside_text_is_escaped(result: RecordedResult) -> None:
+    evil = "<script>alert(1)</script> & arXiv:2002.04745 https://example.org/a?b=1&c"
+    stated = StatedStudy("s", evil, evil, {"a": {}}, (claim(arm="a", expect="stalls", where=evil),))
+    entry = CatalogueEntry("norms", "x", evil, (Setting("a", "<b>", evil),))
+    model = PublishedModel(dict.fromkeys(COLUMNS, evil), frozenset(), note=evil)
+    noted = result.model_copy(update={"notes": (evil,), "machine": evil})
+    made = atlas_pages([noted], Sources((stated,), (entry,), (model,)))
+    for path, text in made.items():
+        if path.endswith(".html"):
+            assert "<script>alert" not in text, path
+    assert 'href="https://arxiv.org/abs/2002.04745"' in made["variants/norms-x.html"]
+
+
+def test_the_committed_findings_are_up_to_date(sources: Sources) -> None:
+    results, _ = gathered([RESULTS])
+    found = cards(results, sources.studies)
+    stale = "out of date: ablate atlas --findings studies/FINDINGS.md"
+    path = ROOT / "studies" / "FINDINGS.md"
+    assert path.read_text(encoding="utf-8") == findings(found, results, "FINDINGS.svg"), stale
+    assert path.with_suffix(".svg").read_text(encoding="utf-8") == picture(found), stale
+    assert words_in(path.read_text(encoding="utf-8")) <= MOST_WORDS
+
+
+def test_findings_have_room_for_every_shipped_study_and_no_more(
+    result: RecordedResult, sources: Sources, tmp_path: Path
+) -> None:
+    many = [judged(result.model_copy(update={"study": study.name}), "holds") for study in sources.studies]
+    text = write_findings(many, replace(sources, studies=()), tmp_path / "F.md").read_text(encoding="utf-8")
+    assert words_in(text) <= MOST_WORDS
+    assert all(f"[{study.name}]({study.name}.yaml)" in text for study in sources.studies)
+    effects = 2 * len(many)  # of the claim, and of the arm
+    assert (tmp_path / "F.svg").read_text(encoding="utf-8").count("<circle") == effects
+    with pytest.raises(ReportError, match="more than 1,500 words: give fewer sources"):
+        findings(
+            cards([each.model_copy(update={"study": f"{each.study}{n}"}) for each in many for n in range(9)], ()),
+            many,
+            "",
+        )
+
+
+def test_the_command_takes_stores_folders_and_files(
+    result: RecordedResult, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arms = (Arm("pre", [2.31, 2.30, 2.29]), Arm("post", [2.41, 2.42, 2.38]))
+    StudyOf(arms, name="mine").write(tmp_path / "runs")
+    assert main(["report", str(tmp_path / "runs")]) == 0
+    file = files.write(judged(result, "does not hold"), tmp_path / "results")
+    capsys.readouterr()
+    out = tmp_path / "sites" / "site"
+    assert main(["atlas", str(tmp_path / "runs"), str(file), "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"index": str(out / "index.html"), "findings": None}
+    index = (out / "index.html").read_text(encoding="utf-8")
+    assert "post against pre" in index and "double: lower loss than pre, by 0.02 nats" in index
+    (link,) = re.findall(r'href="([^"]+)">report<', index)
+    assert (out / link).resolve() == (tmp_path / "runs" / "studies" / "mine-cpu" / "report.html").resolve()
+    assert main(["atlas", str(tmp_path / "absent"), "--out", str(out)]) == 2
+    assert "a store, a folder of recorded results, or such a file" in capsys.readouterr().err
+
+
+@no_chromium
+def test_the_atlas_in_a_browser(pages: dict[str, str], tmp_path: Path, browser: Any) -> None:
+    index = write_site(pages, tmp_path)
+    for path in (
+        index,
+        tmp_path / "models.html",
+        tmp_path / "variants.html",
+        tmp_path / "variants" / "mixers-mla.html",
+    ):
+        for width in (390, 1280):
+            seen = visit(browser, path, width, "dark" if width == 390 else "light")
+            assert seen.page.evaluate("document.documentElement.scrollWidth") <= width, (path.name, width)
+            assert (seen.messages, seen.requests) == ([], [path.as_uri()])
+            seen.page.close()
+    page = visit(browser, index).page
+    shown = "[...document.querySelectorAll('.cards > li')].filter(card => !card.hidden).length"
+    every = page.evaluate(shown)
+    page.select_option("#topic", "positions")
+    positions = page.evaluate(shown)
+    assert 0 < positions < every
+    page.select_option("#topic", "")
+    page.select_option("#outcome", "holds")
+    assert page.evaluate(shown) == 1
+    page.select_option("#outcome", "")
+    page.fill("#search", "rope 500k")
+    wait_until(page, f"{shown} < {every}")
+    assert page.inner_text("#count") == f"{page.evaluate(shown)} of {every}"
+    page.fill("#search", "")
+    page.select_option("#year", "2025")
+    assert 0 < page.evaluate(shown) < every
+    page.close()
