@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from reports.findings.shapes import StudySummary
-from reports.pages.ranked import ranked
+from reports.pages.ranking import ranked
 from reports.pages.templating import environment, source
 from reports.wording.answers import headline, qualifiers
 from reports.wording.title_words import small_print

@@ -16,7 +16,7 @@ from reports.figures.style import looks
 from reports.findings.next_steps import next_steps
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
-from reports.pages.ranked import ranked
+from reports.pages.ranking import ranked
 from reports.pages.templating import FIGURES, render
 from reports.reading.outcomes import UNJUDGED
 from reports.reading.progress import StudyProgress

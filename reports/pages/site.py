@@ -15,7 +15,8 @@ from reports.findings.shapes import RANKS, StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.imports import imported_groups, imports_table, scores_table
 from reports.pages.page import render_study
-from reports.pages.ranked import Ranked, ranked
+from reports.pages.ranked import Ranked
+from reports.pages.ranking import ranked
 from reports.pages.templating import render
 from reports.pages.trade_offs import Studied, render_trade_offs
 from reports.reading.documents import ReportError

@@ -18,7 +18,7 @@ from reports.findings.claims import judge_claims
 from reports.findings.shapes import EffectSummary, StudySummary
 from reports.findings.summary import open_arms
 from reports.pages.page import record, render_page
-from reports.pages.ranked import ranked
+from reports.pages.ranking import ranked
 from reports.statistics.ledger import FIRST_SHARE
 from reports.wording import answers
 from tests.regression import Regression, holm

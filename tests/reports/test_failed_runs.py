@@ -7,7 +7,7 @@ from pathlib import Path
 import reports
 from ablate.store import Store
 from reports.pages.page import render_page
-from reports.pages.ranked import ranked
+from reports.pages.ranking import ranked
 from tests.reports.factory import Arm, StudyOf
 
 LINES = "".join(f"  line {i}\n" for i in range(20))

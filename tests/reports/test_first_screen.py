@@ -13,7 +13,8 @@ import pytest
 import reports
 from ablate.store import Store
 from reports.findings.shapes import StudySummary
-from reports.pages.ranked import Axis, Ranked, ranked
+from reports.pages.ranked import Axis, Ranked
+from reports.pages.ranking import ranked
 from reports.wording import answers
 from reports.wording.short_answer import MOST_WORDS
 from tests.reports.browsing import no_chromium, playwright, visit

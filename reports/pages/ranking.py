@@ -1,0 +1,160 @@
+"""From a summary to the rows of the result figure: what each arm reached, what to know of it, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ablate.noise.scatter import Odd
+from reports.findings.costs import ArmCosts
+from reports.findings.shapes import ArmSummary, Comparison, StudySummary, Verdict
+from reports.pages.ranked import SCREEN, VISIBLE, Ranked, Row
+from reports.reading.outcomes import FAILED
+from reports.sections._costs import Cost
+from reports.sections.failures import Failures
+from reports.sections.trade_off import TradeOff
+from reports.statistics.estimates import Estimate
+from reports.statistics.front import surely_beaten
+from reports.wording import cost_words, failure_words, gloss_words, words
+from reports.wording.listing import listed
+
+MOST_COLUMNS = 5
+"""Costs that have a column."""
+
+
+def ranked(summary: StudySummary) -> Ranked:
+    """The figure of a study, with a row for each arm, or for each effect of a design."""
+    costs = _effect_costs(summary) if summary.effects else _arm_costs(summary)
+    rows = list(_effects(summary, costs)) if summary.effects else [_arm(summary, arm, costs) for arm in summary.arms]
+    columns = [cost for cost in costs if _differs(cost)][:MOST_COLUMNS]
+    rows.sort(key=_order)
+    if len(rows) > SCREEN and columns:
+        beaten = surely_beaten([_point(row, columns[0]) for row in rows])
+        rows = [row for _, row in sorted(zip(beaten, rows, strict=True), key=lambda each: each[0])]
+    alike = _alike(summary, [cost for cost in costs if cost not in columns])
+    return Ranked(tuple(rows), tuple(columns), alike, summary.baseline, summary.unit, bool(summary.effects))
+
+
+def _order(row: Row) -> tuple[bool, float]:
+    return row.difference is None, row.difference.mean if row.difference else 0.0
+
+
+def _point(row: Row, cost: Cost) -> tuple[tuple[float, float], tuple[float, float]] | None:
+    """Intervals of the difference and of a cost."""
+    loss, ratio = row.difference, row.costs.get(cost.key)
+    if loss is None or ratio is None:
+        return None
+    (a, b), (c, d) = ((v.mean if v.low is None else v.low, v.mean if v.high is None else v.high) for v in (loss, ratio))
+    return (a, b), (c, d)
+
+
+BASELINE = Estimate(0.0, None, None, None, ())
+SAME = Estimate(1.0, 1.0, 1.0, None, ())
+
+
+def _arm(summary: StudySummary, arm: ArmSummary, costs: Iterable[Cost]) -> Row:
+    is_base = arm.name == summary.baseline
+    found = arm.comparison.difference if arm.comparison else None
+    loss = words.plus_minus(arm.loss)
+    ratios = {
+        cost.key: SAME if is_base else cost.ratios[arm.name] for cost in costs if is_base or arm.name in cost.ratios
+    }
+    return Row(
+        name=arm.name,
+        gloss=gloss_words.of_arm(summary, arm),
+        verdict=arm.verdict,
+        difference=BASELINE if is_base and arm.seeds else None if arm.verdict in FAILED else found,
+        said=loss if is_base else _said(arm.comparison, arm.verdict),
+        note=_note(summary, arm),
+        costs=ratios,
+    )
+
+
+def _said(comparison: Comparison | None, verdict: Verdict) -> str:
+    if comparison is None or comparison.difference is None or verdict in FAILED:
+        return ""
+    return words.interval(comparison.difference).removesuffix(" nats")
+
+
+def _note(summary: StudySummary, arm: ArmSummary) -> str:
+    """What a reader of the row must know: seeds that failed or are missing, or one far from the others."""
+    failed, total = failure_words.failed(arm), len(arm.seeds) + arm.failed + len(arm.missing)
+    missing = f"no result of {len(arm.missing)} of {total} runs{_why(summary, arm)}" if arm.missing else ""
+    odd = _odd(arm.outlier) if arm.outlier else ""
+    return ", ".join(filter(None, [failed, missing, odd]))
+
+
+def _odd(run: Odd) -> str:
+    """`without seed 2, +0.23 nats off`."""
+    return f"{'without ' * run.left_out}seed {run.seed}{',' * run.left_out} {words.signed(run.above, 2)} nats off"
+
+
+def _why(summary: StudySummary, arm: ArmSummary) -> str:
+    """`: CheckpointError: …`, the beginning of what ended a run."""
+    section = summary.section(Failures)
+    failure = section.of(arm.name) if section else None
+    return f": {gloss_words.short(failure.error)}" if failure else ""
+
+
+def _effects(summary: StudySummary, costs: Sequence[Cost]) -> Iterator[Row]:
+    for each in summary.effects:
+        yield Row(
+            name=each.effect.name,
+            gloss=gloss_words.of_effect(summary, each.effect),
+            verdict=each.verdict,
+            difference=each.comparison.difference,
+            said=_said(each.comparison, each.verdict),
+            note="",
+            costs={cost.key: cost.ratios[each.effect.name] for cost in costs if each.effect.name in cost.ratios},
+        )
+
+
+def _arm_costs(summary: StudySummary) -> tuple[Cost, ...]:
+    section = summary.section(TradeOff)
+    return section.ranked if section else ()
+
+
+def _effect_costs(summary: StudySummary) -> tuple[Cost, ...]:
+    """Costs of factors: times, memory and the bytes of the cache."""
+    found = {each.effect.name: each.comparison.costs for each in summary.effects}
+    kinds = (
+        ("training-time", "training time per token", _training),
+        ("decode-time", "decoding time per token", _decoding),
+        ("peak-memory", "peak memory in training", lambda each: each.memory),
+        ("kv", "KV cache", _cache),
+    )
+    costs = (
+        Cost(key, label, {n: value for n, each in found.items() if (value := of(each)) is not None}, key == "kv")
+        for key, label, of in kinds
+    )
+    return tuple(cost for cost in costs if cost.ratios)
+
+
+def _training(costs: ArmCosts) -> Estimate | None:
+    return costs.training.inverse() if costs.training else None
+
+
+def _decoding(costs: ArmCosts) -> Estimate | None:
+    return costs.decoding.inverse() if costs.decoding else None
+
+
+def _cache(costs: ArmCosts) -> Estimate | None:
+    ratio = costs.kv_ratio
+    return None if ratio is None else Estimate(ratio, ratio, ratio, None, (ratio,))
+
+
+def _differs(cost: Cost) -> bool:
+    """Whether some arm's differs visibly, and by more than measurements scatter."""
+    known = cost.ratios.values()
+    return any(abs(each.mean - 1) > VISIBLE and (cost.declared or each.excludes(1)) for each in known)
+
+
+def _alike(summary: StudySummary, others: Sequence[Cost]) -> str:
+    """`The same KV cache and parameters to within 2 %. No measurable difference in peak memory.`"""
+    declared = list(dict.fromkeys(cost.name for cost in others if cost.declared))
+    measured = list(dict.fromkeys(cost.name for cost in others if not cost.declared))
+    said = (
+        f"The same {listed(declared)} to within {100 * VISIBLE:.0f} %." if declared else "",
+        f"No measurable difference in {listed(measured)}." if measured else "",
+        cost_words.unmeasured(summary),
+    )
+    return " ".join(filter(None, said))
