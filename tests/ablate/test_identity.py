@@ -162,7 +162,7 @@ def files(store: Path) -> set[str]:
     return {str(path.relative_to(store)) for pattern in patterns for path in store.glob(pattern)}
 
 
-@pytest.mark.parametrize("study", ["inherited", "started"])
+@pytest.mark.parametrize("study", [pytest.param("inherited", marks=pytest.mark.slow), "started"])
 def test_what_an_earlier_version_trained_is_found(first_store: Path, study: str) -> None:
     before, judged = files(first_store), Store(first_store).read_ledger(study)
     result = ablate.run(first_store.parent / f"{study}.yaml", store=first_store, device="cpu", progress=False)
