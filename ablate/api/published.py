@@ -18,6 +18,7 @@ PATHS = {
     "topology": "block.topology",
     "position": "block.mixer.position.kind",
     "activation": "block.ffn.kind",
+    "attention": "block.mixer.kv_heads",
 }
 """The columns of a row that name a part, and where that part is in a spec."""
 IN_COLUMNS = ("kv_heads=", "experts=", "shared_experts=", "top_k=")
@@ -67,8 +68,7 @@ def _built(spec: zoo.ModelSpec) -> Row:
 
 def _claimed(parts: SpecJson) -> Row:
     """The entry of a model that cannot be built here."""
-    unknown: Row = {"attention": None, "experts": None, "tricks": []}
-    return {column: _at(parts, path) for column, path in PATHS.items()} | unknown
+    return {column: _at(parts, path) for column, path in PATHS.items()} | {"experts": None, "tricks": []}
 
 
 def _at(data: Any, path: str) -> Any:

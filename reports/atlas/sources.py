@@ -12,6 +12,9 @@ from ablate.store.documents import StudyClaim
 ARXIV = re.compile(r"arXiv:(\d\d)(\d\d)\.\d{4,5}")
 YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
+BROKEN = 80
+"""A line of documentation longer than this goes on in the next one."""
+
 
 @dataclass(frozen=True)
 class StatedStudy:
@@ -49,6 +52,19 @@ class CatalogueEntry:
     def summary(self) -> str:
         """The first paragraph in one line."""
         return " ".join(self.doc.partition("\n\n")[0].split())
+
+    @property
+    def text(self) -> str:
+        """The documentation with each line that was broken for its length joined to the next."""
+        joined: list[str] = []
+        broken = False
+        for line in self.doc.splitlines():
+            if broken and line.strip():
+                joined[-1] += f" {line.strip()}"
+            else:
+                joined.append(line)
+            broken = len(line) > BROKEN
+        return "\n".join(joined)
 
     @property
     def formula(self) -> str:

@@ -170,6 +170,12 @@ def test_variants_know_their_formula_models_and_results(pages: dict[str, str], s
     entries = {(entry.axis, entry.name): entry for entry in sources.catalogue}
     assert entries["residuals", "double"].formula == "y = x + norm₂(f(norm₁(x)))"
     assert entries["ffns", "swiglu"].formula == "y = W_down (SiLU(W_gate x) ⊙ W_up x)"
+    assert entries["residuals", "post"].text.startswith(
+        "y = norm(x + f(x)). Vaswani et al. 2017, arXiv:1706.03762.\n\n"
+    )
+    assert (
+        "S_t = α_t S_{t−1}" in (delta := entries["mixers", "gated_deltanet"].text) and "with A and b learned" in delta
+    )
     assert "arXiv:2405.04434" in entries["mixers", "mla"].papers
     mla, post = pages["variants/mixers-mla.html"], pages["variants/residuals-post.html"]
     assert all(f"#{name}" in mla for name in ("deepseek_v2", "deepseek_v3", "kimi_k2", "kimi_linear"))
