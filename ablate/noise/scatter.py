@@ -11,15 +11,16 @@ Regression, §2.2):
     a noisier row           F = (SS − SS₋)/(ν − ν₋) / (SS₋/ν₋)     SS₋ without the row
     a table unlike the first                                        F of their mean squares, two-sided
 
-An odd run is left out of its arm's mean, and named. A noisier row has its own σ. The first table is the one that is
-judged: losses of synthetic tasks, solved or not, may lie nats apart in tuning runs and nowhere else.
+An odd run is left out of its arm's mean, and named; of fewer than `SPARED` judged seeds it is named alone, and its row
+is a noisier one: runs that go two ways look like one bad seed among few. A noisier row has its own σ. The first table
+is the one that is judged: losses of synthetic tasks, solved or not, may lie nats apart in tuning runs and nowhere else.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ LEVEL = 0.01
 """Share of studies without such a run, or such a row, that lose one."""
 FEWEST = 3
 """Seeds of a row below which none can be the odd one."""
+SPARED = 5
+"""Judged seeds of a row below which its odd run stays in its mean."""
 ENOUGH = 3
 """Degrees of freedom that must be left without a run for it to be the odd one: with fewer, losses that are rounded to
 three digits agree by chance."""
@@ -57,10 +60,12 @@ class Noise:
 
 @dataclass(frozen=True)
 class Odd:
-    """A run far from what the other seeds of its row lead one to expect: `above` in nats, negative below."""
+    """A run far from what the other seeds of its row lead one to expect: `above` in nats, negative below; whether
+    means leave it out."""
 
     seed: Hashable
     above: float
+    left_out: bool = True
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,10 @@ def scatter(*tables: SeedLosses, blocks: bool = True) -> Scatter:
         else:
             noise = Noise(math.sqrt(squares / freedom), freedom)
             break
+    for row in [row for row in odd if len(tables[0].get(row, range(SPARED))) < SPARED]:
+        rest = {name: of for name, of in kept[0].items() if name != row}
+        noisier[row] = _sd_beside(rest, {row: tables[0][row]}, blocks)
+        odd[row] = replace(odd[row], left_out=False)
     for twin, row in twins.items():
         noisier |= {twin: noisier[row]} if row in noisier else {}
         odd |= {twin: odd[row]} if row in odd else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 
 import optuna
 import plotly.graph_objects as go
@@ -11,7 +12,7 @@ import plotly.graph_objects as go
 from ablate.store.documents import TrialRecord
 from reports.figures.base import Figure
 from reports.figures.pareto import front_figure
-from reports.figures.style import GRID, PALETTE, blank
+from reports.figures.style import GRID, PALETTE, blank, setting_name
 from reports.findings.importance import Importance, frozen, in_memory
 from reports.findings.searches import SearchSummary
 from reports.wording.table import Table
@@ -47,21 +48,33 @@ def _whole(search: SearchSummary) -> Iterator[Figure]:
         )
         yield _figure(search, "front", "Pareto front", note, drawing)
     for place, name in enumerate(names):
-        one = _study(search, [place])
-        drawing = _styled(optuna.visualization.plot_optimization_history(one, target_name=name))
-        yield _figure(
-            search,
-            f"history-{place}",
-            f"History: {name}",
-            "Scored trials in the order in which they were proposed.",
-            drawing,
-        )
+        note = "Scored trials by their number, and the best so far."
+        yield _figure(search, f"history-{place}", f"History: {name}", note, _history(search, place, name))
+
+
+def _history(search: SearchSummary, place: int, name: str) -> go.Figure:
+    """Trials keep their numbers: optuna's own figure counts those that were scored."""
+    known = [(t.number, v) for t in search.scored if (v := (t.values or ())[place]) is not None]
+    known.sort()
+    better = min if search.objectives[name] == "minimize" else max
+    best = list(accumulate((value for _, value in known), better))
+    numbers, drawing = [number for number, _ in known], blank("trial", name)
+    drawing.add_scatter(
+        x=numbers, y=[value for _, value in known], mode="markers", name="trial", marker_color=PALETTE[0]
+    )
+    line = {"color": PALETTE[1], "shape": "hv"}
+    drawing.add_scatter(x=numbers, y=best, mode="lines", name="best so far", line=line, hoverinfo="skip")
+    return drawing
 
 
 def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Iterator[Figure]:
     study = _study(search, [place])
     varied = [path for path in search.document.space if any(path in t.params for t in search.scored)]
     parallel = optuna.visualization.plot_parallel_coordinate(study, params=varied, target_name=name)
+    for axes in parallel.select_traces(selector={"type": "parcoords"}):
+        for dimension in axes.dimensions[1:]:
+            paths = [path for path in varied if path.startswith(dimension.label.removesuffix("..."))]
+            dimension.label = setting_name(paths[0]) if len(paths) == 1 else dimension.label
     note = "One line per trial, by the value of every setting; darker lines are better."
     yield _figure(search, f"parallel-{place}", f"Parallel coordinates: {name}", note, _styled(parallel, 460))
     slices = _styled(optuna.visualization.plot_slice(study, params=varied, target_name=name), 420)
@@ -116,9 +129,13 @@ def _numbered(trial: TrialRecord, places: Sequence[int]) -> optuna.trial.FrozenT
 
 
 def _styled(drawing: go.Figure, height: int = 380, scale: bool = False) -> go.Figure:
-    """The page's fonts and ground, and no title: the page has one. Paths are broken at their dots, to fit."""
+    """The page's fonts and ground, and no title: the page has one. Of a path the last part is a title."""
     look = blank("", "", height)
-    drawing.for_each_xaxis(lambda axis: axis.title.update(text=(axis.title.text or "").replace(".", ".<br>")))
+    for each in (drawing.for_each_xaxis, drawing.for_each_yaxis):
+        each(lambda axis: axis.title.update(text=setting_name(axis.title.text or "")))
+    for trace in drawing.data:
+        if trace.type == "parcoords":
+            trace.update(tickfont={"size": 12}, labelfont={"size": 13})
     for trace in drawing.data:
         if not scale and "marker" in trace:
             trace.marker.showscale = False

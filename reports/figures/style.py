@@ -69,10 +69,10 @@ def looks(arms: Sequence[str]) -> dict[str, ArmStyle]:
 def spelled(arm: str) -> str:
     """An arm's name as it is read: settings of a grid's cell without their paths, `base · kv heads 2 · window 32`."""
     parts = (part.partition("=") for part in arm.split("+"))
-    return " · ".join(f"{_last(path)} {value}" if value else path for path, _, value in parts)
+    return " · ".join(f"{setting_name(path)} {value}" if value else path for path, _, value in parts)
 
 
-def _last(path: str) -> str:
+def setting_name(path: str) -> str:
     """`block.mixer.kv_heads` → `kv heads`."""
     return path.rpartition(".")[2].replace("_", " ")
 

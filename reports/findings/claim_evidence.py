@@ -26,7 +26,7 @@ from reports.statistics.estimates import ALPHA, Estimate, estimate
 SAME_COST = 1.005
 """Factor below which declared costs are the same."""
 SWAPPED: dict[Verdict, Verdict] = {"better": "worse", "worse": "better"}
-UNDECIDED = "fewer than two seeds trained in both arms, or all of them differ by the same"
+UNDECIDED = "fewer than two seeds trained in both arms, or all differ by the same amount"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,9 @@ def evidence(summary: StudySummary, arm: str, against: str | None, measure: str)
         return _loss(summary, arm, against)
     if measure in COSTS:
         return _cost(summary, arm, against, measure)
-    return _accuracy(summary, arm, str(against)) if measure == ACCURACY else _score(summary, arm, against, measure)
+    if against is None:
+        return untested("a design estimates effects on losses and costs alone")
+    return _accuracy(summary, arm, against) if measure == ACCURACY else _score(summary, arm, against, measure)
 
 
 def untested(reason: str, effect: Estimate | None = None) -> Evidence:
@@ -78,6 +80,8 @@ def _pair(summary: StudySummary, arm: str, against: str | None) -> tuple[Judgeme
 def _loss(summary: StudySummary, arm: str, against: str | None) -> Evidence:
     found, reverse = _pair(summary, arm, against)
     if found is None:
+        if reason := waiting(summary.study, summary.runs):
+            return untested(reason)
         return Evidence("cannot tell", reason=f"the study declares no contrast of {arm} and {against}")
     comparison, margin = found.comparison, summary.study.margin
     difference = comparison.difference
@@ -106,13 +110,14 @@ def _cost(summary: StudySummary, arm: str, against: str | None, measure: str) ->
         return untested(str(waiting(summary.study, summary.runs)))
     found, reverse = _pair(summary, arm, against)
     costs = found.comparison.costs if found else ArmCosts()
+    beside = f" against {against}" if against else ""
     if measure in ("kv_bytes", "parameters"):
         ratio = _declared(summary, arm, against, measure)
         return _of_ratio(ratio) if ratio else untested(f"{measure} is not known of both")
     if measure == "memory":
-        return _measured(costs.memory, reverse, f"the study does not compare the memory of {arm} with {against}")
+        return _measured(costs.memory, reverse, f"the study does not measure the memory of {arm}{beside}")
     speed = costs.training if measure == "train_time" else costs.decoding
-    reason = costs.unmeasured or summary.unmeasured or f"the study does not time {arm} against {against}"
+    reason = costs.unmeasured or summary.unmeasured or f"the study does not time {arm}{beside}"
     return _measured(speed, not reverse, reason)
 
 
@@ -173,7 +178,7 @@ def _accuracies(summary: StudySummary, arm: str) -> pl.DataFrame:
     return summary.runs.filter(arm=arm, status="finished").select("seed", "accuracy").drop_nulls()
 
 
-def _score(summary: StudySummary, arm: str, against: str | None, measure: str) -> Evidence:
+def _score(summary: StudySummary, arm: str, against: str, measure: str) -> Evidence:
     """Score of an evaluation, which the study compares with the baseline alone."""
     task, _, metric = measure.rpartition("/")
     reverse = arm == summary.baseline

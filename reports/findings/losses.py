@@ -108,7 +108,7 @@ def _shared(arm: ArmLosses, base: ArmLosses) -> list[Hashable]:
 
 def _difference(noise: StudyNoise, arm: ArmLosses, base: ArmLosses) -> Difference | None:
     """Over shared seeds, odd ones left out; of the means where seeds are not shared."""
-    odd = {each.seed for each in (noise.odd.get(arm.name), noise.odd.get(base.name)) if each}
+    odd = {each.seed for each in (noise.odd.get(arm.name), noise.odd.get(base.name)) if each and each.left_out}
     seeds = [seed for seed in _shared(arm, base) if seed not in odd]
     if seeds:
         return noise.difference((arm.name, base.name), [arm.judging[seed] - base.judging[seed] for seed in seeds])
@@ -163,7 +163,8 @@ def _reasons(
     for each in (arm, base):
         if odd := noise.odd.get(each.name):
             where = "above" if odd.above > 0 else "below"
-            said.append(f"seed {odd.seed} of {each.name} ended {abs(odd.above):.2g} {where} its others and is left out")
+            then = " and is left out" if odd.left_out else ""
+            said.append(f"seed {odd.seed} of {each.name} ended {abs(odd.above):.2g} {where} its others{then}")
         if each.name in noise.scatter.noisier:
             said.append(f"{each.name} is noisier than the rest, so this pair's own scatter is used")
         if failed := each.reliability.failed:

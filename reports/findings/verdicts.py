@@ -100,7 +100,7 @@ def _compare(
     alpha = level(study, arm, base)
     own, theirs = (runs.filter(arm=each.name, status="finished") for each in (arm, base))
     pairs = own.join(theirs, on="seed", suffix="_base").sort("seed")
-    odd = {each.seed for name in (arm.name, base.name) if (each := noise.odd.get(name))}
+    odd = {each.seed for name in (arm.name, base.name) if (each := noise.odd.get(name)) and each.left_out}
     usual = pairs.filter(~pl.col("seed").is_in(odd))
     seeds, values = usual["seed"].to_list(), (usual["loss"] - usual["loss_base"]).to_list()
     failures = Failures(*(reliability(runs.filter(arm=each.name)) for each in (arm, base)))

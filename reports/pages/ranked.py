@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 
+from ablate.noise.scatter import Odd
 from reports.figures.style import spelled
 from reports.findings.costs import ArmCosts
 from reports.findings.shapes import ArmSummary, Comparison, StudySummary, Verdict
@@ -231,8 +232,13 @@ def _note(summary: StudySummary, arm: ArmSummary) -> str:
     """What a reader of the row must know: seeds that failed or are missing, or one far from the others."""
     failed, total = failure_words.failed(arm), len(arm.seeds) + arm.failed + len(arm.missing)
     missing = f"no result of {len(arm.missing)} of {total} runs{_why(summary, arm)}" if arm.missing else ""
-    odd = f"without seed {arm.outlier.seed}, {words.signed(arm.outlier.above, 2)} nats off" if arm.outlier else ""
+    odd = _odd(arm.outlier) if arm.outlier else ""
     return ", ".join(filter(None, [failed, missing, odd]))
+
+
+def _odd(run: Odd) -> str:
+    """`without seed 2, +0.23 nats off`."""
+    return f"{'without ' * run.left_out}seed {run.seed}{',' * run.left_out} {words.signed(run.above, 2)} nats off"
 
 
 def _why(summary: StudySummary, arm: ArmSummary) -> str:

@@ -21,12 +21,13 @@ def line(found: JudgedClaim) -> str:
     said = ", ".join(filter(None, (measured(found), could_see(found))))
     after = f" ({said})" if said else ""
     source = f" [{origin(found.claim)}]" if origin(found.claim) else ""
-    return f"Claim: {statement(found.claim)}{source}: {found.outcome}{after}, {found.reason}. {stated(found)}."
+    outcome = f"{found.outcome}{after}, {found.reason}; {stated(found)}"
+    return f"Claim: {statement(found.claim)}{source}: {outcome}."
 
 
 def stated(found: JudgedClaim) -> str:
-    """`Stated 2026-11-25`, and whether a result was known by then."""
-    return f"Stated {found.claim.planned}" + ", edited after a result" * found.claim.edited
+    """`stated 2026-11-25`, and whether a result was known by then."""
+    return f"stated {found.claim.planned}" + ", edited after a result" * found.claim.edited
 
 
 def measured(found: JudgedClaim) -> str:
@@ -47,8 +48,8 @@ def ratio(found: Estimate) -> str:
 
 
 def could_see(found: JudgedClaim) -> str:
-    """`would have seen 0.04 nats`, where no difference was found."""
-    if found.seen is None or found.outcome in ("holds", "not tested") or not math.isfinite(found.seen):
+    """`would have seen 0.04 nats`, where the study cannot tell."""
+    if found.seen is None or found.outcome != "cannot tell" or not math.isfinite(found.seen):
         return ""
     if found.claim.measure in COSTS:
         return f"would have seen a factor of {found.seen:.3g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ablate.noise.scatter import SPARED
 from reports.findings.shapes import ArmSummary, Comparison, StudySummary
 from reports.statistics.stalled import Reliability
 from reports.wording.length_words import undertrained
@@ -38,9 +39,14 @@ def _outlying(arm: ArmSummary) -> str:
     """`Seed 1 of post ended 0.8 nats above its other seeds`: what stalled nowhere is in the means."""
     assert arm.outlier is not None
     where = "above" if arm.outlier.above > 0 else "below"
+    then = (
+        "differences leave it out and hold for runs that go well"
+        if arm.outlier.left_out
+        else f"of fewer than {SPARED} seeds none is left out, and intervals are wide"
+    )
     return (
         f"Seed {arm.outlier.seed} of {arm.name} ended {abs(arm.outlier.above):.2g} nats {where} its other seeds, far"
-        " beyond their scatter: differences leave it out and hold for runs that go well"
+        f" beyond their scatter: {then}"
     )
 
 

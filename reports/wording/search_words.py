@@ -9,12 +9,16 @@ from ablate.store.documents import Range, TrialRecord
 from reports.findings.fresh import DECLARED, flattered
 from reports.findings.importance import FEWEST, Importance
 from reports.findings.searches import SearchSummary
+from reports.reading.outcomes import UNJUDGED
 from reports.wording.search_tables import setting_text, signed
 from reports.wording.words import decimals
 
 
 def headline(search: SearchSummary) -> str:
+    """The model found, and how sure its score is."""
     best = search.best
+    if search.document.scale in UNJUDGED:
+        return f"A {search.document.scale} search shows that it works, and finds nothing: its runs are too short."
     if not best:
         return "No trial reached the whole budget."
     if len(search.objectives) > 1:
@@ -24,7 +28,8 @@ def headline(search: SearchSummary) -> str:
     (value,) = best[0].values or (None,)
     if value is None:
         return "Every trial diverged."
-    return f"Trial {best[0].number} has the best {name}, {value:.5g}: {_settings(best[0])}."
+    sure = "" if search.fresh else ", by the seeds that chose it"
+    return f"Trial {best[0].number} has the best {name}, {value:.5g}{sure}: {_settings(best[0])}."
 
 
 def _best_in(search: SearchSummary, place: int) -> str:

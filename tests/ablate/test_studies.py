@@ -54,6 +54,10 @@ def shares(plan: Plan) -> list[tuple[ArmPlan, float]]:
     return [(arm, start.share if start else 1.0) for arm, start in zip(plan.arms, starts, strict=True)]
 
 
+CLAIMLESS = (*AT_START, *SEARCHED)
+"""Studies of gradients, and of a space to search: no claim about the loss or the cost of an arm."""
+
+
 @functools.cache
 def plan_of(name: str, scale: str) -> Plan:
     study = study_at(name, scale)
@@ -72,6 +76,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def schema() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(study_schema())
+
+
+@pytest.mark.parametrize("name", [name for name in STUDIES if name not in CLAIMLESS])
+def test_every_study_states_claims_at_every_scale_with_their_sources(name: str) -> None:
+    for scale in read_yaml(FOLDER / f"{name}.yaml").data["scales"]:
+        claims = study_at(name, scale).sections.claims
+        assert claims, scale
+        assert all(claim.source for claim in claims), scale
 
 
 def test_every_study_says_where_its_claim_is_from() -> None:

@@ -12,8 +12,9 @@ import pytest
 import reports
 from ablate.planning.design_document import design_document
 from ablate.store import Store
-from ablate.store.documents import StudyDesign, StudyTrial, StudyTuning
+from ablate.store.documents import StudyClaim, StudyDesign, StudyTrial, StudyTuning
 from ablate.study.design_spec import DesignSpec, Screen, screen
+from reports.findings.claims import judge_claims
 from reports.findings.shapes import EffectSummary, StudySummary
 from reports.findings.summary import open_arms
 from reports.pages.page import record, render_page
@@ -58,6 +59,20 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Screen, StudySummar
 
 def by_name(summary: StudySummary) -> dict[str, EffectSummary]:
     return {each.effect.name: each for each in summary.effects}
+
+
+def test_claims_of_a_design_name_its_factors(found: tuple[Screen, StudySummary]) -> None:
+    _, summary = found
+    stated = [("gated", "better", "loss"), ("nope", "better", "loss"), ("double", "better", "loss")]
+    stated += [("gqa", "same", "kv_bytes"), ("gqa", "better", "accuracy"), ("gqa", "better", "decode_time")]
+    claims = tuple(
+        StudyClaim.model_validate({"arm": arm, "expect": expect, "measure": measure, "planned": "2026-01-01"})
+        for arm, expect, measure in stated
+    )
+    judged = judge_claims(replace(summary, study=summary.study.model_copy(update={"claims": claims})))
+    outcomes = ["holds", "does not hold", "cannot tell", "holds", "not tested", "not tested"]
+    assert [each.outcome for each in judged] == outcomes, [each.reason for each in judged]
+    assert judged[0].effect == by_name(summary)["gated"].comparison.difference
 
 
 def test_effects_and_p_are_those_of_a_regression_with_seed_blocks(found: tuple[Screen, StudySummary]) -> None:

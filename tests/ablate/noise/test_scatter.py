@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from ablate.noise.scatter import LEVEL, Noise, Odd, scatter
+from reports.findings.noise import StudyNoise
 from tests.regression import design, least_squares
 
 SD = 0.012
@@ -140,7 +141,7 @@ def test_an_odd_run_is_as_far_off_as_a_refit_without_it_says(missing: float) -> 
     """And it is named exactly where its p-value, times the number of runs, is below the level."""
     draw, named = np.random.default_rng(4), 0
     for _ in range(60):
-        table = drawn(draw, 4, 6, missing)
+        table = drawn(draw, 4, 8, missing)
         row, seed = "arm 2", max(table["arm 2"])
         table[row][seed] += draw.uniform(0.03, 0.12)
         p_values = {(r, s): left_out(table, r, s)[1] for r, of in table.items() if len(of) >= 3 for s in of}
@@ -156,6 +157,42 @@ def test_an_odd_run_is_as_far_off_as_a_refit_without_it_says(missing: float) -> 
             del table[name][odd.seed]
             assert close(found.noise, expected(table))
     assert named > 15
+
+
+@pytest.mark.parametrize("seeds", [3, 4])
+def test_of_few_seeds_an_odd_run_is_named_and_its_arm_has_noise_of_its_own(seeds: int) -> None:
+    draw, alone = np.random.default_rng(10), 0
+    for _ in range(20):
+        table = drawn(draw, 4, seeds)
+        table["arm 2"][1] += 0.4
+        found = scatter(table)
+        if len(found.odd) > 1:
+            continue
+        alone += 1
+        rest = {row: of for row, of in table.items() if row != "arm 2"}
+        assert found.odd == {"arm 2": Odd(1, pytest.approx(0.4, abs=0.1), left_out=False)}
+        whole, without = expected(table), expected(rest)
+        own = (whole.sd**2 * whole.freedom - without.sd**2 * without.freedom) / (whole.freedom - without.freedom)
+        assert found.noisier == {"arm 2": pytest.approx(math.sqrt(own))}
+    assert alone > 15
+
+
+@pytest.mark.parametrize(("share", "seeds"), [(0.5, 3), (0.5, 4), (0.3, 3)])
+def test_runs_that_go_two_ways_call_few_identical_arms_different(share: float, seeds: int) -> None:
+    """One run in two ends a nat higher: with few seeds the others may agree by chance, beside quiet tuning runs."""
+    draw, studies, wrong = np.random.default_rng(11), 400, 0
+    for _ in range(studies):
+        judged = {row: {s: x - 2.3 for s, x in of.items()} for row, of in drawn(draw, 2, seeds).items()}
+        judged = {row: {s: x - np.mean(list(of.values())) for s, x in of.items()} for row, of in judged.items()}
+        for of in judged.values():
+            of.update({seed: loss + (draw.random() < share) * draw.normal(0.8, 0.3) for seed, loss in of.items()})
+        tuning = {f"{row} tuned": of for row, of in drawn(draw, 4, 2).items()}
+        noise = StudyNoise(scatter(judged, tuning), (), {})
+        odd = {each.seed for each in noise.odd.values() if each.left_out}
+        first, second = judged.values()
+        gap = noise.difference(("arm 0", "arm 1"), [first[seed] - second[seed] for seed in first if seed not in odd])
+        wrong += gap is not None and gap.p() < 0.05
+    assert binomial(wrong, studies, 0.05) > 0.01, wrong
 
 
 def test_of_two_arms_the_odd_run_is_the_one_far_from_its_own_seeds() -> None:
