@@ -13,6 +13,9 @@ from reports.reading.outcomes import UNJUDGED
 from reports.wording.search_tables import setting_text, signed
 from reports.wording.words import decimals
 
+MOST_SETTINGS = 4
+"""Settings of a trial that the headline has room for; the table has them all."""
+
 
 def headline(search: SearchSummary) -> str:
     """The model found, and how sure its score is."""
@@ -22,33 +25,33 @@ def headline(search: SearchSummary) -> str:
     if not best:
         return "No trial reached the whole budget."
     if len(search.objectives) > 1:
-        ends = "; ".join(_best_in(search, place) for place in range(len(search.objectives)))
-        return f"{ends[0].upper()}{ends[1:]}. {len(best)} of {len(search.scored)} scored trials are on the front."
+        ends = ", ".join(_best_in(search, place) for place in range(len(search.objectives)))
+        return f"{ends[0].upper()}{ends[1:]}; {len(best)} of {len(search.scored)} scored trials are on the front."
     (name,) = search.objectives
     (value,) = best[0].values or (None,)
     if value is None:
         return "Every trial diverged."
     sure = "" if search.fresh else ", by the seeds that chose it"
-    return f"Trial {best[0].number} has the best {name}, {value:.5g}{sure}: {_settings(best[0])}."
+    return f"Trial {best[0].number} has the best {name}, {value:.5g}{sure}{_settings(best[0])}."
 
 
 def _best_in(search: SearchSummary, place: int) -> str:
-    """`trial 2 has the best loss, 2.763, at kv_bytes_per_token 320`; of the first objective with the settings."""
+    """`trial 2 has the best loss, 2.763`."""
     name, way = list(search.objectives.items())[place]
     sign = 1 if way == "minimize" else -1
     best = min(search.best, key=lambda trial: sign * trial.scores[place])
-    others = dict(zip(search.objectives, best.scores, strict=True))
-    score = others.pop(name)
-    at = ", ".join(f"{other} {value:.4g}" for other, value in others.items())
-    settings = "" if place else f" ({_settings(best)})"
-    return f"trial {best.number} has the best {name}, {score:.4g}, at {at}{settings}"
+    return f"trial {best.number} has the best {name}, {best.scores[place]:.4g}"
 
 
 def _settings(trial: TrialRecord) -> str:
-    """Each by the last part of its path where no other ends alike."""
+    """`: lr 0.01, kv_heads 4`, each by the last part of its path where no other ends alike; nothing of many."""
+    if len(trial.settings) > MOST_SETTINGS:
+        return f", with {len(trial.settings)} settings of its own"
     tails = Counter(path.rpartition(".")[2] for path in trial.settings)
     named = ((path.rpartition(".")[2], path, value) for path, value in trial.settings.items())
-    return ", ".join(f"{tail if tails[tail] == 1 else path} {setting_text(value)}" for tail, path, value in named)
+    return ": " + ", ".join(
+        f"{tail if tails[tail] == 1 else path} {setting_text(value)}" for tail, path, value in named
+    )
 
 
 def edges(search: SearchSummary) -> list[str]:

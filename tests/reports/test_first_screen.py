@@ -7,15 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import optuna
 import pytest
 
 import reports
+from ablate.store import Store
 from reports.findings.shapes import StudySummary
 from reports.pages.ranked import Axis, Ranked, ranked
 from reports.wording import answers
 from reports.wording.short_answer import MOST_WORDS
 from tests.reports.browsing import no_chromium, playwright, visit
 from tests.reports.factory import Arm, StudyOf
+from tests.reports.searching import search_of, trials_of
 
 SEEDS = 5
 TOKENS = 8_000_000
@@ -177,3 +180,23 @@ def test_the_first_screen_in_a_browser(browser: playwright.Browser, tmp_path: Pa
         assert "kv heads 7 · window 7" in found.page.text_content("table.ranked")
     assert found.messages == []
     found.page.close()
+
+
+@pytest.mark.processes
+@no_chromium
+def test_the_first_screen_of_a_ladder_and_of_a_search(browser: playwright.Browser, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    arms, smaller = (study_of([2.4 + up, 2.35 + up, 2.43 + up]).arms for up in (0.0, 0.2))
+    ladder = StudyOf(arms, smaller={"small": ("size", smaller)}, question="Does it hold at another size?")
+    search = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+    search.optimize(lambda trial: (trial.suggest_float("train.lr", 1e-3, 1e-1, log=True) - draw.random()) ** 2, 12)
+    folder = Store(tmp_path).search("small", "cpu")
+    folder.write(search_of(trials_of(search), ["train.lr"], name="small", sampler="random"))
+    pages = reports.render(ladder.write(tmp_path)), reports.render_search(folder.path)
+    for page, first in zip(pages, ("table.ranked", ".drawing"), strict=True):
+        found = visit(browser, page)
+        assert len(found.page.text_content(".answer").split()) <= MOST_WORDS
+        assert found.page.eval_on_selector(first, "e => e.getBoundingClientRect().top") < 500
+        assert found.page.evaluate("document.documentElement.scrollWidth") <= 1280
+        assert found.messages == []
+        found.page.close()
