@@ -9,7 +9,7 @@ from typing import Any
 
 import reports
 from ablate.api.catalogue import catalogued, docs_of_settings, settings_of
-from ablate.api.published import assumed_columns, preset_row, shown_tricks, text
+from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
 from ablate.errors import ArgumentError
 from ablate.plugins import check_groups
 from ablate.store import Store
@@ -125,7 +125,7 @@ def _model(name: str) -> PublishedModel:
     chosen = preset(name)
     row = preset_row(chosen) | {"published": chosen.published_parameters}
     row["tricks"] = shown_tricks(row)
-    values = {key: _large(value) if key in ("parameters", "published") else text(value) for key, value in row.items()}
+    values = {key: large(value) if key in ("parameters", "published") else text(value) for key, value in row.items()}
     return PublishedModel(
         values=values,
         parts=parts_of(_plain(chosen)),
@@ -136,10 +136,3 @@ def _model(name: str) -> PublishedModel:
 
 def _plain(chosen: Preset) -> Mapping[str, Any]:
     return chosen.spec.dump() if chosen.buildable else chosen.parts
-
-
-def _large(count: float | None) -> str:
-    """1.56B, 117M."""
-    if count is None:
-        return "–"
-    return f"{count / 1e9:.4g}B" if count >= 1e9 else f"{count / 1e6:.4g}M"

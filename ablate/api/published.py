@@ -179,3 +179,10 @@ def text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return f"{value:,}" if isinstance(value, int) and value > 9999 else str(value)
+
+
+def large(count: float | None) -> str:
+    """1.56B, 117M."""
+    if count is None:
+        return "–"
+    return f"{count / 1e9:.4g}B" if count >= 1e9 else f"{count / 1e6:.4g}M"

@@ -95,7 +95,7 @@ class PublishedModel:
 
 @dataclass(frozen=True)
 class Sources:
-    """Everything beside results. `folder` names where study files and the archive are."""
+    """Everything beside results."""
 
     studies: Sequence[StatedStudy] = ()
     catalogue: Sequence[CatalogueEntry] = ()
