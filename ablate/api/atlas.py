@@ -9,7 +9,7 @@ from typing import Any
 
 import reports
 from ablate.api.catalogue import catalogued, docs_of_settings, settings_of
-from ablate.api.published import assumed_columns, preset_row, shown_tricks, text
+from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
 from ablate.errors import ArgumentError
 from ablate.plugins import check_groups
 from ablate.store import Store
@@ -81,17 +81,21 @@ def known_sources() -> Sources:
 
 
 def _stated(name: str) -> StatedStudy:
-    """A study file as it stands, without building its models."""
+    """A study file as it stands, with what its scales add, without building its models."""
     data = read_study(name).document.data
-    arms = {name: edits or {} for name, edits in (data.get("arms") or {}).items()}
-    arms |= {name: edits for name, edits in (data.get("factors") or {}).items() if isinstance(edits, Mapping)}
-    return StatedStudy(
-        name=name,
-        question=data["question"],
-        citation=data.get("source") or "",
-        arms=arms or {name: dict.fromkeys(data.get("grid") or data.get("search") or {})},
-        claims=tuple(_claim(each, data) for each in data.get("claims") or ()),
-    )
+    layers = [data, *(data.get("scales") or {}).values()]
+    arms = {arm: edits for layer in reversed(layers) for arm, edits in _arms_in(layer)}
+    claims = (_claim(each, data) for layer in layers for each in layer.get("claims") or ())
+    return StatedStudy(name, data["question"], data.get("source") or "", arms, tuple(claims))
+
+
+def _arms_in(layer: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Arms and factors with their edits; the settings of a grid or a search stand for arms that are not named."""
+    for section in ("arms", "factors"):
+        named = ((name, edits or {}) for name, edits in (layer.get(section) or {}).items())
+        yield from ((name, edits) for name, edits in named if isinstance(edits, Mapping) and "." not in name)
+    for values in (layer.get("grid"), (layer.get("search") or {}).get("space")):
+        yield from ((path, {path: None}) for path in values or {})
 
 
 def _claim(written: Mapping[str, Any], study: Mapping[str, Any]) -> StudyClaim:
@@ -121,7 +125,7 @@ def _model(name: str) -> PublishedModel:
     chosen = preset(name)
     row = preset_row(chosen) | {"published": chosen.published_parameters}
     row["tricks"] = shown_tricks(row)
-    values = {key: _large(value) if key in ("parameters", "published") else text(value) for key, value in row.items()}
+    values = {key: large(value) if key in ("parameters", "published") else text(value) for key, value in row.items()}
     return PublishedModel(
         values=values,
         parts=parts_of(_plain(chosen)),
@@ -132,10 +136,3 @@ def _model(name: str) -> PublishedModel:
 
 def _plain(chosen: Preset) -> Mapping[str, Any]:
     return chosen.spec.dump() if chosen.buildable else chosen.parts
-
-
-def _large(count: float | None) -> str:
-    """1.56B, 117M."""
-    if count is None:
-        return "–"
-    return f"{count / 1e9:.4g}B" if count >= 1e9 else f"{count / 1e6:.4g}M"

@@ -18,6 +18,7 @@ PATHS = {
     "topology": "block.topology",
     "position": "block.mixer.position.kind",
     "activation": "block.ffn.kind",
+    "attention": "block.mixer.kv_heads",
 }
 """The columns of a row that name a part, and where that part is in a spec."""
 IN_COLUMNS = ("kv_heads=", "experts=", "shared_experts=", "top_k=")
@@ -67,8 +68,7 @@ def _built(spec: zoo.ModelSpec) -> Row:
 
 def _claimed(parts: SpecJson) -> Row:
     """The entry of a model that cannot be built here."""
-    unknown: Row = {"attention": None, "experts": None, "tricks": []}
-    return {column: _at(parts, path) for column, path in PATHS.items()} | unknown
+    return {column: _at(parts, path) for column, path in PATHS.items()} | {"experts": None, "tricks": []}
 
 
 def _at(data: Any, path: str) -> Any:
@@ -179,3 +179,10 @@ def text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return f"{value:,}" if isinstance(value, int) and value > 9999 else str(value)
+
+
+def large(count: float | None) -> str:
+    """1.56B, 117M."""
+    if count is None:
+        return "–"
+    return f"{count / 1e9:.4g}B" if count >= 1e9 else f"{count / 1e6:.4g}M"

@@ -9,7 +9,7 @@ from typing import Any
 
 import zoo
 from ablate.api.catalogue import OF_ARMS, WHOLES, Catalogue, Entry, catalogued, docs_of_settings, entry, settings_of
-from ablate.api.published import assumed_columns, preset_row, shown_tricks, text
+from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
 from ablate.commands import OptionError, print_json, print_table
 from ablate.plugins import check_groups
 from zoo.errors import did_you_mean
@@ -21,8 +21,8 @@ TABLE = (
     "topology",
     "placement",
     "position",
-    "attention",
     "activation",
+    "attention",
     "experts",
     "tricks",
     "parameters",
@@ -59,15 +59,8 @@ def _shown(chosen: Preset) -> list[str]:
     row, assumed = preset_row(chosen), assumed_columns(chosen)
     row["published"], row["tricks"] = row["published_parameters"], shown_tricks(row)
     for column in ("parameters", "published"):
-        row[column] = _large(row[column])
+        row[column] = large(row[column])
     return [chosen.name, *(text(row[column]) + "*" * (column in assumed) for column in TABLE)]
-
-
-def _large(count: float | None) -> str:
-    """1.56B, 117M."""
-    if count is None:
-        return "–"
-    return f"{count / 1e9:.4g}B" if count >= 1e9 else f"{count / 1e6:.4g}M"
 
 
 def show_one(name: str, small: bool, as_json: bool) -> int:

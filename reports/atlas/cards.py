@@ -230,7 +230,7 @@ def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[Row]:
 def _judged(judged: RecordedClaim, result: RecordedResult, seeds: tuple[float, ...]) -> Row:
     digits = words.decimals(judged.seen)
     seen = f" (would have seen {judged.seen:.{digits}f})" if judged.seen and judged.outcome == "cannot tell" else ""
-    edited = "; edited after a result" if judged.edited else ""
+    edited = "; stated or changed after a result" if judged.edited else ""
     reason = f"{judged.reason}{seen}{edited}"
     return Row(result.scale, conditions_of(result), judged.effect, judged.outcome, reason, seeds)
 

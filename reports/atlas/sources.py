@@ -12,6 +12,9 @@ from ablate.store.documents import StudyClaim
 ARXIV = re.compile(r"arXiv:(\d\d)(\d\d)\.\d{4,5}")
 YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
+BROKEN = 80
+"""A line of documentation longer than this goes on in the next one."""
+
 
 @dataclass(frozen=True)
 class StatedStudy:
@@ -51,6 +54,19 @@ class CatalogueEntry:
         return " ".join(self.doc.partition("\n\n")[0].split())
 
     @property
+    def text(self) -> str:
+        """The documentation with each line that was broken for its length joined to the next."""
+        joined: list[str] = []
+        broken = False
+        for line in self.doc.splitlines():
+            if broken and line.strip():
+                joined[-1] += f" {line.strip()}"
+            else:
+                joined.append(line)
+            broken = len(line) > BROKEN
+        return "\n".join(joined)
+
+    @property
     def formula(self) -> str:
         """The first sentence that is an equation; empty where the documentation has none."""
         sentences = re.split(r"(?<=[.:])\s+(?=[A-Z(])", self.summary) + self.doc.splitlines()
@@ -79,7 +95,7 @@ class PublishedModel:
 
 @dataclass(frozen=True)
 class Sources:
-    """Everything beside results. `folder` names where study files and the archive are."""
+    """Everything beside results."""
 
     studies: Sequence[StatedStudy] = ()
     catalogue: Sequence[CatalogueEntry] = ()

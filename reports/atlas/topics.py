@@ -8,9 +8,9 @@ from typing import Any
 TOPICS = {
     "norms": ("norm", "norm_placement", "qk_norm", "final_norm", "embedding_norm"),
     "positions": ("position", "scaling", "rope_base"),
-    "attention and mixers": ("mixer", "sparsity", "window", "kv_heads", "heads"),
+    "attention and mixers": ("mixer", "pattern", "sparsity", "window", "kv_heads", "heads"),
     "feed-forward": ("ffn", "d_ff"),
-    "block and shape": ("topology", "sharing", "n_layers", "d_model", "canon", "bias", "hyper_connections"),
+    "block and shape": ("topology", "sharing", "n_layers", "d_model", "canon"),
     "training and data": ("train", "data", "objective", "optimizer", "start", "lora", "teacher", "tokenizer"),
 }
 """Settings by topic. The innermost setting of a path that is listed decides."""

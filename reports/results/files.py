@@ -85,8 +85,3 @@ def read(path: Path) -> RecordedResult:
         raise ReportError(str(error)) from error
     except OSError as error:
         raise ReportError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def read_folder(folder: Path) -> tuple[RecordedResult, ...]:
-    """Every recorded result of a folder, in alphabetical order."""
-    return tuple(read(path) for path in sorted(folder.glob("*@*.json")))

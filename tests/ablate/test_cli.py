@@ -123,7 +123,7 @@ def test_the_table_marks_what_is_assumed(capsys):
     gpt4 = next(line.split() for line in lines if "gpt4" in line)
     assert gpt4 == ["gpt4", "2023", "swiglu*", "–", "–"]
     llama3 = next(line.split() for line in lines if "llama3" in line and "2024" in line)
-    assert llama3[1:7] == ["2024", "rmsnorm", "serial", "pre", "rope", "swiglu"]
+    assert llama3[1:9] == ["2024", "rmsnorm", "serial", "pre", "rope", "swiglu", "GQA", "(8)"]
 
 
 def test_a_preset_is_shown_small(capsys):
