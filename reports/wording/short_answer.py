@@ -108,7 +108,6 @@ def _clauses(summary: StudySummary, compared: Sequence[Told]) -> Iterator[str]:
     """The leading clause, then what may follow it, in order of weight."""
     better, worse, same = (_with(compared, verdict) for verdict in ("better", "worse", "no difference"))
     failed, unsettled, base = _with(compared, *FAILED), _with(compared, *OPEN), summary.baseline
-    judged = better or worse or same
     if better:
         lowers = f"{better[0].name} lowers the loss by" if summary.effects else f"{better[0].name} beats {base} by"
         yield f"{lowers} {better[0].apart}{_cost(better[0])}"
@@ -121,9 +120,13 @@ def _clauses(summary: StudySummary, compared: Sequence[Told]) -> Iterator[str]:
         within = f"{base} to within {summary.study.margin or 0:g} nats{_cost(cheapest, 'the same')}{whose}"
         yield f"{_names(same)} {_plural(same, 'matches', 'match')} {within}"
         yield _also(worse, "worse")
+    elif worse and unsettled:
+        none = "No factor is shown to lower the loss" if summary.effects else f"No arm is shown to beat {base}"
+        yield f"{none}: {unsettled[0].name} is undecided ({unsettled[0].interval})"
+        yield _also(unsettled[1:], "undecided too")
+        yield f"; {worse[0].name} is {worse[0].apart} worse" if len(worse) == 1 else _also(worse, "worse")
     elif worse:
-        none = "Nothing lowers the loss" if summary.effects else f"No arm is shown to beat {base}"
-        lead = none if unsettled or summary.effects else f"{base} is best"
+        lead = "Nothing lowers the loss" if summary.effects else f"{base} is best"
         yield f"{lead}: {worse[0].name} is {worse[0].apart} worse{_cost(worse[0], '')}"
         yield _also(worse[1:], "worse too")
     elif unsettled:
@@ -132,9 +135,9 @@ def _clauses(summary: StudySummary, compared: Sequence[Told]) -> Iterator[str]:
         yield f"Of these arms only {base} trains"
     else:
         yield from _without_verdict(compared)
-    if failed and (judged or unsettled):
+    if failed and (better or worse or same or unsettled):
         yield f"; {_names(failed)} {_plural(failed, 'does', 'do')} not train"
-    if unsettled and judged:
+    if better or same:
         yield _also(unsettled, "undecided")
 
 
