@@ -60,6 +60,8 @@ class Row:
     said: str
     note: str
     costs: Mapping[str, Estimate]
+    beaten: bool | None = None
+    """Whether another row is surely better in loss and in the first cost; None where rows are too few to say."""
 
     @property
     def label(self) -> str:
@@ -155,7 +157,6 @@ class Ranked:
         value = row.costs.get(cost.key)
         if value is None:
             return None
-        longest = max(abs(math.log(each.mean)) for each in cost.ratios.values()) or 1.0
         told = value.low == value.high or value.excludes(1)
         kind = "same" if not told or abs(value.mean - 1) < VISIBLE / 4 else "cheaper" if value.mean < 1 else "dearer"
         interval = "" if value.low == value.high else f"{value.low:.2f} to {value.high:.2f}"
@@ -163,5 +164,10 @@ class Ranked:
             f"{value.mean:.2f}×" if value.mean >= 0.1 else f"{value.mean:.2g}×",
             interval,
             kind,
-            round(50 + 46 * math.log(value.mean) / longest, 2),
+            _bar(value.mean),
         )
+
+
+def _bar(ratio: float) -> float:
+    """Where the bar of a ratio ends, in per cent of its cell: at an end for twice and for half, or beyond."""
+    return round(50 + 46 * max(-1.0, min(1.0, math.log2(ratio))), 2)

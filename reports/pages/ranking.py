@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from ablate.noise.scatter import Odd
 from reports.findings.costs import ArmCosts
@@ -29,7 +30,8 @@ def ranked(summary: StudySummary) -> Ranked:
     rows.sort(key=_order)
     if len(rows) > SCREEN and columns:
         beaten = surely_beaten([_point(row, columns[0]) for row in rows])
-        rows = [row for _, row in sorted(zip(beaten, rows, strict=True), key=lambda each: each[0])]
+        rows = [replace(row, beaten=lost) for lost, row in zip(beaten, rows, strict=True)]
+        rows.sort(key=lambda row: bool(row.beaten))
     alike = _alike(summary, [cost for cost in costs if cost not in columns])
     return Ranked(tuple(rows), tuple(columns), alike, summary.baseline, summary.unit, bool(summary.effects))
 
@@ -84,8 +86,9 @@ def _note(summary: StudySummary, arm: ArmSummary) -> str:
 
 
 def _odd(run: Odd) -> str:
-    """`without seed 2, +0.23 nats off`."""
-    return f"{'without ' * run.left_out}seed {run.seed}{',' * run.left_out} {words.signed(run.above, 2)} nats off"
+    """`seed 2, 0.23 above the others, left out`."""
+    where = "above" if run.above > 0 else "below"
+    return f"seed {run.seed}, {abs(run.above):.2g} {where} the others{', left out' * run.left_out}"
 
 
 def _why(summary: StudySummary, arm: ArmSummary) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from reports.findings.costs import ArmCosts
 from reports.findings.shapes import Comparison, Judgement, StudySummary, Verdict
 from reports.findings.waiting import PILOT, UNDERTRAINED, UNLEARNT
 from reports.reading.outcomes import FAILED
@@ -16,6 +17,8 @@ from reports.wording.listing import listed
 
 MOST_WORDS = 25
 MOST_NAMED = 3
+LEAST = 1
+"""Per cent by which times differ at least to be told."""
 OPEN = ("inconclusive", "cannot tell")
 WITHHELD = {
     PILOT: "A pilot, so no verdict",
@@ -44,8 +47,18 @@ class Told:
         value = self.found.difference
         assert value is not None
         digits = words.decimals(value.half_width)
+        nearest = min(abs(end) for end in (value.mean, value.low or value.mean, value.high or value.mean))
+        if self.verdict in ("better", "worse") and round(nearest, digits) == 0:
+            digits += 1  # an end that is not zero is not shown as zero
         ends = "" if value.half_width is None else f" ({_ends(value, digits)})"
         return f"{abs(value.mean):.{digits}f} nats{ends}"
+
+    @property
+    def size(self) -> str:
+        """`0.152`."""
+        value = self.found.difference
+        assert value is not None
+        return f"{abs(value.mean):.{words.decimals(value.half_width)}f}"
 
     @property
     def interval(self) -> str:
@@ -146,13 +159,23 @@ def _with(compared: Sequence[Told], *verdicts: str) -> list[Told]:
 
 
 def _cost(told: Told, none: str = "no measurable") -> str:
-    """`, training 9 % slower`: the clearest change; `, at no measurable cost`; nothing where costs are not known."""
-    if clear := sure_changes(told.found.costs):
+    """`, training takes 10 % longer`, the first change that is clear; `, at no measurable cost`; nothing of unknown costs.
+    Times are ratios, as in the figure."""
+    untimed = replace(told.found.costs, training=None, decoding=None)
+    if clear := [*_times(told.found.costs), *sure_changes(untimed)]:
         return f", {clear[0]}"
     return f", at {none} cost" if none and clear_costs(told.found.costs) else ""
 
 
+def _times(costs: ArmCosts) -> Iterator[str]:
+    for what, speed in (("training", costs.training), ("decoding", costs.decoding)):
+        if speed is not None and speed.excludes(1) and abs(change := 100 * (1 / speed.mean - 1)) >= LEAST:
+            yield f"{what} takes {abs(change):.0f} % {'longer' if change > 0 else 'less time'}"
+
+
 def _also(others: Sequence[Told], what: str) -> str:
+    if len(others) == 1 and what.startswith(("better", "worse")):
+        return f"; {others[0].name} is {others[0].size} {what.partition(' ')[0]}"
     return f"; {_names(others)} {_plural(others, 'is', 'are')} {what}" if others else ""
 
 

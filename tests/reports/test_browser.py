@@ -89,7 +89,7 @@ def test_hostile_names_are_text_in_the_page_and_in_the_figures(
     browser: playwright.Browser, hostile_report: Path
 ) -> None:
     found = visit(browser, hostile_report)
-    assert found.page.text_content(".study") == f"{HOSTILE} at cpu"
+    assert found.page.text_content(".study") == f"{HOSTILE} scale cpu"
     assert found.page.text_content("h1") == HOSTILE_STUDY.question
     assert found.page.title() == f"{HOSTILE} (cpu)"
     legends = found.page.eval_on_selector_all("#losses .legendtext", "all => all.map(e => e.textContent)")

@@ -107,7 +107,7 @@ def test_what_has_an_effect_is_named_and_its_interval_excludes_zero(found: tuple
 def test_the_answer_speaks_of_effects(found: tuple[Screen, StudySummary]) -> None:
     _, summary = found
     assert answers.headline(summary).startswith("gated lowers the loss by 0.039 nats (")
-    assert "; nope is worse; " in answers.headline(summary)
+    assert "; nope is 0.050 worse" in answers.headline(summary)
     said = answers.in_full(summary)
     assert said.startswith("At equal FLOPs, with 4 factors in 8 combinations, gated (−0.0")
     assert "lowers the loss; nope (+0.0" in said

@@ -48,8 +48,13 @@ def summary_of(root: Path, *args: object, **options: object) -> StudySummary:
     ("means", "margin", "begins", "holds"),
     [
         ([2.4, 2.3], None, "arm_1 beats arm_0 by 0.099 nats (", "at no measurable cost"),
-        ([2.4, 2.3, 2.32, 2.5], None, "arm_1 beats arm_0 by 0.099 nats (", "; arm_2 is better too; arm_3 is worse"),
-        ([2.4, 2.5, 2.6], None, "arm_0 is best: arm_1 is 0.101 nats (", "; arm_2 is worse too"),
+        (
+            [2.4, 2.3, 2.32, 2.5],
+            None,
+            "arm_1 beats arm_0 by 0.099 nats (",
+            "; arm_2 is 0.089 better; arm_3 is 0.099 worse.",
+        ),
+        ([2.4, 2.5, 2.6], None, "arm_0 is best: arm_1 is 0.101 nats (", "; arm_2 is 0.1"),
         ([2.4, 2.4], None, "Undecided: arm_1 differs by −0.0", " would have shown"),
         ([2.4, 2.4, 2.5], None, "No arm is shown to beat arm_0: arm_1 is undecided (−0.0", "; arm_2 is 0.091 nats ("),
         ([2.4, 2.4, 2.4], 0.1, "arm_2 and arm_1 match arm_0 to within 0.1 nats, at the same cost.", ""),

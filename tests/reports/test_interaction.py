@@ -150,7 +150,7 @@ def test_all_studies_are_in_one_plane_and_the_address_keeps_what_is_chosen(brows
     assert page.locator(f"{select} option:checked").text_content().strip() == "parameters"
     assert page.input_value("#arm-filter") == "another"
     page.locator("#trade-offs-0 .points path").first.click(force=True)
-    wait_until(page, "document.querySelector('.study')?.textContent === 'another at cpu'")
+    wait_until(page, "document.querySelector('.study')?.textContent === 'another scale cpu'")
     page.close()
 
 
@@ -247,7 +247,7 @@ def test_a_search_is_found_in_the_index_and_opened(browser: Any, tmp_path: Path)
     found = visit(browser, reports.render_site(tmp_path))
     found.page.fill("#study-filter", "search 2 trials")
     found.page.locator(".studies li:not([hidden]) a").click()
-    wait_until(found.page, "document.querySelector('.study')?.textContent === 'Search: small at cpu'")
+    wait_until(found.page, "document.querySelector('.study')?.textContent === 'Search: small scale cpu'")
     assert found.messages == []
     found.page.close()
 
