@@ -159,8 +159,8 @@ def _with(compared: Sequence[Told], *verdicts: str) -> list[Told]:
 
 
 def _cost(told: Told, none: str = "no measurable") -> str:
-    """`, training takes 10 % longer`, the first change that is clear; `, at no measurable cost`; nothing of unknown costs.
-    Times are ratios, as in the figure."""
+    """`, training takes 10 % longer`, the first change that is clear; `, at no measurable cost`; nothing of unknown
+    costs. Times are ratios, as in the figure."""
     untimed = replace(told.found.costs, training=None, decoding=None)
     if clear := [*_times(told.found.costs), *sure_changes(untimed)]:
         return f", {clear[0]}"
