@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -37,7 +38,7 @@ SCALE = "cpu"
 WIDTH, HEIGHT = 1280, 860
 WIDTHS, SCHEMES = (390, WIDTH, 2560), ("light", "dark")
 QUALITY = 70
-DRAWN = "document.querySelector('.drawing .main-svg') !== null"
+DRAWN = "[...document.querySelectorAll('.drawing')].every(div => div.querySelector('.main-svg'))"
 STEPS, STEP_MS = 300, 100
 """Number of checks for a page to be drawn, and the pause between checks in milliseconds."""
 
@@ -53,7 +54,10 @@ def main() -> None:
     index = ablate.report(options.store)
     pictures = {result.name: _report(result) for result in results}
     pictures["trade-offs"] = index.with_name("trade-offs.html")
-    _draw(pictures)
+    with TemporaryDirectory() as folder:
+        pictures["atlas"] = ablate.atlas([options.store], out=folder)
+        pictures["models"] = pictures["atlas"].with_name("models.html")
+        _draw(pictures)
     (HERE / "README.md").write_text("\n".join(_page(results, options.note)) + "\n", encoding="utf-8")
 
 
@@ -136,6 +140,14 @@ def _page(results: Sequence[ablate.StudyResult], note: str | None) -> Iterator[s
     yield "Every arm against the baseline of its study: `trade-offs.html`, beside the store's index."
     yield ""
     yield "![Trade-offs of all studies](trade-offs.webp)"
+    yield ""
+    yield "## The atlas"
+    yield ""
+    yield "A card for each claim that the studies state (`ablate atlas`), and the table of published models."
+    yield ""
+    yield "![Claims, and whether they hold](atlas.webp)"
+    yield ""
+    yield "![Published models](models.webp)"
 
 
 if __name__ == "__main__":
