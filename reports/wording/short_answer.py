@@ -136,8 +136,8 @@ def _clauses(summary: StudySummary, compared: Sequence[Told]) -> Iterator[str]:
     elif worse and unsettled:
         none = "No factor is shown to lower the loss" if summary.effects else f"No arm is shown to beat {base}"
         yield f"{none}: {unsettled[0].name} is undecided ({unsettled[0].interval})"
+        yield _also(worse, "worse")
         yield _also(unsettled[1:], "undecided too")
-        yield f"; {worse[0].name} is {worse[0].apart} worse" if len(worse) == 1 else _also(worse, "worse")
     elif worse:
         lead = "Nothing lowers the loss" if summary.effects else f"{base} is best"
         yield f"{lead}: {worse[0].name} is {worse[0].apart} worse{_cost(worse[0], '')}"
