@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import reports
 from ablate.api.catalogue import catalogued, docs_of_settings, settings_of
@@ -18,7 +17,7 @@ from ablate.study.claim_spec import ClaimSpec
 from ablate.study.written import SHIPPED, read_study, shipped
 from reports.atlas.sources import CatalogueEntry, PublishedModel, Setting, Sources, StatedStudy
 from reports.results.document import RecordedResult
-from reports.results.parts import parts_of
+from reports.results.parts import Plain, parts_of
 from zoo.presets import Preset, names, preset
 
 RESULTS = SHIPPED / "results"
@@ -89,7 +88,7 @@ def _stated(name: str) -> StatedStudy:
     return StatedStudy(name, data["question"], data.get("source") or "", arms, tuple(claims))
 
 
-def _arms_in(layer: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _arms_in(layer: Plain) -> Iterator[tuple[str, Plain]]:
     """Arms and factors with their edits; the settings of a grid or a search stand for arms that are not named."""
     for section in ("arms", "factors"):
         named = ((name, edits or {}) for name, edits in (layer.get(section) or {}).items())
@@ -98,7 +97,7 @@ def _arms_in(layer: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]
         yield from ((path, {path: None}) for path in values or {})
 
 
-def _claim(written: Mapping[str, Any], study: Mapping[str, Any]) -> StudyClaim:
+def _claim(written: Plain, study: Plain) -> StudyClaim:
     spec = ClaimSpec.model_validate(written)
     compared = spec.arm is not None and spec.expect != "stalls" and "factors" not in study
     against = (spec.against or study["baseline"]) if compared else None
@@ -134,5 +133,5 @@ def _model(name: str) -> PublishedModel:
     )
 
 
-def _plain(chosen: Preset) -> Mapping[str, Any]:
+def _plain(chosen: Preset) -> Plain:
     return chosen.spec.dump() if chosen.buildable else chosen.parts

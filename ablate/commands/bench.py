@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ablate.commands import DONE, HERE, add_json, given, positive, print_json, print_table
+
+if TYPE_CHECKING:
+    from evals.costs.bench import BenchDocument
 
 DTYPES = ("float32", "bfloat16")
 
@@ -55,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _plot(found: dict[str, Any], path: Path) -> None:
+def _plot(found: BenchDocument, path: Path) -> None:
     from ablate.commands._benching import PHASES, conditions
     from evals.costs.bench import OURS, THEIRS
     from reports.figures.bench import bench_page

@@ -44,7 +44,7 @@ def atlas_pages(
     found = cards(results, sources.studies)
     variants = variant_pages(sources.catalogue, found, sources.models)
     known = {(page.entry.axis, page.entry.name): page.entry.slug for page in variants}
-    shared: dict[str, Any] = {
+    shared: dict[str, object] = {
         "forest": forest,
         "cited": cited,
         "shape": lambda standing: SHAPE_OF.get(standing, RING),
@@ -70,7 +70,7 @@ def atlas_pages(
     }
 
 
-def _index(found: Sequence[Card], results: Sequence[RecordedResult], shared: Mapping[str, Any]) -> str:
+def _index(found: Sequence[Card], results: Sequence[RecordedResult], shared: Mapping[str, object]) -> str:
     return _page(
         "index",
         source("atlas/atlas.js"),
@@ -89,11 +89,11 @@ def counts(found: Iterable[Card]) -> dict[str, int]:
     return {standing: known[standing] for standing in STANDINGS if known[standing]}
 
 
-def _variant(page: VariantPage, shared: Mapping[str, Any]) -> str:
+def _variant(page: VariantPage, shared: Mapping[str, object]) -> str:
     return _page("variant", "", {**shared, "root": "../"}, page=page)
 
 
-def _page(name: str, script: str, shared: Mapping[str, Any], **context: Any) -> str:
+def _page(name: str, script: str, shared: Mapping[str, object], **context: Any) -> str:
     return render_plain(f"atlas/{name}.html.j2", STYLES, script, **{"root": "", **shared, "here": name, **context})
 
 

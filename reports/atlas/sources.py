@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ablate.store.documents import StudyClaim
+from reports.results.parts import Plain
 
 ARXIV = re.compile(r"arXiv:(\d\d)(\d\d)\.\d{4,5}")
 YEAR = re.compile(r"\b(?:19|20)\d\d\b")
@@ -23,7 +23,7 @@ class StatedStudy:
     name: str
     question: str
     citation: str
-    arms: Mapping[str, Mapping[str, Any]]
+    arms: Mapping[str, Plain]
     claims: tuple[StudyClaim, ...] = ()
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from reports.results.parts import Plain
+
 TOPICS = {
     "norms": ("norm", "norm_placement", "qk_norm", "final_norm", "embedding_norm"),
     "positions": ("position", "scaling", "rope_base"),
@@ -20,7 +22,7 @@ INCIDENTAL = ("train.lr", "d_ff", "multiple_of", "batch", "steps")
 _TOPIC_OF = {setting: topic for topic, settings in TOPICS.items() for setting in settings}
 
 
-def topics_of(edits: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+def topics_of(edits: Iterable[Plain]) -> tuple[str, ...]:
     """Topics of these arms in the order of `TOPICS`. What tuning and matching edit counts only if nothing else does."""
     paths = [path for each in edits for path in _paths("", each)]
     about = [path for path in paths if not path.endswith(INCIDENTAL)] or paths

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
+
+Plain: TypeAlias = Mapping[str, Any]
+"""Edits by path, or a document as JSON has it."""
 
 NAMING = ("kind", "source")
 """Keys whose value names the part around them."""
 
 
-def parts_of(data: Mapping[str, Any]) -> frozenset[str]:
+def parts_of(data: Plain) -> frozenset[str]:
     """Every part in plain data, with full or dotted keys: words by the setting that takes them, and maps by name."""
     return frozenset(_walk("", data))
 
@@ -34,7 +37,7 @@ def _walk(name: str, value: Any) -> Iterator[str]:
                     yield from _walk(parent.rpartition(".")[2], inside)
 
 
-def own_parts(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+def own_parts(arms: Mapping[str, Plain]) -> dict[str, tuple[str, ...]]:
     """The parts of each arm that not all arms have. Arms of which nothing is known have none."""
     found = {name: parts_of(data) for name, data in arms.items() if data}
     common = reduce(frozenset.__and__, found.values()) if found else frozenset()

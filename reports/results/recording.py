@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from ablate.store.documents import StudyArm, StudyDocument
 from ablate.store.documents.study import RATE
@@ -29,7 +28,7 @@ from reports.results.document import (
     RecordedSetting,
     RecordedTrial,
 )
-from reports.results.parts import own_parts
+from reports.results.parts import Plain, own_parts
 from reports.sections.losses import Losses
 from reports.sections.rungs import Rungs
 from reports.sections.trade_off import TradeOff
@@ -90,7 +89,7 @@ def _command(study: StudyDocument) -> str:
     return study.model_copy(update={"path": shown}).command()
 
 
-def _run_of(documents: StudyDocuments, arm: StudyArm) -> dict[str, Any]:
+def _run_of(documents: StudyDocuments, arm: StudyArm) -> Plain:
     """The model and training of an arm's first stored run as plain data; empty where none has started."""
     for run in arm.runs:
         found = documents.store.read_run(run.digest)
@@ -99,7 +98,7 @@ def _run_of(documents: StudyDocuments, arm: StudyArm) -> dict[str, Any]:
     return {}
 
 
-def _setting(summary: StudySummary, documents: StudyDocuments, runs: Mapping[str, Any]) -> RecordedSetting:
+def _setting(summary: StudySummary, documents: StudyDocuments, runs: Plain) -> RecordedSetting:
     study = summary.study
     contexts = {run["train"]["context"] for run in runs.values() if "context" in run.get("train", {})}
     sources = {str(meta.spec.get("source", "")) for meta in documents.data.values()}
@@ -118,7 +117,7 @@ def _range(values: Sequence[float]) -> Range:
     return float(min(values)), float(max(values))
 
 
-def _arm(summary: StudySummary, arm: ArmSummary, run: Mapping[str, Any], parts: tuple[str, ...]) -> RecordedArm:
+def _arm(summary: StudySummary, arm: ArmSummary, run: Plain, parts: tuple[str, ...]) -> RecordedArm:
     loss = arm.loss
     edits = {path: json.loads(text) for path, text in (*arm.edits, *arm.tuned, *arm.matching)}
     return RecordedArm(
@@ -139,7 +138,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, run: Mapping[str, Any], parts: 
     )
 
 
-def _rate(edits: Mapping[str, Any], run: Mapping[str, Any]) -> float | None:
+def _rate(edits: Plain, run: Plain) -> float | None:
     found = edits.get(RATE, run.get("train", {}).get("lr"))
     return float(found) if isinstance(found, int | float) else None
 

@@ -64,8 +64,10 @@ class Told:
     def interval(self) -> str:
         """`−0.010 to +0.024 nats`."""
         value = self.found.difference
-        if value is None or value.low is None or value.high is None:
-            return "unknown"
+        if value is None:
+            return "an unknown amount"
+        if value.low is None or value.high is None:
+            return f"{words.signed(value.mean, 3)} nats"
         digits = words.decimals(value.half_width)
         return f"{words.signed(value.low, digits)} to {words.signed(value.high, digits)} nats"
 
