@@ -10,9 +10,9 @@ import reports
 from ablate.api.catalogue import catalogued, docs_of_settings, settings_of
 from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
 from ablate.errors import ArgumentError
+from ablate.planning.claims import stated
 from ablate.plugins import check_groups
 from ablate.store import Store
-from ablate.store.documents import StudyClaim
 from ablate.study.claim_spec import ClaimSpec
 from ablate.study.written import SHIPPED, read_study, shipped
 from reports.atlas.sources import CatalogueEntry, PublishedModel, Setting, Sources, StatedStudy
@@ -84,7 +84,8 @@ def _stated(name: str) -> StatedStudy:
     data = read_study(name).document.data
     layers = [data, *(data.get("scales") or {}).values()]
     arms = {arm: edits for layer in reversed(layers) for arm, edits in _arms_in(layer)}
-    claims = (_claim(each, data) for layer in layers for each in layer.get("claims") or ())
+    specs = (ClaimSpec.model_validate(each) for layer in layers for each in layer.get("claims") or ())
+    claims = (stated(each, data["baseline"], planned="", screens="factors" in data) for each in specs)
     return StatedStudy(name, data["question"], data.get("source") or "", arms, tuple(claims))
 
 
@@ -95,13 +96,6 @@ def _arms_in(layer: Plain) -> Iterator[tuple[str, Plain]]:
         yield from ((name, edits) for name, edits in named if isinstance(edits, Mapping) and "." not in name)
     for values in (layer.get("grid"), (layer.get("search") or {}).get("space")):
         yield from ((path, {path: None}) for path in values or {})
-
-
-def _claim(written: Plain, study: Plain) -> StudyClaim:
-    spec = ClaimSpec.model_validate(written)
-    compared = spec.arm is not None and spec.expect != "stalls" and "factors" not in study
-    against = (spec.against or study["baseline"]) if compared else None
-    return StudyClaim(**{**spec.model_dump(), "against": against, "planned": ""})
 
 
 def _entries() -> Iterator[CatalogueEntry]:

@@ -67,6 +67,11 @@ class Odd:
     above: float
     left_out: bool = True
 
+    @property
+    def side(self) -> str:
+        """`above` or `below` the other seeds."""
+        return "above" if self.above > 0 else "below"
+
 
 @dataclass(frozen=True)
 class Scatter:

@@ -11,12 +11,14 @@ from ablate.study.study import Study
 
 def study_claims(study: Study, planned: str) -> tuple[StudyClaim, ...]:
     """The claims of a study that is first planned on this date."""
-    return tuple(_claim(each, study, planned) for each in study.sections.claims)
+    screens = study.screen is not None
+    return tuple(stated(each, study.baseline, planned, screens=screens) for each in study.sections.claims)
 
 
-def _claim(spec: ClaimSpec, study: Study, planned: str) -> StudyClaim:
-    compared = spec.arm is not None and spec.expect != "stalls" and study.screen is None
-    against = (spec.against or study.baseline) if compared else None
+def stated(spec: ClaimSpec, baseline: str, planned: str, *, screens: bool) -> StudyClaim:
+    """A claim with what it leaves to the study. screens: whether it screens factors, which are against nothing."""
+    compared = spec.arm is not None and spec.expect != "stalls" and not screens
+    against = (spec.against or baseline) if compared else None
     return StudyClaim(**{**spec.model_dump(), "against": against, "planned": planned})
 
 

@@ -14,6 +14,7 @@ from reports.atlas.forest import said
 from reports.atlas.site import counts
 from reports.atlas.sources import Sources
 from reports.atlas.topics import TOPICS
+from reports.pages.ranked import Axis
 from reports.reading.documents import ReportError
 from reports.results.document import RecordedResult
 
@@ -145,9 +146,10 @@ def picture(found: Sequence[Card]) -> str:
     limit = max(map(abs, ends), default=0.01)
     height = TOP + ROW * len(rows) + 8
 
+    axis = Axis(-limit, limit)
+
     def place(value: float) -> float:
-        share = (min(limit, max(-limit, value)) + limit) / (2 * limit)
-        return round(LEFT + share * (WIDTH - LEFT - 16), 1)
+        return round(LEFT + axis.place(value) / 100 * (WIDTH - LEFT), 1)
 
     middle = place(0.0)
     parts = [

@@ -207,7 +207,7 @@ def _tests(ledger: Records) -> Iterator[LedgerTest]:
 
 
 def _runs(tests: Iterable[LedgerTest]) -> set[object]:
-    """What tells tests of the same runs."""
+    """Key of a test: tests of the same runs have the same."""
     return {claim.runs for claim in map(difference_claim, tests) if claim.runs}
 
 

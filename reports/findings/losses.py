@@ -162,9 +162,8 @@ def _reasons(
         said.append(f"smaller than the margin of {margin:g}")
     for each in (arm, base):
         if odd := noise.odd.get(each.name):
-            where = "above" if odd.above > 0 else "below"
             then = " and is left out" if odd.left_out else ""
-            said.append(f"seed {odd.seed} of {each.name} ended {abs(odd.above):.2g} {where} its others{then}")
+            said.append(f"seed {odd.seed} of {each.name} ended {abs(odd.above):.2g} {odd.side} its others{then}")
         if each.name in noise.scatter.noisier:
             said.append(f"{each.name} is noisier than the rest, so this pair's own scatter is used")
         if failed := each.reliability.failed:

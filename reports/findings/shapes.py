@@ -236,7 +236,7 @@ class NoiseSummary:
 
 
 class SectionSummary:
-    """What one section of the report found. `reports.sections` says what it draws."""
+    """Findings of one section of the report. `reports.sections` says what it draws."""
 
     @classmethod
     def name(cls) -> str:

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ablate.noise.scatter import Odd
-from reports.findings.costs import ArmCosts
 from reports.findings.shapes import ArmSummary, Comparison, StudySummary, Verdict
 from reports.pages.ranked import SCREEN, VISIBLE, Ranked, Row
 from reports.reading.outcomes import FAILED
-from reports.sections._costs import Cost
+from reports.sections._costs import Cost, exact, measured_costs
 from reports.sections.failures import Failures
 from reports.sections.trade_off import TradeOff
-from reports.statistics.estimates import Estimate
+from reports.statistics.estimates import NO_DIFFERENCE, SAME_RATIO
 from reports.statistics.front import surely_beaten
 from reports.wording import cost_words, failure_words, gloss_words, words
 from reports.wording.listing import listed
@@ -49,22 +48,20 @@ def _point(row: Row, cost: Cost) -> tuple[tuple[float, float], tuple[float, floa
     return (a, b), (c, d)
 
 
-BASELINE = Estimate(0.0, None, None, None, ())
-SAME = Estimate(1.0, 1.0, 1.0, None, ())
-
-
 def _arm(summary: StudySummary, arm: ArmSummary, costs: Iterable[Cost]) -> Row:
     is_base = arm.name == summary.baseline
     found = arm.comparison.difference if arm.comparison else None
     loss = words.plus_minus(arm.loss)
     ratios = {
-        cost.key: SAME if is_base else cost.ratios[arm.name] for cost in costs if is_base or arm.name in cost.ratios
+        cost.key: SAME_RATIO if is_base else cost.ratios[arm.name]
+        for cost in costs
+        if is_base or arm.name in cost.ratios
     }
     return Row(
         name=arm.name,
         gloss=gloss_words.of_arm(summary, arm),
         verdict=arm.verdict,
-        difference=BASELINE if is_base and arm.seeds else None if arm.verdict in FAILED else found,
+        difference=NO_DIFFERENCE if is_base and arm.seeds else None if arm.verdict in FAILED else found,
         said=loss if is_base else _said(arm.comparison, arm.verdict),
         note=_note(summary, arm),
         costs=ratios,
@@ -78,7 +75,7 @@ def _said(comparison: Comparison | None, verdict: Verdict) -> str:
 
 
 def _note(summary: StudySummary, arm: ArmSummary) -> str:
-    """What a reader of the row must know: seeds that failed or are missing, or one far from the others."""
+    """Seeds that must be known beside the number: those that failed or are missing, or one far from the others."""
     failed, total = failure_words.failed(arm), len(arm.seeds) + arm.failed + len(arm.missing)
     missing = f"no result of {len(arm.missing)} of {total} runs{_why(summary, arm)}" if arm.missing else ""
     odd = _odd(arm.outlier) if arm.outlier else ""
@@ -87,8 +84,7 @@ def _note(summary: StudySummary, arm: ArmSummary) -> str:
 
 def _odd(run: Odd) -> str:
     """`seed 2, 0.23 above the others, left out`."""
-    where = "above" if run.above > 0 else "below"
-    return f"seed {run.seed}, {abs(run.above):.2g} {where} the others{', left out' * run.left_out}"
+    return f"seed {run.seed}, {abs(run.above):.2g} {run.side} the others{', left out' * run.left_out}"
 
 
 def _why(summary: StudySummary, arm: ArmSummary) -> str:
@@ -113,36 +109,15 @@ def _effects(summary: StudySummary, costs: Sequence[Cost]) -> Iterator[Row]:
 
 def _arm_costs(summary: StudySummary) -> tuple[Cost, ...]:
     section = summary.section(TradeOff)
-    return section.ranked if section else ()
+    return section.distinct if section else ()
 
 
 def _effect_costs(summary: StudySummary) -> tuple[Cost, ...]:
     """Costs of factors: times, memory and the bytes of the cache."""
     found = {each.effect.name: each.comparison.costs for each in summary.effects}
-    kinds = (
-        ("training-time", "training time per token", _training),
-        ("decode-time", "decoding time per token", _decoding),
-        ("peak-memory", "peak memory in training", lambda each: each.memory),
-        ("kv", "KV cache", _cache),
-    )
-    costs = (
-        Cost(key, label, {n: value for n, each in found.items() if (value := of(each)) is not None}, key == "kv")
-        for key, label, of in kinds
-    )
+    caches = {name: exact(each.kv_ratio) for name, each in found.items() if each.kv_ratio is not None}
+    costs = (*measured_costs(found), Cost("kv", "KV cache", caches, declared=True))
     return tuple(cost for cost in costs if cost.ratios)
-
-
-def _training(costs: ArmCosts) -> Estimate | None:
-    return costs.training.inverse() if costs.training else None
-
-
-def _decoding(costs: ArmCosts) -> Estimate | None:
-    return costs.decoding.inverse() if costs.decoding else None
-
-
-def _cache(costs: ArmCosts) -> Estimate | None:
-    ratio = costs.kv_ratio
-    return None if ratio is None else Estimate(ratio, ratio, ratio, None, (ratio,))
 
 
 def _differs(cost: Cost) -> bool:

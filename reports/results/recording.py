@@ -37,7 +37,7 @@ from reports.wording import answers
 
 
 def recorded(summary: StudySummary, documents: StudyDocuments, notes: Sequence[str] = ()) -> RecordedResult:
-    """What a study found. documents: the study's, for what its runs were. notes: what a reader should know beside."""
+    """The result of a study as it is kept. documents: the study's, for what its runs were. notes: for its readers."""
     study, known = summary.study, dict(summary.environment)
     runs = {arm.name: _run_of(documents, arm) for arm in study.arms}
     parts = own_parts(runs)
@@ -103,7 +103,7 @@ def _setting(summary: StudySummary, documents: StudyDocuments, runs: Plain) -> R
     contexts = {run["train"]["context"] for run in runs.values() if "context" in run.get("train", {})}
     sources = {str(meta.spec.get("source", "")) for meta in documents.data.values()}
     return RecordedSetting(
-        parameters=_range([arm.parameters - arm.parameters_embedding for arm in study.arms]),
+        parameters=_range([arm.parameters_non_embedding for arm in study.arms]),
         tokens_per_parameter=_range([arm.length.tokens_per_parameter for arm in study.arms]),
         context=contexts.pop() if len(contexts) == 1 else None,
         matched=study.matched,
@@ -195,7 +195,7 @@ def _curve(summary: StudySummary, arm: str) -> RecordedCurve:
 
 def _costs(summary: StudySummary, arm: str) -> dict[str, RecordedCost]:
     section = summary.section(TradeOff)
-    found = ((cost, cost.ratios.get(arm)) for cost in (section.ranked if section else ()))
+    found = ((cost, cost.ratios.get(arm)) for cost in (section.distinct if section else ()))
     return {
         cost.key: RecordedCost(label=cost.label, ratio=ratio.mean, low=_end(ratio.low), high=_end(ratio.high))
         for cost, ratio in found
@@ -212,7 +212,7 @@ def _rungs(summary: StudySummary) -> Iterator[RecordedRung]:
             yield RecordedRung(
                 name=rung.name,
                 axis=rung.axis,
-                parameters=_range([arm.parameters - arm.parameters_embedding for arm in rung.arms]),
+                parameters=_range([arm.parameters_non_embedding for arm in rung.arms]),
                 tokens_per_parameter=_range([arm.length.tokens_per_parameter for arm in rung.arms]),
                 differences={arm: found for arm, found in gaps.items() if found is not None},
             )

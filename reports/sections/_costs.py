@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from reports.findings.costs import study_costs
+from reports.findings.costs import ArmCosts, study_costs
 from reports.reading.collected import Collected
 from reports.statistics.estimates import Estimate
 from reports.wording.cost_words import TIME
@@ -48,17 +48,20 @@ def cost_ratios(data: Collected) -> tuple[Cost, ...]:
     """Those that any arm has beside the baseline: caches from the longest context on, times, memory and sizes."""
     base = data.study.baseline
     measured = {arm: found for (arm, other), found in study_costs(data).pairs.items() if other == base}
-    training = {arm: found.training.inverse() for arm, found in measured.items() if found.training}
-    decoding = {arm: found.decoding.inverse() for arm, found in measured.items() if found.decoding}
-    memory = {arm: found.memory for arm, found in measured.items() if found.memory}
-    found = (
-        *_caches(data),
-        Cost("training-time", f"training{TIME}", training),
-        Cost("decode-time", f"decoding{TIME}{_where(data)}", decoding),
-        Cost("peak-memory", "peak memory in training", memory),
-        *_sizes(data),
-    )
+    found = (*_caches(data), *measured_costs(measured, _where(data)), *_sizes(data))
     return tuple(cost for cost in found if cost.ratios)
+
+
+def measured_costs(measured: Mapping[str, ArmCosts], where: str = "") -> tuple[Cost, ...]:
+    """Times and memory of arms, or of factors. where: the context and batch of decoding."""
+    training = {name: found.training.inverse() for name, found in measured.items() if found.training}
+    decoding = {name: found.decoding.inverse() for name, found in measured.items() if found.decoding}
+    memory = {name: found.memory for name, found in measured.items() if found.memory}
+    return (
+        Cost("training-time", f"training{TIME}", training),
+        Cost("decode-time", f"decoding{TIME}{where}", decoding),
+        Cost("peak-memory", "peak memory in training", memory),
+    )
 
 
 def _where(data: Collected) -> str:
@@ -84,5 +87,9 @@ def _sizes(data: Collected) -> Iterator[Cost]:
 def _declared(data: Collected, key: str, label: str, by_arm: Mapping[str, float]) -> Cost:
     base = by_arm.get(data.study.baseline)
     others = {name: value / base for name, value in by_arm.items() if name != data.study.baseline} if base else {}
-    exact = {name: Estimate(ratio, ratio, ratio, None, (ratio,)) for name, ratio in others.items() if ratio > 0}
-    return Cost(key, label, exact, declared=True)
+    return Cost(key, label, {name: exact(ratio) for name, ratio in others.items() if ratio > 0}, declared=True)
+
+
+def exact(ratio: float) -> Estimate:
+    """A ratio that needs no measurement."""
+    return Estimate(ratio, ratio, ratio, None, (ratio,))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -13,13 +12,10 @@ from reports.figures.style import ArmStyle, blank, label, looks
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
-from reports.statistics.estimates import Estimate
-from reports.wording import words
+from reports.statistics.estimates import NO_DIFFERENCE, Estimate
+from reports.wording import gloss_words, words
 from reports.wording.listing import listed
 from reports.wording.table import frame_table
-
-ZERO = Estimate(0.0, None, None, None, ())
-"""The baseline against itself."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class Factors(Section):
             return None
         factors = sorted((_factor(path, arms) for path in arms[0].cell), key=_lines_last)
         across, *others = factors
-        cells = {arm.name: tuple(_text(arm.cell[each.path]) for each in factors) for arm in arms}
+        cells = {arm.name: tuple(gloss_words.value_of(arm.cell[each.path]) for each in factors) for arm in arms}
         return cls(across, tuple(others), cells)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
@@ -110,7 +106,7 @@ class Factors(Section):
 
 
 def _factor(path: str, arms: Sequence[StudyArm]) -> Factor:
-    values = list({_text(arm.cell[path]): arm.cell[path] for arm in arms}.items())
+    values = list({gloss_words.value_of(arm.cell[path]): arm.cell[path] for arm in arms}.items())
     if all(isinstance(value, int | float) for _, value in values):
         values.sort(key=lambda each: each[1])  # type: ignore[arg-type,return-value]
     return Factor(path, tuple(text for text, _ in values))
@@ -121,13 +117,9 @@ def _lines_last(factor: Factor) -> tuple[bool, int]:
     return factor.path == "arm", -len(factor.values)
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
 def _value(summary: StudySummary, arm: ArmSummary) -> Estimate | None:
     if arm.name == summary.baseline:
-        return ZERO
+        return NO_DIFFERENCE
     return arm.comparison.difference if arm.comparison else None
 
 

@@ -31,6 +31,8 @@ LADDER = KEYS | {
     "parameters": pl.Int64,
     "flops": pl.Float64,
     "loss": pl.Float64,
+    "accuracy": pl.Float64,
+    "chance": pl.Float64,
 }
 
 
@@ -108,6 +110,8 @@ def _rows(documents: StudyDocuments) -> Iterator[Row]:
                     "parameters": arm.parameters,
                     "flops": arm.flops,
                     "loss": result.loss if result else None,
+                    "accuracy": result.accuracy if result else None,
+                    "chance": documents.chances.get(arm.data),
                 }
 
 

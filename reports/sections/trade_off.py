@@ -16,15 +16,12 @@ from reports.sections import Section
 from reports.sections._costs import Cost, cost_ratios
 from reports.sections._qualities import Quality, qualities
 from reports.sections.costs import Costs
-from reports.statistics.estimates import Estimate
+from reports.statistics.estimates import NO_DIFFERENCE, SAME_RATIO
 from reports.wording import cost_words, gloss_words, title_words
 from reports.wording.failure_words import mark
 from reports.wording.listing import listed
 from reports.wording.table import frame_table
 
-SAME = Estimate(0.0, 0.0, 0.0, None, ())
-SAME_COST = Estimate(1.0, 1.0, 1.0, None, ())
-"""The baseline against itself."""
 FIRST = ("kv-", "training-time", "decode-", "flops-per-token")
 
 
@@ -48,7 +45,7 @@ class TradeOff(Section):
         return tuple(sorted(differing, key=_rank))
 
     @property
-    def ranked(self) -> tuple[Cost, ...]:
+    def distinct(self) -> tuple[Cost, ...]:
         """Each cost once, that which the study is about first: of caches, that at the longest context."""
         found: dict[str, Cost] = {}
         for cost in sorted(self.costs, key=_rank):
@@ -118,10 +115,12 @@ def is_judged(arm: ArmSummary) -> bool:
 
 def ratios(cost: Cost, arms: Sequence[str], base: str) -> Ratios:
     """The axis of a cost, the baseline first."""
-    values = (SAME_COST, *(cost.ratios.get(arm) for arm in arms[1:]))
+    values = (SAME_RATIO, *(cost.ratios.get(arm) for arm in arms[1:]))
     return Ratios(f"{cost.label}, relative to {base}", values)
 
 
 def differences(quality: Quality, arms: Sequence[str]) -> Differences:
     """The axis of a quality, likewise."""
-    return Differences(quality.label, (SAME, *(quality.differences.get(arm) for arm in arms[1:])), quality.better)
+    return Differences(
+        quality.label, (NO_DIFFERENCE, *(quality.differences.get(arm) for arm in arms[1:])), quality.better
+    )

@@ -55,6 +55,11 @@ class Estimate:
         return self.low is not None and self.high is not None and not self.low <= value <= self.high
 
 
+NO_DIFFERENCE = Estimate(0.0, 0.0, 0.0, None, ())
+SAME_RATIO = Estimate(1.0, 1.0, 1.0, None, ())
+"""The baseline against itself."""
+
+
 def mean_interval(values: ArrayLike, alpha: float = ALPHA) -> tuple[Floats, Floats, Floats]:
     """Mean and interval over the last axis (..., n): mean ± t(1 − α/2, n−1) · sd / √n, n ≥ 2."""
     array = np.asarray(values, dtype=np.float64)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from reports.findings.shapes import RANKS, ArmSummary, EffectSummary, StudySummary
 from reports.findings.waiting import UNDERTRAINED, guesses
-from reports.reading.outcomes import FAILED, UNJUDGED
+from reports.reading.outcomes import UNJUDGED
 from reports.wording import change_words, effect_words, failure_words, gloss_words, short_answer, tables, words
 from reports.wording.length_words import undertrained
 from reports.wording.table import Rows, Table
@@ -15,12 +15,10 @@ from reports.wording.table import Rows, Table
 
 @dataclass(frozen=True)
 class Finding:
-    """The sentence on one arm or effect, and the edits that define it. `verdict` is empty for a baseline."""
+    """The sentence on one arm or effect, and the edits that define it."""
 
     name: str
-    verdict: str
     sentence: str
-    difference: str
     gloss: str
 
 
@@ -69,16 +67,12 @@ def _unanswered(summary: StudySummary) -> str:
 def findings(summary: StudySummary) -> Iterator[Finding]:
     """One for each arm, the baseline first, then by verdict; of a design one for each effect."""
     for each in sorted(summary.effects, key=_rank):
-        difference = words.difference(each.comparison)
         gloss = gloss_words.of_effect(summary, each.effect)
-        yield Finding(each.effect.name, each.verdict, effect_words.sentence(summary, each), difference, gloss)
+        yield Finding(each.effect.name, effect_words.sentence(summary, each), gloss)
     if summary.effects:
         return
     for arm in sorted(summary.arms, key=lambda arm: (arm.name != summary.baseline, _rank(arm))):
-        told = arm.verdict if arm.comparison or arm.verdict in FAILED else ""
-        difference = words.difference(arm.comparison) if arm.comparison else words.plus_minus(arm.loss)
-        gloss = gloss_words.of_arm(summary, arm)
-        yield Finding(arm.name, told, words.sentence(summary, arm), difference, gloss)
+        yield Finding(arm.name, words.sentence(summary, arm), gloss_words.of_arm(summary, arm))
 
 
 def _rank(found: ArmSummary | EffectSummary) -> int:

@@ -31,8 +31,8 @@ SAID = (
 )
 
 
-def headline(summary: StudySummary, design: StudyDesign, setting: bool = True) -> str:
-    """The answer: which factors matter, and what each does; and in what `setting`."""
+def headline(summary: StudySummary, design: StudyDesign) -> str:
+    """The answer: which factors matter, and what each does."""
     by: dict[str, list[EffectSummary]] = {}
     for each in summary.effects:
         by.setdefault(each.verdict, []).append(each)
@@ -47,7 +47,7 @@ def headline(summary: StudySummary, design: StudyDesign, setting: bool = True) -
     setup = f"with {len(design.factors)} factors in {len(summary.arms)} combinations"
     answer = f"{terms[0].upper()}{terms[1:]}, {setup}, {'; '.join(parts)}"
     qualified = f"{left_out(summary)}{undertrained(summary.study)}"
-    where = f" ({conditions(summary.study)})" if setting else ""
+    where = f" ({conditions(summary.study)})"
     return f"{answer}{where}.{qualified}"
 
 

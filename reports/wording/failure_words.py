@@ -38,15 +38,14 @@ def left_out(summary: StudySummary) -> str:
 def _outlying(arm: ArmSummary) -> str:
     """`Seed 1 of post ended 0.8 nats above its other seeds`: what stalled nowhere is in the means."""
     assert arm.outlier is not None
-    where = "above" if arm.outlier.above > 0 else "below"
     then = (
         "differences leave it out and hold for runs that go well"
         if arm.outlier.left_out
         else f"of fewer than {SPARED} seeds none is left out, and intervals are wide"
     )
     return (
-        f"Seed {arm.outlier.seed} of {arm.name} ended {abs(arm.outlier.above):.2g} nats {where} its other seeds, far"
-        f" beyond their scatter: {then}"
+        f"Seed {arm.outlier.seed} of {arm.name} ended {abs(arm.outlier.above):.2g} nats {arm.outlier.side} its other "
+        f"seeds, far beyond their scatter: {then}"
     )
 
 

@@ -31,16 +31,16 @@ def of_effect(summary: StudySummary, effect: StudyEffect) -> str:
 
 
 def _said(edits: Edits) -> str:
-    return ", ".join(f"{path.removeprefix(BLOCK)}={_value(json.loads(value))}" for path, value in edits)
+    return ", ".join(f"{path.removeprefix(BLOCK)}={value_of(json.loads(value))}" for path, value in edits)
 
 
-def _value(value: object) -> str:
+def value_of(value: object) -> str:
     """`gelu(d_ff=4x)`, `[q, k, v]`, `0.024`."""
     if isinstance(value, Mapping):
-        rest = ", ".join(f"{name}={_value(each)}" for name, each in value.items() if name != "kind")
+        rest = ", ".join(f"{name}={value_of(each)}" for name, each in value.items() if name != "kind")
         return f"{value.get('kind', '')}({rest})" if value else "{}"
     if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(value_of, value))}]"
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -27,7 +27,7 @@ def scale_of(study: StudyDocument) -> str:
 
 
 def _size_and_length(study: StudyDocument) -> tuple[str, str]:
-    sizes = _range([arm.parameters - arm.parameters_embedding for arm in study.arms])
+    sizes = _range([arm.parameters_non_embedding for arm in study.arms])
     lengths = _range([arm.length.tokens_per_parameter for arm in study.arms])
     return f"{sizes} non-embedding parameters", f"{lengths} tokens per parameter"
 

@@ -10,6 +10,7 @@ from reports.findings.fresh import DECLARED, flattered
 from reports.findings.importance import FEWEST, Importance
 from reports.findings.searches import SearchSummary
 from reports.reading.outcomes import UNJUDGED
+from reports.wording.listing import listed
 from reports.wording.search_tables import setting_text, signed
 from reports.wording.words import decimals
 
@@ -58,7 +59,7 @@ def edges(search: SearchSummary) -> list[str]:
     """Where the best trials all have the first or the last value of a range, others may be better."""
     found = [f"{path} ({value:g})" for path, value in _edges(search)]
     whose = "The best trial is" if len(search.best) == 1 else "All of the best trials are"
-    return [f"{whose} at the end of the range of {_and(found)}: values beyond it were not tried."] if found else []
+    return [f"{whose} at the end of the range of {listed(found)}: values beyond it were not tried."] if found else []
 
 
 def _edges(search: SearchSummary) -> Iterator[tuple[str, float]]:
@@ -81,7 +82,9 @@ def matters(search: SearchSummary, found: Mapping[str, Sequence[Importance]]) ->
 def _matters(name: str, paths: list[str]) -> str:
     if not paths:
         return f"{name}: no setting has a detectable effect."
-    return f"{name}: {_and(paths)} {'matters' if len(paths) == 1 else 'matter'}; the others have no detectable effect."
+    return (
+        f"{name}: {listed(paths)} {'matters' if len(paths) == 1 else 'matter'}; the others have no detectable effect."
+    )
 
 
 def fresh(search: SearchSummary) -> list[str]:
@@ -133,7 +136,3 @@ def counts(search: SearchSummary) -> str:
     refused = sum(search.document.illegal.values())
     skipped = f" {refused} illegal {'proposal was' if refused == 1 else 'proposals were'} skipped." if refused else ""
     return f"{total} trials: {', '.join(parts)}.{skipped}"
-
-
-def _and(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from reports.findings.costs import ArmCosts
-from reports.findings.shapes import Comparison, Judgement, StudySummary, Verdict
+from reports.findings.shapes import Judgement, StudySummary
 from reports.findings.waiting import PILOT, UNDERTRAINED, UNLEARNT
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
@@ -28,48 +28,137 @@ WITHHELD = {
 """Reasons for which there are no verdicts, in a few words."""
 
 
-@dataclass(frozen=True)
-class Told:
-    """An arm or effect that was compared."""
+def answer(summary: StudySummary) -> str:
+    """`pre is best: double is 0.059 nats worse (0.024 to 0.094); post is 0.152 worse; post_same_rate does not train.`
 
-    name: str
-    verdict: Verdict
-    found: Comparison
-    withheld: str | None
+    Clauses are added while there is room, the most telling ones first.
+    """
+    first = next((s.answer(summary) for s in summary.sections.values() if s.is_the_question), "")
+    if first:
+        return f"{first.partition('. ')[0].rstrip('.')}."
+    compared = _compared(summary)
+    if not compared:
+        reached = words.plus_minus(summary.arms[0].loss)
+        return f"A single arm, so nothing is compared: {summary.baseline} reached {reached} nats."
+    lead, *others = filter(None, _clauses(summary, compared))
+    for clause in others:
+        if len(f"{lead}{clause}".split()) <= MOST_WORDS:
+            lead += clause
+    return f"{lead}."
 
-    @property
-    def mean(self) -> float:
-        return self.found.difference.mean if self.found.difference else math.inf
 
-    @property
-    def apart(self) -> str:
-        """`0.059 nats (0.024 to 0.094)`: the size of the difference, whatever its sign."""
-        value = self.found.difference
-        assert value is not None
-        digits = words.decimals(value.half_width)
-        nearest = min(abs(end) for end in (value.mean, value.low or value.mean, value.high or value.mean))
-        if self.verdict in ("better", "worse") and round(nearest, digits) == 0:
-            digits += 1  # an end that is not zero is not shown as zero
-        ends = "" if value.half_width is None else f" ({_ends(value, digits)})"
-        return f"{abs(value.mean):.{digits}f} nats{ends}"
+def _compared(summary: StudySummary) -> list[Judgement]:
+    """Every effect of a design, or every arm against the baseline, the lowest loss first."""
+    return sorted((each for each in summary.judgements if summary.effects or each.base == summary.baseline), key=_mean)
 
-    @property
-    def size(self) -> str:
-        """`0.152`."""
-        value = self.found.difference
-        assert value is not None
-        return f"{abs(value.mean):.{words.decimals(value.half_width)}f}"
 
-    @property
-    def interval(self) -> str:
-        """`−0.010 to +0.024 nats`."""
-        value = self.found.difference
-        if value is None:
-            return "an unknown amount"
-        if value.low is None or value.high is None:
-            return f"{words.signed(value.mean, 3)} nats"
-        digits = words.decimals(value.half_width)
-        return f"{words.signed(value.low, digits)} to {words.signed(value.high, digits)} nats"
+def _mean(judged: Judgement) -> float:
+    found = judged.comparison.difference
+    return found.mean if found else math.inf
+
+
+def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[str]:
+    """The leading clause, then what may follow it, in order of weight."""
+    better, worse, same = (_with(compared, verdict) for verdict in ("better", "worse", "no difference"))
+    judged = bool(better or worse or same)
+    failed, unsettled = _with(compared, *FAILED), _with(compared, *OPEN, *(["no verdict"] if judged else []))
+    base = summary.baseline
+    if better:
+        lowers = f"{better[0].arm} lowers the loss by" if summary.effects else f"{better[0].arm} beats {base} by"
+        yield f"{lowers} {_apart(better[0])}{_cost(better[0])}"
+        yield _also(better[1:], "better too")
+        yield _also(worse, "worse")
+        yield f"; {_names(same)} {_plural(same, 'makes', 'make')} no difference" if same else ""
+    elif same:
+        cheapest = min(same, key=lambda each: (not clear_costs(each.comparison.costs), _mean(each)))
+        whose = f" for {cheapest.arm}" if len(same) > 1 and sure_changes(cheapest.comparison.costs) else ""
+        within = f"{base} to within {summary.study.margin or 0:g} nats{_cost(cheapest, 'the same')}{whose}"
+        yield f"{_names(same)} {_plural(same, 'matches', 'match')} {within}"
+        yield _also(worse, "worse")
+    elif worse and unsettled:
+        none = "No factor is shown to lower the loss" if summary.effects else f"No arm is shown to beat {base}"
+        yield f"{none}: {unsettled[0].arm} is undecided ({_interval(unsettled[0])})"
+        yield _also(worse, "worse")
+        yield _also(unsettled[1:], "undecided too")
+    elif worse:
+        lead = "Nothing lowers the loss" if summary.effects else f"{base} is best"
+        yield f"{lead}: {worse[0].arm} is {_apart(worse[0])} worse{_cost(worse[0], '')}"
+        yield _also(worse[1:], "worse too")
+    elif unsettled:
+        yield from _undecided(unsettled)
+    elif len(failed) == len(compared):
+        trains = any(arm.seeds for arm in summary.arms if arm.name == base)
+        yield f"Of these arms only {base} trains" if trains else "No arm trains"
+    else:
+        yield from _without_verdict(compared)
+    if 0 < len(failed) < len(compared):
+        yield f"; {_names(failed)} {_plural(failed, 'does', 'do')} not train"
+    if better or same:
+        yield _also(unsettled, "undecided")
+
+
+def _with(compared: Sequence[Judgement], *verdicts: str) -> list[Judgement]:
+    return [each for each in compared if each.verdict in verdicts]
+
+
+def _cost(told: Judgement, none: str = "no measurable") -> str:
+    """`, training takes 10 % longer`, the first change that is clear; `, at no measurable cost`; nothing of unknown
+    costs. Times are ratios, as in the figure."""
+    untimed = replace(told.comparison.costs, training=None, decoding=None)
+    if clear := [*_times(told.comparison.costs), *sure_changes(untimed)]:
+        return f", {clear[0]}"
+    return f", at {none} cost" if none and clear_costs(told.comparison.costs) else ""
+
+
+def _times(costs: ArmCosts) -> Iterator[str]:
+    for what, speed in (("training", costs.training), ("decoding", costs.decoding)):
+        if speed is not None and speed.excludes(1) and abs(change := 100 * (1 / speed.mean - 1)) >= LEAST:
+            yield f"{what} takes {abs(change):.0f} % {'longer' if change > 0 else 'less time'}"
+
+
+def _also(others: Sequence[Judgement], what: str) -> str:
+    if len(others) == 1 and what.startswith(("better", "worse")):
+        return f"; {others[0].arm} is {_size(others[0])} {what.partition(' ')[0]}"
+    return f"; {_names(others)} {_plural(others, 'is', 'are')} {what}" if others else ""
+
+
+def _undecided(unsettled: Sequence[Judgement]) -> Iterator[str]:
+    seen, lowest = [each.comparison.detectable.value for each in unsettled if each.comparison.detectable], unsettled[0]
+    if len(unsettled) == 1:
+        yield f"Undecided: {lowest.arm} differs by {_interval(lowest)}"
+    else:
+        yield f"Undecided for {_names(unsettled)}: {lowest.arm}, the lowest, differs by {_interval(lowest)}"
+    if seen:
+        yield f"; {max(seen):.2g} would have shown"
+
+
+def _without_verdict(compared: Sequence[Judgement]) -> Iterator[str]:
+    reason = next((each.withheld for each in compared if each.withheld), None) or "no verdict"
+    said = WITHHELD.get(reason, reason.partition(":")[0])
+    yield f"{said[0].upper()}{said[1:]}"
+    if compared[0].comparison.difference is not None:
+        yield f"; estimate for {compared[0].arm}, the lowest: {_interval(compared[0])}"
+
+
+def _names(told: Sequence[Judgement]) -> str:
+    """The names of up to three, else their number."""
+    return listed([each.arm for each in told]) if len(told) <= MOST_NAMED else f"{len(told)} arms"
+
+
+def _plural(told: Sequence[Judgement], one: str, several: str) -> str:
+    return one if len(told) == 1 else several
+
+
+def _apart(judged: Judgement) -> str:
+    """`0.059 nats (0.024 to 0.094)`: the size of the difference, whatever its sign."""
+    value = judged.comparison.difference
+    assert value is not None
+    digits = words.decimals(value.half_width)
+    nearest = min(abs(end) for end in (value.mean, value.low or value.mean, value.high or value.mean))
+    if round(nearest, digits) == 0:
+        digits += 1  # an end that is not zero is not shown as zero
+    ends = "" if value.half_width is None else f" ({_ends(value, digits)})"
+    return f"{abs(value.mean):.{digits}f} nats{ends}"
 
 
 def _ends(value: Estimate, digits: int) -> str:
@@ -83,126 +172,19 @@ def _ends(value: Estimate, digits: int) -> str:
     return f"at most {shown[1]}" if math.isinf(low) else f"{shown[0]} to {shown[1]}"
 
 
-def answer(summary: StudySummary) -> str:
-    """`pre is best: double is 0.059 nats worse (0.024 to 0.094); post too; post_same_rate does not train.`
-
-    Clauses are added while there is room, the most telling ones first.
-    """
-    first = next((s.answer(summary) for s in summary.sections.values() if s.is_the_question), "")
-    if first:
-        return f"{first.partition('. ')[0].rstrip('.')}."
-    compared = tuple(_told(summary))
-    if not compared:
-        reached = words.plus_minus(summary.arms[0].loss)
-        return f"A single arm, so nothing is compared: {summary.baseline} reached {reached} nats."
-    lead, *others = filter(None, _clauses(summary, compared))
-    for clause in others:
-        if len(f"{lead}{clause}".split()) <= MOST_WORDS:
-            lead += clause
-    return f"{lead}."
+def _size(judged: Judgement) -> str:
+    """`0.152`."""
+    value = judged.comparison.difference
+    assert value is not None
+    return f"{abs(value.mean):.{words.decimals(value.half_width)}f}"
 
 
-def _told(summary: StudySummary) -> Iterator[Told]:
-    """Every arm against the baseline, or every effect, the lowest loss first."""
-    judged = [each.judgement for each in summary.effects] if summary.effects else _against_baseline(summary)
-    for each in sorted(judged, key=_mean):
-        yield Told(each.arm, each.verdict, each.comparison, each.withheld)
-
-
-def _against_baseline(summary: StudySummary) -> list[Judgement]:
-    arms = {arm.name for arm in summary.arms}
-    return [each for each in summary.judgements if each.base == summary.baseline and each.arm in arms]
-
-
-def _mean(judgement: Judgement) -> float:
-    found = judgement.comparison.difference
-    return found.mean if found else math.inf
-
-
-def _clauses(summary: StudySummary, compared: Sequence[Told]) -> Iterator[str]:
-    """The leading clause, then what may follow it, in order of weight."""
-    better, worse, same = (_with(compared, verdict) for verdict in ("better", "worse", "no difference"))
-    failed, unsettled, base = _with(compared, *FAILED), _with(compared, *OPEN), summary.baseline
-    if better:
-        lowers = f"{better[0].name} lowers the loss by" if summary.effects else f"{better[0].name} beats {base} by"
-        yield f"{lowers} {better[0].apart}{_cost(better[0])}"
-        yield _also(better[1:], "better too")
-        yield _also(worse, "worse")
-        yield f"; {_names(same)} {_plural(same, 'makes', 'make')} no difference" if same else ""
-    elif same:
-        cheapest = min(same, key=lambda each: (not clear_costs(each.found.costs), each.mean))
-        whose = f" for {cheapest.name}" if len(same) > 1 and sure_changes(cheapest.found.costs) else ""
-        within = f"{base} to within {summary.study.margin or 0:g} nats{_cost(cheapest, 'the same')}{whose}"
-        yield f"{_names(same)} {_plural(same, 'matches', 'match')} {within}"
-        yield _also(worse, "worse")
-    elif worse and unsettled:
-        none = "No factor is shown to lower the loss" if summary.effects else f"No arm is shown to beat {base}"
-        yield f"{none}: {unsettled[0].name} is undecided ({unsettled[0].interval})"
-        yield _also(worse, "worse")
-        yield _also(unsettled[1:], "undecided too")
-    elif worse:
-        lead = "Nothing lowers the loss" if summary.effects else f"{base} is best"
-        yield f"{lead}: {worse[0].name} is {worse[0].apart} worse{_cost(worse[0], '')}"
-        yield _also(worse[1:], "worse too")
-    elif unsettled:
-        yield from _undecided(unsettled)
-    elif failed:
-        yield f"Of these arms only {base} trains"
-    else:
-        yield from _without_verdict(compared)
-    if failed and (better or worse or same or unsettled):
-        yield f"; {_names(failed)} {_plural(failed, 'does', 'do')} not train"
-    if better or same:
-        yield _also(unsettled, "undecided")
-
-
-def _with(compared: Sequence[Told], *verdicts: str) -> list[Told]:
-    return [each for each in compared if each.verdict in verdicts]
-
-
-def _cost(told: Told, none: str = "no measurable") -> str:
-    """`, training takes 10 % longer`, the first change that is clear; `, at no measurable cost`; nothing of unknown
-    costs. Times are ratios, as in the figure."""
-    untimed = replace(told.found.costs, training=None, decoding=None)
-    if clear := [*_times(told.found.costs), *sure_changes(untimed)]:
-        return f", {clear[0]}"
-    return f", at {none} cost" if none and clear_costs(told.found.costs) else ""
-
-
-def _times(costs: ArmCosts) -> Iterator[str]:
-    for what, speed in (("training", costs.training), ("decoding", costs.decoding)):
-        if speed is not None and speed.excludes(1) and abs(change := 100 * (1 / speed.mean - 1)) >= LEAST:
-            yield f"{what} takes {abs(change):.0f} % {'longer' if change > 0 else 'less time'}"
-
-
-def _also(others: Sequence[Told], what: str) -> str:
-    if len(others) == 1 and what.startswith(("better", "worse")):
-        return f"; {others[0].name} is {others[0].size} {what.partition(' ')[0]}"
-    return f"; {_names(others)} {_plural(others, 'is', 'are')} {what}" if others else ""
-
-
-def _undecided(unsettled: Sequence[Told]) -> Iterator[str]:
-    seen, lowest = [each.found.detectable.value for each in unsettled if each.found.detectable], unsettled[0]
-    if len(unsettled) == 1:
-        yield f"Undecided: {lowest.name} differs by {lowest.interval}"
-    else:
-        yield f"Undecided for {_names(unsettled)}: {lowest.name}, the lowest, differs by {lowest.interval}"
-    if seen:
-        yield f"; {max(seen):.2g} would have shown"
-
-
-def _without_verdict(compared: Sequence[Told]) -> Iterator[str]:
-    reason = next((each.withheld for each in compared if each.withheld), None) or "no verdict"
-    said = WITHHELD.get(reason, reason.partition(":")[0])
-    yield f"{said[0].upper()}{said[1:]}"
-    if compared[0].found.difference is not None:
-        yield f"; estimate for {compared[0].name}, the lowest: {compared[0].interval}"
-
-
-def _names(told: Sequence[Told]) -> str:
-    """The names of up to three, else their number."""
-    return listed([each.name for each in told]) if len(told) <= MOST_NAMED else f"{len(told)} arms"
-
-
-def _plural(told: Sequence[Told], one: str, several: str) -> str:
-    return one if len(told) == 1 else several
+def _interval(judged: Judgement) -> str:
+    """`−0.010 to +0.024 nats`."""
+    value = judged.comparison.difference
+    if value is None:
+        return "an unknown amount"
+    if value.low is None or value.high is None:
+        return f"{words.signed(value.mean, 3)} nats"
+    digits = words.decimals(value.half_width)
+    return f"{words.signed(value.low, digits)} to {words.signed(value.high, digits)} nats"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ablate.store.documents.tuning_words import untuned
 from reports.findings.shapes import RANKS, ArmSummary, StudySummary
 from reports.statistics.estimates import Estimate
 from reports.wording import cost_words, words
@@ -74,12 +75,9 @@ def _few(names: list[str], what: str = "arms") -> str:
 def small_print(summary: StudySummary) -> str:
     """`56 k parameters · 9.7 tokens per parameter · 5 seeds · learning rates tuned earlier · 2026-11-25`."""
     study, seeds = summary.study, max((len(arm.seeds) for arm in summary.arms), default=0)
-    kinds = {"tuned": "each arm at its own tuned learning rate", "carried": "learning rates tuned earlier"}
-    rates = kinds.get(study.rates.how, "learning rates not tuned") if study.tuning or study.rates.how != "tuned" else ""
+    rates = "each arm at its own tuned learning rate" if study.tuning else untuned(study.rates).partition(",")[0]
     counted = f"{seeds} seed{'' if seeds == 1 else 's'}"
-    return " · ".join(
-        filter(None, [continued(summary) or matched(summary), scale_of(study), counted, rates, study.created[:10]])
-    )
+    return " · ".join([continued(summary) or matched(summary), scale_of(study), counted, rates, study.created[:10]])
 
 
 def source(summary: StudySummary) -> str:

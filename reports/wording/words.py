@@ -241,8 +241,8 @@ MOST_NAMED = 6
 """Most arms with one verdict that the headline names; with more, it names the best and counts the others."""
 
 
-def headline(summary: StudySummary, setting: bool = True) -> str:
-    """The answer to the study's question, as far as it can be told, with what was matched, and in what `setting`."""
+def headline(summary: StudySummary) -> str:
+    """The answer to the study's question, as far as it can be told, with what was matched and its conditions."""
     by: dict[str, list[ArmSummary]] = {}
     for arm in summary.arms:
         by.setdefault(arm.verdict, []).append(arm)
@@ -268,7 +268,7 @@ def headline(summary: StudySummary, setting: bool = True) -> str:
         return f"The study has a single arm, so nothing is compared: {reached}."
     under = continued(summary) or f"{matched(summary)}{but_for(summary)}"
     answer = f"{under[0].upper()}{under[1:]}, {'; '.join(parts)}"
-    where = f" ({conditions(summary.study)})" if setting else ""
+    where = f" ({conditions(summary.study)})"
     qualified = f"{failure_words.left_out(summary)}{undertrained(summary.study)}"
     first = "".join(f"{section.answer(summary)} " for section in summary.sections.values() if section.is_the_question)
     others = (section.answer(summary) for section in summary.sections.values() if not section.is_the_question)

@@ -11,7 +11,7 @@ import optuna
 import pytest
 
 import reports
-from ablate.store import Store
+from ablate.store import Store, StudyFolder
 from reports.findings.shapes import StudySummary
 from reports.pages.ranked import Axis, Ranked
 from reports.pages.ranking import ranked
@@ -68,6 +68,32 @@ def test_the_answer_names_the_best_arm_by_how_much_and_at_what_cost(
     assert said.startswith(begins)
     assert holds in said
     assert len(said.split()) <= MOST_WORDS
+
+
+STUCK = [5.99] * SEEDS
+
+
+@pytest.mark.parametrize(
+    ("losses", "options", "said"),
+    [
+        ([None, STUCK], {}, "Of these arms only arm_0 trains."),
+        ([None, STUCK, None], {"pilot": True}, "; arm_1 does not train."),
+        ([None, STUCK, 2.5], {}, "arm_0 is best: arm_2 is "),
+    ],
+)
+def test_an_arm_that_fails_says_nothing_of_those_that_train(
+    tmp_path: Path, losses: Sequence[object], options: dict[str, bool], said: str
+) -> None:
+    draw = np.random.default_rng(0)
+    drawn = [each if isinstance(each, list) else scattered(float(each or 2.4), draw) for each in losses]  # type: ignore[arg-type]
+    arms = [Arm(f"arm_{place}", of, tokens_before=TOKENS) for place, of in enumerate(drawn)]
+    folder = StudyOf(arms, text=True, measured=False).write(tmp_path)
+    document = StudyFolder(folder).read()
+    assert document is not None
+    StudyFolder(folder).write(document.model_copy(update=options))
+    answer = answers.headline(reports.summarise(folder))
+    assert said in answer
+    assert ("only arm_0 trains" in answer) == (len(losses) == 2)
 
 
 @pytest.mark.parametrize("seed", range(40))

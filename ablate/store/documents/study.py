@@ -146,6 +146,10 @@ class StudyArm(Part):
     """One for each seed."""
 
     @property
+    def parameters_non_embedding(self) -> int:
+        return self.parameters - self.parameters_embedding
+
+    @property
     def flops(self) -> float:
         """Training FLOPs of one run."""
         return self.tokens * self.flops_per_token
@@ -153,8 +157,8 @@ class StudyArm(Part):
     @property
     def length(self) -> Length:
         """Length of its training, that of the arm it starts from included."""
-        size = self.parameters - self.parameters_embedding
-        return Length.of(self.tokens, self.steps, self.tokens_before, size, self.checkpoint is not None)
+        size, continues = self.parameters_non_embedding, self.checkpoint is not None
+        return Length.of(self.tokens, self.steps, self.tokens_before, size, continues)
 
 
 def all_undertrained(arms: Iterable[StudyArm]) -> bool:
