@@ -107,7 +107,7 @@ def test_every_scale_can_be_planned(name: str) -> None:
     assert all(len(arm.runs) in ((2,) if name in TWO_SEEDS else (3, 5)) for arm in cpu.arms)
     assert all((1e4 if name in ON_TASKS else 5e4) < arm.parameters < 1.2e6 for arm in cpu.arms)
     assert all(30e6 < arm.parameters < 125e6 for arm in gpu.arms)
-    assert all(1e17 <= arm.flops / share < 1.001e18 for arm, share in shares(gpu))
+    assert all(9e16 <= arm.flops / share < 1.001e18 for arm, share in shares(gpu))
     assert {arm.train.dtype for arm in gpu.arms} == {"bfloat16"}
 
 
