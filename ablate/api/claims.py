@@ -1,0 +1,24 @@
+"""`ablate.claims`: the handbook of what is claimed about transformers, and what tests each claim."""
+
+from __future__ import annotations
+
+from ablate.study.handbook import HandbookClaim, matching
+
+
+def claims(words: str = "") -> tuple[HandbookClaim, ...]:
+    """Claims of the handbook, with their sources, their standing in the literature and what tests them here.
+
+    Args:
+        words: all of them are in the claims that are returned; or one claim's id. Empty for all claims.
+
+    Returns:
+        The claims, by topic; none where no claim has all the words.
+
+    Raises:
+        StudyError: a file of the handbook is damaged.
+
+    Example:
+        >>> [claim.commands for claim in ablate.claims("norm-center")]
+        [('ablate run norm_kind',)]
+    """
+    return matching(words)
