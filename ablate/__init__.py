@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ablate.searching.samplers import MissingPackageError
     from ablate.searching.storage import StorageError
     from ablate.store import AblateError, StoreError
-    from ablate.study.handbook import HandbookClaim
+    from ablate.store.documents.handbook import HandbookClaim
     from ablate.study.problems import Problem, StudyError
     from ablate.study.reading import load_study
     from ablate.study.schema import study_schema
@@ -64,7 +64,7 @@ _HOME = {
     "Failure": "ablate.running.stages",
     "Fits": "ablate.api.scaling",
     "Generated": "ablate.api.generating",
-    "HandbookClaim": "ablate.study.handbook",
+    "HandbookClaim": "ablate.store.documents.handbook",
     "Imported": "ablate.api.importing",
     "LossComparison": "ablate.api.comparing",
     "MissingPackageError": "ablate.searching.samplers",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ablate.study.handbook import HandbookClaim, matching
+from ablate.store.documents.handbook import HandbookClaim
+from ablate.study.handbook import matching
 
 
 def claims(words: str = "") -> tuple[HandbookClaim, ...]:

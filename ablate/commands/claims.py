@@ -10,12 +10,12 @@ import argparse
 from collections.abc import Iterator
 from itertools import groupby
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from ablate.commands import DONE, OptionError, add_json, print_json, print_table
 
 if TYPE_CHECKING:
-    from ablate.study.handbook import HandbookClaim
+    from ablate.store.documents.handbook import HandbookClaim
 
 WIDTH = 80
 INDENT = 13
@@ -81,11 +81,13 @@ def _lines(entry: HandbookClaim) -> Iterator[str]:
 
 
 def _print_topics(found: tuple[HandbookClaim, ...]) -> None:
-    titles = ("study", "part of a study", "exact", "planned", "none")
+    from ablate.store.documents.handbook import Answer
+
+    titles = get_args(Answer)
     rows = [("all", found), *((topic, tuple(each)) for topic, each in groupby(found, lambda entry: entry.topic))]
     counted = [
         (name, str(len(each)), *(str(sum(entry.answer == title for entry in each)) for title in titles))
         for name, each in rows
     ]
-    print_table([("topic", "claims", *titles), *counted[1:], counted[0]])
-    print("`ablate claims WORDS` shows those that have all of the words, such as `ablate claims rope disputed`.")
+    print_table([("topic", "claims", *(title.split()[0] for title in titles)), *counted[1:], counted[0]])
+    print("`ablate claims rope disputed` shows the claims that have both words.")

@@ -1,122 +1,50 @@
-"""The handbook: what courses, surveys and papers claim about transformers, and what would test each claim here.
+"""Reading the handbook of claims.
 
 Every file of `studies/claims` is a topic. A claim of a study may refer to an entry by its id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ValidationError
 
+from ablate.store.documents.handbook import HandbookClaim
 from ablate.study.complaints import complaints
 from ablate.study.problems import Problem, StudyError
 from ablate.study.written import SHIPPED
-from ablate.study.yamlfile import read_yaml
-from zoo.axis import Spec
+from ablate.study.yamlfile import YamlDocument, read_yaml
 
 FOLDER = SHIPPED / "claims"
-ID = r"[a-z0-9]+(-[a-z0-9]+)*"
-Words = Annotated[str, Field(min_length=1)]
-Many = Annotated[tuple[Words, ...], Field(strict=False)]
-
-Standing: TypeAlias = Literal["sound", "disputed", "wrong as taught"]
-"""Standing in the literature. `disputed`: contradicted, or taught without evidence. `wrong as taught`: courses or
-surveys print it and are mistaken."""
-Grade: TypeAlias = Literal["shows small", "under a condition", "must tie", "arithmetic", "not at this size"]
-"""Expected outcome at 1 to 100 M parameters: it shows; it shows under the conditions of the entry alone; no difference
-is seen, and a report that names a winner is wrong; it follows by computing; or so small a model cannot show it."""
-Answer: TypeAlias = Literal["study", "part of a study", "exact", "planned", "none"]
-"""What tests it: a study, a study that leaves part of it open, a computation or a test, arms that nobody has written
-into a study, or nothing, for a reason."""
-
-
-class HandbookClaim(Spec):
-    """A claim about transformers: who makes it, how it stands, and what would test it."""
-
-    id: Annotated[str, Field(pattern=f"^{ID}$")]
-    topic: Words
-    claim: Annotated[str, Field(pattern=r"^[^a-z].*\.$")]
-    """One sentence."""
-    figure: Words | None = None
-    """Published numbers, or the formula."""
-    unchecked: bool = False
-    """Whether the figure is quoted from memory."""
-    source: Words | None = None
-    """Papers, with their arXiv identifiers; null where none is known."""
-    where: Words | None = None
-    """Sizes, data or other conditions under which it was published, or under which it holds."""
-    standing: Standing = "sound"
-    evidence: Words | None = None
-    """Why it is disputed or wrong."""
-    grade: Grade
-    studies: Many = ()
-    """Shipped studies that test it."""
-    open: Words | None = None
-    """What these studies do not ask."""
-    exact: Many = ()
-    """Tests of this project (`tests/FILE.py::NAME`) and commands (`ablate …`) that settle it without training."""
-    planned: Words | None = None
-    """Baseline, arms and measure of a study that could be written with what is there."""
-    why_not: Words | None = None
-    """Why nothing tests it."""
-
-    @property
-    def answer(self) -> Answer:
-        """How it can be tested here."""
-        if self.studies:
-            return "part of a study" if self.open else "study"
-        return "exact" if self.exact else "planned" if self.planned else "none"
-
-    @property
-    def commands(self) -> tuple[str, ...]:
-        """Commands that test it, in the order of its studies and exact checks."""
-        checks = (f"pytest {each}" if each.startswith("tests/") else each for each in self.exact)
-        return (*(f"ablate run {study}" for study in self.studies), *checks)
-
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        tested = bool(self.studies or self.exact)
-        if tested + (self.planned is not None) + (self.why_not is not None) != 1:
-            raise ValueError("needs studies or exact, or else one of planned and why_not")
-        if self.open and not self.studies:
-            raise ValueError("open says what studies leave out, and there is none")
-        if self.unchecked and self.figure is None:
-            raise ValueError("unchecked is about a figure, and there is none")
-        if self.standing != "sound" and self.evidence is None:
-            raise ValueError(f"needs the evidence that it is {self.standing}")
-        return self
 
 
 @cache
 def handbook() -> Mapping[str, HandbookClaim]:
-    """Every entry by its id, in the order of topics and files. Raises StudyError for a file that is not as it should
-    be."""
+    """Every entry by its id, topic by topic. Raises StudyError for a damaged file."""
     entries: dict[str, HandbookClaim] = {}
     for path in sorted(FOLDER.glob("*.yaml")):
-        for entry in _entries(path):
-            if entry.id in entries:
-                raise ValueError(f"{path}: {entry.id} is in {entries[entry.id].topic}, too")
-            entries[entry.id] = entry
+        document = read_yaml(path)
+        for name in document.data:
+            if name in entries:
+                where = f"there is such a claim in {entries[name].topic}"
+                raise StudyError([Problem(document.keys[(name,)], name, where)])
+            entries[name] = _entry(name, path, document)
     return entries
 
 
-def _entries(path: Path) -> Iterator[HandbookClaim]:
-    document = read_yaml(path)
-    problems: list[Problem] = []
-    for name, fields in document.data.items():
-        data = {"id": name, "topic": path.stem.replace("_", " "), **fields}
-        try:
-            yield HandbookClaim.model_validate(data)
-        except ValidationError as error:
-            for keys, reason, kind in complaints(error, data, HandbookClaim.model_json_schema()):
-                place = document.values.get((name, *keys), document.keys[(name,)])
-                problems.append(Problem(place, ".".join((name, *keys)), reason, kind))
-    if problems:
-        raise StudyError(problems)
+def _entry(name: str, path: Path, document: YamlDocument) -> HandbookClaim:
+    data = {"id": name, "topic": path.stem.replace("_", " "), **document.data[name]}
+    try:
+        return HandbookClaim.model_validate(data)
+    except ValidationError as error:
+        found = complaints(error, data, HandbookClaim.model_json_schema())
+        at = document.keys[(name,)]
+        raise StudyError(
+            Problem(document.values.get((name, *keys), at), ".".join((name, *keys)), reason, kind)
+            for keys, reason, kind in found
+        ) from error
 
 
 def matching(words: str) -> tuple[HandbookClaim, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -14,7 +16,8 @@ from ablate.api.atlas import known_sources
 from ablate.cli import main
 from ablate.planning.claims import study_claims
 from ablate.store.documents import StudyClaim
-from ablate.study.handbook import FOLDER, HandbookClaim, handbook
+from ablate.store.documents.handbook import Answer, HandbookClaim
+from ablate.study.handbook import FOLDER, handbook
 from ablate.study.problems import StudyError
 from ablate.study.reading import load_study
 from ablate.study.written import shipped
@@ -111,7 +114,43 @@ def test_an_incomplete_entry_is_refused(fields: dict[str, object], reason: str) 
 
 def test_the_guide_has_the_counts() -> None:
     guide = (ROOT / "docs" / "atlas.md").read_text(encoding="utf-8")
-    for answer in ("study", "part of a study", "exact", "planned", "none"):
+    for answer in get_args(Answer):
         count = sum(entry.answer == answer for entry in ENTRIES)
         assert re.search(rf"^\| {answer} \|.*\| {count} \|$", guide, re.MULTILINE), (answer, count)
     assert f"{len(ENTRIES)} claims" in guide and f"{len(list(FOLDER.glob('*.yaml')))} topics" in guide
+
+
+def test_a_damaged_file_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = "\n  claim: A is b.\n  grade: must tie\n  why_not: c\n"
+    monkeypatch.setattr("ablate.study.handbook.FOLDER", tmp_path)
+    (tmp_path / "one.yaml").write_text(f"a-b:{whole}a-c:{whole}  sauce: d\n", encoding="utf-8")
+    with pytest.raises(StudyError, match=r"one\.yaml:9:10: a-c\.sauce: unknown key \(did you mean 'source'\?\)"):
+        handbook.__wrapped__()
+    (tmp_path / "one.yaml").write_text(f"a-b:{whole}", encoding="utf-8")
+    (tmp_path / "two.yaml").write_text(f"a-b:{whole}", encoding="utf-8")
+    with pytest.raises(StudyError, match=r"two\.yaml:1:1: a-b: there is such a claim in one"):
+        handbook.__wrapped__()
+
+
+def test_the_command_finds_claims_by_words_and_by_id(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["claims", "ROPE", "disputed"]) == 0
+    shown = capsys.readouterr().out
+    assert "pos-rope-extra: RoPE extrapolates well" in shown and "ablate run position_encodings" in shown
+    assert "pos-rope-impl" not in shown
+    assert all(len(line) <= 80 for line in shown.splitlines() if "::" not in line)
+    assert main(["claims", "pos-rope"]) == 0
+    assert f"1 of {len(ENTRIES)} claims" in capsys.readouterr().out
+    assert main(["claims"]) == 0
+    listed = capsys.readouterr().out
+    assert all(entry.topic in listed for entry in ENTRIES) and max(map(len, listed.splitlines())) <= 80
+    assert main(["claims", "norm-centre"]) == 2
+    assert "did you mean 'norm-center'?" in capsys.readouterr().err
+
+
+def test_the_command_has_every_claim_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["claims", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["id"] for each in found] == [entry.id for entry in ENTRIES]
+    (bytes_of_cache,) = (each for each in found if each["id"] == "kv-bytes")
+    run, check = bytes_of_cache["commands"]
+    assert run == "ablate run gqa_groups" and check.startswith("pytest tests/ablate/test_handbook_figures.py::")
