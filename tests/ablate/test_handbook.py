@@ -99,7 +99,7 @@ def test_an_unknown_entry_brings_the_nearest_one(study: Path) -> None:
         ({}, "needs studies or exact"),
         ({"planned": "x", "why_not": "y"}, "needs studies or exact"),
         ({"studies": ["x"], "why_not": "y"}, "needs studies or exact"),
-        ({"exact": ["x"], "open": "y"}, "open says"),
+        ({"planned": "x", "open": "y"}, "open says"),
         ({"exact": ["x"], "unchecked": True}, "unchecked is about a figure"),
         ({"exact": ["x"], "standing": "disputed"}, "needs the evidence that it is disputed"),
         ({"exact": ["x"], "grade": "likely"}, "grade"),

@@ -138,6 +138,30 @@ def test_the_gradient_of_the_z_loss_is_in_proportion_to_log_z() -> None:
     torch.testing.assert_close(gradient(1e-2) - gradient(0), 2e-2 * log_z * shares / 5)
 
 
+def test_the_softmax_raises_the_rank_of_attention_and_a_causal_mask_fills_it() -> None:
+    """Ranks of the scores of one narrow head and of its attention."""
+    tokens, head = 16, 2
+    queries, keys = torch.randn(2, tokens, head, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    scores = queries @ keys.T
+    causal = scores.masked_fill(torch.ones(tokens, tokens).triu(1).bool(), -torch.inf).softmax(-1)
+    ranks = [int(torch.linalg.matrix_rank(each)) for each in (scores, scores.softmax(-1), causal)]
+    assert ranks[0] == head < ranks[1] and ranks[2] == tokens
+
+
+def test_convolutions_of_width_3_reach_two_tokens_further_per_layer() -> None:
+    """Causal ones: as many as one on each side."""
+    layers, tokens = 3, 12
+    edits = {"d_model": 24, "n_layers": layers, "block.mixer": "none", "block.canon": {"width": 3, "before": ["ffn"]}}
+    model = zoo.build(zoo.load("small", **edits)).requires_grad_(True)
+    for name, weight in model.named_parameters():
+        torch.nn.init.normal_(weight, std=0.3, generator=torch.Generator().manual_seed(len(name)))
+    rows = model.embedding(torch.arange(tokens)[None]).detach().requires_grad_()
+    model.embedding.register_forward_hook(lambda *_: rows)
+    (gradient,) = torch.autograd.grad(model(torch.arange(tokens)[None])[0, -1].square().sum(), rows)
+    reached = [place for place in range(tokens) if gradient[0, place].abs().max() > 0]
+    assert reached == list(range(tokens - 1 - 2 * layers, tokens))
+
+
 def test_a_soft_cap_of_30_takes_100_to_29_9() -> None:
     assert 30 * math.tanh(100 / 30) == pytest.approx(29.9, abs=0.05)
     edits = {"d_model": 24, "block.mixer.heads": 2, "logit_scale": 1e6}

@@ -48,7 +48,7 @@ class HandbookClaim(Part):
     studies: Many = ()
     """Shipped studies that test it."""
     open: Words | None = None
-    """What these studies do not ask."""
+    """What these studies and checks do not ask."""
     exact: Many = ()
     """Tests of this project (`tests/FILE.py::NAME`) and commands (`ablate …`) that settle it without training."""
     planned: Words | None = None
@@ -74,8 +74,8 @@ class HandbookClaim(Part):
         tested = bool(self.studies or self.exact)
         if tested + (self.planned is not None) + (self.why_not is not None) != 1:
             raise ValueError("needs studies or exact, or else one of planned and why_not")
-        if self.open and not self.studies:
-            raise ValueError("open says what studies leave out, and there is none")
+        if self.open and not tested:
+            raise ValueError("open says what studies or checks leave out, and there are none")
         if self.unchecked and self.figure is None:
             raise ValueError("unchecked is about a figure, and there is none")
         if self.standing != "sound" and self.evidence is None:
