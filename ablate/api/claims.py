@@ -6,11 +6,12 @@ from ablate.store.documents.handbook import HandbookClaim
 from ablate.study.handbook import matching
 
 
-def claims(words: str = "") -> tuple[HandbookClaim, ...]:
+def claims(*words: str) -> tuple[HandbookClaim, ...]:
     """Claims of the handbook, with their sources, their standing in the literature and what tests them here.
 
     Args:
-        words: all of them are in the claims that are returned; or one claim's id. Empty for all claims.
+        words: words or phrases that are all in the claims that are returned, such as "rope" and "must tie", or one
+            claim's id; none for all claims.
 
     Returns:
         The claims, by topic; none where no claim has all the words.
@@ -22,4 +23,4 @@ def claims(words: str = "") -> tuple[HandbookClaim, ...]:
         >>> [claim.commands for claim in ablate.claims("norm-center")]
         [('ablate run norm_kind',)]
     """
-    return matching(words)
+    return matching(*words)

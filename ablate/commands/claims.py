@@ -23,20 +23,25 @@ INDENT = 13
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", metavar="WORDS", help="such as rope, “must tie”, disputed, planned")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="WORDS",
+        help="words, or phrases in quotes: rope, disputed, 'must tie', 'tested by nothing'",
+    )
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    words = " ".join(options.words)
-    found = ablate.claims(words)
+    words = options.words
+    found = ablate.claims(*words)
     if not found:
         from zoo.errors import did_you_mean
 
-        near = did_you_mean(words, (each.id for each in ablate.claims()))
-        raise OptionError(f"no claim has all of these words: {words}{near}")
+        said = ", ".join(words)
+        raise OptionError(f"no claim has {said}{did_you_mean(said, (each.id for each in ablate.claims()))}")
     if options.json:
         print_json([_document(each) for each in found])
     elif words:

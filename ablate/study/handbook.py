@@ -47,15 +47,16 @@ def _entry(name: str, path: Path, document: YamlDocument) -> HandbookClaim:
         ) from error
 
 
-def matching(words: str) -> tuple[HandbookClaim, ...]:
-    """Entries that have all of these words, or the one with this id; all for no word."""
-    if (entry := handbook().get(words.strip())) is not None:
-        return (entry,)
-    wanted = words.lower().split()
+def matching(*words: str) -> tuple[HandbookClaim, ...]:
+    """Entries that have all of these words or phrases, or the one with this id; all for no word."""
+    if len(words) == 1 and words[0] in handbook():
+        return (handbook()[words[0]],)
+    wanted = [" ".join(word.lower().split()) for word in words]
     return tuple(entry for entry in handbook().values() if all(word in _text(entry) for word in wanted))
 
 
 @cache
 def _text(entry: HandbookClaim) -> str:
-    fields = (str(value) for value in entry.model_dump(exclude_defaults=True).values())
-    return " ".join((*fields, entry.standing, entry.answer)).lower()
+    """Everything that is said of an entry, and what its page calls it: `tested by nothing`."""
+    said = entry.model_dump(exclude_defaults=True).values()
+    return " ".join((*map(str, said), entry.standing, f"tested by {entry.answer}")).lower()

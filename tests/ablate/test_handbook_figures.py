@@ -9,8 +9,13 @@ import pytest
 import torch
 
 import zoo
+from ablate.training.optimizers import Trained
+from ablate.training.spec import TrainSpec
 from zoo.costs import Cost
+from zoo.decode import Sampling
 from zoo.loss import Head, next_token_loss
+from zoo.positions.rope import RoPE
+from zoo.site import Step
 
 D = 1024
 BARE: dict[str, Any] = {
@@ -160,6 +165,54 @@ def test_convolutions_of_width_3_reach_two_tokens_further_per_layer() -> None:
     (gradient,) = torch.autograd.grad(model(torch.arange(tokens)[None])[0, -1].square().sum(), rows)
     reached = [place for place in range(tokens) if gradient[0, place].abs().max() > 0]
     assert reached == list(range(tokens - 1 - 2 * layers, tokens))
+
+
+def test_a_rotation_keeps_lengths_so_that_cosines_depend_on_distance_alone() -> None:
+    """Cosine attention goes with RoPE: normalising commutes with turning."""
+    rope = RoPE().build(8, 1)
+    query, key = torch.randn(2, 1, 1, 1, 8, generator=torch.Generator().manual_seed(0))
+
+    def cosine(at: int, of: int) -> float:
+        here, there = (Step.of(torch.zeros(1, 1, dtype=torch.long), place, None) for place in (at, of))
+        turned = rope.rotate_queries(query, here), rope.rotate_keys(key, there)
+        assert turned[0].norm() == pytest.approx(query.norm())
+        return torch.cosine_similarity(*turned, dim=-1).item()
+
+    assert cosine(9, 4) == pytest.approx(cosine(105, 100), abs=1e-5)
+    assert zoo.build(zoo.load("small", **{"block.mixer": {"kind": "cosine", "heads": 4, "position": "rope"}}))
+
+
+def test_adam_holds_twelve_bytes_beside_each_weight_and_sgd_four() -> None:
+    """Gradients and states, in float32."""
+    for optimizer, expected in (({"kind": "adamw"}, 12), ({"kind": "sgd", "momentum": 0.0}, 4)):
+        weight = torch.nn.Parameter(torch.ones(64, 32))
+        weight.grad = torch.ones_like(weight)
+        updates = TrainSpec.model_validate({"optimizer": optimizer}).optimizer.build(
+            [Trained(weight, "input", 0.0, 1.0)], 1e-3
+        )
+        updates.step()
+        states = [state for of in updates.state.values() for state in of.values() if torch.is_tensor(state)]
+        held = weight.grad.nbytes + sum(state.nbytes for state in states if state.shape == weight.shape)
+        assert held / weight.numel() == expected
+    assert [7e9 * per_weight / 1e9 for per_weight in (4, 12)] == [28, 84]
+
+
+@pytest.mark.parametrize(("temperature", "sharper"), [(0.5, True), (2.0, False)])
+def test_a_temperature_below_one_sharpens_and_one_above_flattens(temperature: float, sharper: bool) -> None:
+    logits = torch.randn(4, 50, generator=torch.Generator().manual_seed(0))
+    sampled = Sampling(temperature=temperature).processed(logits, torch.zeros(4, 0, dtype=torch.long))
+    torch.testing.assert_close(sampled, logits / temperature)
+    entropies = [torch.distributions.Categorical(logits=each).entropy() for each in (sampled, logits)]
+    assert ((entropies[0] < entropies[1]) == sharper).all()
+
+
+def test_a_window_costs_as_much_for_every_token_of_a_long_text() -> None:
+    windowed, full = (
+        [cost(context, **{"block.mixer.window": window}).flops_per_token_forward for context in (2**13, 2**16)]
+        for window in (64, None)
+    )
+    assert windowed[1] == pytest.approx(windowed[0], rel=1e-3)
+    assert full[1] > 3 * full[0]  # all but the projections is eight times as much
 
 
 def test_a_soft_cap_of_30_takes_100_to_29_9() -> None:
