@@ -29,6 +29,7 @@ COMMANDS = (
     "generate",
     "report",
     "atlas",
+    "claims",
     "compare",
     "ledger",
     "logs",
