@@ -5,7 +5,8 @@
     again = zoo.to_hf(model)
 
 A family is a file of this folder: it says how a config becomes a spec, how a spec becomes a config, and which tensors
-correspond. Nothing else lists families. Whatever a config says that a family does not understand is an error.
+correspond. Nothing else lists families. What a config says and a family does not understand is an error where
+transformers' code reads it, and is left out with a warning where nobody does.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import copy
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +26,7 @@ import torch
 from zoo.checkpoint import assemble, tokenizer_files
 from zoo.edits import flatten
 from zoo.errors import SpecError, UnsupportedError, did_you_mean
-from zoo.hf import _adapters, _folder, _remote
+from zoo.hf import _adapters, _folder, _proof, _remote
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import AUTO, CLASSES, Family
 from zoo.hf._pairs import same
@@ -61,6 +63,8 @@ def from_hf(hf_model: Any) -> Decoder:
     state = hf_model.state_dict(keep_vars=True)
     model = assemble(spec, to_ours(family, spec, state))
     model.origin = {"library": "transformers", "config": config.plain()}
+    if _proof.is_here(hf_model):
+        _proof.compare(hf_model, model, family.task)
     return model
 
 
@@ -68,7 +72,8 @@ def _opened(folder: Path) -> Decoder:
     """Model in a folder. One with a modeling file of ours is read here, so that none of its code is run."""
     base = base_of(folder)
     if not _remote.is_one(base):
-        return from_hf(_loaded(folder, base))
+        with _named(base):
+            return from_hf(_loaded(folder, base))
     model = _remote.load(base)
     if base != folder:
         _adapters.merge(folder, _remote.Held(model))
@@ -83,6 +88,17 @@ def _loaded(folder: Path, base: Path) -> Any:
     return hf_model
 
 
+@contextmanager
+def _named(folder: Path) -> Iterator[None]:
+    """Errors that name the folder's config."""
+    try:
+        yield
+    except UnsupportedError as error:
+        named = str(folder) in error.reason
+        reason = error.reason if named else f"{error.reason} ({folder / 'config.json'})"
+        raise UnsupportedError(error.path, reason) from error
+
+
 def base_of(folder: Path) -> Path:
     """The folder itself, or that of the base where it holds an adapter of peft. Raises UnsupportedError."""
     return _adapters.base_of(folder) if (folder / _adapters.CONFIG).is_file() else folder
@@ -93,9 +109,10 @@ def spec_of(folder: str | Path) -> ModelSpec:
     base = base_of(Path(folder))
     if _remote.is_one(base):
         return _remote.spec_of(base)
-    transformers, config = _transformers(), _folder.config_of(base, _transformers())
-    task = AUTO[_family(config.model_type).task]
-    return _understood(_folder.without_weights(config, transformers, task))[2]
+    with _named(base):
+        transformers, config = _transformers(), _folder.config_of(base, _transformers())
+        task = AUTO[_family(config.model_type).task]
+        return _understood(_folder.without_weights(config, transformers, task))[2]
 
 
 def save_adapters(model: Decoder, adapters: Mapping[str, _adapters.LowRank], alpha: float, folder: str | Path) -> str:
@@ -145,7 +162,8 @@ def _understood(hf_model: Any) -> tuple[Family, Config, ModelSpec]:
         raise UnsupportedError("", f"{type(hf_model).__name__} cannot be converted, only {expected.__name__}")
     config = Config(hf_model.config, _is_tied(hf_model) if family.says_tied else None)
     spec = _spec(family, config)
-    config.finish()
+    used = _proof.read_by(type(hf_model), type(hf_model.config))
+    _proof.warn_of(config.finish(used), model_type)
     return family, config, spec
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,7 +55,9 @@ def quiet(transformers: ModuleType) -> Iterator[None]:
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of keys that published configs have
+            yield
     finally:
         logging.set_verbosity(level)
         if bars:
@@ -63,14 +66,18 @@ def quiet(transformers: ModuleType) -> Iterator[None]:
 
 def config_of(folder: Path, transformers: ModuleType) -> Any:
     """The config. Raises UnsupportedError for a folder without one, and for quantised weights."""
-    if not (folder / "config.json").is_file():
+    path = folder / "config.json"
+    if not path.is_file():
         raise UnsupportedError("", f"{folder} has no config.json")
     try:
-        config = transformers.AutoConfig.from_pretrained(folder, **CAREFULLY)
+        with quiet(transformers):
+            config = transformers.AutoConfig.from_pretrained(folder, **CAREFULLY)
     except REFUSALS as error:
-        raise UnsupportedError("", f"{folder / 'config.json'}: {_said(error)}") from error
+        raise UnsupportedError("", f"{path}: {_said(error)}") from error
     if getattr(config, "quantization_config", None):
-        raise UnsupportedError("quantization_config", f"{folder}: quantised weights cannot be converted")
+        raise UnsupportedError(
+            "quantization_config", f"{path}: quantised weights cannot be converted: save them dequantised"
+        )
     return config
 
 

@@ -56,7 +56,6 @@ def llama(**settings: Any) -> Any:
 
 REFUSED = {
     "hidden_act": LlamaConfig(**TINY, hidden_act="xielu"),
-    "never_heard_of": LlamaConfig(**TINY, never_heard_of=3),
     "quantization_config": LlamaConfig(**TINY, quantization_config={"quant_method": "fp8"}),
     "rope_parameters.partial_rotary_factor": LlamaConfig(
         **TINY, rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
