@@ -26,7 +26,7 @@ import torch
 from zoo.checkpoint import assemble, tokenizer_files
 from zoo.edits import flatten
 from zoo.errors import SpecError, UnsupportedError, did_you_mean
-from zoo.hf import _adapters, _folder, _proof, _remote
+from zoo.hf import _adapters, _folder, _proof, _remote, _wrappers
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import AUTO, CLASSES, Family
 from zoo.hf._pairs import same
@@ -82,7 +82,9 @@ def _opened(folder: Path) -> Decoder:
 
 def _loaded(folder: Path, base: Path) -> Any:
     transformers, config = _transformers(), _folder.config_of(base, _transformers())
-    hf_model = _folder.load(base, transformers, AUTO[_family(config.model_type).task])
+    text = _wrappers.text_config(config, families())
+    task = AUTO[_family(text.model_type).task]
+    hf_model = _folder.load(base, transformers, task, inner=None if text is config else text)
     if base != folder:
         _adapters.merge(folder, hf_model)
     return hf_model
@@ -110,7 +112,8 @@ def spec_of(folder: str | Path) -> ModelSpec:
     if _remote.is_one(base):
         return _remote.spec_of(base)
     with _named(base):
-        transformers, config = _transformers(), _folder.config_of(base, _transformers())
+        transformers, whole = _transformers(), _folder.config_of(base, _transformers())
+        config = _wrappers.text_config(whole, families())
         task = AUTO[_family(config.model_type).task]
         return _understood(_folder.without_weights(config, transformers, task))[2]
 
@@ -156,6 +159,8 @@ def _understood(hf_model: Any) -> tuple[Family, Config, ModelSpec]:
     """Family, config and spec of a transformers model. Raises UnsupportedError."""
     transformers = _transformers()
     model_type = hf_model.config.model_type
+    if (text := _wrappers.text_config(hf_model.config, families())) is not hf_model.config:
+        raise UnsupportedError("", f"{model_type} holds a {text.model_type}: save it and convert the folder")
     family = _family(model_type)
     expected = getattr(transformers, CLASSES[family.task])[transformers.CONFIG_MAPPING[model_type]]
     if not isinstance(hf_model, expected):

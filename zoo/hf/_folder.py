@@ -16,6 +16,7 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
 from zoo.errors import UnsupportedError
+from zoo.hf import _wrappers
 
 CAREFULLY = {"local_files_only": True, "trust_remote_code": False}
 """Unless it is told, transformers asks on the terminal whether to run a folder's code."""
@@ -32,15 +33,21 @@ REFUSALS = (
 """Exceptions that transformers raises for damaged or malicious folders."""
 
 
-def load(folder: Path, transformers: ModuleType, auto_class: str) -> Any:
-    """The model, in the types that its tensors have. Raises UnsupportedError where it would not be the one stored."""
+def load(folder: Path, transformers: ModuleType, auto_class: str, inner: Any = None) -> Any:
+    """The model, in the types that its tensors have. Raises UnsupportedError where it would not be the one stored.
+
+    inner: config of the language model, where the folder holds more than that.
+    """
     auto = getattr(transformers, auto_class)
+    part = {} if inner is None else {"config": inner, "key_mapping": _wrappers.RENAMED}
     try:
         with quiet(transformers):
-            model, info = auto.from_pretrained(folder, dtype="auto", output_loading_info=True, **CAREFULLY)
+            model, info = auto.from_pretrained(folder, dtype="auto", output_loading_info=True, **part, **CAREFULLY)
     except REFUSALS as error:
         raise UnsupportedError("", f"{folder}: {_said(error)}") from error
     # transformers only warns of these, and draws what is missing at random.
+    if inner is not None:
+        info["unexpected_keys"] = _wrappers.language_keys(info["unexpected_keys"])
     for what in ("missing_keys", "mismatched_keys", "unexpected_keys"):
         if found := sorted(map(str, info[what])):
             raise UnsupportedError(found[0], f"{what.replace('_', ' ')} in {folder}, {len(found)} in all")

@@ -41,10 +41,11 @@ def rope(
     *,
     partial: bool = False,
     layout: str = "half",
+    unread: tuple[str, ...] = (),
 ) -> SpecJson:
     """The position of a spec, of heads of `head_dim` features. partial: whether the model heeds
-    `partial_rotary_factor`."""
-    parameters = _parameters(config, layer_type)
+    `partial_rotary_factor`. unread: parameters without a meaning for text."""
+    parameters = {key: value for key, value in _parameters(config, layer_type).items() if key not in unread}
     kind = parameters.pop("rope_type", None) or parameters.get("type", "default")
     parameters.pop("type", None)
     if kind not in OPTIONAL:
