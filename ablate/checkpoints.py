@@ -21,7 +21,13 @@ from zoo.hf import base_of, spec_of
 if TYPE_CHECKING:
     from zoo.model import Decoder
 
-WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin", "pytorch_model.bin.index.json")
+WEIGHTS = (
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "pytorch_model*.bin",
+    "pytorch_model.bin.index.json",
+    "adapter_model.bin",
+)
 CONFIGS = ("config.json", "spec.json", "adapter_config.json")
 
 CONTENT = (*CONFIGS, *WEIGHTS)

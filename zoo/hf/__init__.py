@@ -72,11 +72,12 @@ def _opened(folder: Path) -> Decoder:
     """Model in a folder. One with a modeling file of ours is read here, so that none of its code is run."""
     base = base_of(folder)
     if not _remote.is_one(base):
-        with _named(base):
+        with _named(folder, base):
             return from_hf(_loaded(folder, base))
     model = _remote.load(base)
     if base != folder:
-        _adapters.merge(folder, _remote.Held(model))
+        tokens = _proof.some_tokens(model.embedding.weight)
+        _adapters.merge(folder, _remote.Held(model), lambda: model(tokens))
     return model
 
 
@@ -86,18 +87,19 @@ def _loaded(folder: Path, base: Path) -> Any:
     task = AUTO[_family(text.model_type).task]
     hf_model = _folder.load(base, transformers, task, inner=None if text is config else text)
     if base != folder:
-        _adapters.merge(folder, hf_model)
+        tokens = _proof.some_tokens(hf_model.get_input_embeddings().weight)
+        _adapters.merge(folder, hf_model, lambda: _proof.logits(hf_model, tokens, _family(text.model_type).task))
     return hf_model
 
 
 @contextmanager
-def _named(folder: Path) -> Iterator[None]:
-    """Errors that name the folder's config."""
+def _named(*folders: Path) -> Iterator[None]:
+    """Errors that name the config of the last folder, unless they name a file in one of them."""
     try:
         yield
     except UnsupportedError as error:
-        named = str(folder) in error.reason
-        reason = error.reason if named else f"{error.reason} ({folder / 'config.json'})"
+        named = any(str(folder) in error.reason for folder in folders)
+        reason = error.reason if named else f"{error.reason} ({folders[-1] / 'config.json'})"
         raise UnsupportedError(error.path, reason) from error
 
 
@@ -111,11 +113,17 @@ def spec_of(folder: str | Path) -> ModelSpec:
     base = base_of(Path(folder))
     if _remote.is_one(base):
         return _remote.spec_of(base)
-    with _named(base):
+    with _named(Path(folder), base):
         transformers, whole = _transformers(), _folder.config_of(base, _transformers())
         config = _wrappers.text_config(whole, families())
         task = AUTO[_family(config.model_type).task]
-        return _understood(_folder.without_weights(config, transformers, task))[2]
+        hf_model = _folder.without_weights(config, transformers, task)
+        if base != Path(folder):
+            _adapters.lora_config(Path(folder))
+            if _adapters.unties(Path(folder), hf_model):
+                config.tie_word_embeddings = False
+                hf_model = _folder.without_weights(config, transformers, task)
+        return _understood(hf_model)[2]
 
 
 def save_adapters(model: Decoder, adapters: Mapping[str, _adapters.LowRank], alpha: float, folder: str | Path) -> str:

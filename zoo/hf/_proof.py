@@ -93,30 +93,42 @@ def is_here(hf_model: nn.Module) -> bool:
 @torch.no_grad()
 def compare(hf_model: Any, ours: Decoder, task: Task) -> None:
     """Raises UnsupportedError where the logits of random tokens differ."""
-    weight = ours.embedding.weight
-    generator = torch.Generator().manual_seed(0)
-    tokens = torch.randint(ours.spec.vocab_size, (2, LENGTH), generator=generator).to(weight.device)
+    tokens = some_tokens(ours.embedding.weight)
     try:
         with _evaluating(hf_model):
-            expected = _logits(hf_model, tokens, task)
+            expected = logits(hf_model, tokens, task)
     except (RuntimeError, NotImplementedError, ImportError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         message = f"transformers cannot run this model here, so that logits are not compared: {reason}"
         warnings.warn(message, ConversionWarning, stacklevel=2)
         return
     actual = ours(tokens, encoder_tokens=tokens.flip(1)) if task == "sequence to sequence" else ours(tokens)
-    difference = (actual - expected).abs().amax(-1) / expected.abs().amax().clamp(min=1e-30)
-    # A router may choose another expert of equal score, so that single tokens say nothing.
-    typical = difference.float().flatten().quantile(0.75).item()
-    if not typical <= TOLERANCE.get(weight.dtype, 0.3):
-        reason = f"its logits differ from those of transformers by {typical:.2g} of the largest"
+    if not near(actual, expected):
+        reason = f"its logits differ from those of transformers by {_typical(actual, expected):.2g} of the largest"
         raise UnsupportedError("", f"{reason}: please report this config")
 
 
-def _logits(hf_model: Any, tokens: Tensor, task: Task) -> Tensor:
+def some_tokens(table: Tensor) -> Tensor:
+    """(2, T) random tokens of a token table, beside it."""
+    tokens = torch.randint(len(table), (2, LENGTH), generator=torch.Generator().manual_seed(0))
+    return tokens.to(table.device)
+
+
+def logits(hf_model: Any, tokens: Tensor, task: Task) -> Tensor:
     if task == "sequence to sequence":
         return hf_model(input_ids=tokens.flip(1), decoder_input_ids=tokens, use_cache=False).logits  # type: ignore[no-any-return]
     return hf_model(tokens, **({"use_cache": False} if task == "causal" else {})).logits  # type: ignore[no-any-return]
+
+
+def near(actual: Tensor, expected: Tensor) -> bool:
+    """Whether logits are equal up to rounding."""
+    return _typical(actual, expected) <= TOLERANCE.get(actual.dtype, 0.3)
+
+
+def _typical(actual: Tensor, expected: Tensor) -> float:
+    """Difference of most tokens: for single ones, a router may choose another expert of equal score."""
+    difference = (actual - expected).abs().amax(-1) / expected.abs().amax().clamp(min=1e-30)
+    return difference.float().flatten().quantile(0.75).item()
 
 
 @contextmanager
