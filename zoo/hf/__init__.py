@@ -53,7 +53,8 @@ def from_hf(hf_model: Any) -> Decoder:
     if isinstance(hf_model, str | Path):
         folder = Path(hf_model)
         model = _opened(folder)
-        model.tokenizer = tokenizer_files(folder) or tokenizer_files(base_of(folder))
+        with _named(folder):
+            model.tokenizer = tokenizer_files(folder) or tokenizer_files(base_of(folder))
         return model
     _transformers()
     if hf_model.config.model_type == REMOTE:
@@ -97,7 +98,7 @@ def _named(*folders: Path) -> Iterator[None]:
     """Errors that name the config of the last folder, unless they name a file in one of them."""
     try:
         yield
-    except UnsupportedError as error:
+    except SpecError as error:
         named = any(str(folder) in error.reason for folder in folders)
         reason = error.reason if named else f"{error.reason} ({folders[-1] / 'config.json'})"
         raise UnsupportedError(error.path, reason) from error

@@ -15,7 +15,8 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
-from zoo.errors import UnsupportedError
+from zoo.checkpoint import read_json
+from zoo.errors import SpecError, UnsupportedError
 from zoo.hf import _wrappers
 
 CAREFULLY = {"local_files_only": True, "trust_remote_code": False}
@@ -25,7 +26,10 @@ REFUSALS = (
     ValueError,
     TypeError,
     LookupError,
+    RuntimeError,
     RecursionError,
+    AttributeError,
+    AssertionError,
     UnpicklingError,  # weights in pickles are read without the objects that could run code
     SafetensorError,
     StrictDataclassError,
@@ -38,20 +42,42 @@ def load(folder: Path, transformers: ModuleType, auto_class: str, inner: Any = N
 
     inner: config of the language model, where the folder holds more than that.
     """
+    _check_index(folder)
     auto = getattr(transformers, auto_class)
     part = {} if inner is None else {"config": inner, "key_mapping": _wrappers.RENAMED}
     try:
         with quiet(transformers):
-            model, info = auto.from_pretrained(folder, dtype="auto", output_loading_info=True, **part, **CAREFULLY)
+            # Sizes that differ are reported below, by name.
+            reported = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+            model, info = auto.from_pretrained(folder, dtype="auto", **reported, **part, **CAREFULLY)
     except REFUSALS as error:
         raise UnsupportedError("", f"{folder}: {_said(error)}") from error
+    for name, found, expected in sorted(info["mismatched_keys"]):
+        sizes = f"{tuple(found)} in {folder}, and {tuple(expected)} by its config.json"
+        resized = found[1:] == expected[1:] and expected[0] == model.config.vocab_size
+        raise UnsupportedError(name, f"has the shape {sizes}" + (f": set vocab_size to {found[0]}" if resized else ""))
     # transformers only warns of these, and draws what is missing at random.
     if inner is not None:
         info["unexpected_keys"] = _wrappers.language_keys(info["unexpected_keys"])
-    for what in ("missing_keys", "mismatched_keys", "unexpected_keys"):
-        if found := sorted(map(str, info[what])):
-            raise UnsupportedError(found[0], f"{what.replace('_', ' ')} in {folder}, {len(found)} in all")
+    for what in ("missing_keys", "unexpected_keys"):
+        if keys := sorted(map(str, info[what])):
+            raise UnsupportedError(keys[0], f"{what.replace('_', ' ')} in {folder}, {len(keys)} in all")
     return model
+
+
+def _check_index(folder: Path) -> None:
+    """Raise UnsupportedError for an index of weights in files that are not beside it."""
+    for path in sorted(folder.glob("*.index.json")):
+        try:
+            index = read_json(path)
+        except (OSError, SpecError) as error:
+            raise UnsupportedError("", str(error)) from error
+        files = index.get("weight_map") if isinstance(index, dict) else None
+        if not isinstance(files, dict) or not all(isinstance(name, str) for name in files.values()):
+            raise UnsupportedError("weight_map", f"{path} does not say which file holds which tensor")
+        for name in files.values():
+            if Path(name).name != name:
+                raise UnsupportedError("weight_map", f"{path} names {name!r}, which is not a file beside it")
 
 
 @contextmanager
@@ -89,10 +115,13 @@ def config_of(folder: Path, transformers: ModuleType) -> Any:
 
 
 def _said(error: Exception) -> str:
-    return shorten(str(error), 200, placeholder=" …")
+    return shorten(" ".join(str(error).split()), 200, placeholder=" …")
 
 
 def without_weights(config: Any, transformers: ModuleType, auto_class: str) -> Any:
     """A model whose tensors have shapes and no storage."""
-    with torch.device("meta"):
-        return getattr(transformers, auto_class).from_config(config)
+    try:
+        with torch.device("meta"):
+            return getattr(transformers, auto_class).from_config(config)
+    except REFUSALS as error:
+        raise UnsupportedError("", f"transformers cannot build it: {_said(error)}") from error

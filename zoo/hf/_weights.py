@@ -19,6 +19,7 @@ def to_ours(family: Family, spec: ModelSpec, theirs: Mapping[str, Tensor]) -> di
     used: set[str] = set()
     for pair in family.weights(spec):
         _claim(pair.theirs, used, theirs, "the model")
+        _check_finite(pair.theirs, theirs)
         values = pair.read([theirs[name].detach() for name in pair.theirs])
         found |= {name: _own(value) for name, value in zip(pair.ours, values, strict=True)}
     _all_used(family, used, theirs)
@@ -49,6 +50,13 @@ def _claim(names: Iterable[str], used: set[str], tensors: Mapping[str, Tensor], 
         if name in used:
             raise TypeError(f"the family uses the tensor '{name}' twice")
         used.add(name)
+
+
+def _check_finite(names: Iterable[str], tensors: Mapping[str, Tensor]) -> None:
+    for name in names:
+        value = tensors[name]
+        if value.is_floating_point() and not value.is_meta and not bool(torch.isfinite(value).all()):
+            raise UnsupportedError(name, "holds numbers that are infinite or none: the checkpoint is damaged")
 
 
 def _all_used(family: Family, used: set[str], tensors: Mapping[str, Tensor]) -> None:
