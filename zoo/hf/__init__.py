@@ -75,7 +75,8 @@ def _opened(folder: Path) -> Decoder:
     if not _remote.is_one(base):
         with _named(folder, base):
             return from_hf(_loaded(folder, base))
-    model = _remote.load(base)
+    with _named(folder, base):
+        model = _remote.load(base)
     if base != folder:
         tokens = _proof.some_tokens(model.embedding.weight)
         _adapters.merge(folder, _remote.Held(model), lambda: model(tokens))
