@@ -25,6 +25,8 @@ MOST_PARAMETERS = 10**10
 """Larger models are not run: it would take longer than seconds."""
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}
 """Largest difference of logits, of the largest logit; 0.3 in half precision, where rounding alone makes 0.13."""
+SAID: set[str] = set()
+"""Warnings that were given."""
 ELSEWHERE = ("transformers.generation", "transformers.utils", "transformers.configuration_utils")
 """Code that a model's module imports and that does not compute logits."""
 
@@ -76,11 +78,16 @@ def _methods_read(config_class: type) -> frozenset[str]:
 
 
 def warn_of(keys: list[str], model_type: str) -> None:
-    """Say once which keys nobody declares."""
+    """Say which keys nobody declares."""
     if keys:
-        listed = ", ".join(keys)
-        message = f"keys of a {model_type} config that transformers does not read, and that are left out: {listed}"
-        warnings.warn(message, ConversionWarning, stacklevel=2)
+        _warn_once(f"{model_type}: keys that transformers does not read are left out: {', '.join(keys)}")
+
+
+def _warn_once(message: str) -> None:
+    """Once in a process: a study reads a config many times."""
+    if message not in SAID:
+        SAID.add(message)
+        warnings.warn(message, ConversionWarning, stacklevel=3)
 
 
 def is_here(hf_model: nn.Module) -> bool:
@@ -99,8 +106,7 @@ def compare(hf_model: Any, ours: Decoder, task: Task) -> None:
             expected = logits(hf_model, tokens, task)
     except (RuntimeError, NotImplementedError, ImportError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
-        message = f"transformers cannot run this model here, so that logits are not compared: {reason}"
-        warnings.warn(message, ConversionWarning, stacklevel=2)
+        _warn_once(f"transformers cannot run this model here, so that logits are not compared: {reason}")
         return
     actual = ours(tokens, encoder_tokens=tokens.flip(1)) if task == "sequence to sequence" else ours(tokens)
     if not near(actual, expected):
