@@ -77,7 +77,7 @@ def base_of(folder: Path) -> Path:
     return found.resolve()
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def _config(folder: Path) -> Mapping[str, object]:
     path = folder / CONFIG
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

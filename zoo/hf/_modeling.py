@@ -79,7 +79,7 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
     def _prepare_cache_for_generation(
         self,
         generation_config: GenerationConfig,
-        model_kwargs: dict[str, Any],
+        model_kwargs: dict[str, object],
         generation_mode: Any,
         batch_size: int,
         max_cache_length: int,
@@ -97,7 +97,7 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         **_: Any,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Tensor | AblateCache | None]:
         seen = 0 if past_key_values is None else past_key_values.get_seq_length()
         return {
             "input_ids": input_ids[:, seen:],
