@@ -72,6 +72,7 @@ class Config:
         self._aliases: dict[str, str] = type(config).attribute_map
         self._defaults: ConfigJson = type(config)().to_dict()
         self._read = {"model_type"}
+        self._inner: dict[str, str] = {}
 
     def __getitem__(self, key: str) -> Any:
         value = self.get(key, _MISSING)
@@ -109,6 +110,11 @@ class Config:
         """Keys without a meaning for this model."""
         self._read.update(self._stored(key) for key in keys)
 
+    def not_understood(self, path: str, value: object, reason: str) -> None:
+        """A key below one that was read: an error, unless it is off, or the model's code never reads it."""
+        if value not in (None, False):
+            self._inner[path] = reason
+
     def finish(self, used: Set[str]) -> list[str]:
         """Keys that say something, that the config's class does not declare and that nobody reads.
 
@@ -120,7 +126,10 @@ class Config:
             if key in REFUSED or not used.isdisjoint({key} | aliases[key]):
                 reason = f"{self._values[key]!r} cannot be converted, only its default {self._defaults.get(key)!r}"
                 raise UnsupportedError(key, f"{reason}: delete it from config.json where it has no meaning")
-        return [key for key in unread if key not in self._defaults]
+        for path, reason in self._inner.items():
+            if path.rpartition(".")[2] in used:
+                raise UnsupportedError(path, reason)
+        return [*(key for key in unread if key not in self._defaults), *self._inner]
 
     def plain(self) -> ConfigJson:
         """The config as plain data, without bookkeeping."""

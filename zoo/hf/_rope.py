@@ -53,8 +53,8 @@ def rope(
         raise UnsupportedError("rope_parameters.rope_type", f"'{kind}' cannot be converted, only {known}")
     base, fraction = float(parameters.pop("rope_theta")), parameters.pop("partial_rotary_factor", None) or 1.0
     scaling = _scaling(config, kind, parameters, fraction) if kind != "default" else None
-    for key in parameters:
-        raise UnsupportedError(f"rope_parameters.{key}", f"RoPE of type '{kind}' does not have it")
+    for key, value in parameters.items():
+        config.not_understood(f"rope_parameters.{key}", value, f"RoPE of type '{kind}' does not have it")
     if layer_type is not None and scaling and not scaling.get("truncate", True):
         raise UnsupportedError("rope_parameters.truncate", "cannot be converted where it is given by kind of layer")
     if kind == "proportional":
