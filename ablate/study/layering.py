@@ -30,10 +30,14 @@ def replaced(_old: Any, new: Any, _layer: Layer) -> Any:
 
 
 def replaced_but_for_matching(old: Any, new: Any, layer: Layer) -> Any:
-    """A budget is replaced whole, but rungs of a ladder match parameters alike."""
-    if layer.is_rung and isinstance(old, Mapping) and isinstance(new, Mapping) and "parameters" in old:
-        return {"parameters": old["parameters"], **new}
-    return new
+    """A budget is replaced whole, but rungs of a ladder and scales that ship leave the match of parameters as it is.
+    Parameters alone are matched in addition to what is spent."""
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return new
+    if set(new) == {"parameters"}:
+        return {**old, **new}
+    kept = (layer.is_rung or layer.shipped) and "parameters" in old
+    return {"parameters": old["parameters"], **new} if kept else new
 
 
 def merged_in_long(old: Any, new: Any, _layer: Layer) -> Any:

@@ -321,13 +321,12 @@ class _Reader:
 
     def _brought(self, tree: StudyMap) -> StudyMap:
         """Settings by path that are as the shipped scale has them, and that the study does not give."""
-        layer = next((layer for layer in self.layers if layer.shipped), None)
-        if layer is None:
-            return {}
-        later = self.layers[self.layers.index(layer) + 1 :]
-        said = {path for own in later for path, _ in flatten(own.nested)}
-        now = dict(flatten(tree))
-        return {p: value for p, value in flatten(layer.nested) if p not in said and now.get(p) == value}
+        now, brought = dict(flatten(tree)), StudyMap()
+        for layer in self.layers:
+            leaves = dict(flatten(layer.nested))
+            brought = {path: value for path, value in brought.items() if path not in leaves}
+            brought |= leaves if layer.shipped else {}
+        return {path: value for path, value in brought.items() if now.get(path) == value}
 
     def _valid_train(self, tree: StudyMap) -> StudyMap:
         """The training settings; the defaults where they have problems of their own."""

@@ -75,11 +75,9 @@ def _at_rung(written: Written, scale: str, rung: str | None, edits: Mapping[str,
         later.append(Layer(document, (*_ladder_root(document, scale), rung)))
     later += written.sets
     shipped = offered(document).get(scale)
-    found = [file, *later]
-    if shipped is not None:
-        found.insert(1 if shipped.over else 0, shipped.beside(found))
+    under, over = shipped.around([file, *later]) if shipped else ([], [])
     share = None if isinstance(edits, Mapping) else edits
-    return Layers(written, scale, rung, tuple(found), share, shipped)
+    return Layers(written, scale, rung, (*under, file, *over, *later), share, shipped)
 
 
 def _rungs(document: YamlDocument, scale: str) -> dict[str, Mapping[str, Any] | float]:

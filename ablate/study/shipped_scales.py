@@ -1,19 +1,21 @@
 """Scales that come with the tool: settings of every section at one size, which a study refers to and edits.
 
 A study that gives no budget in FLOPs, tokens or seconds outside its own `scales` has all of them. What the study says
-wins, except over `smoke`, which everything gives way to but the study's own `scales.smoke`.
+wins, except over `smoke`, to which all but the base gives way, and the study's own `scales.smoke`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
 
+from ablate.data.sources import TextSource
 from ablate.study.layers import Layer
 from ablate.study.yamlfile import YamlDocument, parse_yaml
+from zoo.axis import variants
 from zoo.edits import expand
 
 ORDER = ("smoke", "cpu", "cpu-long", "gpu-quick", "gpu")
@@ -26,7 +28,7 @@ WHOLE = ("preset", "checkpoint")
 
 @dataclass(frozen=True)
 class ShippedScale:
-    """A scale as it ships. over: whether it is laid over a study, not under it."""
+    """A scale as it ships. over: whether all but the base is laid over a study, not under it."""
 
     name: str
     about: str
@@ -34,11 +36,23 @@ class ShippedScale:
     text: str
     layer: Layer
 
-    def beside(self, layers: Iterable[Layer]) -> Layer:
-        """Its layer for a study with these: without a size where their base has one."""
-        bases = (layer.nested.get("base") for layer in layers)
+    def around(self, own: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
+        """Its layers under and over these of a study: no size where the base has one, no tasks where there is no text."""
+        bases = (layer.nested.get("base") for layer in own)
         sized = any(isinstance(base, Mapping) and base.get(key) is not None for base in bases for key in WHOLE)
-        return replace(self.layer, without=self.layer.without | {"base"}) if sized else self.layer
+        left = self.layer.without | ({"base"} if sized else set()) | ({"evals"} if _is_synthetic(own) else set())
+        if not self.over:
+            return [replace(self.layer, without=left)], []
+        rest = set(self.layer.written) - {"base"}
+        return [replace(self.layer, without=left | rest)], [replace(self.layer, without=left | {"base"})]
+
+
+def _is_synthetic(own: Sequence[Layer]) -> bool:
+    """Whether the study says that its data are those of a synthetic task."""
+    named = [data.get("source") for layer in own if isinstance(data := layer.nested.get("data"), Mapping)]
+    source = next((each for each in reversed(named) if each is not None), None)
+    known = variants("ablate.data.sources", "source")
+    return isinstance(source, str) and source in known and not issubclass(known[source], TextSource)
 
 
 @cache

@@ -37,9 +37,11 @@ def test_the_study_wins_over_the_scale_under_it_and_its_own_edits_of_the_scale_w
     assert found.brought["train.warmup"] == 0.1
 
 
-def test_smoke_is_laid_over_the_study_but_not_over_its_own_smoke() -> None:
-    found = study("smoke", train={"context": 256}, seeds=9, base={"d_model": 96})
-    assert (found.train.context, len(found.seeds), found.arms[0].model.d_model) == (64, 2, 32)
+def test_smoke_is_laid_over_the_study_but_not_over_its_base_nor_its_own_smoke() -> None:
+    found = study("smoke", train={"context": 256}, seeds=9, base={"n_layers": 3})
+    model = found.arms[0].model
+    assert (found.train.context, len(found.seeds), model.d_model, model.n_layers) == (64, 2, 32, 3)
+    assert "base.n_layers" not in found.brought and found.brought["seeds"] == 2
     assert study("smoke", scales={"smoke": {"train.context": 32}}).train.context == 32
 
 
@@ -70,7 +72,8 @@ def test_a_base_with_a_preset_of_its_own_keeps_its_size(base: Mapping[str, Any],
 def test_another_source_of_data_keeps_what_it_understands_of_the_scales() -> None:
     assert study(data={"source": "files", "paths": ["a.txt"]}).data.tokenizer.vocab_size == 1024
     for scale in ("smoke", "cpu"):
-        assert study(scale, data={"source": "mqar"}, evals=None).data.source == "mqar"
+        found = study(scale, data={"source": "mqar"}, evals={"diagnostics": {"examples": 8}})
+        assert found.data.source == "mqar" and "tasks" not in found.evals.model_fields_set
     assert study("smoke", data={"source": "files", "paths": ["a.txt"]}).data.tokenizer.kind == "bytes"
 
 
