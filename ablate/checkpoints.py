@@ -116,7 +116,7 @@ class Checkpoint:
         model = self.load()
         with store.replacing(folder) as work:
             zoo.save(model, work)
-            sums.write(work)
+            sums.write(work, folder)
 
 
 def _configs(folder: Path) -> list[Path]:

@@ -42,7 +42,7 @@ def save_state(store: Store, digest: str, place: TrainingProgress, parts: Mappin
     state = {"place": asdict(place), **{name: part.state_dict() for name, part in parts.items()}}
     with store.replacing(store.state_path(digest)) as temporary:
         torch.save(state, temporary)
-        checksum.seal(temporary)
+        checksum.seal(temporary, store.state_path(digest).parent.name)
 
 
 def load_state(store: Store, digest: str, parts: Mapping[str, Stateful]) -> TrainingProgress:

@@ -172,7 +172,7 @@ def test_check_names_each_file_of_which_one_bit_changed(copy: Path, capsys: pyte
     begun, digest = store.runs()[:2]
     assert main(["eval", digest, "--store", str(copy), "--tasks", "heldout_text", "--limit", "2"]) == 0
     torch.save({"step": torch.arange(100)}, store.state_path(begun))
-    checksum.seal(store.state_path(begun))
+    checksum.seal(store.state_path(begun), begun)
     capsys.readouterr()
     assert main(["check", str(copy)]) == 0
     assert capsys.readouterr().out == f"{copy}: everything is whole\n"
@@ -196,5 +196,5 @@ def test_a_checkpoint_that_changed_is_refused(tmp_path: Path) -> None:
     path = store.state_path("run")
     path.write_bytes(middle(path.read_bytes()))
     torch.load(path, weights_only=True)
-    with pytest.raises(StoreError, match="is damaged: remove it to start the run again"):
+    with pytest.raises(StoreError, match="is damaged, or of another run: remove it to start the run again"):
         load_state(store, "run", {"model": model})
