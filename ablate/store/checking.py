@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ablate.store import answers, checksum, jsonfile, sums
 from ablate.store.files import StoreError
-from ablate.store.folders import StudyFolder
+from ablate.store.folders import SearchFolder, StudyFolder
 from ablate.store.paths import FOLDERS
 from ablate.store.seals import SealedLog
 from ablate.store.store import Store
@@ -38,13 +38,18 @@ class Check:
 
     def damages(self) -> Iterator[str]:
         store = self.store
-        yield from self._readable(lambda: list(store.alias_log.records()))
+        damaged = list(self._readable(lambda: store.aliases))
+        yield from damaged
+        if damaged:
+            store.aliases = {}  # folders have the digests that were stored
         self._note_unsealed(store.alias_log)
         for digest in run_folders(store):
             yield from dict.fromkeys(self._of_run(digest))
-        for study in store.studies():
-            yield from self._of_study(study)
-        for search in store.searches():
+        for path in sorted(store.root.glob("studies/[!.]*/")):
+            yield from self._of_study(StudyFolder(path))
+        for search in map(SearchFolder, sorted(store.root.glob("searches/[!.]*/"))):
+            if search.report_path.exists() and not search.exists:
+                yield f"{search.document_path} is gone: run the search again"
             remedy = "remove it, and run the search again"
             yield from self._document(search.document_path, remedy, search.read)
             yield from self._readable(search.check_journal)
@@ -77,6 +82,8 @@ class Check:
         if status == "partial":  # the result of one that has ended has checksums of them
             self._note_unsealed(store.metrics_log(digest))
             self._note_unsealed(store.probes_log(digest))
+        if status == "partial" and any(folder.glob("evals-*.json")) | any(folder.glob("measure-*.json")):
+            yield f"{store.result_path(digest)} is gone: {train_again}"
         if status == "finished" or store.model_dir(digest).exists():
             readable = not list(self._readable(store.read_run, digest))
             yield from self._folder(store.model_dir(digest), store.model_again(digest) if readable else train_again)
@@ -91,6 +98,8 @@ class Check:
 
     def _of_study(self, study: StudyFolder) -> Iterator[str]:
         again = "remove it, and run the study again"
+        if not study.exists and any(path.exists() for path in (study.report_path, study.judged_path)):
+            yield f"{study.document_path} is gone: run the study again"
         yield from self._document(study.document_path, again, study.read)
         for path in sorted(study.path.glob("costs-*.json")):
             yield from self._document(path, again, study.read_costs, path.stem.removeprefix("costs-"))

@@ -102,10 +102,11 @@ class Log(LogFile[Record]):
 
     def truncate(self, step: int) -> None:
         """Drop the records after `step`."""
-        kept = [record for record in self.records() if record.step <= step]
+        bodies = self.bodies()
+        kept = [body for body, record in zip(bodies, self._parsed(bodies), strict=True) if record.step <= step]
         with replacing(self.path) as temporary:
             temporary.touch()
-            replace(self, path=temporary, sha256=None).append(kept)
+            replace(self, path=temporary, sha256=None).add(kept)
 
     def _record_or_none(self, line: bytes) -> Record | None:
         """None for the end of a line that is cut off."""

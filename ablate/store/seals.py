@@ -114,9 +114,12 @@ class SealedLog:
         return content[:size]
 
     def last_seal(self) -> str | None:
-        """What a document keeps that rests on this log as it is now; None for an empty one."""
-        chain, bodies = self.read()
-        return chain.last.decode() if bodies else None
+        """What is kept of this log by a file that rests on it as it is now; None for an empty one."""
+        try:
+            with self.path.open("rb", buffering=0) as file:
+                return self._at_end(file).last.decode() if os.fstat(file.fileno()).st_size else None
+        except FileNotFoundError:
+            return None
 
     def lacks(self, seal: str) -> bool:
         """Whether a line that had this seal is gone."""

@@ -318,6 +318,17 @@ class Store(Paths):
         """The last training record, from the end of the file alone; None where there is none."""
         return self.metrics_log(digest).last(lambda record: "lr" in record.model_fields_set)
 
+    def log_seals(self, digest: str) -> dict[str, str]:
+        """What a state keeps of the logs that belong to it, by name."""
+        seals = {log.path.stem: log.last_seal() for log in (self.metrics_log(digest), self.probes_log(digest))}
+        return {name: seal for name, seal in seals.items() if seal is not None}
+
+    def check_logs(self, digest: str, seals: Mapping[str, str]) -> None:
+        """Raises StoreError where logs lack lines that were there when a state was saved."""
+        for log in (self.metrics_log(digest), self.probes_log(digest)):
+            if log.path.stem in seals and log.lacks(seals[log.path.stem]):
+                raise StoreError(f"{log.path} lacks lines that were there at the last checkpoint: {log.remedy}")
+
     def truncate_logs(self, digest: str, step: int) -> None:
         """Drop what metrics and probes say after `step`: training resumed from its checkpoint writes it again."""
         self.metrics_log(digest).truncate(step)

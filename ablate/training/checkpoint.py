@@ -39,7 +39,11 @@ class Stateful(Protocol):
 
 def save_state(store: Store, digest: str, place: TrainingProgress, parts: Mapping[str, Stateful]) -> None:
     """Write state.pt atomically. parts: all that training changes, by name."""
-    state = {"place": asdict(place), **{name: part.state_dict() for name, part in parts.items()}}
+    state = {
+        "place": asdict(place),
+        "logs": store.log_seals(digest),
+        **{name: part.state_dict() for name, part in parts.items()},
+    }
     with store.replacing(store.state_path(digest)) as temporary:
         torch.save(state, temporary)
         checksum.seal(temporary, store.state_path(digest).parent.name)
@@ -51,7 +55,9 @@ def load_state(store: Store, digest: str, parts: Mapping[str, Stateful]) -> Trai
     if not path.exists():
         return TrainingProgress()
     store.check_state(digest)
-    return _restored(path, _read(path), parts)
+    state = _read(path)
+    store.check_logs(digest, state.get("logs", {}))
+    return _restored(path, state, parts)
 
 
 def _read(path: Path) -> Any:
