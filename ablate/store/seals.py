@@ -36,8 +36,9 @@ class Chain:
 
     def __init__(self, owner: str) -> None:
         self.last = _hash(owner.encode())
-        self.seals = {self.last: None}
-        """All of them, in order."""
+        self.seals = {self.last}
+        self._continued = {self.last}
+        """Seals that a line may continue from: of sealed lines, and of the last one before those."""
         self.has_sealed = False
         """Whether a line had a seal: those after it must have one."""
 
@@ -48,10 +49,11 @@ class Chain:
             if self.has_sealed:
                 return None
             self._add(_hash(self.last + line))
+            self._continued = {self.last}
             return line
         self.has_sealed = True
         body, seal = line[: found.start()] + b"}", found[1]
-        if _hash(self.last + body) != seal and all(_hash(before + body) != seal for before in self.seals):
+        if _hash(self.last + body) != seal and all(_hash(before + body) != seal for before in self._continued):
             return None
         self._add(seal)
         return body
@@ -63,7 +65,8 @@ class Chain:
 
     def _add(self, seal: bytes) -> None:
         self.last = seal
-        self.seals[seal] = None
+        self.seals.add(seal)
+        self._continued.add(seal)
 
 
 @dataclass(frozen=True)
