@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ablate.store import Store, StoreError
@@ -14,6 +14,8 @@ class Damages(list[str]):
     version before this wrote them with fewer checksums."""
 
     unchecked: Mapping[str, int]
+    unreadable: Sequence[str]
+    """Files that could not be read: permission, memory, the disk."""
 
 
 def check(store: str | Path = "runs") -> Damages:
@@ -24,7 +26,7 @@ def check(store: str | Path = "runs") -> Damages:
 
     Returns:
         One line per damaged file: what is wrong with it, and what to remove or rebuild. Empty for an intact store. Its
-        attribute `unchecked` counts the files that have no checksum.
+        attribute `unchecked` counts the files that have no checksum, `unreadable` names those that cannot be read.
 
     Raises:
         StoreError: there is no such folder.
@@ -37,5 +39,6 @@ def check(store: str | Path = "runs") -> Damages:
         raise StoreError(f"{store} is not a folder")
     checked = Check(Store(store))
     found = Damages(checked.damages())
+    found.unreadable = list(checked.unreadable)
     found.unchecked = dict(sorted(checked.unchecked.items()))
     return found

@@ -26,17 +26,26 @@ def run(options: argparse.Namespace) -> int:
 
     found = ablate.check(options.store)
     if options.json:
-        print_json({"store": str(options.store), "damaged": found, "unchecked": dict(found.unchecked)})
+        print_json(
+            {
+                "store": str(options.store),
+                "damaged": found,
+                "unchecked": dict(found.unchecked),
+                "unreadable": found.unreadable,
+            }
+        )
     else:
-        print(*found, sep="\n", end="\n" if found else "")
+        for line in (*found, *found.unreadable):
+            print(line)
         print(f"{options.store}: {_outcome(found)}")
-    return SOME_FAILED if found else DONE
+    return SOME_FAILED if found or found.unreadable else DONE
 
 
 def _outcome(found: Damages) -> str:
-    if found:
-        return f"{len(found)} damaged files"
-    if not found.unchecked:
-        return "everything is whole"
+    counts = [f"{len(found)} damaged files"] if found else []
+    if found.unreadable:
+        counts.append(f"{len(found.unreadable)} files could not be read")
+    if counts or not found.unchecked:
+        return ", ".join(counts) or "everything is whole"
     kinds = "\n".join(f"  {count} {kind}" for kind, count in found.unchecked.items())
     return f"no damage found. Cannot be checked in full, since an older version wrote them:\n{kinds}"

@@ -84,7 +84,7 @@ def whole(path: Path | None) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:  # the disk is full, or another process keeps the file: no damage
-        raise AnswersError(f"{path}: {error}") from error
+        raise OSError(f"{path}: {error}") from error
     except (sqlite3.DatabaseError, ValueError, TypeError) as error:  # the latter two: a row is not what was sealed
         raise AnswersError(f"{path} is damaged: remove it to let the model answer again") from error
 

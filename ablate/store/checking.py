@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ablate.store import answers, checksum, jsonfile, sums
 from ablate.store.files import StoreError
@@ -35,18 +36,20 @@ class Check:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.unchecked: Counter[str] = Counter()
+        self.unreadable: dict[str, None] = {}
+        """What the system says of files that could not be read, which says nothing of their content."""
 
     def damages(self) -> Iterator[str]:
         store = self.store
-        damaged = list(self._readable(lambda: store.aliases))
-        yield from damaged
-        if damaged:
+        whole, found = self._attempt(lambda: store.aliases)
+        if not whole:
+            yield from found
             store.aliases = {}  # folders have the digests that were stored
         self._note_unsealed(store.alias_log)
         for digest in run_folders(store):
-            yield from dict.fromkeys(self._of_run(digest))
+            yield from dict.fromkeys(self._guarded(self._of_run(digest)))
         for path in sorted(store.root.glob("studies/[!.]*/")):
-            yield from self._of_study(StudyFolder(path))
+            yield from self._guarded(self._of_study(StudyFolder(path)))
         for search in map(SearchFolder, sorted(store.root.glob("searches/[!.]*/"))):
             if search.report_path.exists() and not search.exists:
                 yield f"{search.document_path} is gone: run the search again"
@@ -55,7 +58,7 @@ class Check:
             yield from self._readable(search.check_journal)
             self._note_unsealed(search.journal)
         for digest in corpora(store):
-            yield from dict.fromkeys(self._of_corpus(digest))
+            yield from dict.fromkeys(self._guarded(self._of_corpus(digest)))
         for path in sorted(store.root.glob("checkpoints/[!.]*")):
             yield from self._folder(path, f"remove {path}, and run the study again")
         for name in store.imports():
@@ -78,15 +81,15 @@ class Check:
         for read in (store.read_metrics, store.read_probes, store.read_losses):
             yield from self._readable(read, digest)
         yield from self._state(digest)
-        status = "unknown" if list(self._readable(store.status, digest)) else store.status(digest)
-        if status == "partial":  # the result of one that has ended has checksums of them
+        known, status = self._attempt(store.status, digest)
+        if known and status == "partial":  # the result of one that has ended has checksums of them
             self._note_unsealed(store.metrics_log(digest))
             self._note_unsealed(store.probes_log(digest))
         if status == "partial" and any(folder.glob("evals-*.json")) | any(folder.glob("measure-*.json")):
             yield f"{store.result_path(digest)} is gone: {train_again}"
         if status == "finished" or store.model_dir(digest).exists():
-            readable = not list(self._readable(store.read_run, digest))
-            yield from self._folder(store.model_dir(digest), store.model_again(digest) if readable else train_again)
+            again = store.model_again(digest) if self._attempt(store.read_run, digest)[0] else train_again
+            yield from self._folder(store.model_dir(digest), again)
         yield from self._answers(store.answers_path(digest))
         for path in sorted(folder.glob("measure-*.json")):
             name = path.stem.removeprefix("measure-")
@@ -104,9 +107,9 @@ class Check:
         for path in sorted(study.path.glob("costs-*.json")):
             yield from self._document(path, again, study.read_costs, path.stem.removeprefix("costs-"))
         yield from self._document(study.judged_path, again, study.read_judged)
-        if list(self._readable(study.read_judged)):
+        readable, judged = self._attempt(study.read_judged)
+        if not readable:
             return
-        judged = study.read_judged()
         if judged is not None and judged.study not in self.store.ledgers():
             yield from self._readable(self.store.read_ledger, judged.study)
         elif judged is None and study.report_path.exists():
@@ -124,26 +127,28 @@ class Check:
 
     def _state(self, digest: str) -> Iterator[str]:
         path = self.store.state_path(digest)
-        found = list(self._readable(self.store.check_state, digest))
-        yield from found
-        if not found and path.exists() and checksum.is_whole(path, path.parent.name) is None:
+        whole, found = self._attempt(self.store.check_state, digest)
+        if not whole:
+            yield from found
+        elif path.exists() and checksum.is_whole(path, path.parent.name) is None:
             self.unchecked["state.pt that does not say whose it is"] += 1
 
     def _answers(self, path: Path) -> Iterator[str]:
-        try:
+        def read() -> None:
             if not answers.check(path):
                 self.unchecked["answers.db with answers that are not sealed, and not used"] += 1
-        except (StoreError, OSError) as error:
-            yield str(error)
+
+        yield from self._readable(read)
 
     def _document(self, path: Path, remedy: str, read: Callable[..., object], *arguments: object) -> Iterator[str]:
         """The complaint about a document, also about one that counts as not yet written."""
-        complaints = list(self._readable(read, *arguments))
-        if not complaints and path.exists():
-            if read(*arguments) is None:
-                complaints = [f"{path}: is empty or half-written: {remedy}"]
+        readable, found = self._attempt(read, *arguments)
+        if not readable:
+            yield from found
+        elif path.exists():
+            if found is None:
+                yield f"{path}: is empty or half-written: {remedy}"
             self._note_unbound(path)
-        yield from complaints
 
     def _note_unbound(self, path: Path) -> None:
         if path.exists() and not jsonfile.is_bound(path):
@@ -157,10 +162,26 @@ class Check:
                 self.unchecked[f"{log.path.name} without checksums"] += 1
 
     def _readable(self, read: Callable[..., object], *arguments: object) -> Iterator[str]:
+        readable, found = self._attempt(read, *arguments)
+        if not readable:
+            yield from found
+
+    def _attempt(self, read: Callable[..., object], *arguments: object) -> tuple[bool, Any]:
+        """Whether something can be read, and what it is, or the complaints about it."""
         try:
-            read(*arguments)
-        except (StoreError, OSError) as error:
-            yield str(error)
+            return True, read(*arguments)
+        except StoreError as error:
+            return False, [str(error)]
+        except OSError as error:
+            self.unreadable[str(error)] = None
+            return False, []
+
+    def _guarded(self, found: Iterator[str]) -> Iterator[str]:
+        """Folders, too, may be another user's alone."""
+        try:
+            yield from found
+        except OSError as error:
+            self.unreadable[str(error)] = None
 
 
 def _kind(path: Path) -> str:

@@ -64,8 +64,13 @@ def _read(path: Path) -> Any:
     """On the host, from where parts copy what is theirs: a second copy on a GPU would count as memory of the run."""
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # what the unpickler raises depends on the damage
-        raise StoreError(f"{path} is damaged: remove it to start the run again") from error
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # its checksum matched: another torch wrote it, or there is no room for it
+        if isinstance(error, RuntimeError) and is_out_of_memory(error):
+            raise
+        reason = shorten(str(error), 160, placeholder=" …") or type(error).__name__
+        raise StoreError(f"{path} is whole, but cannot be opened here: {reason}") from error
 
 
 def _restored(path: Path, state: Any, parts: Mapping[str, Stateful]) -> TrainingProgress:

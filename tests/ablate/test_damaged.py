@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -11,9 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
+import ablate
+import zoo
 from ablate.cli import main
 from ablate.store import Store, StoreError, checksum
 from ablate.training.checkpoint import TrainingProgress, load_state, save_state
+from ablate.training.trained import trained_model
 
 Change = Callable[[bytes], bytes]
 
@@ -198,3 +202,41 @@ def test_a_checkpoint_that_changed_is_refused(tmp_path: Path) -> None:
     torch.load(path, weights_only=True)
     with pytest.raises(StoreError, match="is damaged, or of another run: remove it to start the run again"):
         load_state(store, "run", {"model": model})
+
+
+OF_THE_MACHINE = [
+    PermissionError(errno.EACCES, "Permission denied"),
+    OSError(errno.EMFILE, "Too many open files"),
+    OSError(errno.EIO, "Input/output error"),
+    MemoryError(),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    ValueError("no such format in this version"),
+]
+
+
+@pytest.mark.parametrize("error", OF_THE_MACHINE, ids=lambda error: str(error) or "MemoryError")
+@pytest.mark.parametrize("command", ["generate", "check", "resume"])
+def test_what_the_machine_lacks_is_no_damage(
+    command: str, error: Exception, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is told to remove a file whose checksum has just matched."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    store = Store(copy)
+    digest = store.runs()[0]
+    if command == "resume":
+        save_state(store, digest, TrainingProgress(), {"model": torch.nn.Linear(2, 2)})
+    monkeypatch.setattr(zoo, "open", fails)
+    monkeypatch.setattr(torch, "load", fails)
+    if command == "check" and isinstance(error, OSError):
+        monkeypatch.setattr(checksum, "of_file", fails)
+        found = ablate.check(copy)
+        assert (list(found), found.unreadable) == ([], [str(error)])
+        return
+    with pytest.raises(Exception) as raised:
+        load_state(store, digest, {}) if command == "resume" else trained_model(store, digest)
+    said = str(raised.value)
+    assert "damaged" not in said and "remove" not in said
+    assert type(raised.value) is (StoreError if isinstance(error, ValueError) else type(error))
