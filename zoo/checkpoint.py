@@ -4,6 +4,7 @@ of its tokenizer."""
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,10 @@ def save(model: Decoder, directory: str | Path) -> None:
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     weights = {name: value.detach().contiguous() for name, value in model.state_dict().items()}
-    save_file(weights, directory / "weights.safetensors")
+    path = directory / "weights.safetensors"
+    save_file(weights, path)
     (directory / "spec.json").write_text(json.dumps(model.spec.dump(), indent=1), encoding="utf-8")
+    path.chmod(stat.S_IMODE((directory / "spec.json").stat().st_mode))  # safetensors lets nobody else read
     if model.origin is not None:
         (directory / "origin.json").write_text(json.dumps(model.origin, indent=1), encoding="utf-8")
     for name, text in (model.tokenizer or {}).items():

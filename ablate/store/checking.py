@@ -41,6 +41,8 @@ class Check:
 
     def damages(self) -> Iterator[str]:
         store = self.store
+        for folder in store.closed():
+            self.unreadable[f"Permission denied: {folder}"] = None
         whole, found = self._attempt(lambda: store.aliases)
         if not whole:
             yield from found

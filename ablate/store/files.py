@@ -6,6 +6,7 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,7 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
     try:
         yield temporary
+        _share(temporary)
         _sync_tree(temporary)
         pass_fence(path)
         if temporary.is_dir() and path.exists():
@@ -101,6 +103,21 @@ def _remove_tree(path: Path) -> None:
     except OSError as error:
         error.filename = str(path)  # it names what is inside, without a folder
         raise
+
+
+def _share(written: Path) -> None:
+    """Let others read what a library keeps to its user, as safetensors does: as far as the umask allows."""
+    files = [path for path in (written, *written.rglob("*")) if path.is_file()]
+    private = [path for path in files if not path.stat().st_mode & 0o066]
+    if not private:
+        return
+    probe = written.with_name(f"{written.name}.mode.tmp")
+    probe.touch()
+    try:
+        for path in private:
+            path.chmod(stat.S_IMODE(probe.stat().st_mode))
+    finally:
+        probe.unlink()
 
 
 def _sync_tree(path: Path) -> None:

@@ -77,6 +77,11 @@ class Store(Paths):
         """Digests of the runs whose identity is written, sorted."""
         return sorted(path.parent.name for path in self.root.glob("*/run.json"))
 
+    def closed(self) -> list[Path]:
+        """Folders that another user keeps to themselves, sorted: of runs, perhaps."""
+        folders = (path for path in self.root.glob("[!.]*") if path.is_dir())
+        return sorted(path for path in folders if not os.access(path, os.R_OK | os.X_OK))
+
     def logged(self) -> list[str]:
         """Digests of the runs that a worker has begun on, sorted."""
         return sorted(path.parent.name for path in self.root.glob("*/log.txt"))
