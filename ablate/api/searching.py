@@ -141,7 +141,7 @@ def search(
     if chosen.search is None:
         place = Place(chosen.written.place)
         raise StudyError([Problem(place, "", "has no search section, so nothing may vary")])
-    refuse_code(chosen, context.store, allow_code)
+    refuse_code(chosen, allow_code)
     with _quiet():
         return _StudySearch(context, chosen, chosen.search, promote).run(storage)
 

@@ -148,10 +148,6 @@ class Paths:
         """The files of submitit for jobs that are queued, running or failed."""
         return self.root / "slurm"
 
-    def allowed_path(self, digest: str) -> Path:
-        """There where code of these contents may run."""
-        return self.root / "allowed" / _checked(digest)
-
     def calibration_path(self, digest: str) -> Path:
         return self.root / "calibration" / f"{_checked(self._stored(digest))}.json"
 
