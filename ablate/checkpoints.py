@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -144,7 +143,8 @@ def _end_of_text(folder: Path) -> str | None:
     if not path.exists():
         return None
     try:
-        token: Any = json.loads(path.read_text(encoding="utf-8")).get("eos_token")
-    except json.JSONDecodeError as error:
-        raise CheckpointError(f"{path} is not JSON: {error}") from error
+        config = read_json(path)
+    except zoo.SpecError as error:
+        raise CheckpointError(str(error)) from error
+    token: Any = config.get("eos_token") if isinstance(config, dict) else None
     return token.get("content") if isinstance(token, dict) else token

@@ -66,7 +66,9 @@ def open_model(directory: str | Path, device: str = "cpu") -> Decoder:
 
 def read_json(path: Path) -> Any:
     """Raises SpecError for what is no JSON, or none of a readable size."""
-    with path.open("rb") as file:  # a device has no size and no end
+    if path.exists() and not path.is_file():  # a pipe would wait for whoever writes to it
+        raise SpecError("", f"{path} is not a regular file")
+    with path.open("rb") as file:
         text = file.read(MOST_BYTES + 1)
     if len(text) > MOST_BYTES:
         raise SpecError("", f"{path} has more than {MOST_BYTES:,} bytes")

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ablate.store.files import StoreError
+from ablate.store.files import StoreError, check_regular
 
 _AT_ONCE = 500
 """Rows in a query, and in a transaction."""
@@ -94,6 +94,7 @@ def check(path: Path) -> bool:
     this wrote some, which have no seals."""
     if not path.exists():
         return True
+    check_regular(path)
     mode = "rw" if os.access(path, os.W_OK) else "ro"  # "rw" takes back what a killed process left half-written
     with whole(path), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=60)) as file:
         tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

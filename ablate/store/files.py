@@ -18,6 +18,22 @@ class StoreError(AblateError):
     """The store holds, or was given, something that it must not."""
 
 
+class IrregularFileError(OSError):
+    """A device, a pipe or a folder where a file should be: reading it might never end."""
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of a file. Raises IrregularFileError where it is none, FileNotFoundError where there is nothing."""
+    check_regular(path)
+    return path.read_bytes()
+
+
+def check_regular(path: Path) -> None:
+    """Raise IrregularFileError for what is no regular file, before it is opened."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise IrregularFileError(f"{path} is not a regular file")
+
+
 FULL_BYTES = 2**20
 """A disk with less free space is full."""
 

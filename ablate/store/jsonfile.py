@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails, PydanticSerializationError, from_json
 
 from ablate.store import checksum
 from ablate.store.documents import Document, Part
-from ablate.store.files import StoreError, write_text
+from ablate.store.files import StoreError, read_regular, write_text
 
 AnyDocument = TypeVar("AnyDocument", bound=Document)
 AnyPart = TypeVar("AnyPart", bound=Part)
@@ -53,7 +53,7 @@ def read(path: Path, model: type[AnyDocument], remedy: str) -> AnyDocument | Non
     Raises StoreError on a whole document that does not fit, and says the `remedy`: "remove it, and …".
     """
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except FileNotFoundError:
         return None
     body, is_whole, place, is_sealed = checksum.unsealed_json(content)

@@ -24,7 +24,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from ablate.store.files import StoreError, pass_fence
+from ablate.store.files import StoreError, check_regular, pass_fence, read_regular
 
 _SEAL = re.compile(rb',"seal":"([0-9a-f]{16})"\}\Z')
 _END_BYTES = 2**16
@@ -80,7 +80,7 @@ class SealedLog:
     def content(self) -> bytes:
         """Nothing where there is no file."""
         try:
-            return self.path.read_bytes()
+            return read_regular(self.path)
         except FileNotFoundError:
             return b""
 
@@ -132,6 +132,8 @@ class SealedLog:
         """Append JSON objects, all in one write, after cutting a torn line. A write that fails is taken back: a full
         disk leaves the log as it was."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.exists():
+            check_regular(self.path)
         with self.path.open("a+b", buffering=0) as file:
             pass_fence(self.path)  # after opening: whoever takes a run over replaces the file
             size = self._cut_torn_line(file)

@@ -33,7 +33,7 @@ from ablate.store.documents import (
     RunDocument,
     SampleRecord,
 )
-from ablate.store.files import StoreError, remove_leftovers, replacing, write_text
+from ablate.store.files import StoreError, check_regular, remove_leftovers, replacing, write_text
 from ablate.store.folders import SearchFolder, StudyFolder
 from ablate.store.logs import Log, LogFile, Record, Whole, together
 from ablate.store.paths import Paths
@@ -294,6 +294,8 @@ class Store(Paths):
     def check_state(self, digest: str) -> None:
         """Raises StoreError where the resumable state of a run is not what was saved."""
         path = self.state_path(digest)
+        if path.exists():
+            check_regular(path)
         if path.exists() and checksum.is_whole(path, path.parent.name) is False:
             raise StoreError(f"{path} is damaged, or of another run: remove it to start the run again")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ablate.store import checksum, jsonfile
 from ablate.store.documents.sums import CheckedDocument, FileStamp, SumsDocument
-from ablate.store.files import StoreError
+from ablate.store.files import StoreError, check_regular
 
 NAME = "sums.json"
 
@@ -58,6 +58,7 @@ def _known(document: Path) -> dict[str, FileStamp]:
 def _stamp(path: Path, remedy: str) -> FileStamp:
     try:
         found = path.stat()
+        check_regular(path)
     except FileNotFoundError:
         raise StoreError(f"{path} is gone: {remedy}") from None
     return FileStamp(bytes=found.st_size, modified=found.st_ctime_ns)

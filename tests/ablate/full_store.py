@@ -91,6 +91,7 @@ KINDS = [
     Kind("searches/*/*.lock", changed="a lock"),
     Kind("searches/*/owners/*", changed="a lock"),
 ]
+CHANGED_KINDS = [kind for kind in KINDS if not kind.changed]
 OPTIONAL = ("searches/*/trials.*", "searches/*/owners/*", "searches/*/*.lock", "**/checked-*.json")
 """Kinds of which this store has no file."""
 

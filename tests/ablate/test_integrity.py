@@ -22,12 +22,11 @@ import reports
 from ablate.searching.storage import open_storage
 from ablate.store import AblateError, SearchFolder, Store
 from ablate.store.answers import Answers
-from tests.ablate.full_store import KINDS, OPTIONAL, Kind, files_by_kind, fill
+from tests.ablate.full_store import CHANGED_KINDS, OPTIONAL, Kind, files_by_kind
 
 if TYPE_CHECKING:
     import polars
 
-CHANGED = [kind for kind in KINDS if not kind.changed]
 Change = Callable[[bytes], bytes | None]
 
 
@@ -62,11 +61,6 @@ CUTS: dict[str, Change] = {
     "emptied": lambda _: b"",
     "last line gone": lambda content: b"".join(content.splitlines(keepends=True)[:-1]),
 }
-
-
-@pytest.fixture(scope="session")
-def full(trained: Path, study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fill(trained, study, tmp_path_factory.mktemp("full"))
 
 
 @contextmanager
@@ -111,18 +105,18 @@ def check_notices(kind: Kind, root: Path, changes: Iterable[str]) -> None:
             assert report or report.unchecked or kind.removed, (path, "removed")
 
 
-@pytest.mark.parametrize("kind", CHANGED, ids=lambda kind: kind.pattern)
+@pytest.mark.parametrize("kind", CHANGED_KINDS, ids=lambda kind: kind.pattern)
 def test_check_notices_what_becomes_of_a_file(kind: Kind, full: Path) -> None:
     check_notices(kind, full, ["digit", "cut"])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", CHANGED, ids=lambda kind: kind.pattern)
+@pytest.mark.parametrize("kind", CHANGED_KINDS, ids=lambda kind: kind.pattern)
 def test_check_notices_all_that_may_become_of_a_file(kind: Kind, full: Path) -> None:
     check_notices(kind, full, CHANGES | CUTS)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in CHANGED if not kind.swapped], ids=lambda kind: kind.pattern)
+@pytest.mark.parametrize("kind", [kind for kind in CHANGED_KINDS if not kind.swapped], ids=lambda kind: kind.pattern)
 def test_check_notices_files_that_changed_places(kind: Kind, full: Path) -> None:
     files = files_by_kind(full)[0][kind]
     for first in first_of_each_name(files):
@@ -216,7 +210,7 @@ def before(full: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("kind", CHANGED, ids=lambda kind: kind.pattern)
+@pytest.mark.parametrize("kind", CHANGED_KINDS, ids=lambda kind: kind.pattern)
 def test_no_number_changes_in_silence(kind: Kind, full: Path, before: dict[str, Any]) -> None:
     """One digit here; everything in the slow test below."""
     for path in files_by_kind(full)[0][kind][:1]:
@@ -226,7 +220,7 @@ def test_no_number_changes_in_silence(kind: Kind, full: Path, before: dict[str, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", CHANGED, ids=lambda kind: kind.pattern)
+@pytest.mark.parametrize("kind", CHANGED_KINDS, ids=lambda kind: kind.pattern)
 def test_nothing_that_becomes_of_a_file_changes_a_number(kind: Kind, full: Path, before: dict[str, Any]) -> None:
     bits = {f"bit at {share}": one_bit(share / 5) for share in range(6)}
     files = files_by_kind(full)[0][kind]

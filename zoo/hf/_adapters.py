@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from zoo.errors import UnsupportedError
+from zoo.checkpoint import read_json
+from zoo.errors import SpecError, UnsupportedError
 from zoo.hf._pairs import Pair
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -40,19 +42,30 @@ def base_of(folder: Path) -> Path:
 def _config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
+        found = read_json(path)
+    except (OSError, SpecError) as error:
         raise UnsupportedError("", f"{path} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise UnsupportedError("", f"{path}: expected a map")
     for key, plain in PLAIN.items():
         if found.get(key, plain) != plain:
             raise UnsupportedError(key, f"{found[key]!r} in {path} cannot be merged, only {plain!r}")
     return dict(found)
 
 
+def _tensors(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():  # a pipe would wait for whoever writes to it
+        raise UnsupportedError("", f"{path} is not a regular file")
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise UnsupportedError("", f"{path}: {error}") from error
+
+
 @torch.no_grad()
 def merge(folder: Path, hf_model: nn.Module) -> None:
     """Add the adapter in a folder to the weights of its base. Raises UnsupportedError for a tensor without a place."""
-    config, tensors = _config(folder), load_file(folder / WEIGHTS)
+    config, tensors = _config(folder), _tensors(folder / WEIGHTS)
     for key in tensors:
         match = re.fullmatch(rf"{re.escape(PREFIX)}(.+)\.lora_([AB])\.weight", key)
         if match is None:
