@@ -19,7 +19,7 @@ from ablate.planning.foresight import Foresight, detectable_lines, foresight
 from ablate.planning.lengths import Corpora, length_lines, prepared
 from ablate.planning.memory import MemoryNeed, Room, needs, warnings
 from ablate.planning.plan import ArmPlan, Plan
-from ablate.planning.plan_shown import matched_line, plan_json, plan_rows, remarks, tuning_runs
+from ablate.planning.plan_shown import brought_lines, matched_line, plan_json, plan_rows, remarks, tuning_runs
 from ablate.planning.study_document import study_rates
 from ablate.readable import clock
 from ablate.running.context import open_context
@@ -196,7 +196,7 @@ class StudyPlan:
 
     def notes(self) -> list[str]:
         """Lines below the tables: the matched quantities, the tuning, and the number of runs."""
-        notes = [matched_line(self.outcome.plan), *remarks(self.asked, self.tuned)]
+        notes = [*brought_lines(self.asked), matched_line(self.outcome.plan), *remarks(self.asked, self.tuned)]
         notes += length_lines(self.outcome.plan, self.corpora)
         for rung in self.outcome.rungs:
             notes += warnings(rung.plan, self.needs[rung.plan.study.rung], self.execution, self.room)

@@ -52,6 +52,7 @@ def make_plan(
     identities = [identify(arm.data) for arm in study.arms]
     specs = [_with_vocabulary(study, arm, data) for arm, data in zip(study.arms, identities, strict=True)]
     matched = match_parameters(study, specs)
+    study = _in_flops(study, matched[0])
     work = [
         Workload(
             each.spec, each.arm.train, RunNumerics(device=device, dtype=each.arm.train.dtype, matmul=matmul, gpu=gpu)
@@ -66,6 +67,16 @@ def make_plan(
         arms.append(_plan_arm(study, each, workload, data, step_time, teacher, arms[0] if arms else None))
     arms = with_sources(study, arms)
     return Plan(study, tuple(arms), study.measure, evals)
+
+
+def _in_flops(study: Study, baseline: Matched) -> Study:
+    """The study with the FLOPs that a budget per parameter comes to: the same for every arm."""
+    if study.budget.tokens_per_parameter is None:
+        return study
+    train = baseline.arm.train
+    costs = training_cost(train, baseline.spec, study.data.widths(train.context))
+    budget = study.budget.in_flops(costs.params - costs.params_embedding, costs.flops_per_token)
+    return replace(study, sections=study.sections.model_copy(update={"budget": budget}))
 
 
 def identifying(study: Study, root: Path | None = None) -> Identify:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from pydantic_core import to_jsonable_python
+
 from ablate.planning.campaign import Outcome, RungStudy
 from ablate.planning.claims import study_claims
 from ablate.planning.design_document import design_document, design_lines
@@ -20,6 +22,8 @@ from ablate.store.documents.tuning_words import trials, untuned
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
 from evals.costs.machine import Speed
+from zoo.edits import expand
+from zoo.explain import yaml
 
 MemoryNeeds = Mapping[str | None, Mapping[str, MemoryNeed]]
 """Memory by the name of a rung, None without a ladder, and by arm."""
@@ -72,6 +76,7 @@ def plan_json(
         "scale": study.scale,
         "question": study.question,
         "seeds": list(study.seeds),
+        "brought": to_jsonable_python(study.brought),
         "budget": study.budget.model_dump(exclude_none=True),
         "utilisation": UTILISATION,
         "design": design.model_dump(mode="json", exclude={"effects": {"__all__": UNSAID}}) if design else None,
@@ -190,3 +195,20 @@ def _seconds_text(seconds: float) -> str:
 
 def _percent(difference: float) -> str:
     return "" if abs(difference) < 0.05 else f" ({difference:+.1f} %)".replace("-", "−")
+
+
+def brought_lines(study: Study) -> list[str]:
+    """What the shipped scale brought in: `scale cpu brings base: {d_model: 48, n_layers: 2}, seeds: 5`."""
+    if not study.brought:
+        return []
+    sections = (f"{name}: {_flow(value)}" for name, value in expand(study.brought).items())
+    return [f"scale {study.scale} brings {', '.join(sections)} (edit them under `scales.{study.scale}`)"]
+
+
+def _flow(value: object) -> str:
+    """A value in YAML's flow style."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_flow(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flow, value))}]"
+    return value if isinstance(value, str) else yaml(value)

@@ -59,6 +59,7 @@ def study_document(
         question=study.question,
         citation=study.source,
         source=study.text,
+        scale_source=study.shipped.text if study.shipped else "",
         sets=to_jsonable_python(study.written.edits),
         baseline=study.baseline,
         budget=spent_budget(study.budget),

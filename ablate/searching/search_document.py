@@ -74,7 +74,7 @@ def search_document(
         source=lab.study.text,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         optuna_study=study.study_name,
-        budget=spent_budget(lab.study.budget),
+        budget=spent_budget(lab.planned_base.study.budget),
         space={path: axis.model_dump(mode="json", exclude_none=True) for path, axis in spec.space.items()},
         objectives=spec.objectives,
         sampler=spec.sampler,

@@ -30,10 +30,14 @@ def replaced(_old: Any, new: Any, _layer: Layer) -> Any:
 
 
 def replaced_but_for_matching(old: Any, new: Any, layer: Layer) -> Any:
-    """A budget is replaced whole, but rungs of a ladder match parameters alike."""
-    if layer.is_rung and isinstance(old, Mapping) and isinstance(new, Mapping) and "parameters" in old:
-        return {"parameters": old["parameters"], **new}
-    return new
+    """A budget is replaced whole, but rungs of a ladder and scales that ship leave the match of parameters as it is.
+    Parameters alone are matched in addition to what is spent."""
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return new
+    if set(new) == {"parameters"}:
+        return {**old, **new}
+    kept = (layer.is_rung or layer.shipped) and "parameters" in old
+    return {"parameters": old["parameters"], **new} if kept else new
 
 
 def merged_in_long(old: Any, new: Any, _layer: Layer) -> Any:
@@ -41,15 +45,21 @@ def merged_in_long(old: Any, new: Any, _layer: Layer) -> Any:
     return merge(short(old), short(new))
 
 
-def merged_within_source(old: Any, new: Any, _layer: Layer) -> Any:
-    """Another source keeps those settings of the old one that both have."""
+def merged_within_source(old: Any, new: Any, layer: Layer) -> Any:
+    """Another source keeps those settings of the old one that both have. A scale that ships leaves the source alone."""
+    if layer.shipped and isinstance(old, Mapping) and isinstance(new, Mapping):
+        new = {key: value for key, value in new.items() if key in _settings(old.get("source", "stdlib")) - {"source"}}
     name = new.get("source") if isinstance(new, Mapping) else new
     if isinstance(old, Mapping) and name not in (None, old.get("source")):
-        known = variants("ablate.data.sources", "source")
-        both = [known[each] for each in (old.get("source"), name) if isinstance(each, str) and each in known]
-        shared = set.intersection(*(set(each.model_fields) for each in both)) if both else set()
+        shared = _settings(old.get("source")) & _settings(name)
         old = {key: value for key, value in old.items() if key in shared - {"source"}}
     return merge(old, new)
+
+
+def _settings(source: object) -> set[str]:
+    """Names of a data source's settings; none where there is no such source, which is told elsewhere."""
+    known = variants("ablate.data.sources", "source")
+    return set(known[source].model_fields) if isinstance(source, str) and source in known else set()
 
 
 def as_written(value: Any) -> Any:
@@ -83,6 +93,8 @@ def together(layers: Iterable[Layer], fields: Mapping[str, FieldInfo]) -> StudyM
     tree = {name: each.first for name, each in how.items() if each.first is not None}
     for layer in layers:
         for key, value in layer.nested.items():
+            if layer.shipped and key in tree and tree[key] is None:
+                continue  # a study that measures or evaluates nothing does so at every scale
             tree[key] = how.get(key, Layered()).rule(tree.get(key), value, layer)
     return {key: how.get(key, Layered()).spelled(value) for key, value in tree.items()}
 

@@ -1,4 +1,4 @@
-"""The layers of a study: the file, the chosen scale's edits, then `--set`. Later layers win.
+"""The layers of a study: a shipped scale, the file, its own edits at that scale, then `--set`. Later layers win.
 
 `Origins` remembers where each setting was written, so that an error that arises in a resolved spec
 can still point at the words that caused it.
@@ -47,6 +47,8 @@ class Layer:
     document: YamlDocument
     root: Keys = ()
     without: frozenset[str] = frozenset()
+    shipped: bool = False
+    """Whether it is a scale that comes with the tool, which suits many studies and names none of their parts."""
 
     @property
     def is_rung(self) -> bool:

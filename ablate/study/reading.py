@@ -26,7 +26,7 @@ from ablate.study.grid import cells
 from ablate.study.layering import together
 from ablate.study.layers import Layer, Origins, Target
 from ablate.study.problems import Problem, StudyError
-from ablate.study.scales import NAMING, Layers, Rungs, rungs_by_scale
+from ablate.study.scales import NAMING, Layers, Rungs, rungs_by_scale, scale_names
 from ablate.study.search_space import space_problems
 from ablate.study.sections import DEFAULT_TRAIN, NAME, StudySections
 from ablate.study.study import Study
@@ -34,7 +34,7 @@ from ablate.study.tune_spec import TuneSpec
 from ablate.study.written import Sets, edit_layers, read_study
 from ablate.study.yamlfile import StudyMap
 from ablate.training.spec import TrainSpec
-from zoo.edits import Edits
+from zoo.edits import Edits, flatten
 from zoo.errors import SpecError, did_you_mean
 from zoo.presets import preset
 
@@ -42,8 +42,8 @@ NOT_IN_A_DESIGN = "a design makes its runs from factors, at one size: leave this
 TUNED_RUNS = "the noise of tuning each run shows only in contrasts between runs that no effect takes"
 
 
-def default_scale(scales: object, device: str | None = None) -> str:
-    """`cpu` on a CPU; on a GPU `gpu-quick` where the study has it among its `scales`, else `gpu`.
+def default_scale(scales: Sequence[str], device: str | None = None) -> str:
+    """`cpu` on a CPU; on a GPU `gpu-quick` where it is among a study's scales, else `gpu`.
 
     device: None for a GPU where torch finds one.
     """
@@ -51,7 +51,7 @@ def default_scale(scales: object, device: str | None = None) -> str:
 
     if device == "cpu" or (device is None and not torch.cuda.is_available()):
         return "cpu"
-    return "gpu-quick" if isinstance(scales, Mapping) and "gpu-quick" in scales else "gpu"
+    return "gpu-quick" if "gpu-quick" in scales else "gpu"
 
 
 def load_study(
@@ -90,7 +90,7 @@ def load_study(
     else:
         written = read_study(source)
     named = replace(written, name=name or written.name, sets=(*written.sets, *edit_layers(sets)))
-    asked, *others = rungs_by_scale(named, scale or default_scale(named.document.data.get("scales"), device))
+    asked, *others = rungs_by_scale(named, scale or default_scale(scale_names(named.document), device))
     studies, problems = _studies(asked)
     for other in others:
         problems += _studies(other)[1]
@@ -131,6 +131,7 @@ class _Reader:
     def __init__(self, read: Layers) -> None:
         self.written, self.document = read.written, read.written.document
         self.scale, self.rung, self.layers, self.share = read.scale, read.rung, read.layers, read.share
+        self.own, self.shipped = read.own, read.shipped
         self.origins = Origins(self.document.values[()])
         self.problems: list[Problem] = []
         for layer in self.layers:
@@ -140,7 +141,7 @@ class _Reader:
         tree = self._with_tokenizer(together(self.layers, StudySections.model_fields))
         self.problems += self._name_problems(tree, "arms", "arm")
         self.problems += self._name_problems(tree, "factors", "factor")
-        if tree.get("ladder") and (self.rung is None or any("ladder" in layer.nested for layer in self.layers[2:])):
+        if tree.get("ladder") and (self.rung is None or any("ladder" in layer.nested for layer in self.own[2:])):
             reason = "a ladder is written in the file or in a scale, as a map of maps"
             self.problems.append(self.origins.problem(("ladder",), reason, at_key=True))
         sections = self._sections(tree)
@@ -173,6 +174,8 @@ class _Reader:
             budget_share=None if self.share is None else f"ladder.{self.rung}",
             screen=chosen,
             rung=self.rung,
+            shipped=self.shipped,
+            brought=self._brought(tree),
         )
 
     def _sections(self, tree: StudyMap) -> StudySections | None:
@@ -187,7 +190,7 @@ class _Reader:
     def _name_problems(self, tree: StudyMap, section: str, noun: str) -> Iterator[Problem]:
         written = self.document.data.get(section)
         names = list(written) if isinstance(written, Mapping) else []
-        first = self.layers[0].nested.get(section)
+        first = self.own[0].nested.get(section)
         known = first if isinstance(first, Mapping) else {}
         for name in names:
             if not NAME.fullmatch(name):
@@ -196,7 +199,7 @@ class _Reader:
             if name == tree.get("baseline", "base"):
                 reason = f"'{name}' is the baseline, which is the base as it is: give this {noun} another name"
                 yield self.origins.problem((section, name), reason, at_key=True)
-        for layer in self.layers[1:]:
+        for layer in self.own[1:]:
             edited = layer.nested.get(section)
             for name, edits in edited.items() if isinstance(edited, Mapping) else ():
                 similar = did_you_mean(name, names)
@@ -307,13 +310,23 @@ class _Reader:
         """A study whose base is a checkpoint reads text with the checkpoint's tokenizer, unless it names another."""
         base, data = tree.get("base"), tree.get("data", {"source": "stdlib"})
         path = base.get("checkpoint") if isinstance(base, Mapping) else None
-        if not isinstance(path, str) or not isinstance(data, Mapping) or "tokenizer" in data:
+        named = any("tokenizer" in (layer.nested.get("data") or {}) for layer in self.own)
+        if not isinstance(path, str) or not isinstance(data, Mapping) or named:
             return tree
         try:
             tokenizer = self._checkpoint(path).tokenizer
         except CheckpointError:
             return tree  # _base_model says so
         return {**tree, "data": {**data, "tokenizer": tokenizer}} if tokenizer else tree
+
+    def _brought(self, tree: StudyMap) -> StudyMap:
+        """Settings by path that are as the shipped scale has them, and that the study does not give."""
+        now, brought = dict(flatten(tree)), StudyMap()
+        for layer in self.layers:
+            leaves = dict(flatten(layer.nested))
+            brought = {path: value for path, value in brought.items() if path not in leaves}
+            brought |= leaves if layer.shipped else {}
+        return {path: value for path, value in brought.items() if now.get(path) == value}
 
     def _valid_train(self, tree: StudyMap) -> StudyMap:
         """The training settings; the defaults where they have problems of their own."""

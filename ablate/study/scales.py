@@ -1,4 +1,4 @@
-"""Which layers a study has: the file, the chosen scale, the rung of its ladder, then `--set`."""
+"""Which layers a study has: a shipped scale, the file, its own edits at that scale, a rung of its ladder, `--set`."""
 
 from __future__ import annotations
 
@@ -9,20 +9,11 @@ from typing import Any
 from ablate.study.layers import Layer
 from ablate.study.problems import Problem
 from ablate.study.sections import NAME, StudySections, is_share
+from ablate.study.shipped_scales import ORDER, ShippedScale, offered
 from ablate.study.written import Written
 from ablate.study.yamlfile import Keys, YamlDocument
 from zoo.errors import did_you_mean
 
-DEFAULT_SCALES = ("cpu", "gpu")
-"""Scales of every study: one of them is the default."""
-USUAL_SCALES = {
-    "smoke": "Seconds: everything works. Never a verdict.",
-    "cpu": "The demo: under five minutes on two cores, measuring included.",
-    "cpu-long": "About an hour on two cores, 5 seeds or more: what findings are made at.",
-    "gpu-quick": "Minutes per run on one GPU.",
-    "gpu": "Up to an hour or so per run on one GPU.",
-}
-"""Names of the scales of shipped studies. Any other name will do."""
 NAMING = "a name has letters, digits, '_', '+' and '-' (at most 40), and starts with one of the former"
 RUNG_SECTIONS = ("base", "budget", "train")
 """Sections that may differ between the rungs of a ladder: losses on other text, or of other arms, would not be one
@@ -41,6 +32,13 @@ class Layers:
     rung: str | None
     layers: tuple[Layer, ...]
     share: float | None = None
+    shipped: ShippedScale | None = None
+    """The scale among them that comes with the tool."""
+
+    @property
+    def own(self) -> tuple[Layer, ...]:
+        """What the study itself says."""
+        return tuple(layer for layer in self.layers if not layer.shipped)
 
 
 @dataclass(frozen=True)
@@ -70,12 +68,16 @@ def _ladder(written: Written, scale: str) -> Rungs:
 
 def _at_rung(written: Written, scale: str, rung: str | None, edits: Mapping[str, Any] | float) -> Layers:
     document = written.document
-    found = [Layer(document, without=frozenset({"scales"}))]
+    file, later = Layer(document, without=frozenset({"scales"})), list[Layer]()
     if isinstance(_at(document, ("scales", scale)), Mapping):
-        found.append(Layer(document, ("scales", scale)))
+        later.append(Layer(document, ("scales", scale)))
     if rung is not None and isinstance(edits, Mapping):
-        found.append(Layer(document, (*_ladder_root(document, scale), rung)))
-    return Layers(written, scale, rung, (*found, *written.sets), None if isinstance(edits, Mapping) else edits)
+        later.append(Layer(document, (*_ladder_root(document, scale), rung)))
+    later += written.sets
+    shipped = offered(document).get(scale)
+    under, over = shipped.around([file, *later]) if shipped else ([], [])
+    share = None if isinstance(edits, Mapping) else edits
+    return Layers(written, scale, rung, (*under, file, *over, *later), share, shipped)
 
 
 def _rungs(document: YamlDocument, scale: str) -> dict[str, Mapping[str, Any] | float]:
@@ -137,10 +139,19 @@ def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
             if head not in StudySections.model_fields:
                 reason = "unknown key" + did_you_mean(head, StudySections.model_fields)
                 yield Problem(document.keys[*place, key], f"scales.{name}.{key}", reason, "unknown_key")
-    known = list(dict.fromkeys([*(scales or {}), *DEFAULT_SCALES]))
+    known = scale_names(document)
     if scale not in known:
         reason = f"unknown scale '{scale}'" + (did_you_mean(scale, known) or f": one of {', '.join(known)}")
+        if scale in ORDER:
+            reason += ". With a budget outside `scales` a study has its own alone"
         yield Problem(document.keys.get(("scales",), document.values[()]), "scales", reason)
+
+
+def scale_names(document: YamlDocument) -> list[str]:
+    """The scales that a study may be run at. `cpu` and `gpu` are its settings as they stand where it says no more."""
+    scales = document.data.get("scales")
+    own = scales if isinstance(scales, Mapping) else {}
+    return list(dict.fromkeys([*(offered(document) or ("cpu", "gpu")), *map(str, own)]))
 
 
 def _other_scales(document: YamlDocument, scale: str) -> list[str]:

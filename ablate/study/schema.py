@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from ablate.study.arms import SECTIONS
 from ablate.study.complaints import Schema
-from ablate.study.scales import USUAL_SCALES
 from ablate.study.sections import NAME, StudySections
+from ablate.study.shipped_scales import shipped_scales
 from zoo.presets import names, sized_names
 from zoo.spec import ModelSpec
 
@@ -66,7 +66,7 @@ def _named(value: Schema) -> Schema:
 
 def _scales(scale: Schema) -> Schema:
     """A map of names, of which editors suggest the usual ones."""
-    usual = {name: {"description": what} for name, what in USUAL_SCALES.items()}
+    usual = {name: {"description": scale.about} for name, scale in shipped_scales().items()}
     return {**_named(scale), "properties": usual}
 
 

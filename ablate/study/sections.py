@@ -49,7 +49,7 @@ LARGEST_SEED = 2**63 - 1
 MOST_SEEDS = 100_000
 """Most seeds of an arm that may be given as a number."""
 
-SPENDABLE = ("flops", "tokens", "seconds")
+SPENDABLE = ("flops", "tokens", "seconds", "tokens_per_parameter")
 """Quantities that a budget can be given in."""
 
 
@@ -138,13 +138,17 @@ class ParameterMatch(Spec):
 
 
 class Budget(Spec):
-    """Training budget of every arm: exactly one of flops, tokens and seconds, optionally with parameters."""
+    """Training budget of every arm: exactly one of flops, tokens, seconds and tokens_per_parameter, optionally with
+    parameters."""
 
     flops: PositiveFloat | None = None
     """Training FLOPs (forward and backward), counted per arm."""
     tokens: Annotated[PositiveInt, BeforeValidator(_whole)] | None = None
     seconds: PositiveFloat | None = None
     """Training time of one run on this device, including data loading and excluding validation."""
+    tokens_per_parameter: PositiveFloat | None = Field(default=None, exclude_if=is_off)
+    """FLOPs in other words: those of the baseline on so many tokens per non-embedding parameter of its own. Some 20
+    are compute-optimal (Hoffmann et al. 2022, arXiv:2203.15556)."""
     parameters: Annotated[
         ParameterMatch | None, BeforeValidator(_long, json_schema_input_type=str | ParameterMatch | None)
     ] = None
@@ -160,17 +164,29 @@ class Budget(Spec):
 
     def scaled(self, fraction: float) -> Budget:
         """A share of it."""
-        return self.model_copy(update={self.kind: fraction * self.amount})
+        return self.model_copy(update={self.given: fraction * self.amount})
+
+    def in_flops(self, tokens: float, flops_per_token: float) -> Budget:
+        """The same where it was given per parameter: the FLOPs of `tokens` tokens per unit of it."""
+        if self.tokens_per_parameter is None:
+            return self
+        flops = self.tokens_per_parameter * tokens * flops_per_token
+        return self.model_copy(update={"tokens_per_parameter": None, "flops": flops})
+
+    @property
+    def given(self) -> str:
+        """The setting that has the amount."""
+        return next(name for name in SPENDABLE if getattr(self, name) is not None)
 
     @property
     def kind(self) -> str:
         """The quantity that is spent: `flops`, `tokens` or `seconds`."""
-        return next(name for name in SPENDABLE if getattr(self, name) is not None)
+        return "flops" if self.tokens_per_parameter is not None else self.given
 
     @property
     def amount(self) -> float:
-        """The amount of it."""
-        amount: float = getattr(self, self.kind)
+        """The amount of what is given."""
+        amount: float = getattr(self, self.given)
         return amount
 
     @property

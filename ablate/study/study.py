@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from ablate.study.layers import Origins
 from ablate.study.problems import Problem, StudyError
 from ablate.study.search_spec import SearchSpec
 from ablate.study.sections import AutoSeeds, Budget, StudySections
+from ablate.study.shipped_scales import ShippedScale
 from ablate.study.tune_spec import Carried, TuneSpec
 from ablate.study.written import Written
 from ablate.training.probes import ProbeSpec
@@ -43,6 +45,10 @@ class Study:
     """Which rung of the ladder this is; None without one."""
     reads: HeldOutPart = "test"
     """The held-out part that final losses are of."""
+    shipped: ShippedScale | None = None
+    """The scale that came with the tool, where the study has it from there."""
+    brought: Mapping[str, object] = field(default_factory=dict)
+    """What that scale brought in, by path."""
     smaller: tuple[Study, ...] = ()
     """The same study at the other rungs of its ladder, as they are listed: smaller models and shorter runs."""
 

@@ -129,11 +129,13 @@ def _fresh(summary: StudySummary, seeds: int) -> str:
 
 
 def _larger(summary: StudySummary) -> str | None:
-    """The next scale that the study's file has."""
+    """The next scale that the study has."""
     study = summary.study
     if study.scale not in SCALES:
         return None
     after = SCALES[SCALES.index(study.scale) + 1 :]
+    if study.scale_source:
+        return next(iter(after), None)  # it has every scale that comes with the tool
     return next((name for name in after if re.search(rf"^\s+{re.escape(name)}:", study.source, re.MULTILINE)), None)
 
 

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel
 
 import ablate
@@ -39,7 +38,9 @@ from ablate.store.documents import (
     TextSplit,
 )
 from ablate.study.reading import load_study
+from ablate.study.scales import scale_names
 from ablate.study.study import Study
+from ablate.study.yamlfile import read_yaml
 from zoo.axis import Spec, Variant, variants
 from zoo.identity import digest_of, first_default, identity_of
 from zoo.presets import sized_names
@@ -57,7 +58,7 @@ def digests(only: str | None = None) -> dict[str, str]:
 
 def _of_studies(only: str | None) -> Iterator[tuple[str, str]]:
     for path in sorted(STUDIES.glob("*.yaml")):
-        for scale in [only] if only else yaml.safe_load(path.read_text(encoding="utf-8"))["scales"]:
+        for scale in [only] if only else scale_names(read_yaml(path)):
             yield f"{path.stem}@{scale}", digest_of(list(_of_study(load_study(path, scale))))
 
 

@@ -18,6 +18,7 @@ from ablate.running.request import Request
 from ablate.searching.laboratory import StudyLaboratory
 from ablate.store import Store
 from ablate.study.reading import load_study
+from ablate.study.scales import scale_names
 from ablate.study.schema import study_schema
 from ablate.study.study import Study
 from ablate.study.yamlfile import parse_yaml, read_yaml
@@ -80,7 +81,7 @@ def schema() -> jsonschema.Draft202012Validator:
 
 @pytest.mark.parametrize("name", [name for name in STUDIES if name not in CLAIMLESS])
 def test_every_study_states_claims_at_every_scale_with_their_sources(name: str) -> None:
-    for scale in read_yaml(FOLDER / f"{name}.yaml").data["scales"]:
+    for scale in scale_names(read_yaml(FOLDER / f"{name}.yaml")):
         claims = study_at(name, scale).sections.claims
         assert claims, scale
         assert all(claim.source for claim in claims), scale
@@ -102,11 +103,11 @@ def test_every_scale_can_be_planned(name: str) -> None:
     smoke, cpu, gpu = (plan_of(name, scale) for scale in ("smoke", "cpu", "gpu"))
     assert max(arm.flops for arm in smoke.arms) < 1e11  # seconds
     assert smoke.study.tune is None or name == "optimizers"
-    assert sum(arm.flops * len(arm.runs) for arm in cpu.arms) < (3e14 if name in HOURS else 3e13)  # or minutes
+    assert sum(arm.flops * len(arm.runs) for arm in cpu.arms) < (3e14 if name in HOURS else 4e13)  # or minutes
     assert all(len(arm.runs) in ((2,) if name in TWO_SEEDS else (3, 5)) for arm in cpu.arms)
     assert all((1e4 if name in ON_TASKS else 5e4) < arm.parameters < 1.2e6 for arm in cpu.arms)
     assert all(30e6 < arm.parameters < 125e6 for arm in gpu.arms)
-    assert all(1e17 <= arm.flops / share < 1.001e18 for arm, share in shares(gpu))
+    assert all(9e16 <= arm.flops / share < 1.001e18 for arm, share in shares(gpu))
     assert {arm.train.dtype for arm in gpu.arms} == {"bfloat16"}
 
 
@@ -134,8 +135,9 @@ def test_verdicts_come_from_long_enough_runs_at_each_arm_s_own_rate(name: str) -
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_arms_spend_the_same_to_within_a_step(name: str) -> None:
-    budget = study_at(name, "cpu").budget
-    for arm, share in shares(plan_of(name, "cpu")):
+    plan = plan_of(name, "cpu")
+    budget = plan.study.budget
+    for arm, share in shares(plan):
         assert abs(getattr(arm, budget.kind) / (share * budget.amount) - 1) <= 0.5 / arm.steps + 1e-9
 
 

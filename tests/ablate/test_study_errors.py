@@ -153,18 +153,21 @@ CASES = {
         "base: is missing",
     ),
     "no preset": (HEAD.replace("{preset: small, ", "@{"), "base.preset: is missing"),
-    "no budget": ("@" + HEAD.replace("budget: {flops: 1e12}\n", ""), "budget: is missing"),
+    "no budget": (
+        "@" + HEAD.replace("budget: {flops: 1e12}\n", "scales: {cpu: {}, tiny: {seeds: 1}}\n"),
+        "budget: is missing",
+    ),
     "empty budget": (
         HEAD.replace("{flops: 1e12}", "@{}"),
-        "budget: needs one of flops, tokens and seconds, and has none of them",
+        "budget: needs one of flops, tokens, seconds and tokens_per_parameter, and has none of them",
     ),
     "two budgets": (
         HEAD.replace("{flops", "@{tokens: 1e6, flops"),
-        "budget: needs one of flops, tokens and seconds, and has flops and tokens",
+        "budget: needs one of flops, tokens, seconds and tokens_per_parameter, and has flops and tokens",
     ),
     "parameters alone": (
         HEAD.replace("{flops: 1e12}", "@{parameters: block.ffn.d_ff}"),
-        "budget: needs one of flops, tokens and seconds, and has parameters alone",
+        "budget: needs one of flops, tokens, seconds and tokens_per_parameter, and has parameters alone",
     ),
     "no time": (HEAD.replace("flops: 1e12", "seconds: @0"), "budget.seconds: must be greater than 0, not 0"),
     "negative time": (HEAD.replace("flops: 1e12", "seconds: @-5"), "budget.seconds: must be greater than 0, not -5"),

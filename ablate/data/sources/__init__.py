@@ -1,7 +1,7 @@
 """Data sources: one file each.
 
-`stdlib` is text on every machine, `files` is your own, `hf` streams from the Hugging Face Hub; the others make tasks
-(`_synthetic.py`).
+`prose` and `stdlib` are text on every machine, `files` is your own, `hf` streams from the Hugging Face Hub; the others
+make tasks (`_synthetic.py`).
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 from ablate.data.sources import Progress, TextSource
 from ablate.data.sources.files import FilesSource
 from ablate.data.sources.hf import COMMIT_DIGITS, HfSource
+from ablate.data.sources.prose import ProseSource
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.sources.tokens import TokensSource
 from ablate.store.documents import TextMeta
@@ -19,7 +20,7 @@ from zoo.axis import Spec
 CONTENT = "mixture:"
 """Begins the content of one whose parts are all known by a commit."""
 OF_THE_MIXTURE = ("tokenizer", "validation_fraction", "validation_tokens", "validation_paths")
-Part = Annotated[FilesSource | HfSource | StdlibSource | TokensSource, Field(discriminator="source")]
+Part = Annotated[FilesSource | HfSource | ProseSource | StdlibSource | TokensSource, Field(discriminator="source")]
 
 
 class Share(Spec):

@@ -302,6 +302,8 @@ class StudyDocument(Document):
     """Source of the claim under test."""
     source: str
     """The file's text."""
+    scale_source: str = Field(default="", exclude_if=operator.not_)
+    """The text of the scale that came with the tool, if it was one."""
     sets: dict[str, JsonValue] = Field(default={}, exclude_if=operator.not_)
     """Edits by path that the command gave beside the file (`--set`)."""
     baseline: str

@@ -1,0 +1,77 @@
+"""Scales that come with the tool: settings of every section at one size, which a study refers to and edits.
+
+A study that gives no budget in FLOPs, tokens or seconds outside its own `scales` has all of them. What the study says
+wins, except over `smoke`, to which all but the base gives way, and the study's own `scales.smoke`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from ablate.data.sources import TextSource
+from ablate.study.layers import Layer
+from ablate.study.yamlfile import YamlDocument, parse_yaml
+from zoo.axis import variants
+from zoo.edits import expand
+
+ORDER = ("smoke", "cpu", "cpu-long", "gpu-quick", "gpu")
+"""From the smallest to the largest."""
+ABSOLUTE = ("flops", "tokens", "seconds")
+"""Budgets that belong to one size."""
+WHOLE = ("preset", "checkpoint")
+"""Settings of a base that is a model by itself: no scale resizes it."""
+
+
+@dataclass(frozen=True)
+class ShippedScale:
+    """A scale as it ships. over: whether all but the base is laid over a study, not under it."""
+
+    name: str
+    about: str
+    over: bool
+    text: str
+    layer: Layer
+
+    def around(self, own: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
+        """Its layers under and over these of a study: no size where the base has one, no tasks where there is no text."""
+        bases = (layer.nested.get("base") for layer in own)
+        sized = any(isinstance(base, Mapping) and base.get(key) is not None for base in bases for key in WHOLE)
+        left = self.layer.without | ({"base"} if sized else set()) | ({"evals"} if _is_synthetic(own) else set())
+        if not self.over:
+            return [replace(self.layer, without=left)], []
+        rest = set(self.layer.written) - {"base"}
+        return [replace(self.layer, without=left | rest)], [replace(self.layer, without=left | {"base"})]
+
+
+def _is_synthetic(own: Sequence[Layer]) -> bool:
+    """Whether the study says that its data are those of a synthetic task."""
+    named = [data.get("source") for layer in own if isinstance(data := layer.nested.get("data"), Mapping)]
+    source = next((each for each in reversed(named) if each is not None), None)
+    known = variants("ablate.data.sources", "source")
+    return isinstance(source, str) and source in known and not issubclass(known[source], TextSource)
+
+
+@cache
+def shipped_scales() -> Mapping[str, ShippedScale]:
+    """Every scale that ships, by name, in order of size."""
+    return {name: _read(name) for name in ORDER}
+
+
+def offered(document: YamlDocument) -> Mapping[str, ShippedScale]:
+    """The shipped scales that a study may be run at; none where it has a budget of one size for all."""
+    data: Any = document.data
+    written = expand(data).get("budget") if isinstance(data, Mapping) else None
+    complete = isinstance(written, Mapping) and any(written.get(kind) is not None for kind in ABSOLUTE)
+    return {} if complete else shipped_scales()
+
+
+def _read(name: str) -> ShippedScale:
+    file = resources.files("ablate").joinpath("scales", f"{name}.yaml")
+    text = file.read_text(encoding="utf-8")
+    document = parse_yaml(text, f"ablate/scales/{name}.yaml")
+    layer = Layer(document, without=frozenset({"about", "over"}), shipped=True)
+    return ShippedScale(name, document.data["about"], bool(document.data.get("over")), text, layer)
