@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -135,7 +134,7 @@ class Checkpoint:
         model = self.load()
         with store.replacing(folder) as work:
             zoo.save(model, work)
-            sums.write(work)
+            sums.write(work, folder)
 
 
 def _configs(folder: Path) -> list[Path]:
