@@ -166,7 +166,7 @@ def _end_of_text(folder: Path) -> str | None:
     except (OSError, zoo.SpecError) as error:
         raise CheckpointError(str(error)) from error
     if not isinstance(settings, dict):
-        raise CheckpointError(f"{path} holds no settings, but {json.dumps(settings)[:20]}: delete it or mend it")
+        raise CheckpointError(f"{path} holds no settings, but {str(settings)[:20]}: delete it or mend it")
     token: Any = settings.get("eos_token")
     found = token.get("content") if isinstance(token, dict) else token
     return found if isinstance(found, str) else None
