@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import zoo
 from ablate.data import DataError
 from ablate.data.paths import expanded
-from ablate.store import AblateError, Store, sums, tokenizer_in
+from ablate.store import AblateError, Store, sums
 from ablate.store.documents import JsonObject
 from zoo.checkpoint import read_json
 from zoo.hf import base_of, spec_of
@@ -20,8 +21,17 @@ from zoo.hf import base_of, spec_of
 if TYPE_CHECKING:
     from zoo.model import Decoder
 
-WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin", "pytorch_model.bin.index.json")
+WEIGHTS = (
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "pytorch_model*.bin",
+    "pytorch_model.bin.index.json",
+    "adapter_model.bin",
+)
 CONFIGS = ("config.json", "spec.json", "adapter_config.json")
+
+TOKENIZERS = {"file": "tokenizer.json", "sentencepiece": "tokenizer.model"}
+"""Files that are read, by kind of `data.tokenizer`, in order of preference."""
 
 CONTENT = (*CONFIGS, *WEIGHTS)
 
@@ -90,14 +100,24 @@ class Checkpoint:
 
     @property
     def tokenizer(self) -> JsonObject | None:
-        """Its tokenizer, as a study's `data.tokenizer` names it; None where the folder has no tokenizer.json."""
-        path = tokenizer_in(self.folder)
-        if not path.exists():
-            path = tokenizer_in(self._base)
-        if not path.exists():
-            return None
-        eos = _end_of_text(path.parent)
-        return {"kind": "file", "path": str(path), **({"eos": eos} if eos else {})}
+        """Its tokenizer, as a study's `data.tokenizer` names it; None where the folder has none that is read.
+
+        Raises CheckpointError.
+        """
+        for kind, name in TOKENIZERS.items():
+            for folder in dict.fromkeys((self.folder, self._base)):
+                if (path := folder / name).is_file():
+                    eos = _end_of_text(folder)
+                    return {"kind": kind, "path": str(path), **({"eos": eos} if eos else {})}
+        return None
+
+    @property
+    def without_tokenizer(self) -> str:
+        """Why it has no tokenizer, and what to do."""
+        reason = f"{self.folder} has no {' and no '.join(TOKENIZERS.values())}"
+        if not (self.folder / "vocab.json").is_file():
+            return reason
+        return f"{reason}: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) makes one of its vocab.json"
 
     def load(self) -> Decoder:
         """Raises CheckpointError."""
@@ -143,8 +163,11 @@ def _end_of_text(folder: Path) -> str | None:
     if not path.exists():
         return None
     try:
-        config = read_json(path)
-    except zoo.SpecError as error:
+        settings = read_json(path)
+    except (OSError, zoo.SpecError) as error:
         raise CheckpointError(str(error)) from error
-    token: Any = config.get("eos_token") if isinstance(config, dict) else None
-    return token.get("content") if isinstance(token, dict) else token
+    if not isinstance(settings, dict):
+        raise CheckpointError(f"{path} holds no settings, but {json.dumps(settings)[:20]}: delete it or mend it")
+    token: Any = settings.get("eos_token")
+    found = token.get("content") if isinstance(token, dict) else token
+    return found if isinstance(found, str) else None

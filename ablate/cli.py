@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -29,6 +30,7 @@ COMMANDS = (
     "generate",
     "report",
     "atlas",
+    "claims",
     "compare",
     "ledger",
     "logs",
@@ -66,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options = _parser().parse_args(given)
-        with _signals_as_ctrl_c():
+        with _signals_as_ctrl_c(), _plain_warnings():
             return cast(Command, options.command).run(options)
     except AblateError as error:
         message = _as_option(error) if isinstance(error, ArgumentError) else str(error)
@@ -107,6 +109,22 @@ def _signals_as_ctrl_c() -> Iterator[None]:
     finally:
         for number in heard:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings of ours as lines for people, without the place in the code."""
+    usual = warnings.formatwarning
+
+    def line(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> str:
+        ours = category.__module__.partition(".")[0] in ("ablate", "zoo")
+        return f"ablate: {message}\n" if ours else usual(message, category, *place, **more)
+
+    warnings.formatwarning = line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def _as_option(error: ArgumentError) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from zoo.conversion import convert
     from zoo.costs import Cost, cost
     from zoo.decode.generate import generate
-    from zoo.errors import SpecError, SpecWarning, UnsupportedError
+    from zoo.errors import ConversionWarning, SpecError, SpecWarning, UnsupportedError
     from zoo.hf import from_hf, to_hf
     from zoo.init import roles
     from zoo.model import Decoder
@@ -37,6 +37,7 @@ _HOME = {
     "convert": "zoo.conversion",
     "Cost": "zoo.costs",
     "cost": "zoo.costs",
+    "ConversionWarning": "zoo.errors",
     "SpecError": "zoo.errors",
     "SpecWarning": "zoo.errors",
     "UnsupportedError": "zoo.errors",
@@ -57,6 +58,7 @@ _HOME = {
 
 __all__ = [
     "BlockSpec",
+    "ConversionWarning",
     "Cost",
     "Decoder",
     "ModelSpec",

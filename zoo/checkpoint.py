@@ -85,7 +85,14 @@ def tokenizer_files(directory: Path) -> TokenizerFiles | None:
     if not (directory / TOKENIZER).is_file():
         return None
     found = (directory / name for name in (TOKENIZER, *BESIDE_TOKENIZER))
-    return {path.name: path.read_text(encoding="utf-8") for path in found if path.is_file()}
+    return {path.name: _text_of(path) for path in found if path.is_file()}
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SpecError("", f"{path} is not UTF-8: {error.reason} at byte {error.start:,}") from error
 
 
 def assemble(spec: ModelSpec, weights: Mapping[str, Tensor]) -> Decoder:

@@ -32,6 +32,10 @@ class UnsupportedError(SpecError):
     """A model, or an option of one, that cannot be converted: `path` names the option."""
 
 
+class ConversionWarning(UserWarning):
+    """A model was converted, and the reader should know what was left out or could not be checked."""
+
+
 class PluginError(ImportError):
     """A plug-in that cannot be used: which one and why, in one line."""
 

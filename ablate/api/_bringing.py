@@ -98,7 +98,7 @@ def asked_of(
     device: str,
 ) -> Asked:
     if checkpoint.tokenizer is None:
-        raise CheckpointError(f"{checkpoint.folder} has no tokenizer.json, so no text can be read with it")
+        raise CheckpointError(f"{checkpoint.without_tokenizer}, so that no text can be read with it")
     given = _measure(measure)
     if study is None:
         if sets or scale:

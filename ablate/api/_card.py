@@ -60,7 +60,7 @@ def _use(model_type: str, adapter: bool) -> str:
     return (
         "`AutoModelForCausalLM.from_pretrained(DIR, trust_remote_code=True)`, where the package ablate is installed: "
         "no family of transformers has this architecture, so `modeling_ablate.py` builds it from `config.json`. "
-        "`generate` has no cache; `zoo.from_hf(DIR)` has one, and runs no code of this folder."
+        "`zoo.from_hf(DIR)` is the same model, and runs no code of this folder."
     )
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import DataError
 from ablate.data.sources import TextSource
+from ablate.data.tokenizers._loaded import LocalTokenizer
 from ablate.data.tokenizers.bytes import BytesTokenizer, byte_tokenizer
 from ablate.data.tokenizers.file import FileTokenizer
+from ablate.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from ablate.study.arms import DATA, START, TEACHER, TRAIN, Arm, ArmBuilder, tuning_edit
 from ablate.study.layers import common_length
 from ablate.study.problems import Problem, StudyError
@@ -95,7 +97,8 @@ def _teacher_reason(arm: Arm, path: str, folder: Path) -> str | None:
         return str(error)
     if theirs is None:
         return None
-    return f"{path} has another tokenizer than {arm.name}: set data.tokenizer to {{kind: file, path: {theirs}}}"
+    named = f"{{kind: {theirs.kind}, path: {theirs.path}}}"
+    return f"{path} has another tokenizer than {arm.name}: set data.tokenizer to {named}"
 
 
 def start_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) -> Iterator[Problem]:
@@ -153,7 +156,8 @@ def _checkpoint_problems(builder: ArmBuilder, arm: Arm, start: StartSpec, folder
     try:
         theirs = _other_tokenizer(arm, checkpoint, folder)
         reason = (
-            theirs and f"{arm.name} starts from a checkpoint with another tokenizer: leave this out to use {theirs}"
+            theirs
+            and f"{arm.name} starts from a checkpoint with another tokenizer: leave this out to use {theirs.path}"
         )
     except DataError as error:
         reason = str(error)
@@ -164,26 +168,27 @@ def _checkpoint_problems(builder: ArmBuilder, arm: Arm, start: StartSpec, folder
         and isinstance(arm.data, TextSource)
         and "tokenizer" not in arm.data.model_fields_set
     ):
-        reason = f"{start.checkpoint} has no tokenizer.json: name its tokenizer in data.tokenizer"
+        reason = f"{checkpoint.without_tokenizer}: name its tokenizer in data.tokenizer"
         yield builder.origins.problem(place, reason)
     # The vocabulary of a preset follows from the data, and is compared when that is known.
     model = arm.model.edit({"vocab_size": source.vocab_size})
     yield from _conversion_problems(builder, replace(arm, model=model), source, str(start.checkpoint))
 
 
-def _other_tokenizer(arm: Arm, checkpoint: Checkpoint, folder: Path) -> str | None:
-    """The path of the checkpoint's tokenizer, where the arm reads text with another, so that ids mean something else.
+def _other_tokenizer(arm: Arm, checkpoint: Checkpoint, folder: Path) -> LocalTokenizer | None:
+    """The checkpoint's tokenizer, where the arm reads text with another, so that ids mean something else.
 
     Raises DataError.
     """
     if not isinstance(arm.data, TextSource) or checkpoint.tokenizer is None:
         return None
-    own, theirs = arm.data.tokenizer, FileTokenizer.model_validate(checkpoint.tokenizer)
+    kind: type[LocalTokenizer] = FileTokenizer if checkpoint.tokenizer["kind"] == "file" else SentencePieceTokenizer
+    own, theirs = arm.data.tokenizer, kind.model_validate(checkpoint.tokenizer)
     if isinstance(own, BytesTokenizer):  # which has no file to compare
         same = theirs.loaded(folder).to_str() == byte_tokenizer().to_str()
     else:
         same = own.identity(folder).get("content") == theirs.identity(folder)["content"]
-    return None if same else theirs.path
+    return None if same else theirs
 
 
 def _conversion_problems(builder: ArmBuilder, arm: Arm, source: ModelSpec, name: str) -> Iterator[Problem]:

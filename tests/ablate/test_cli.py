@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import warnings
 from pathlib import Path
 
 import pytest
@@ -245,3 +246,17 @@ def test_prose_is_broken_between_words_on_a_terminal_alone(capsys, monkeypatch):
     assert len(shown) > 1
     assert all(len(each) <= 40 for each in shown)
     assert " ".join(shown) == line
+
+
+def test_warnings_of_ours_are_lines_for_people(monkeypatch):
+    said = []
+
+    def run(_options):
+        kinds = (zoo.ConversionWarning, DeprecationWarning)
+        said.extend(warnings.formatwarning("keys are left out", kind, "code.py", 7) for kind in kinds)
+        return 0
+
+    monkeypatch.setattr("ablate.commands.zoo.run", run)
+    main(["zoo"])
+    assert said[0] == "ablate: keys are left out\n"
+    assert "code.py:7" in said[1]

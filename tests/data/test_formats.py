@@ -65,6 +65,17 @@ def tar(path: Path, members: dict[str, bytes]) -> None:
             archive.addfile(member, io.BytesIO(content))
 
 
+@pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.SYMTYPE])
+def test_a_link_in_a_tar_is_named(kind: bytes, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "shard.tar", "w") as archive:
+        for name, linked in (("a.txt", ""), ("b.txt", "a.txt")):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = (kind, linked) if linked else (tarfile.REGTYPE, "")
+            archive.addfile(member, io.BytesIO())
+    with pytest.raises(DataError, match=r"shard\.tar: b\.txt is a link to a\.txt: pack the file itself"):
+        read(tmp_path, source="files", paths="shard.tar")
+
+
 @pytest.mark.parametrize("name", ["shard.tar", "shard.tar.gz"])
 def test_a_sample_of_a_tar_is_a_document(name: str, tmp_path: Path) -> None:
     members = {

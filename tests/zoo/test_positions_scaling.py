@@ -76,6 +76,17 @@ def test_deepseek_scales_scores_by_the_square_of_its_temperature() -> None:
         assert fixed.layers[0].mixer.scale == 0.3
 
 
+def test_kimi_k2_steps_from_kept_to_interpolated_frequencies() -> None:
+    """Its published config has `beta_fast` equal to `beta_slow`: transformers' frequencies, pair by pair."""
+    mixer = zoo.load("kimi_k2").layers[-1].mixer
+    scaling = {"rope_type": "yarn", "rope_theta": 50_000.0, "factor": 32.0, "original_max_position_embeddings": 4096}
+    published = {**scaling, "beta_fast": 1.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}
+    config = LlamaConfig(
+        hidden_size=64, num_attention_heads=1, max_position_embeddings=131_072, rope_parameters=published
+    )
+    torch.testing.assert_close(theta(mixer.position, 64), LlamaRotaryEmbedding(config).inv_freq, rtol=1e-6, atol=0)
+
+
 def test_linear_scaling_squeezes_positions() -> None:
     near, far = cos_sin(rope(), 16, 0, 10), cos_sin(rope(kind="linear", factor=4.0), 16, 0, 37)
     torch.testing.assert_close(far[:, :, ::4], near, rtol=1e-5, atol=1e-6)
@@ -99,7 +110,15 @@ LLAMA: list[dict[str, Any]] = [
         "high_freq_factor": 5.0,
         "original_max_position_embeddings": 40,
     },
+    {
+        "rope_type": "llama3",
+        "factor": 6.0,
+        "low_freq_factor": 2.0,
+        "high_freq_factor": 2.0,
+        "original_max_position_embeddings": 40,
+    },
     {"rope_type": "yarn", "factor": 5.0, "original_max_position_embeddings": 30},
+    {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 400, "beta_fast": 1.0, "beta_slow": 1.0},
     {"rope_type": "yarn", "factor": 5.0, "original_max_position_embeddings": 4000, "truncate": False},
     {"rope_type": "yarn", "factor": 0.5, "original_max_position_embeddings": 3},
     {
@@ -211,8 +230,8 @@ def test_the_longest_row_of_a_padded_batch_decides_the_length() -> None:
             },
             r"^block\.mixer\.position\.scaling\.long_factor: has 2 factors for 4 pairs",
         ),
-        ({"scaling": {"kind": "llama3", "low_freq_factor": 4.0}}, r"scaling\.high_freq_factor: must exceed"),
-        ({"scaling": {"kind": "yarn", "factor": 2, "original_length": 8, "beta_fast": 1}}, r"beta_fast: must exceed"),
+        ({"scaling": {"kind": "llama3", "low_freq_factor": 5.0}}, r"scaling\.high_freq_factor: must be at least"),
+        ({"scaling": {"kind": "yarn", "factor": 2, "original_length": 8, "beta_fast": 0.5}}, r"beta_fast: must be"),
         (
             {"scaling": {"kind": "yarn", "factor": 2, "original_length": 8, "scale_scores": True}},
             r"scale_scores: needs mscale_all_dim",

@@ -5,7 +5,8 @@
     again = zoo.to_hf(model)
 
 A family is a file of this folder: it says how a config becomes a spec, how a spec becomes a config, and which tensors
-correspond. Nothing else lists families. Whatever a config says that a family does not understand is an error.
+correspond. Nothing else lists families. What a config says and a family does not understand is an error where
+transformers' code reads it, and is left out with a warning where nobody does.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import copy
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +26,7 @@ import torch
 from zoo.checkpoint import assemble, tokenizer_files
 from zoo.edits import flatten
 from zoo.errors import SpecError, UnsupportedError, did_you_mean
-from zoo.hf import _adapters, _folder, _remote
+from zoo.hf import _adapters, _folder, _proof, _remote, _wrappers
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import AUTO, CLASSES, Family
 from zoo.hf._pairs import same
@@ -51,7 +53,8 @@ def from_hf(hf_model: Any) -> Decoder:
     if isinstance(hf_model, str | Path):
         folder = Path(hf_model)
         model = _opened(folder)
-        model.tokenizer = tokenizer_files(folder) or tokenizer_files(base_of(folder))
+        with _named(folder):
+            model.tokenizer = tokenizer_files(folder) or tokenizer_files(base_of(folder))
         return model
     _transformers()
     if hf_model.config.model_type == REMOTE:
@@ -61,6 +64,8 @@ def from_hf(hf_model: Any) -> Decoder:
     state = hf_model.state_dict(keep_vars=True)
     model = assemble(spec, to_ours(family, spec, state))
     model.origin = {"library": "transformers", "config": config.plain()}
+    if _proof.is_here(hf_model):
+        _proof.compare(hf_model, model, family.task)
     return model
 
 
@@ -68,19 +73,36 @@ def _opened(folder: Path) -> Decoder:
     """Model in a folder. One with a modeling file of ours is read here, so that none of its code is run."""
     base = base_of(folder)
     if not _remote.is_one(base):
-        return from_hf(_loaded(folder, base))
-    model = _remote.load(base)
+        with _named(folder, base):
+            return from_hf(_loaded(folder, base))
+    with _named(folder, base):
+        model = _remote.load(base)
     if base != folder:
-        _adapters.merge(folder, _remote.Held(model))
+        tokens = _proof.some_tokens(model.embedding.weight)
+        _adapters.merge(folder, _remote.Held(model), lambda: model(tokens))
     return model
 
 
 def _loaded(folder: Path, base: Path) -> Any:
     transformers, config = _transformers(), _folder.config_of(base, _transformers())
-    hf_model = _folder.load(base, transformers, AUTO[_family(config.model_type).task])
+    text = _wrappers.text_config(config, families())
+    task = AUTO[_family(text.model_type).task]
+    hf_model = _folder.load(base, transformers, task, inner=None if text is config else text)
     if base != folder:
-        _adapters.merge(folder, hf_model)
+        tokens = _proof.some_tokens(hf_model.get_input_embeddings().weight)
+        _adapters.merge(folder, hf_model, lambda: _proof.logits(hf_model, tokens, _family(text.model_type).task))
     return hf_model
+
+
+@contextmanager
+def _named(*folders: Path) -> Iterator[None]:
+    """Errors that name the config of the last folder, unless they name a file in one of them."""
+    try:
+        yield
+    except SpecError as error:
+        named = any(str(folder) in error.reason for folder in folders)
+        reason = error.reason if named else f"{error.reason} ({folders[-1] / 'config.json'})"
+        raise UnsupportedError(error.path, reason) from error
 
 
 def base_of(folder: Path) -> Path:
@@ -93,9 +115,17 @@ def spec_of(folder: str | Path) -> ModelSpec:
     base = base_of(Path(folder))
     if _remote.is_one(base):
         return _remote.spec_of(base)
-    transformers, config = _transformers(), _folder.config_of(base, _transformers())
-    task = AUTO[_family(config.model_type).task]
-    return _understood(_folder.without_weights(config, transformers, task))[2]
+    with _named(Path(folder), base):
+        transformers, whole = _transformers(), _folder.config_of(base, _transformers())
+        config = _wrappers.text_config(whole, families())
+        task = AUTO[_family(config.model_type).task]
+        hf_model = _folder.without_weights(config, transformers, task)
+        if base != Path(folder):
+            _adapters.lora_config(Path(folder))
+            if _adapters.unties(Path(folder), hf_model):
+                config.tie_word_embeddings = False
+                hf_model = _folder.without_weights(config, transformers, task)
+        return _understood(hf_model)[2]
 
 
 def save_adapters(model: Decoder, adapters: Mapping[str, _adapters.LowRank], alpha: float, folder: str | Path) -> str:
@@ -139,13 +169,16 @@ def _understood(hf_model: Any) -> tuple[Family, Config, ModelSpec]:
     """Family, config and spec of a transformers model. Raises UnsupportedError."""
     transformers = _transformers()
     model_type = hf_model.config.model_type
+    if (text := _wrappers.text_config(hf_model.config, families())) is not hf_model.config:
+        raise UnsupportedError("", f"{model_type} holds a {text.model_type}: save it and convert the folder")
     family = _family(model_type)
     expected = getattr(transformers, CLASSES[family.task])[transformers.CONFIG_MAPPING[model_type]]
     if not isinstance(hf_model, expected):
         raise UnsupportedError("", f"{type(hf_model).__name__} cannot be converted, only {expected.__name__}")
     config = Config(hf_model.config, _is_tied(hf_model) if family.says_tied else None)
     spec = _spec(family, config)
-    config.finish()
+    used = _proof.read_by(type(hf_model), type(hf_model.config))
+    _proof.warn_of(config.finish(used), model_type)
     return family, config, spec
 
 

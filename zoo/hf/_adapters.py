@@ -1,26 +1,65 @@
-"""Low-rank adapters (Hu et al. 2021, arXiv:2106.09685) as peft stores them: W + (α/r)·B·A, A: (r, in), B: (out, r)."""
+"""Low-rank adapters (Hu et al. 2021, arXiv:2106.09685) as peft stores them: W + (α/r)·B·A, A: (r, in), B: (out, r).
+
+peft itself merges those that come in: it knows how each kind starts and scales. Ours are written here."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from pickle import UnpicklingError
+from textwrap import shorten
+from types import ModuleType
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from zoo.checkpoint import read_json
 from zoo.errors import SpecError, UnsupportedError
 from zoo.hf._pairs import Pair
+from zoo.hf._proof import near
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
-PLAIN = {"peft_type": "LORA", "bias": "none", "use_dora": False, "modules_to_save": None, "lora_bias": False}
-"""Settings that other values would give another meaning to an adapter."""
+PICKLED = "adapter_model.bin"
+NAMES = frozenset(
+    {
+        "auto_mapping",
+        "base_model_name_or_path",
+        "inference_mode",
+        "megatron_core",
+        "peft_version",
+        "qalora_group_size",
+        "revision",
+        "runtime_config",
+        "task_type",
+    }
+)
+"""Keys that say nothing about what an adapter computes."""
+
+
+REMEDY = "convert a model that peft has merged and saved"
+
+
+def _any(value: object) -> bool:
+    return True
+
+
+ALLOWED: dict[str, Callable[[Any], bool]] = {
+    "peft_type": lambda value: value == "LORA",
+    # peft corrects the base by what these start from. Others do so by data or chance: an adapter of `pissa_niter_4`
+    # loads with other weights each time.
+    "init_lora_weights": lambda value: value in (True, False, None, "gaussian", "eva", "olora", "orthogonal", "pissa"),
+    **dict.fromkeys(("r", "lora_alpha", "lora_dropout", "rank_pattern", "alpha_pattern", "use_rslora"), _any),
+    **dict.fromkeys(("target_modules", "exclude_modules", "target_parameters", "fan_in_fan_out"), _any),
+    **dict.fromkeys(("layers_to_transform", "layers_pattern", "modules_to_save", "ensure_weight_tying"), _any),
+    **dict.fromkeys(("bias", "lora_bias", "use_dora", "trainable_token_indices"), _any),
+}
+"""Keys that peft applies, each with the values whose merged weights are exact. Any other must be at its default."""
 
 LowRank = tuple[Tensor, Tensor]
 """A and B."""
@@ -39,51 +78,111 @@ def base_of(folder: Path) -> Path:
     return found.resolve()
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def _config(folder: Path) -> Mapping[str, object]:
     path = folder / CONFIG
     try:
         found = read_json(path)
     except (OSError, SpecError) as error:
-        raise UnsupportedError("", f"{path} cannot be read: {error}") from error
+        raise UnsupportedError("", f"{path} cannot be read: {_one_line(error)}") from error
     if not isinstance(found, dict):
-        raise UnsupportedError("", f"{path}: expected a map")
-    for key, plain in PLAIN.items():
-        if found.get(key, plain) != plain:
-            raise UnsupportedError(key, f"{found[key]!r} in {path} cannot be merged, only {plain!r}")
-    return dict(found)
-
-
-def _tensors(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():  # a pipe would wait for whoever writes to it
-        raise UnsupportedError("", f"{path} is not a regular file")
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise UnsupportedError("", f"{path}: {error}") from error
+        raise UnsupportedError("", f"{path} holds no settings, but {type(found).__name__}")
+    return found
 
 
 @torch.no_grad()
-def merge(folder: Path, hf_model: nn.Module) -> None:
-    """Add the adapter in a folder to the weights of its base. Raises UnsupportedError for a tensor without a place."""
-    config, tensors = _config(folder), _tensors(folder / WEIGHTS)
-    for key in tensors:
-        match = re.fullmatch(rf"{re.escape(PREFIX)}(.+)\.lora_([AB])\.weight", key)
-        if match is None:
-            raise UnsupportedError(key, f"a tensor of {folder / WEIGHTS} that is no A or B of a matrix")
-        if match[2] == "A":
-            module = hf_model.get_submodule(match[1])
-            down, up = tensors[key].float(), tensors[key.replace("lora_A", "lora_B")].float()
-            change = _scale(config, match[1], len(down)) * up @ down
-            weight = module.get_parameter("weight")
-            weight.add_(change.mT if _is_transposed(module) else change)
+def merge(folder: Path, model: nn.Module, logits: Callable[[], Tensor]) -> None:
+    """Merge the adapter in a folder into its base, as peft computes it.
+
+    logits: the model's, with the adapter beside its weights and in them. Raises UnsupportedError where they differ, and
+    for whatever peft leaves out.
+    """
+    peft, config, untied = _peft(), lora_config(folder), unties(folder, model)
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what peft warns of is an error below, or an equality
+        try:
+            adapted = peft.PeftModel(model, config)
+            loaded = adapted.load_adapter(str(folder), "default", torch_device="cpu")
+        except (ValueError, RuntimeError, TypeError, LookupError, OSError, ImportError, SafetensorError) as error:
+            raise UnsupportedError("", f"{folder}: peft cannot load it: {_one_line(error)}") from error
+        for what in ("missing", "unexpected"):
+            if keys := sorted(getattr(loaded, f"{what}_keys")):
+                raise UnsupportedError(keys[0], f"{what} in {_weights_file(folder)}, {len(keys)} in all")
+        adapted.eval()
+        beside = logits()
+        if untied:
+            _untie(model)
+        adapted.merge_and_unload()
+    if not near(logits(), beside):
+        raise UnsupportedError(
+            "", f"{folder}: peft's merged model differs from the adapted one, which cannot be converted"
+        )
 
 
-def _scale(config: Mapping[str, Any], module: str, rank: int) -> float:
-    """α/r, or α/√r with rank-stabilised adapters (Kalajdzievski 2023, arXiv:2312.03732)."""
-    patterns = (config.get("alpha_pattern") or {}).items()
-    own = (alpha for pattern, alpha in patterns if re.fullmatch(rf"(.*\.)?({pattern})", module))
-    alpha = float(next(own, config["lora_alpha"]))
-    return alpha / (rank**0.5 if config.get("use_rslora") else rank)
+def lora_config(folder: Path) -> Any:
+    """peft's own, of the keys that say something. Raises UnsupportedError for one that is not known."""
+    given, path = _config(folder), folder / CONFIG
+    default = vars(_peft().LoraConfig())
+    for key, value in given.items():
+        if key in ALLOWED and not ALLOWED[key](value):
+            raise UnsupportedError(key, f"{value!r} in {path} cannot be merged exactly: {REMEDY}")
+        if key not in ALLOWED and key not in NAMES and value not in (default.get(key), None, False, {}, []):
+            reason = f"{value!r} in {path} is not known here, only its default {default.get(key)!r}"
+            raise UnsupportedError(key, f"{reason}: {REMEDY}")
+    try:
+        known = {key: value for key, value in given.items() if key in ALLOWED and key in default and key != "peft_type"}
+        return _peft().LoraConfig(**known, inference_mode=True)
+    except (ValueError, TypeError) as error:
+        raise UnsupportedError("", f"{path}: {_one_line(error)}") from error
+
+
+def _untie(model: Any) -> None:
+    """Give the head, which peft may have wrapped, a matrix of its own before the adapter is added to one of the two."""
+    head = model.get_output_embeddings()
+    inner = getattr(head, "base_layer", getattr(head, "original_module", head))
+    inner.weight = nn.Parameter(inner.weight.detach().clone())
+    model.config.tie_word_embeddings = False
+
+
+def unties(folder: Path, model: nn.Module) -> bool:
+    """Whether the head is the token table in the base and not in the adapted model."""
+    if not hasattr(model, "get_output_embeddings"):
+        return False
+    head, table = model.get_output_embeddings(), model.get_input_embeddings()  # type: ignore[operator]
+    if head is None or head.weight is not table.weight:
+        return False
+    names = tuple(f"{PREFIX}{name}." for name, module in model.named_modules() if module in (head, table))
+    return any(key.startswith(names) for key in _tensor_names(folder))
+
+
+def _tensor_names(folder: Path) -> list[str]:
+    path = _weights_file(folder)
+    try:
+        if path.suffix == ".bin":
+            return list(torch.load(path, map_location="cpu", weights_only=True))
+        with safe_open(path, framework="pt") as file:
+            return list(file.keys())
+    except (OSError, RuntimeError, EOFError, UnpicklingError, SafetensorError) as error:
+        raise UnsupportedError("", f"{path} cannot be read: {_one_line(error)}") from error
+
+
+def _weights_file(folder: Path) -> Path:
+    """Raises UnsupportedError where there is none: peft would look for it on the internet."""
+    for name in (WEIGHTS, PICKLED):
+        if (folder / name).is_file():
+            return folder / name
+    raise UnsupportedError("", f"{folder} has no {WEIGHTS}")
+
+
+def _peft() -> ModuleType:
+    try:
+        import peft  # noqa: PLC0415 (an optional extra, and slow to import)
+    except ImportError:
+        raise ImportError("merging adapters needs peft: pip install peft") from None
+    return peft
+
+
+def _one_line(error: Exception) -> str:
+    return shorten(" ".join(str(error).split()), 200, placeholder=" …")
 
 
 def _is_transposed(module: nn.Module) -> bool:
@@ -117,7 +216,8 @@ def save(
     save_file({name: value.contiguous() for name, value in tensors.items()}, folder / WEIGHTS, {"format": "pt"})
     wider = {module: size for module, size in ranks.items() if size != rank}
     config = {
-        **PLAIN,
+        "peft_type": "LORA",
+        "bias": "none",
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": base,
         "inference_mode": True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any, TypeAlias
 
 from zoo.errors import UnsupportedError
@@ -49,6 +49,9 @@ INERT = BOOKKEEPING | {
 }
 """Keys that say nothing about what a model computes: of tokens, initial values, and what a call returns."""
 
+REFUSED = frozenset({"quantization_config"})
+"""Keys that transformers reads before there is a model."""
+
 IMPLEMENTATION = "attn_implementation"
 """Which code computes attention. It says nothing where all mean the same, so that only who asks remembers it."""
 
@@ -59,7 +62,7 @@ _MISSING = object()
 
 
 class Config:
-    """Reads a config key by key. `finish` raises for a key that nobody read and that is not at its default."""
+    """Reads a config key by key. `finish` raises for a key that only the model's own code understands."""
 
     def __init__(self, config: Any, tied: bool | None = None) -> None:
         """tied: whether the head is tied to the token table, where the config is not to be asked."""
@@ -69,6 +72,7 @@ class Config:
         self._aliases: dict[str, str] = type(config).attribute_map
         self._defaults: ConfigJson = type(config)().to_dict()
         self._read = {"model_type"}
+        self._inner: dict[str, str] = {}
 
     def __getitem__(self, key: str) -> Any:
         value = self.get(key, _MISSING)
@@ -106,11 +110,26 @@ class Config:
         """Keys without a meaning for this model."""
         self._read.update(self._stored(key) for key in keys)
 
-    def finish(self) -> None:
-        """Raise UnsupportedError for the first key that nobody read and that says something."""
-        for key in self._unread():
-            if key not in INERT and key != IMPLEMENTATION:
-                raise UnsupportedError(key, f"{self._values[key]!r} cannot be converted, only its default")
+    def not_understood(self, path: str, value: object, reason: str) -> None:
+        """A key below one that was read: an error, unless it is off, or the model's code never reads it."""
+        if value not in (None, False):
+            self._inner[path] = reason
+
+    def finish(self, used: Set[str]) -> list[str]:
+        """Keys that say something, that the config's class does not declare and that nobody reads.
+
+        used: names that the model's code reads. Raises UnsupportedError for one of these that was not read here.
+        """
+        unread = [key for key in self._unread() if key not in INERT and key != IMPLEMENTATION]
+        aliases = {own: {alias for alias, stored in self._aliases.items() if stored == own} for own in unread}
+        for key in unread:
+            if key in REFUSED or not used.isdisjoint({key} | aliases[key]):
+                reason = f"{self._values[key]!r} cannot be converted, only its default {self._defaults.get(key)!r}"
+                raise UnsupportedError(key, f"{reason}: delete it from config.json where it has no meaning")
+        for path, reason in self._inner.items():
+            if path.rpartition(".")[2] in used:
+                raise UnsupportedError(path, reason)
+        return [*(key for key in unread if key not in self._defaults), *self._inner]
 
     def plain(self) -> ConfigJson:
         """The config as plain data, without bookkeeping."""

@@ -28,6 +28,8 @@ class FineExperts(Layered):
 
     count_key: ClassVar[str] = "n_routed_experts"
     """Where a config has the number of experts."""
+    scoring: ClassVar[tuple[str, ...]] = ("sigmoid",)
+    """Values of `scoring_func`, which transformers does not read, that name sigmoid scores."""
 
     def spec(self, config: Config) -> SpecJson:
         # What training adds, how work is divided, and modules that look ahead.
@@ -45,7 +47,7 @@ class FineExperts(Layered):
 
     def experts(self, config: Config) -> SpecJson:
         """The FFN of layers with experts."""
-        config.only("scoring_func", "sigmoid")
+        config.only("scoring_func", *self.scoring)
         config.only("topk_method", "noaux_tc")
         return self.shared_and_fine(config) | {
             "score": "sigmoid",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,9 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
-from zoo.errors import UnsupportedError
+from zoo.checkpoint import read_json
+from zoo.errors import SpecError, UnsupportedError
+from zoo.hf import _wrappers
 
 CAREFULLY = {"local_files_only": True, "trust_remote_code": False}
 """Unless it is told, transformers asks on the terminal whether to run a folder's code."""
@@ -23,7 +26,10 @@ REFUSALS = (
     ValueError,
     TypeError,
     LookupError,
+    RuntimeError,
     RecursionError,
+    AttributeError,
+    AssertionError,
     UnpicklingError,  # weights in pickles are read without the objects that could run code
     SafetensorError,
     StrictDataclassError,
@@ -31,19 +37,47 @@ REFUSALS = (
 """Exceptions that transformers raises for damaged or malicious folders."""
 
 
-def load(folder: Path, transformers: ModuleType, auto_class: str) -> Any:
-    """The model, in the types that its tensors have. Raises UnsupportedError where it would not be the one stored."""
+def load(folder: Path, transformers: ModuleType, auto_class: str, inner: Any = None) -> Any:
+    """The model, in the types that its tensors have. Raises UnsupportedError where it would not be the one stored.
+
+    inner: config of the language model, where the folder holds more than that.
+    """
+    _check_index(folder)
     auto = getattr(transformers, auto_class)
+    part = {} if inner is None else {"config": inner, "key_mapping": _wrappers.RENAMED}
     try:
         with quiet(transformers):
-            model, info = auto.from_pretrained(folder, dtype="auto", output_loading_info=True, **CAREFULLY)
+            # Sizes that differ are reported below, by name.
+            reported = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+            model, info = auto.from_pretrained(folder, dtype="auto", **reported, **part, **CAREFULLY)
     except REFUSALS as error:
         raise UnsupportedError("", f"{folder}: {_said(error)}") from error
+    for name, found, expected in sorted(info["mismatched_keys"]):
+        sizes = f"{tuple(found)} in {folder}, and {tuple(expected)} by its config.json"
+        resized = found[1:] == expected[1:] and expected[0] == model.config.vocab_size
+        raise UnsupportedError(name, f"has the shape {sizes}" + (f": set vocab_size to {found[0]}" if resized else ""))
     # transformers only warns of these, and draws what is missing at random.
-    for what in ("missing_keys", "mismatched_keys", "unexpected_keys"):
-        if found := sorted(map(str, info[what])):
-            raise UnsupportedError(found[0], f"{what.replace('_', ' ')} in {folder}, {len(found)} in all")
+    if inner is not None:
+        info["unexpected_keys"] = _wrappers.language_keys(info["unexpected_keys"])
+    for what in ("missing_keys", "unexpected_keys"):
+        if keys := sorted(map(str, info[what])):
+            raise UnsupportedError(keys[0], f"{what.replace('_', ' ')} in {folder}, {len(keys)} in all")
     return model
+
+
+def _check_index(folder: Path) -> None:
+    """Raise UnsupportedError for an index of weights in files that are not beside it."""
+    for path in sorted(folder.glob("*.index.json")):
+        try:
+            index = read_json(path)
+        except (OSError, SpecError) as error:
+            raise UnsupportedError("", str(error)) from error
+        files = index.get("weight_map") if isinstance(index, dict) else None
+        if not isinstance(files, dict) or not all(isinstance(name, str) for name in files.values()):
+            raise UnsupportedError("weight_map", f"{path} does not say which file holds which tensor")
+        for name in files.values():
+            if Path(name).name != name:
+                raise UnsupportedError("weight_map", f"{path} names {name!r}, which is not a file beside it")
 
 
 @contextmanager
@@ -54,7 +88,9 @@ def quiet(transformers: ModuleType) -> Iterator[None]:
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of keys that published configs have
+            yield
     finally:
         logging.set_verbosity(level)
         if bars:
@@ -63,22 +99,29 @@ def quiet(transformers: ModuleType) -> Iterator[None]:
 
 def config_of(folder: Path, transformers: ModuleType) -> Any:
     """The config. Raises UnsupportedError for a folder without one, and for quantised weights."""
-    if not (folder / "config.json").is_file():
+    path = folder / "config.json"
+    if not path.is_file():
         raise UnsupportedError("", f"{folder} has no config.json")
     try:
-        config = transformers.AutoConfig.from_pretrained(folder, **CAREFULLY)
+        with quiet(transformers):
+            config = transformers.AutoConfig.from_pretrained(folder, **CAREFULLY)
     except REFUSALS as error:
-        raise UnsupportedError("", f"{folder / 'config.json'}: {_said(error)}") from error
+        raise UnsupportedError("", f"{path}: {_said(error)}") from error
     if getattr(config, "quantization_config", None):
-        raise UnsupportedError("quantization_config", f"{folder}: quantised weights cannot be converted")
+        raise UnsupportedError(
+            "quantization_config", f"{path}: quantised weights cannot be converted: save them dequantised"
+        )
     return config
 
 
 def _said(error: Exception) -> str:
-    return shorten(str(error), 200, placeholder=" …")
+    return shorten(" ".join(str(error).split()), 200, placeholder=" …")
 
 
 def without_weights(config: Any, transformers: ModuleType, auto_class: str) -> Any:
     """A model whose tensors have shapes and no storage."""
-    with torch.device("meta"):
-        return getattr(transformers, auto_class).from_config(config)
+    try:
+        with torch.device("meta"):
+            return getattr(transformers, auto_class).from_config(config)
+    except REFUSALS as error:
+        raise UnsupportedError("", f"transformers cannot build it: {_said(error)}") from error

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from zoo.checkpoint import assemble, read_json
 from zoo.errors import SpecError, UnsupportedError
+from zoo.hf._weights import check_finite
 from zoo.model import Decoder
 from zoo.spec import ModelSpec, parse
 
@@ -49,7 +50,10 @@ def save_with_code(model: Decoder, folder: Path, context: int | None = None, end
         **tokens,
         "spec": spec.dump(),
     }
-    for name, content in (("config.json", config), ("generation_config.json", {**tokens, "use_cache": False})):
+    for name, content in (
+        ("config.json", config),
+        ("generation_config.json", {**tokens, "use_cache": spec.visible != "all"}),
+    ):
         (folder / name).write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
@@ -83,6 +87,7 @@ def load(folder: Path) -> Decoder:
             tensors |= load_file(path)
     except (OSError, SafetensorError) as error:
         raise UnsupportedError("", f"{folder}: {error}") from error
+    check_finite(tensors)
     return ours(spec, tensors, str(folder))
 
 

@@ -41,10 +41,11 @@ def rope(
     *,
     partial: bool = False,
     layout: str = "half",
+    unread: tuple[str, ...] = (),
 ) -> SpecJson:
     """The position of a spec, of heads of `head_dim` features. partial: whether the model heeds
-    `partial_rotary_factor`."""
-    parameters = _parameters(config, layer_type)
+    `partial_rotary_factor`. unread: parameters without a meaning for text."""
+    parameters = {key: value for key, value in _parameters(config, layer_type).items() if key not in unread}
     kind = parameters.pop("rope_type", None) or parameters.get("type", "default")
     parameters.pop("type", None)
     if kind not in OPTIONAL:
@@ -52,8 +53,8 @@ def rope(
         raise UnsupportedError("rope_parameters.rope_type", f"'{kind}' cannot be converted, only {known}")
     base, fraction = float(parameters.pop("rope_theta")), parameters.pop("partial_rotary_factor", None) or 1.0
     scaling = _scaling(config, kind, parameters, fraction) if kind != "default" else None
-    for key in parameters:
-        raise UnsupportedError(f"rope_parameters.{key}", f"RoPE of type '{kind}' does not have it")
+    for key, value in parameters.items():
+        config.not_understood(f"rope_parameters.{key}", value, f"RoPE of type '{kind}' does not have it")
     if layer_type is not None and scaling and not scaling.get("truncate", True):
         raise UnsupportedError("rope_parameters.truncate", "cannot be converted where it is given by kind of layer")
     if kind == "proportional":

@@ -19,6 +19,7 @@ def to_ours(family: Family, spec: ModelSpec, theirs: Mapping[str, Tensor]) -> di
     used: set[str] = set()
     for pair in family.weights(spec):
         _claim(pair.theirs, used, theirs, "the model")
+        check_finite({name: theirs[name] for name in pair.theirs})
         values = pair.read([theirs[name].detach() for name in pair.theirs])
         found |= {name: _own(value) for name, value in zip(pair.ours, values, strict=True)}
     _all_used(family, used, theirs)
@@ -49,6 +50,15 @@ def _claim(names: Iterable[str], used: set[str], tensors: Mapping[str, Tensor], 
         if name in used:
             raise TypeError(f"the family uses the tensor '{name}' twice")
         used.add(name)
+
+
+def check_finite(tensors: Mapping[str, Tensor]) -> None:
+    """Raise UnsupportedError for a tensor with numbers that are infinite or none."""
+    for name, value in tensors.items():
+        if value.is_meta or not value.is_floating_point() or bool(value.sum(dtype=torch.float32).isfinite()):
+            continue  # their sum is no number where one of them is none, and much faster than a look at each
+        if not bool(value.isfinite().all()):
+            raise UnsupportedError(name, "holds numbers that are infinite or none: the checkpoint is damaged")
 
 
 def _all_used(family: Family, used: set[str], tensors: Mapping[str, Tensor]) -> None:

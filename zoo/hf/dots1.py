@@ -21,6 +21,8 @@ class Dots1(FineExperts):
 
     model_types: ClassVar[tuple[str, ...]] = ("dots1",)
 
+    scoring: ClassVar[tuple[str, ...]] = ("sigmoid", "noaux_tc")
+
     def mixer_kinds(self, config: Config) -> list[list[str]]:
         config.ignore("max_window_layers")  # it only says what layer_types are by default
         return [[WINDOW] * (kind == SLIDING) for kind in types_of(config)]

@@ -25,14 +25,15 @@ class HunyuanMoe(Hunyuan):
     def ffn(self, config: Config) -> SpecJson:
         config.ignore("output_router_logits")
         kind, experts, top_k = super().ffn(config), config["num_experts"], config["moe_topk"]
-        if not isinstance(top_k, int):
-            raise UnsupportedError("moe_topk", "a number for each layer cannot be converted")
+        by_layer = set(top_k[: config["num_hidden_layers"]] if isinstance(top_k, list) else [top_k])
+        if len(by_layer) != 1:
+            raise UnsupportedError("moe_topk", f"{top_k} cannot be converted, only the same number for every layer")
         return {
             "kind": "topk_moe",
             "activation": name_of(**kind),
             "d_ff": kind["d_ff"],
             "experts": experts,
-            "top_k": top_k,
+            "top_k": by_layer.pop(),
             "shared_experts": 1,
             "balance_loss": 0.0,
         }

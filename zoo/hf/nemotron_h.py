@@ -37,6 +37,7 @@ class NemotronH(Family):
         config.ignore("residual_in_fp32", "num_logits_to_keep", "mamba_ssm_cache_dtype", "use_mamba_kernels")
         config.ignore("max_position_embeddings", "hidden_dropout", "mamba_proj_bias", "moe_shared_expert_overlap")
         config.ignore("num_nextn_predict_layers", "mtp_layers_block_type", "output_router_logits", "sliding_window")
+        config.ignore("rms_norm_eps")  # of modules that predict further tokens
         config.ignore("tie_word_embeddings")  # no head of its is tied
         config.only("moe_latent_size", None)
         kinds = config["layers_block_type"]

@@ -38,7 +38,10 @@ class Qwen3Next(QwenSharedExperts):
         return [[LINEAR] * (kind == LINEAR) for kind in types]
 
     def edits(self, config: Config) -> dict[str, SpecJson]:
-        return {**super().edits(config), LINEAR: {"mixer": self._deltanet(config)}}
+        return {**super().edits(config), **self.linear_edits(config)}
+
+    def linear_edits(self, config: Config) -> dict[str, SpecJson]:
+        return {LINEAR: {"mixer": self._deltanet(config)}}
 
     def norm(self, config: Config) -> SpecJson:
         return {**super().norm(config), "unit_offset": True}
@@ -77,7 +80,9 @@ class Qwen3Next(QwenSharedExperts):
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         if isinstance(layer.mixer, GatedDeltaNet):
-            yield from _deltanet_weights(layer.mixer, ours, theirs.removesuffix("self_attn") + "linear_attn")
+            theirs = theirs.removesuffix("self_attn") + "linear_attn"
+            yield from self.deltanet_inputs(layer.mixer, ours, theirs)
+            yield from _deltanet_weights(layer.mixer, ours, theirs)
             return
         mixer = attention(layer)
         heads, _, head_dim = mixer.sizes()
@@ -88,6 +93,16 @@ class Qwen3Next(QwenSharedExperts):
             yield from both(f"{ours}.{name}", f"{theirs}.{name}_proj", bias=name in mixer.bias)
         for name in ("q_norm", "k_norm"):
             yield same(f"{ours}.{name}.gain", f"{theirs}.{name}.weight")
+
+    def deltanet_inputs(self, mixer: GatedDeltaNet, ours: str, theirs: str) -> Iterator[Pair]:
+        """Projections that hold query, key, values and gates of one key head after the other."""
+        k_heads, head_dim, v_dim = mixer.sizes()
+        per_key = mixer.heads // k_heads
+        wide = [f"{ours}.{name}.weight" for name in ("q", "k", "v", "gate")]
+        sizes = [head_dim, head_dim, per_key * v_dim, per_key * v_dim]
+        yield fused(wide, f"{theirs}.in_proj_qkvz.weight", sizes, k_heads)
+        thin = [f"{ours}.{name}.weight" for name in ("strength", "forget")]
+        yield fused(thin, f"{theirs}.in_proj_ba.weight", [per_key] * 2, k_heads)
 
 
 def _deltanet_config(mixer: Mixer) -> ConfigJson:
@@ -105,14 +120,8 @@ def _deltanet_config(mixer: Mixer) -> ConfigJson:
 
 
 def _deltanet_weights(mixer: GatedDeltaNet, ours: str, theirs: str) -> Iterator[Pair]:
-    """Its projections hold query, key, values and gates of one key head after the other."""
-    k_heads, head_dim, v_dim = mixer.sizes()
-    per_key, channels = mixer.heads // k_heads, sum(mixer.widths)
-    wide = [f"{ours}.{name}.weight" for name in ("q", "k", "v", "gate")]
-    sizes = [head_dim, head_dim, per_key * v_dim, per_key * v_dim]
-    yield fused(wide, f"{theirs}.in_proj_qkvz.weight", sizes, k_heads)
-    thin = [f"{ours}.{name}.weight" for name in ("strength", "forget")]
-    yield fused(thin, f"{theirs}.in_proj_ba.weight", [per_key] * 2, k_heads)
+    """All but those of its input projections."""
+    channels = sum(mixer.widths)
     yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv1d.weight", (channels, mixer.conv), (channels, 1, mixer.conv))
     yield same(f"{ours}.decay.log_rate", f"{theirs}.A_log")
     yield same(f"{ours}.decay.step_bias", f"{theirs}.dt_bias")

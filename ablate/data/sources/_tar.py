@@ -22,15 +22,17 @@ def texts(stream: IO[bytes], path: Path, column: str) -> Iterator[object]:
         DataError: it is no tar, or a sample has none of them.
     """
     try:
-        for key, members in groupby(_members(stream), key=lambda member: member[0]):
+        for key, members in groupby(_members(stream, path), key=lambda member: member[0]):
             yield _text({suffix: content for _, suffix, content in members}, column, f"{path}: {key}")
     except tarfile.TarError as error:
         raise DataError(f"{path} is not a tar: {error}") from error
 
 
-def _members(stream: IO[bytes]) -> Iterator[Member]:
+def _members(stream: IO[bytes], path: Path) -> Iterator[Member]:
     with tarfile.open(fileobj=stream, mode="r|") as archive:  # read once from the start, as streams must be
         for member in archive:
+            if member.islnk() or member.issym():  # what it names may be behind, or in no archive
+                raise DataError(f"{path}: {member.name} is a link to {member.linkname}: pack the file itself")
             file = archive.extractfile(member)  # None of a folder
             if file is not None:
                 name = PurePosixPath(member.name)

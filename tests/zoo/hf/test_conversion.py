@@ -30,7 +30,7 @@ from transformers import (
 import zoo
 from tests.zoo.hf.parity import assert_near, draw, eager, hf_model, tokens_for
 from zoo.conformance.combinations import random_model
-from zoo.hf import families
+from zoo.hf import _proof, families
 from zoo.hf._experts import alternating
 from zoo.hf._pairs import Pair, fused, reshaped, stacked, transposed
 
@@ -56,7 +56,6 @@ def llama(**settings: Any) -> Any:
 
 REFUSED = {
     "hidden_act": LlamaConfig(**TINY, hidden_act="xielu"),
-    "never_heard_of": LlamaConfig(**TINY, never_heard_of=3),
     "quantization_config": LlamaConfig(**TINY, quantization_config={"quant_method": "fp8"}),
     "rope_parameters.partial_rotary_factor": LlamaConfig(
         **TINY, rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
@@ -81,10 +80,18 @@ def test_an_option_without_a_counterpart_is_named(key: str) -> None:
     assert error.value.path == key
 
 
-def test_an_rope_setting_that_nobody_reads_is_named() -> None:
+def test_an_rope_setting_of_another_type_is_named() -> None:
+    model = llama()
+    model.config.rope_parameters["mscale"] = 3
+    with pytest.raises(zoo.UnsupportedError, match=r"^rope_parameters\.mscale: RoPE of type 'default'"):
+        zoo.from_hf(model)
+
+
+def test_an_rope_setting_that_nobody_reads_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_proof, "SAID", set())
     model = llama()
     model.config.rope_parameters["never_heard_of"] = 3
-    with pytest.raises(zoo.UnsupportedError, match=r"^rope_parameters\.never_heard_of:"):
+    with pytest.warns(zoo.ConversionWarning, match=r"left out: rope_parameters\.never_heard_of"):
         zoo.from_hf(model)
 
 

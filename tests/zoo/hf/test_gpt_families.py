@@ -13,12 +13,11 @@ import zoo
 from tests.zoo.hf.parity import assert_near, hf_model, tokens_for
 from zoo.hf import families
 from zoo.hf._config import Config
+from zoo.hf._proof import read_by
 
 UNSUPPORTED = {
     "add_cross_attention": hf.gpt2.GPT2Config(add_cross_attention=True),
     "activation_function": hf.gpt2.GPT2Config(activation_function="sqrtsoftplus"),
-    "is_encoder_decoder": hf.gpt2.GPT2Config(is_encoder_decoder=True),
-    "unheard_of": hf.gpt2.GPT2Config(unheard_of=3),
     "afn": hf.openai.OpenAIGPTConfig(afn="gelu_new"),
     "rotary_dim": GPTJConfig(n_embd=24, n_head=4, rotary_dim=8),
     "hidden_act": hf.gpt_neox.GPTNeoXConfig(hidden_act="prelu"),
@@ -38,7 +37,7 @@ def convert(config: Any) -> zoo.ModelSpec:
     """The spec alone: transformers cannot build some of these."""
     reader = Config(config)
     spec = zoo.parse(families()[config.model_type].spec(reader))
-    reader.finish()
+    reader.finish(read_by(AutoModelForCausalLM._model_mapping[type(config)], type(config)))
     return spec
 
 

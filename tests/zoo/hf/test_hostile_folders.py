@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 
 import zoo
 from ablate.checkpoints import Checkpoint, CheckpointError
+from ablate.data.tokenizers.bytes import byte_tokenizer
 from tests.zoo.hf import parity
 
 
@@ -123,3 +124,80 @@ def test_a_device_is_no_file_of_weights(tmp_path: Path) -> None:
     endless(tmp_path / "model.safetensors")
     with pytest.raises(CheckpointError, match="has no weights"):
         Checkpoint.at(tmp_path, Path())
+
+
+def resized(folder: Path) -> None:
+    model = parity.hf_model(parity.draw("llama", 0))
+    vocab = model.config.vocab_size
+    model.resize_token_embeddings(vocab + 8)
+    model.save_pretrained(folder)
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "vocab_size": vocab}))
+
+
+def with_nan(folder: Path) -> None:
+    model = parity.hf_model(parity.draw("llama", 0))
+    with torch.no_grad():
+        model.model.norm.weight[1] = float("nan")
+    model.save_pretrained(folder)
+
+
+def index(folder: Path, weight_map: object) -> None:
+    parity.hf_model(parity.draw("llama", 0)).save_pretrained(folder)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+
+
+def beside(folder: Path) -> None:
+    """Weights in another folder, which are there."""
+    parity.hf_model(parity.draw("llama", 0)).save_pretrained(folder, max_shard_size="1KB")
+    path = folder / "model.safetensors.index.json"
+    found = json.loads(path.read_text())
+    first = next(iter(found["weight_map"].values()))
+    (folder / first).rename(folder.parent / first)
+    moved = {key: f"../{first}" if name == first else name for key, name in found["weight_map"].items()}
+    path.write_text(json.dumps({**found, "weight_map": moved}))
+
+
+def tokenizer_config(folder: Path, content: bytes) -> None:
+    parity.hf_model(parity.draw("llama", 0)).save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(byte_tokenizer().to_str())
+    (folder / "tokenizer_config.json").write_bytes(content)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (resized, r"lm_head\.weight: has the shape .*: set vocab_size to \d+"),
+        (with_nan, r"model\.norm\.weight: holds numbers that are infinite or none"),
+        (lambda folder: index(folder, None), r"weight_map: .*index\.json does not say which file"),
+        (lambda folder: index(folder, ["a"]), r"weight_map: .*index\.json does not say which file"),
+        (beside, r"weight_map: .*index\.json names '\.\./model.*', which is not a file beside it"),
+        (lambda folder: tokenizer_config(folder, b'{"eos_token": "\xe9"}'), r"tokenizer_config\.json is not UTF-8"),
+    ],
+)
+def test_a_damaged_checkpoint_is_one_line(made: Callable[[Path], None], said: str, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    made(folder)
+    with pytest.raises(zoo.SpecError, match=said) as refused:
+        zoo.from_hf(folder)
+    assert str(folder) in str(refused.value) and len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("content", [b"[]", b"null", b'{"eos_token": "\xe9"}', b"[" * 100_000, b"{"])
+def test_a_tokenizer_config_that_is_none_is_one_line(content: bytes, tmp_path: Path) -> None:
+    tokenizer_config(tmp_path, content)
+    with pytest.raises(CheckpointError, match=r"tokenizer_config\.json") as refused:
+        assert Checkpoint.at(tmp_path, Path()).tokenizer
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_a_model_of_sentencepiece_is_a_tokenizer(tmp_path: Path) -> None:
+    config(tmp_path)
+    checkpoint = Checkpoint(tmp_path)
+    (tmp_path / "vocab.json").write_text("{}")
+    assert checkpoint.tokenizer is None
+    assert checkpoint.without_tokenizer.endswith("save_pretrained(DIR) makes one of its vocab.json")
+    (tmp_path / "tokenizer.model").write_bytes(b"")
+    assert checkpoint.tokenizer == {"kind": "sentencepiece", "path": str(tmp_path / "tokenizer.model")}

@@ -19,7 +19,7 @@ from ablate.training.lora import Adapters, LoraSpec
 from tests.zoo.hf import parity
 from zoo.errors import UnsupportedError
 from zoo.hf import native, save_adapters, save_with_code, spec_of
-from zoo.hf._modeling import _left_pad
+from zoo.hf._modeling import _pads
 
 EDITS: dict[str, dict[str, Any]] = {
     "post-norm": {"block.norm_placement": "post", "embedding_scale": 2.0},
@@ -80,15 +80,88 @@ def test_transformers_has_the_same_logits_and_the_same_text(edits: dict[str, Any
 @pytest.mark.parametrize("row", [[1, 1, 0, 1], [0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 1, 0, 0, 1]], ids=str)
 def test_a_hole_in_an_attention_mask_is_refused(row: list[int]) -> None:
     with pytest.raises(ValueError, match="at the ends of a row only"):
-        _left_pad(torch.tensor([[1] * len(row), row]))
+        _pads(torch.tensor([[1] * len(row), row]), len(row))
 
 
 def test_an_attention_mask_may_leave_out_tokens_at_either_end() -> None:
-    pads = _left_pad(torch.tensor([[1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]]))
-    assert pads is not None
-    assert pads.tolist() == [0, 1, 3, 0]
-    assert _left_pad(torch.tensor([[1, 1, 0], [1, 0, 0]])) is None
-    assert _left_pad(torch.ones(2, 3)) is None
+    mask = torch.tensor([[1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]])
+    left, right = _pads(mask, 4)
+    assert left is not None and right is not None
+    assert (left.tolist(), right.tolist()) == ([0, 1, 3, 0], [1, 1, 0, 0])
+    assert _pads(torch.tensor([[1, 1, 0], [1, 0, 0]]), 3)[0] is None
+    assert _pads(torch.ones(2, 3), 3) == (None, None)
+
+
+@torch.no_grad()
+def test_generation_reads_each_token_once(tmp_path: Path) -> None:
+    """Greedy, with padding, several samples and beams: the same text as without a cache."""
+    model = built(EDITS["post-norm"])
+    save_with_code(model, tmp_path, context=64)
+    theirs = opened(tmp_path)
+    tokens = torch.randint(0, 256, (2, 7), generator=torch.Generator().manual_seed(0))
+    mask = torch.tensor([[1] * 7, [0, 0, 0, 1, 1, 1, 1]])
+    lengths: list[int] = []
+    theirs.model.embedding.register_forward_hook(lambda _module, given, _out: lengths.append(given[0].shape[1]))
+    for settings in ({}, {"num_beams": 3}, {"num_beams": 2, "num_return_sequences": 2}):
+        asked = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False, "attention_mask": mask, **settings}
+        lengths.clear()
+        found = theirs.generate(tokens, **asked)
+        assert lengths == [7, 1, 1, 1, 1]
+        assert torch.equal(found, theirs.generate(tokens, **asked, use_cache=False))
+    torch.manual_seed(0)
+    sampled = theirs.generate(tokens, do_sample=True, max_new_tokens=5, num_return_sequences=3, use_cache=True)
+    torch.manual_seed(0)
+    assert torch.equal(
+        sampled, theirs.generate(tokens, do_sample=True, max_new_tokens=5, num_return_sequences=3, use_cache=False)
+    )
+
+
+@torch.no_grad()
+def test_every_argument_is_used_or_refused(tmp_path: Path) -> None:
+    model = built(EDITS["post-norm"])
+    save_with_code(model, tmp_path)
+    theirs = opened(tmp_path)
+    tokens = torch.randint(0, 256, (2, 6), generator=torch.Generator().manual_seed(0))
+    expected = model(tokens)
+    mask, places = torch.tensor([[1] * 6, [0, 0, 1, 1, 1, 1]]), torch.arange(6).repeat(2, 1)
+    assert torch.equal(theirs(tokens, position_ids=places, token_type_ids=0 * tokens).logits, expected)
+    assert torch.equal(theirs(tokens, return_dict=False)[0], expected)
+    assert torch.equal(theirs(tokens, logits_to_keep=2).logits, expected[:, -2:])
+    assert torch.equal(theirs(tokens, logits_to_keep=torch.tensor([0, 3])).logits, expected[:, [0, 3]])
+    padded = theirs(tokens, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp(min=0)).logits
+    parity.assert_near(padded[1, 2:], model(tokens[1:, 2:])[0])
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"position_ids": places + 1}, "position_ids"),
+        ({"position_ids": places, "attention_mask": mask}, "position_ids"),
+        ({"token_type_ids": torch.ones_like(tokens)}, "token_type_ids"),
+        ({"inputs_embeds": torch.ones(2, 6, 16)}, "inputs_embeds"),
+        ({"output_hidden_states": True}, "hidden states"),
+        ({"output_attentions": True}, "attentions"),
+        ({"use_cache": True}, "past_key_values"),
+        ({"labels": tokens, "logits_to_keep": 1}, "logits_to_keep"),
+        ({"attention_mask": mask[:, 1:]}, "attention mask of"),
+    ]
+    for given, said in refused:
+        with pytest.raises(ValueError, match=said):
+            theirs(tokens, **given)
+    with pytest.raises(TypeError, match="never_heard_of"):
+        theirs(tokens, never_heard_of=1)
+    with pytest.raises(ValueError, match="cache_implementation"):
+        theirs.generate(tokens, max_new_tokens=2, cache_implementation="static")
+
+
+@torch.no_grad()
+def test_padding_and_types_of_an_encoders_tokens_are_heeded(tmp_path: Path) -> None:
+    """Through the modeling file, though `ablate export` writes it for causal models alone."""
+    spec = {"vocab_size": 64, "d_model": 16, "n_layers": 2, "visible": "all", "token_types": 2}
+    model = zoo.build(zoo.parse({**spec, "block": {"mixer": {"kind": "attention", "heads": 2}}}), seed=3).eval()
+    save_with_code(model, tmp_path)
+    theirs = opened(tmp_path)
+    tokens = torch.randint(0, 64, (2, 6), generator=torch.Generator().manual_seed(0))
+    mask, types = torch.tensor([[1] * 6, [0, 1, 1, 1, 0, 0]]), torch.tensor([[0, 0, 1, 1, 1, 1]] * 2)
+    found = theirs(tokens, attention_mask=mask, token_type_ids=types).logits
+    parity.assert_near(found[1, 1:4], model(tokens[1:, 1:4], token_types=types[1:, 1:4])[0])
+    parity.assert_near(found[0], model(tokens[:1], token_types=types[:1])[0])
 
 
 def test_lm_eval_loads_it_by_itself(tmp_path: Path) -> None:
@@ -145,6 +218,15 @@ def test_a_changed_config_is_refused(change: dict[str, Any], message: str, tmp_p
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(UnsupportedError, match=message):
+        zoo.from_hf(tmp_path)
+
+
+def test_a_number_that_is_none_is_named(tmp_path: Path) -> None:
+    model = built(EDITS["post-norm"])
+    with torch.no_grad():
+        model.embedding.weight[3, 2] = float("nan")
+    save_with_code(model, tmp_path)
+    with pytest.raises(UnsupportedError, match=rf"embedding\.weight: holds numbers .*{tmp_path}"):
         zoo.from_hf(tmp_path)
 
 

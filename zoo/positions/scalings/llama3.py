@@ -19,7 +19,8 @@ class Llama3(Scaling):
     """θ'_i = (1 − s_i)·θ_i/factor + s_i·θ_i, s_i = clamp((L/λ_i − low)/(high − low), 0, 1), λ_i = 2π/θ_i.
 
     Pairs that turn more than `high_freq_factor` times within L = `original_length` tokens stay, those that turn less
-    than `low_freq_factor` times are interpolated. Grattafiori et al. 2024, arXiv:2407.21783, and its published code.
+    than `low_freq_factor` times are interpolated; where both are equal, no pair is in between. Grattafiori et al. 2024,
+    arXiv:2407.21783, and its published code.
     """
 
     examples: ClassVar[Examples] = ({"original_length": 8},)
@@ -32,12 +33,15 @@ class Llama3(Scaling):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if self.high_freq_factor <= self.low_freq_factor:
-            raise SpecError("high_freq_factor", f"must exceed low_freq_factor {self.low_freq_factor}")
+        if self.high_freq_factor < self.low_freq_factor:
+            raise SpecError("high_freq_factor", f"must be at least low_freq_factor {self.low_freq_factor}")
         return self
 
     def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
         theta = rotation(base, dim, length.device)
         turns = self.original_length * theta / (2 * math.pi)
-        keep = ((turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)).clamp(0, 1)
+        width = self.high_freq_factor - self.low_freq_factor
+        keep = (
+            ((turns - self.low_freq_factor) / width).clamp(0, 1) if width else (turns >= self.low_freq_factor).float()
+        )
         return (1 - keep) * theta / self.factor + keep * theta

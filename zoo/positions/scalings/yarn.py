@@ -47,8 +47,8 @@ class YaRN(Scaling):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.beta_fast <= self.beta_slow:
-            raise SpecError("beta_fast", f"must exceed beta_slow {self.beta_slow}")
+        if self.beta_fast < self.beta_slow:
+            raise SpecError("beta_fast", f"must be at least beta_slow {self.beta_slow}")
         if self.scale_scores and self.mscale_all_dim is None:
             raise SpecError("scale_scores", "needs mscale_all_dim")
         return self

@@ -1,0 +1,57 @@
+"""Families of transformers that cannot be converted, each with the reason: a new one must be converted or explained."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import pytest
+from transformers.models.auto import modeling_auto
+
+from zoo.hf import families
+
+PINNED = "5.23.0"
+REASONS = {
+    "close to families that are converted; nobody has asked for them yet": """
+        afmoe apertus axk1 axk2 beam biogpt codegen cohere2_moe cohere_compass_text cpmant ctrl diffllama
+        dots3_note_text exaone_moe falcon_h1 flex_olmo flint glm4_moe_lite gpt-sw3 gpt_bigcode gpt_neo
+        gpt_neox_japanese granite_swa granitemoe granitemoe_swa granitemoehybrid granitemoeshared bamba dbrx
+        hy_v3 hy_v4 hyperclovax internlm3 iquestcoder jais2 kolibri1 laguna longcat_flash mellum mimo_v2_flash
+        minicpm3 ministral3 mpt nanochat olmo_hybrid persimmon phi phimoe qwen3_5_moe_text solar_open
+        vaultgemma xglm youtu
+    """,
+    "blocks that are no variant here: gated convolutions, RG-LRU, RWKV 4, mLSTM, hashing, ternary weights …": """
+        bitnet blt deepseek_v4 doge gemma4_text hrm_text inkling_text inkling2_text jetmoe lfm2 lfm2_moe lfm3
+        qwen4_exp_text recurrent_gemma reformer rwkv xlnet xlstm zamba zamba2 zaya
+    """,
+    "images or sound, and the text model inside is of no family that is converted": """
+        aria_text dots3_note emu3 fuyu gemma4 gemma4_assistant gemma4_unified gemma4_unified_assistant
+        gemma4_unified_text git got_ocr2 minimax_m3_vl_text mllama moshi moss_transcribe_diarize musicgen
+        musicgen_melody phi4_multimodal qwen3_5_moe qwen4_exp trocr whisper
+    """,
+    "the text model inside is converted: tests/zoo/hf/test_wrappers.py": """
+        gemma3 gemma3n llama4 qwen3_5
+    """,
+    "encoders, or decoders of translation models, with a causal mask; ModernBERT's blocks are wanting": """
+        bart bert-generation big_bird bigbird_pegasus blenderbot blenderbot-small camembert data2vec-text
+        electra ernie marian mbart megatron-bert modernbert-decoder mvp pegasus plbart prophetnet rembert
+        roberta roberta-prelayernorm roc_bert roformer xlm xlm-roberta xlm-roberta-xl xmod
+    """,
+}
+"""Names of the families by what stands in the way."""
+
+
+@pytest.mark.skipif(version("transformers") != PINNED, reason=f"the list is that of transformers {PINNED}")
+def test_every_causal_family_is_converted_or_has_a_reason() -> None:
+    explained = [name for names in REASONS.values() for name in names.split()]
+    assert len(explained) == len(set(explained))
+    assert set(explained) == set(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) - set(families())
+
+
+def test_masked_and_sequence_to_sequence_models_are_those_that_the_documentation_names() -> None:
+    """BERT, and T5 with its multilingual kind: the zoo is about causal models."""
+    masked, pairs = (
+        modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+        modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    )
+    assert set(masked) & set(families()) == {"bert"}
+    assert set(pairs) & set(families()) == {"t5", "mt5"}

@@ -1,0 +1,149 @@
+"""Proof of a conversion, in two parts. A key of a config that no family understands is looked for in transformers' own
+code of the model: one that is never read cannot matter, at any size or length. Then both models read random tokens."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from zoo.errors import ConversionWarning, UnsupportedError
+from zoo.hf._family import Task
+from zoo.model import Decoder
+
+LENGTH = 16
+MOST_PARAMETERS = 10**10
+"""Larger models are not run: it would take longer than seconds."""
+TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}
+"""Largest difference of logits, of the largest logit; 0.3 in half precision, where rounding alone makes 0.13."""
+SAID: set[str] = set()
+"""Warnings that were given."""
+ELSEWHERE = ("transformers.generation", "transformers.utils", "transformers.configuration_utils")
+"""Code that a model's module imports and that does not compute logits."""
+
+
+def read_by(model_class: type, config_class: type) -> frozenset[str]:
+    """Names that the model's code reads from a config, or may read.
+
+    What only the config's constructor reads is not among them: it acts through other keys, which hold the result.
+    """
+    own = {sys.modules[base.__module__] for base in model_class.__mro__ if ".models." in base.__module__}
+    origins = {getattr(value, "__module__", None) or "" for module in own for value in vars(module).values()}
+    shared = {name for name in origins if name.startswith("transformers.") and not name.startswith(ELSEWHERE)}
+    names = {module.__name__ for module in own} | {name for name in shared if ".models." not in name}
+    return frozenset(chain(*map(_config_reads, sorted(names)), _methods_read(config_class)))
+
+
+@cache
+def _config_reads(module: str) -> frozenset[str]:
+    """`x` of `config.x`, and every string, which may be the key of a lookup."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef
+    docs = {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, documented) and _has_docs(node)}  # type: ignore[attr-defined]
+    return frozenset(name for node in ast.walk(tree) if id(node) not in docs and (name := _name_read(node)))
+
+
+def _has_docs(node: Any) -> bool:
+    return bool(node.body) and isinstance(node.body[0], ast.Expr)
+
+
+def _name_read(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if not isinstance(node, ast.Attribute):
+        return None
+    owner = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+    return node.attr if "config" in owner or "cfg" in owner else None
+
+
+@cache
+def _methods_read(config_class: type) -> frozenset[str]:
+    """`x` of `self.x` in a config's own properties and methods, but for what constructs and checks it."""
+    classes = [base for base in config_class.__mro__ if ".models." in base.__module__]
+    nodes = chain(*(ast.walk(ast.parse(inspect.getsource(sys.modules[each.__module__]))) for each in classes))
+    names = {each.__name__ for each in classes}
+    methods = chain(*(node.body for node in nodes if isinstance(node, ast.ClassDef) and node.name in names))
+    own = (each for each in methods if isinstance(each, ast.FunctionDef) and not each.name.startswith(("__", "valid")))
+    found = (node for each in own for node in ast.walk(each) if isinstance(node, ast.Attribute))
+    return frozenset(node.attr for node in found if getattr(node.value, "id", "") == "self")
+
+
+def warn_of(keys: list[str], model_type: str) -> None:
+    """Say which keys nobody declares."""
+    if keys:
+        _warn_once(f"{model_type}: keys that transformers does not read are left out: {', '.join(keys)}")
+
+
+def _warn_once(message: str) -> None:
+    """Once in a process: a study reads a config many times."""
+    if message not in SAID:
+        SAID.add(message)
+        warnings.warn(message, ConversionWarning, stacklevel=3)
+
+
+def is_here(hf_model: nn.Module) -> bool:
+    """Whether it can be run: all its weights are on one device, and not too many."""
+    parameters = list(hf_model.parameters())
+    devices = {parameter.device for parameter in parameters}
+    return len(devices) == 1 and "meta" not in str(devices) and sum(p.numel() for p in parameters) <= MOST_PARAMETERS
+
+
+@torch.no_grad()
+def compare(hf_model: Any, ours: Decoder, task: Task) -> None:
+    """Raises UnsupportedError where the logits of random tokens differ."""
+    tokens = some_tokens(ours.embedding.weight)
+    try:
+        with _evaluating(hf_model):
+            expected = logits(hf_model, tokens, task)
+    except (RuntimeError, NotImplementedError, ImportError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        _warn_once(f"transformers cannot run this model here, so that logits are not compared: {reason}")
+        return
+    actual = ours(tokens, encoder_tokens=tokens.flip(1)) if task == "sequence to sequence" else ours(tokens)
+    if not near(actual, expected):
+        reason = f"its logits differ from those of transformers by {_typical(actual, expected):.2g} of the largest"
+        raise UnsupportedError("", f"{reason}: please report this config")
+
+
+def some_tokens(table: Tensor) -> Tensor:
+    """(2, T) random tokens of a token table, beside it."""
+    tokens = torch.randint(len(table), (2, LENGTH), generator=torch.Generator().manual_seed(0))
+    return tokens.to(table.device)
+
+
+def logits(hf_model: Any, tokens: Tensor, task: Task) -> Tensor:
+    if task == "sequence to sequence":
+        return hf_model(input_ids=tokens.flip(1), decoder_input_ids=tokens, use_cache=False).logits  # type: ignore[no-any-return]
+    return hf_model(tokens, **({"use_cache": False} if task == "causal" else {})).logits  # type: ignore[no-any-return]
+
+
+def near(actual: Tensor, expected: Tensor) -> bool:
+    """Whether logits are equal up to rounding."""
+    return _typical(actual, expected) <= TOLERANCE.get(actual.dtype, 0.3)
+
+
+def _typical(actual: Tensor, expected: Tensor) -> float:
+    """Difference of most tokens: for single ones, a router may choose another expert of equal score."""
+    difference = (actual - expected).abs().amax(-1) / expected.abs().amax().clamp(min=1e-30)
+    return difference.float().flatten().quantile(0.75).item()
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout, and each part as it was afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
