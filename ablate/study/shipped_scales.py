@@ -37,7 +37,7 @@ class ShippedScale:
     layer: Layer
 
     def around(self, own: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
-        """Its layers under and over these of a study: no size where the base has one, no tasks where there is no text."""
+        """Its layers under and over a study's own: no size where the base has one, no tasks where there is no text."""
         bases = (layer.nested.get("base") for layer in own)
         sized = any(base.get(key) is not None for base in bases if isinstance(base, Mapping) for key in WHOLE)
         left = self.layer.without | ({"base"} if sized else set()) | ({"evals"} if _is_synthetic(own) else set())
