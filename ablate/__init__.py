@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ablate.api.browsing import Runs
     from ablate.api.browsing import open_store as open
     from ablate.api.checking import check
+    from ablate.api.claims import claims
     from ablate.api.comparing import LossComparison, compare
     from ablate.api.evaluating import Scores, evaluate
     from ablate.api.exporting import export
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from ablate.searching.samplers import MissingPackageError
     from ablate.searching.storage import StorageError
     from ablate.store import AblateError, StoreError
+    from ablate.store.documents.handbook import HandbookClaim
     from ablate.study.problems import Problem, StudyError
     from ablate.study.reading import load_study
     from ablate.study.schema import study_schema
@@ -62,6 +64,7 @@ _HOME = {
     "Failure": "ablate.running.stages",
     "Fits": "ablate.api.scaling",
     "Generated": "ablate.api.generating",
+    "HandbookClaim": "ablate.store.documents.handbook",
     "Imported": "ablate.api.importing",
     "LossComparison": "ablate.api.comparing",
     "MissingPackageError": "ablate.searching.samplers",
@@ -81,6 +84,7 @@ _HOME = {
     "atlas": "ablate.api.atlas",
     "bench": "ablate.api.benching",
     "check": "ablate.api.checking",
+    "claims": "ablate.api.claims",
     "compare": "ablate.api.comparing",
     "evaluate": "ablate.api.evaluating",
     "export": "ablate.api.exporting",
@@ -114,6 +118,7 @@ __all__ = [
     "Failure",
     "Fits",
     "Generated",
+    "HandbookClaim",
     "Imported",
     "LossComparison",
     "MissingPackageError",
@@ -134,6 +139,7 @@ __all__ = [
     "atlas",
     "bench",
     "check",
+    "claims",
     "compare",
     "evaluate",
     "export",

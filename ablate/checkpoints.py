@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -135,7 +134,7 @@ class Checkpoint:
         model = self.load()
         with store.replacing(folder) as work:
             zoo.save(model, work)
-            sums.write(work)
+            sums.write(work, folder)
 
 
 def _configs(folder: Path) -> list[Path]:
@@ -167,7 +166,7 @@ def _end_of_text(folder: Path) -> str | None:
     except (OSError, zoo.SpecError) as error:
         raise CheckpointError(str(error)) from error
     if not isinstance(settings, dict):
-        raise CheckpointError(f"{path} holds no settings, but {json.dumps(settings)[:20]}: delete it or mend it")
+        raise CheckpointError(f"{path} holds no settings, but {str(settings)[:20]}: delete it or mend it")
     token: Any = settings.get("eos_token")
     found = token.get("content") if isinstance(token, dict) else token
     return found if isinstance(found, str) else None

@@ -30,6 +30,7 @@ COMMANDS = (
     "generate",
     "report",
     "atlas",
+    "claims",
     "compare",
     "ledger",
     "logs",
@@ -78,8 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
-    except OSError as error:  # a full disk, a folder that may not be written
-        print(f"ablate: {error}", file=sys.stderr)
+    except (OSError, MemoryError) as error:  # a full disk, a folder that may not be written
+        print(f"ablate: {str(error) or 'out of memory'}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt as end:
         print("ablate: stopped. Run the same command again to resume.", file=sys.stderr)

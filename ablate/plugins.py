@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ablate.errors import ArgumentError
+from ablate.store.files import read_regular
 
 FOLDERS = (
     *("zoo.norms", "zoo.residuals", "zoo.positions", "zoo.positions.scalings", "zoo.sparsities", "zoo.mixers"),
@@ -71,9 +72,11 @@ def check_groups() -> None:
 def place_of(path: Path) -> tuple[str, str]:
     """The package that a file belongs to, and its name there. Raises ArgumentError."""
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = ast.parse(read_regular(path).decode())
     except OSError as error:
-        raise ArgumentError("plugin", str(error.strerror), str(path)) from None
+        raise ArgumentError("plugin", error.strerror or "not a regular file", str(path)) from None
+    except (RecursionError, MemoryError) as error:
+        raise ArgumentError("plugin", f"cannot be parsed ({type(error).__name__})", str(path)) from None
     except (SyntaxError, ValueError) as error:  # also bytes that are no UTF-8
         where = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
         raise ArgumentError("plugin", f"not Python: {error.args[0]}{where}", str(path)) from None

@@ -216,6 +216,7 @@ def test_a_wheel_in_an_empty_folder_runs_a_shipped_study_and_a_new_one(site: Pat
         f"{site}/ablate/__init__.py {PROJECT['version']}\n"
     )
     assert (site / "ablate" / "py.typed").is_file()
+    assert "ablate run norm_kind" in run("claims", "norm-center")
     prose = site / "ablate" / "data" / "prose"
     assert {path.name for path in prose.iterdir()} == {"documents.jsonl.xz", "books.json"}
     run("run", "norm_placement", "--scale", "smoke", "--set", "seeds=1", "--engine", "inprocess")

@@ -99,6 +99,8 @@ def _variant_of(module: ModuleType, name: str, tag: str) -> type[Spec]:
     ]
     if len(own) != 1:
         raise PluginError(f"{module.__file__}: expected one spec with {tag}: Literal['{name}'], found {len(own)}")
+    if lacking := sorted(own[0].__abstractmethods__):
+        raise PluginError(f"{module.__file__}: {own[0].__name__} lacks {', '.join(lacking)}")
     return own[0]
 
 

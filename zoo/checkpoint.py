@@ -4,6 +4,7 @@ of its tokenizer."""
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,10 @@ def save(model: Decoder, directory: str | Path) -> None:
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     weights = {name: value.detach().contiguous() for name, value in model.state_dict().items()}
-    save_file(weights, directory / "weights.safetensors")
+    path = directory / "weights.safetensors"
+    save_file(weights, path)
     (directory / "spec.json").write_text(json.dumps(model.spec.dump(), indent=1), encoding="utf-8")
+    path.chmod(stat.S_IMODE((directory / "spec.json").stat().st_mode))  # safetensors lets nobody else read
     if model.origin is not None:
         (directory / "origin.json").write_text(json.dumps(model.origin, indent=1), encoding="utf-8")
     for name, text in (model.tokenizer or {}).items():
@@ -63,7 +66,9 @@ def open_model(directory: str | Path, device: str = "cpu") -> Decoder:
 
 def read_json(path: Path) -> Any:
     """Raises SpecError for what is no JSON, or none of a readable size."""
-    with path.open("rb") as file:  # a device has no size and no end
+    if path.exists() and not path.is_file():  # a pipe would wait for whoever writes to it
+        raise SpecError("", f"{path} is not a regular file")
+    with path.open("rb") as file:
         text = file.read(MOST_BYTES + 1)
     if len(text) > MOST_BYTES:
         raise SpecError("", f"{path} has more than {MOST_BYTES:,} bytes")

@@ -61,7 +61,7 @@ class Plugin:
         """Raises PluginError."""
         try:
             return self._executed(self.path) if self.path else importlib.import_module(self.module)
-        except Exception as error:  # it is anybody's code
+        except (Exception, SystemExit) as error:  # it is anybody's code
             reason = " ".join(str(error).split())
             raise PluginError(f"plug-in {self}: {type(error).__name__}: {reason}") from error
 

@@ -1,16 +1,25 @@
-"""Studies from elsewhere that would run code."""
+"""Studies from elsewhere that would run code, and whether their user has allowed it.
+
+Permission is the user's, not the store's, which others may write: it is kept in the user's configuration.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
-from ablate.store import Store
 from ablate.study.study import Study
 
+RUNNABLE = (".py", ".pyc", ".pyd", ".so", ".zip", ".yaml", ".yml", ".json", ".jsonl", ".jinja", ".j2", ".txt")
+"""Suffixes of what a task file can import, include, or run in its templates."""
 
-def refuse_code(study: Study, store: Store, allowed: bool) -> None:
-    """Raise StudyError where a study names files that can run code, until it is allowed once for their contents.
+
+def refuse_code(study: Study, allowed: bool) -> None:
+    """Raise StudyError where a study names files that can run code, until it is allowed once for their contents and for
+    all that they can import from their folders.
 
     lm-eval's task files run Python by `!function`, and reach it from their templates.
     """
@@ -18,11 +27,29 @@ def refuse_code(study: Study, store: Store, allowed: bool) -> None:
     files = [path for each in asked for path in each.code()]
     if not files:
         return
-    contents = json.dumps([files, [each.content() for each in asked]])
-    mark = store.allowed_path(hashlib.sha256(contents.encode()).hexdigest())
+    contents = {path: dict(_contents(Path(path))) for path in files}
+    mark = _marks() / hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
     if allowed:
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.touch()
-    elif not mark.exists():
+        mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        mark.touch(mode=0o600)
+    elif not (mark.is_file() and mark.stat().st_uid == os.geteuid()):
         reason = f"task files can run any code. Read {', '.join(files)}; then allow it, once, with --allow-code"
         raise study.error("evals", reason)
+
+
+def _marks() -> Path:
+    """$XDG_CONFIG_HOME/ablate/allowed, ~/.config/ablate/allowed without it."""
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "ablate" / "allowed"
+
+
+def _contents(path: Path) -> Iterator[tuple[str, str]]:
+    """Digests of the files in a folder of tasks, or around a task file, subfolders and links included."""
+    top, seen = path if path.is_dir() else path.parent, set[str]()
+    for folder, names, files in os.walk(top, followlinks=True):
+        real = os.path.realpath(folder)
+        names[:] = [] if real in seen else sorted(name for name in names if name != "__pycache__")
+        seen.add(real)
+        for file in (Path(folder, name) for name in sorted(files) if name.endswith(RUNNABLE)):
+            if file.is_file():
+                yield str(file.relative_to(top)), hashlib.sha256(file.read_bytes()).hexdigest()

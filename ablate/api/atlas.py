@@ -14,6 +14,7 @@ from ablate.planning.claims import stated
 from ablate.plugins import check_groups
 from ablate.store import Store
 from ablate.study.claim_spec import ClaimSpec
+from ablate.study.handbook import handbook
 from ablate.study.written import SHIPPED, read_study, shipped
 from reports.atlas.sources import CatalogueEntry, PublishedModel, Setting, Sources, StatedStudy
 from reports.results.document import RecordedResult
@@ -74,9 +75,14 @@ def _results_of(source: Path) -> Iterator[tuple[RecordedResult, Path | None]]:
 
 
 def known_sources() -> Sources:
-    """The shipped studies as written, the catalogue, and the published models."""
+    """The shipped studies as written, the catalogue, the published models, and the handbook."""
     check_groups()
-    return Sources(tuple(map(_stated, shipped())), tuple(_entries()), tuple(map(_model, names())))
+    return Sources(
+        tuple(map(_stated, shipped())),
+        tuple(_entries()),
+        tuple(map(_model, names())),
+        tuple(handbook().values()),
+    )
 
 
 def _stated(name: str) -> StatedStudy:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ablate.store import Store, StoreError
-from ablate.store.checking import damages
+from ablate.store.checking import Check
 
 
-def check(store: str | Path = "runs") -> list[str]:
+class Damages(list[str]):
+    """Lines about damaged files. `unchecked` counts, by kind, the files in which damage may go unnoticed, since a
+    version before this wrote them with fewer checksums."""
+
+    unchecked: Mapping[str, int]
+    unreadable: Sequence[str]
+    """Files that could not be read: permission, memory, the disk."""
+
+
+def check(store: str | Path = "runs") -> Damages:
     """Read every file of a store, and compare it with its checksum.
 
     Args:
         store: the folder of runs.
 
     Returns:
-        One line per damaged file: what is wrong with it, and what to remove or rebuild. Empty for an intact store.
+        One line per damaged file: what is wrong with it, and what to remove or rebuild. Empty for an intact store. Its
+        attribute `unchecked` counts the files that have no checksum, `unreadable` names those that cannot be read.
 
     Raises:
         StoreError: there is no such folder.
@@ -26,4 +37,8 @@ def check(store: str | Path = "runs") -> list[str]:
     """
     if not Path(store).is_dir():
         raise StoreError(f"{store} is not a folder")
-    return list(damages(Store(store)))
+    checked = Check(Store(store))
+    found = Damages(checked.damages())
+    found.unreadable = list(checked.unreadable)
+    found.unchecked = dict(sorted(checked.unchecked.items()))
+    return found

@@ -24,6 +24,8 @@ from zoo.decode import Sampling
 from zoo.explain import checked
 from zoo.lengths import longest_text
 
+MOST_TOKENS = 2**40
+"""More than any memory holds; tensors count no further than 2**63."""
 NEW = 64
 """Tokens that continue a prompt, unless told."""
 HOLE = "___"
@@ -164,6 +166,8 @@ def _check_room(model: zoo.Decoder, requests: list[GenerationRequest]) -> None:
     longest = longest_text(model.spec)
     # The last new token is never read back.
     needed = max(len(request.prompt) + request.max_new - 1 for request in requests)
+    if needed > MOST_TOKENS:
+        raise AblateError("out of memory: ask for fewer tokens")
     if longest is not None and needed > longest:
         raise AblateError(f"prompt and new tokens are {needed + 1} tokens: the model has positions for {longest}")
 

@@ -108,7 +108,7 @@ def import_model(
     checkpoint = Checkpoint.at(directory, Path())
     asked = asked_of(checkpoint, study, scale, sets, text, context, measure, where)
     if asked.study is not None:
-        refuse_code(asked.study, place, allow_code)
+        refuse_code(asked.study, allow_code)
     own = name or Path(directory).resolve().name
     run, corpus = brought(place, checkpoint, own, asked, enforce(where, dtype, cores()), progress)
     request = _request(place, corpus, run, asked, measured=measure is not False, own=not settings)

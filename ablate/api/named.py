@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,6 +22,8 @@ def named_run(name: str | Path, root: str | Path, known: Callable[[Store], Seque
     here = known(store)
     aliased = (stored for digest, stored in store.aliases.items() if digest.startswith(start) and stored in here)
     found = list(dict.fromkeys([*(digest for digest in here if digest.startswith(start)), *aliased]))
+    if not found and (closed := [path for path in store.closed() if path.name.startswith(start)]):
+        raise PermissionError(errno.EACCES, "Permission denied", str(closed[0]))
     if len(found) != 1:
         reason = f"{len(found)} runs match: {', '.join(found)}" if found else "there is no such run"
         raise StoreError(f"{name}: {reason} in {store.root}/: give a digest, STUDY/ARM or STUDY/ARM/SEED")

@@ -65,7 +65,7 @@ def run(
     context = open_context(store, options, progress, trackers)
     chosen = read(study, scale, sets, context.device)
     _check_arms(chosen)
-    refuse_code(chosen, context.store, allow_code)
+    refuse_code(chosen, allow_code)
     if promote is not None:
         refuse_promotion(chosen, promote)
     place = context.store.study(chosen.name, chosen.scale)

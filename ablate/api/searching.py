@@ -141,7 +141,7 @@ def search(
     if chosen.search is None:
         place = Place(chosen.written.place)
         raise StudyError([Problem(place, "", "has no search section, so nothing may vary")])
-    refuse_code(chosen, context.store, allow_code)
+    refuse_code(chosen, allow_code)
     with _quiet():
         return _StudySearch(context, chosen, chosen.search, promote).run(storage)
 
@@ -155,11 +155,13 @@ class _StudySearch:
         self.lab = StudyLaboratory(study, context.planner(study).plan, self.store, context.request)
         self.lab.check()
         self.failures: list[str] = []
+        self.is_in_journal = True
         self.folder = self.store.search(study.name, study.scale)
         refuse_namesake(study, self.folder.read(), self.store)
 
     def run(self, url: str | None) -> SearchResult:
         storage = open_storage(url, self.folder)
+        self.is_in_journal = url is None
         try:
             trials = self._open(storage)
             return self._search(trials, self._edited(storage, trials))
@@ -213,7 +215,8 @@ class _StudySearch:
 
     def _close(self, trials: optuna.Study, search: Search) -> SearchResult:
         promoted = write_promoted(self.lab, search, self.promote) if self.promote else None
-        document = search_document(self.lab, trials, search.done)
+        journal = self.folder.journal.last_seal() if self.is_in_journal else None
+        document = search_document(self.lab, trials, search.done, journal)
         self.folder.write(document)
         write_tables(document, self.folder)
         failures = [*self.failures, *(f"trial {number}: {error}" for number, error in search.failed.items())]

@@ -1,15 +1,19 @@
 """Verify every file of a store against its checksum.
 
-Names every damaged file and says what to remove or rebuild. Exit status 1 if there is any damage. Files written without
-a checksum, by older versions or by hand, are only checked for the right format.
+Names every damaged file and says what to remove or rebuild. Exit status 1 if there is any damage. Files that older
+versions wrote without a checksum are only checked for the right format, and are counted.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ablate.commands import DONE, SOME_FAILED, add_json, print_json
+
+if TYPE_CHECKING:
+    from ablate.api.checking import Damages
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,8 +26,26 @@ def run(options: argparse.Namespace) -> int:
 
     found = ablate.check(options.store)
     if options.json:
-        print_json({"store": str(options.store), "damaged": found})
+        print_json(
+            {
+                "store": str(options.store),
+                "damaged": found,
+                "unchecked": dict(found.unchecked),
+                "unreadable": found.unreadable,
+            }
+        )
     else:
-        print(*found, sep="\n", end="\n" if found else "")
-        print(f"{options.store}: {len(found)} damaged files" if found else f"{options.store}: everything is whole")
-    return SOME_FAILED if found else DONE
+        for line in (*found, *found.unreadable):
+            print(line)
+        print(f"{options.store}: {_outcome(found)}")
+    return SOME_FAILED if found or found.unreadable else DONE
+
+
+def _outcome(found: Damages) -> str:
+    counts = [f"{len(found)} damaged files"] if found else []
+    if found.unreadable:
+        counts.append(f"{len(found.unreadable)} files could not be read")
+    if counts or not found.unchecked:
+        return ", ".join(counts) or "everything is whole"
+    kinds = "\n".join(f"  {count} {kind}" for kind, count in found.unchecked.items())
+    return f"no damage found. Cannot be checked in full, since an older version wrote them:\n{kinds}"

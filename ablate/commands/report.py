@@ -7,11 +7,13 @@ runs/searches/search_small_lm-cpu, or a store, such as runs.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.commands import DONE, OptionError, add_json, print_json
+from ablate.store import Store, StudyFolder
 
 if TYPE_CHECKING:
     from ablate.store.documents import JsonObject
@@ -59,12 +61,19 @@ def run(options: argparse.Namespace) -> int:
         return _record(options)
     if options.export:
         return _export(options)
-    page = ablate.report(options.path)
+    folder, kind = reported(options.path)
+    # Whoever may only read another's store still gets the numbers.
+    reads_only = options.json and not os.access(folder, os.W_OK)
+    page = _drawn_before(folder, kind) if reads_only else ablate.report(options.path)
     if options.json:
-        print_json(_document(*reported(options.path), page))
+        print_json(_document(folder, kind, page))
     else:
         print(page)
     return DONE
+
+
+def _drawn_before(folder: Path, kind: str) -> Path:
+    return Store(folder).index_path if kind == "store" else StudyFolder(folder).report_path
 
 
 def _document(folder: Path, kind: str, page: Path) -> JsonObject:

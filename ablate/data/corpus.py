@@ -131,12 +131,13 @@ class Corpus:
 
     @contextmanager
     def _whole(self, path: Path) -> Iterator[None]:
-        """Around the reading of a file: what is gone or unlike what `prepare` wrote is a StoreError with the remedy."""
+        """Around the reading of a file: what is gone or unlike what `prepare` wrote is a StoreError with the remedy;
+        what the system says, such as that there are too many open files, is no damage."""
         try:
             yield
-        except PermissionError:
-            raise
-        except (OSError, ValueError, LookupError, TypeError, EOFError) as error:
+        except FileNotFoundError as error:
+            raise StoreError(f"{path} is gone: remove {self.directory} to prepare the data again") from error
+        except (ValueError, LookupError, TypeError, EOFError) as error:
             raise StoreError(f"{path} is damaged: remove {self.directory} to prepare the data again") from error
 
 

@@ -6,7 +6,11 @@ from collections.abc import Callable
 
 from ablate.store.documents import StudyClaim, StudyDocument
 from ablate.study.claim_spec import ClaimSpec
+from ablate.study.handbook import handbook
 from ablate.study.study import Study
+
+PUBLISHED = ("source", "where")
+"""What the handbook says of a claim unless the study does."""
 
 
 def study_claims(study: Study, planned: str) -> tuple[StudyClaim, ...]:
@@ -16,10 +20,15 @@ def study_claims(study: Study, planned: str) -> tuple[StudyClaim, ...]:
 
 
 def stated(spec: ClaimSpec, baseline: str, planned: str, *, screens: bool) -> StudyClaim:
-    """A claim with what it leaves to the study. screens: whether it screens factors, which are against nothing."""
+    """A claim with what it leaves to the study and to the handbook.
+
+    screens: whether the study screens factors, which are against nothing.
+    """
     compared = spec.arm is not None and spec.expect != "stalls" and not screens
     against = (spec.against or baseline) if compared else None
-    return StudyClaim(**{**spec.model_dump(), "against": against, "planned": planned})
+    entry = handbook().get(spec.claim or "")
+    published = {name: getattr(spec, name) or getattr(entry, name, None) for name in PUBLISHED}
+    return StudyClaim(**{**spec.model_dump(), **published, "against": against, "planned": planned})
 
 
 def with_dates(study: StudyDocument, before: StudyDocument | None, had_result: Callable[[str], bool]) -> StudyDocument:
@@ -36,7 +45,7 @@ def with_dates(study: StudyDocument, before: StudyDocument | None, had_result: C
 
     def dated(claim: StudyClaim) -> StudyClaim:
         if (kept := known.get(_key(claim))) is not None:
-            return kept
+            return claim.model_copy(update={"planned": kept.planned, "edited": kept.edited})
         named = {name for pair in claim.pairs for name in pair if name is not None}
         arms = {arm.name for arm in study.arms} if study.design else named
         return claim.model_copy(update={"edited": began or arms <= ended})
@@ -45,4 +54,5 @@ def with_dates(study: StudyDocument, before: StudyDocument | None, had_result: C
 
 
 def _key(claim: StudyClaim) -> str:
-    return claim.model_dump_json(exclude={"planned", "edited"})
+    """What is judged. Other words for who says so make no other claim."""
+    return claim.model_dump_json(exclude={"planned", "edited", "claim", *PUBLISHED})

@@ -60,7 +60,9 @@ def asked_before(lab: StudyLaboratory, document: SearchDocument) -> bool:
     return tuple(lab.store.aliases.get(run, run) for run in runs) == trial.runs
 
 
-def search_document(lab: StudyLaboratory, study: optuna.Study, done: Done) -> SearchDocument:
+def search_document(
+    lab: StudyLaboratory, study: optuna.Study, done: Done, journal: str | None = None
+) -> SearchDocument:
     spec, whole = lab.spec, done[-1]
     best = set(fronts(whole, list(spec.objectives.values()))[0]) if whole else set()
     trials = [trial for trial in study.get_trials(deepcopy=False) if ended(trial)]
@@ -83,6 +85,7 @@ def search_document(lab: StudyLaboratory, study: optuna.Study, done: Done) -> Se
         base=_base(lab),
         illegal=dict(counts_of_illegal(study).most_common()),
         trials=tuple(_trial(lab, trial, done, trial.number in best) for trial in trials),
+        journal=journal,
     )
 
 

@@ -21,9 +21,9 @@ import numpy as np
 import optuna
 from filelock import UnixFileLock
 from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState
 
+from ablate.searching.journal import SealedJournal
 from ablate.searching.samplers import MissingPackageError, need
 from ablate.store import AblateError, SearchFolder
 
@@ -35,22 +35,6 @@ class StorageError(AblateError):
     """The storage of a search cannot be used."""
 
 
-class _SystemLock(JournalFileOpenLock):
-    """A lock that the system frees when its holder is killed. The locks of optuna's own wait half a minute for a dead
-    one, and are taken from one that is merely slow; the type of all of them is not public, so this takes after one.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._lock = UnixFileLock(path)
-
-    def acquire(self) -> bool:
-        self._lock.acquire()
-        return True
-
-    def release(self) -> None:
-        self._lock.release()
-
-
 def open_storage(url: str | None, folder: SearchFolder) -> BaseStorage:
     """The journal in a search's folder, or what a URL names: `grpc://host:port`, else a database of SQLAlchemy's.
 
@@ -60,7 +44,7 @@ def open_storage(url: str | None, folder: SearchFolder) -> BaseStorage:
     """
     folder.path.mkdir(parents=True, exist_ok=True)
     if url is None:
-        return JournalStorage(JournalFileBackend(str(folder.journal_path), _SystemLock(folder.journal_lock_path)))
+        return _open_journal(folder)
     if url.startswith("grpc://"):
         need("grpc", "grpcio", "--storage grpc://…")
         host, _, port = url.removeprefix("grpc://").partition(":")
@@ -80,6 +64,17 @@ def open_storage(url: str | None, folder: SearchFolder) -> BaseStorage:
     except Exception as error:  # whatever the database's driver raises
         reason = shown(str(error).replace(url, shown(url)).strip().split("\n")[0])
         raise StorageError(f"--storage {shown(url)}: {reason or type(error).__name__}") from error
+
+
+def _open_journal(folder: SearchFolder) -> BaseStorage:
+    folder.check_journal()
+    try:
+        return JournalStorage(SealedJournal(folder))
+    except AblateError:
+        raise
+    except Exception as error:  # whatever optuna raises at operations that do not follow from each other
+        reason = f"its trials cannot be read ({type(error).__name__}: {error})"
+        raise StorageError(f"{folder.journal_path}: {reason}: {folder.journal.remedy}") from error
 
 
 def shown(url: str) -> str:

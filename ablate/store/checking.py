@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from ablate.store import sums
+from ablate.store import answers, checksum, jsonfile, sums
 from ablate.store.files import StoreError
+from ablate.store.folders import SearchFolder, StudyFolder
 from ablate.store.paths import FOLDERS
+from ablate.store.seals import SealedLog
 from ablate.store.store import Store
 
 OF_A_RUN = ("run.json", "result.json", "metrics.ndjson", "state.pt")
+PARTS_OF_A_RUN = ("model", "answers.db", "losses.ndjson", "measure-*.json", "evals-*.json", *OF_A_RUN)
 
 
 def run_folders(store: Store) -> list[str]:
     """Digests of the runs that have begun, also of those whose identity is gone."""
-    found = {path.parent.name for name in OF_A_RUN for path in store.root.glob(f"*/{name}")}
+    found = {path.parent.name for name in PARTS_OF_A_RUN for path in store.root.glob(f"[!.]*/{name}")}
     return sorted(found - FOLDERS)
 
 
@@ -23,65 +29,163 @@ def corpora(store: Store) -> list[str]:
     return sorted(path.name for path in store.data_dir.glob("[!.]*") if path.is_dir())
 
 
-def damages(store: Store) -> Iterator[str]:
-    """One line for each damage: the file, what is wrong with it, and the remedy."""
-    for digest in run_folders(store):
-        yield from dict.fromkeys(_of_run(store, digest))
-    for study in store.studies():
-        yield from _whole(study.document_path, "remove it, and run the study again", study.read)
+class Check:
+    """One reading of a store. `damages` yields a line for each damage: the file, what is wrong with it, the remedy.
+    `unchecked` then counts, by kind, the files in which damage may go unnoticed: versions before this sealed less."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.unchecked: Counter[str] = Counter()
+        self.unreadable: dict[str, None] = {}
+        """What the system says of files that could not be read, which says nothing of their content."""
+
+    def damages(self) -> Iterator[str]:
+        store = self.store
+        for folder in store.closed():
+            self.unreadable[f"Permission denied: {folder}"] = None
+        whole, found = self._attempt(lambda: store.aliases)
+        if not whole:
+            yield from found
+            store.aliases = {}  # folders have the digests that were stored
+        self._note_unsealed(store.alias_log)
+        for digest in run_folders(store):
+            yield from dict.fromkeys(self._guarded(self._of_run(digest)))
+        for path in sorted(store.root.glob("studies/[!.]*/")):
+            yield from self._guarded(self._of_study(StudyFolder(path)))
+        for search in map(SearchFolder, sorted(store.root.glob("searches/[!.]*/"))):
+            if search.report_path.exists() and not search.exists:
+                yield f"{search.document_path} is gone: run the search again"
+            remedy = "remove it, and run the search again"
+            yield from self._document(search.document_path, remedy, search.read)
+            yield from self._readable(search.check_journal)
+            self._note_unsealed(search.journal)
+        for digest in corpora(store):
+            yield from dict.fromkeys(self._guarded(self._of_corpus(digest)))
+        for path in sorted(store.root.glob("checkpoints/[!.]*")):
+            yield from self._folder(path, f"remove {path}, and run the study again")
+        for name in store.imports():
+            remedy = "remove it, and import the model again"
+            yield from self._document(store.import_path(name), remedy, store.read_import, name)
+        for digest in store.calibrations():
+            path = store.calibration_path(digest)
+            yield from self._document(path, "remove it to measure the step time again", store.read_calibration, digest)
+        for name in store.ledgers():
+            yield from self._readable(store.read_ledger, name)
+            self._note_unsealed(store.ledger(name))
+
+    def _of_run(self, digest: str) -> Iterator[str]:
+        store, folder = self.store, self.store.run_dir(digest)
+        train_again = f"remove {folder} to train the run again"
+        if not store.run_path(digest).exists():
+            yield f"{store.run_path(digest)} is gone: {train_again}"
+        yield from self._document(store.run_path(digest), train_again, store.read_run, digest)
+        yield from self._document(store.result_path(digest), "run the study again", store.read_result, digest)
+        for read in (store.read_metrics, store.read_probes, store.read_losses):
+            yield from self._readable(read, digest)
+        yield from self._state(digest)
+        known, status = self._attempt(store.status, digest)
+        if known and status == "partial":  # the result of one that has ended has checksums of them
+            self._note_unsealed(store.metrics_log(digest))
+            self._note_unsealed(store.probes_log(digest))
+        if status == "partial" and any(folder.glob("evals-*.json")) | any(folder.glob("measure-*.json")):
+            yield f"{store.result_path(digest)} is gone: {train_again}"
+        if status == "finished" or store.model_dir(digest).exists():
+            again = store.model_again(digest) if self._attempt(store.read_run, digest)[0] else train_again
+            yield from self._folder(store.model_dir(digest), again)
+        yield from self._answers(store.answers_path(digest))
+        for path in sorted(folder.glob("measure-*.json")):
+            name = path.stem.removeprefix("measure-")
+            yield from self._document(path, "remove it to measure the run again", store.read_measure, digest, name)
+        for path in sorted(folder.glob("evals-*.json")):
+            name = path.stem.removeprefix("evals-")
+            yield from self._document(path, "remove it to evaluate the run again", store.read_evals, digest, name)
+            yield from self._readable(store.read_samples, digest, name)
+
+    def _of_study(self, study: StudyFolder) -> Iterator[str]:
+        again = "remove it, and run the study again"
+        if not study.exists and any(path.exists() for path in (study.report_path, study.judged_path)):
+            yield f"{study.document_path} is gone: run the study again"
+        yield from self._document(study.document_path, again, study.read)
         for path in sorted(study.path.glob("costs-*.json")):
-            request = path.stem.removeprefix("costs-")
-            yield from _whole(path, "remove it, and run the study again", study.read_costs, request)
-    for search in store.searches():
-        yield from _whole(search.document_path, "remove it, and run the search again", search.read)
-    for digest in corpora(store):
-        yield from dict.fromkeys(_of_corpus(store, digest))
-    for path in sorted(store.root.glob("checkpoints/[!.]*")):
-        yield from _readable(sums.check, path, f"remove {path}, and run the study again", True)
-    for name in store.imports():
-        yield from _whole(store.import_path(name), "remove it, and import the model again", store.read_import, name)
-    for digest in store.calibrations():
-        path = store.calibration_path(digest)
-        yield from _whole(path, "remove it to measure the step time again", store.read_calibration, digest)
-    for name in store.ledgers():
-        yield from _readable(store.read_ledger, name)
+            yield from self._document(path, again, study.read_costs, path.stem.removeprefix("costs-"))
+        yield from self._document(study.judged_path, again, study.read_judged)
+        readable, judged = self._attempt(study.read_judged)
+        if not readable:
+            return
+        if judged is not None and judged.study not in self.store.ledgers():
+            yield from self._readable(self.store.read_ledger, judged.study)
+        elif judged is None and study.report_path.exists():
+            self.unchecked["report.html without a record of what the ledger must know"] += 1
+
+    def _of_corpus(self, digest: str) -> Iterator[str]:
+        folder = self.store.data(digest)
+        yield from self._document(folder.document_path, f"remove {folder.path} to prepare the data again", folder.read)
+        yield from self._readable(folder.check, True)
+        self._note_unbound(folder.path / sums.NAME)
+
+    def _folder(self, path: Path, remedy: str) -> Iterator[str]:
+        yield from self._readable(sums.check, path, remedy, True)
+        self._note_unbound(path / sums.NAME)
+
+    def _state(self, digest: str) -> Iterator[str]:
+        path = self.store.state_path(digest)
+        whole, found = self._attempt(self.store.check_state, digest)
+        if not whole:
+            yield from found
+        elif path.exists() and checksum.is_whole(path, path.parent.name) is None:
+            self.unchecked["state.pt that does not say whose it is"] += 1
+
+    def _answers(self, path: Path) -> Iterator[str]:
+        def read() -> None:
+            if not answers.check(path):
+                self.unchecked["answers.db with answers that are not sealed, and not used"] += 1
+
+        yield from self._readable(read)
+
+    def _document(self, path: Path, remedy: str, read: Callable[..., object], *arguments: object) -> Iterator[str]:
+        """The complaint about a document, also about one that counts as not yet written."""
+        readable, found = self._attempt(read, *arguments)
+        if not readable:
+            yield from found
+        elif path.exists():
+            if found is None:
+                yield f"{path}: is empty or half-written: {remedy}"
+            self._note_unbound(path)
+
+    def _note_unbound(self, path: Path) -> None:
+        if path.exists() and not jsonfile.is_bound(path):
+            self.unchecked[f"{_kind(path)} without a checksum, or that does not say where it belongs"] += 1
+
+    def _note_unsealed(self, log: SealedLog) -> None:
+        """Damage was told of by whoever read it."""
+        with suppress(StoreError, OSError):
+            chain, bodies = log.read()
+            if bodies and not chain.has_sealed:
+                self.unchecked[f"{log.path.name} without checksums"] += 1
+
+    def _readable(self, read: Callable[..., object], *arguments: object) -> Iterator[str]:
+        readable, found = self._attempt(read, *arguments)
+        if not readable:
+            yield from found
+
+    def _attempt(self, read: Callable[..., object], *arguments: object) -> tuple[bool, Any]:
+        """Whether something can be read, and what it is, or the complaints about it."""
+        try:
+            return True, read(*arguments)
+        except StoreError as error:
+            return False, [str(error)]
+        except OSError as error:
+            self.unreadable[str(error)] = None
+            return False, []
+
+    def _guarded(self, found: Iterator[str]) -> Iterator[str]:
+        """Folders, too, may be another user's alone."""
+        try:
+            yield from found
+        except OSError as error:
+            self.unreadable[str(error)] = None
 
 
-def _of_run(store: Store, digest: str) -> Iterator[str]:
-    folder = store.run_dir(digest)
-    train_again = f"remove {folder} to train the run again"
-    if not store.run_path(digest).exists():
-        yield f"{store.run_path(digest)} is gone: {train_again}"
-    yield from _whole(store.run_path(digest), train_again, store.read_run, digest)
-    yield from _whole(store.result_path(digest), "run the study again", store.read_result, digest)
-    for read in (store.read_metrics, store.read_probes, store.read_losses, store.check_state):
-        yield from _readable(read, digest)
-    if not list(_readable(store.status, digest)) and store.status(digest) == "finished":
-        yield from _readable(lambda: sums.check(store.model_dir(digest), store.model_again(digest), True))
-    for path in sorted(folder.glob("measure-*.json")):
-        name = path.stem.removeprefix("measure-")
-        yield from _whole(path, "remove it to measure the run again", store.read_measure, digest, name)
-    for path in sorted(folder.glob("evals-*.json")):
-        name = path.stem.removeprefix("evals-")
-        yield from _whole(path, "remove it to evaluate the run again", store.read_evals, digest, name)
-        yield from _readable(store.read_samples, digest, name)
-
-
-def _of_corpus(store: Store, digest: str) -> Iterator[str]:
-    yield from _readable(store.data(digest).read)
-    yield from _readable(store.data(digest).check, True)
-
-
-def _whole(path: Path, remedy: str, read: Callable[..., object], *arguments: object) -> Iterator[str]:
-    """The complaint about a document, also about one that counts as not yet written."""
-    complaints = list(_readable(read, *arguments))
-    if not complaints and path.exists() and read(*arguments) is None:
-        complaints = [f"{path}: is empty or half-written: {remedy}"]
-    yield from complaints
-
-
-def _readable(read: Callable[..., object], *arguments: object) -> Iterator[str]:
-    try:
-        read(*arguments)
-    except (StoreError, OSError) as error:
-        yield str(error)
+def _kind(path: Path) -> str:
+    """The name of a document, without the digest of a request."""
+    return f"{path.name.partition('-')[0]}-*.json" if "-" in path.name else path.name

@@ -1,18 +1,23 @@
-"""SHA-256 of files and of texts, and seals: the checksum of a file's content at its own end.
+"""SHA-256 of files and of texts, and seals: the checksum of a file's content at its own end, and whose file it is.
 
-A sealed file is replaced together with its checksum by one rename, so no kill parts them. What bears no seal, as a
-document written by hand, is not checked.
+A sealed file is replaced together with its checksum by one rename, so no kill parts them. The seal also holds the
+file's place in the store, so that a file of one run is not taken for another's. Documents of versions before this have
+the checksum alone, or none: one written by hand has none, and is not checked.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
-SEAL = b"\nsha256 "
-"""Bytes before the checksum at the end of a file that is not text."""
+SEAL = b"\nsealed "
+"""Bytes before the checksum, of the owner's name and the content, at the end of a file that is not text."""
+PLAIN_SEAL = b"\nsha256 "
+"""The same in versions before this: of the content alone."""
 SEAL_BYTES = len(SEAL) + 32
 CHUNK_BYTES = 2**20
 
@@ -20,6 +25,21 @@ JSON_END = "\n}\n"
 _SEALED_JSON = re.compile(rb',\n "checksum": "(.{64})"\n}\n\Z', re.DOTALL)
 _SEALED_JSON_BYTES = 84
 """Length of the end of a sealed document."""
+_PLACED_JSON = re.compile(rb',\n "file": "([^"\n]*)"\n}\n\Z')
+_PLACED_JSON_BYTES = 1024
+"""More than the line of a document's place has."""
+
+
+class Unsealed(NamedTuple):
+    """A document without its seal."""
+
+    body: bytes
+    is_whole: bool
+    """Whether it is what was sealed; True for one without a checksum."""
+    place: str | None
+    """Where it belongs, None where it does not say so."""
+    is_sealed: bool
+    """Whether it has a checksum."""
 
 
 def of(content: bytes) -> str:
@@ -31,39 +51,64 @@ def of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sealed_json(text: str) -> str:
-    """An indented JSON object with the checksum of its text as the last field."""
-    checksum = hashlib.sha256(text.encode()).hexdigest()
-    return f'{text.removesuffix(JSON_END)},\n "checksum": "{checksum}"{JSON_END}'
+def sealed_json(text: str, place: str) -> str:
+    """An indented JSON object with its place in the store and the checksum of its text as the last fields."""
+    body = f'{text.removesuffix(JSON_END)},\n "file": "{place}"{JSON_END}'
+    checksum = hashlib.sha256(body.encode()).hexdigest()
+    return f'{body.removesuffix(JSON_END)},\n "checksum": "{checksum}"{JSON_END}'
 
 
-def unsealed_json(content: bytes) -> tuple[bytes, bool]:
-    """The object without its checksum, and whether it is what was sealed."""
+def unsealed_json(content: bytes) -> Unsealed:
+    """The object without the fields that seal it."""
     found = _SEALED_JSON.search(content, max(0, len(content) - _SEALED_JSON_BYTES))
-    if found is None:
-        return content, True
-    body = content[: found.start()] + JSON_END.encode()
-    return body, hashlib.sha256(body).hexdigest().encode() == found[1]
+    body = content if found is None else content[: found.start()] + JSON_END.encode()
+    is_whole = found is None or hashlib.sha256(body).hexdigest().encode() == found[1]
+    placed = _PLACED_JSON.search(body, max(0, len(body) - _PLACED_JSON_BYTES))
+    if placed is not None:
+        rest, place = body[: placed.start()] + JSON_END.encode(), placed[1].decode(errors="replace")
+    else:
+        rest, place = (body, None) if found else _edited_json(body)
+    return Unsealed(rest, is_whole, place, found is not None)
 
 
-def seal(path: Path) -> None:
+def _edited_json(body: bytes) -> tuple[bytes, str | None]:
+    """The same for a document that a person's editor laid out anew."""
+    if b'"file"' not in body:
+        return body, None
+    try:
+        fields = json.loads(body)
+        place = fields.pop("file")
+    except (ValueError, AttributeError, KeyError, RecursionError):
+        return body, None
+    return (json.dumps(fields).encode(), place) if isinstance(place, str) else (body, None)
+
+
+def seal(path: Path, owner: str) -> None:
     """Append the checksum of what a file contains. Formats that are read from their end, as zip, do not mind."""
-    checksum = bytes.fromhex(of_file(path))
-    with path.open("ab") as file:
-        file.write(SEAL + checksum)
+    with path.open("r+b") as file:
+        found = _digest(file, path.stat().st_size, owner)
+        file.write(SEAL + found)
 
 
-def is_whole(path: Path) -> bool:
-    """Whether a file is what was sealed; True for one without a seal."""
+def is_whole(path: Path, owner: str) -> bool | None:
+    """Whether a file is what was sealed for its owner; None where a seal of a version before this matches, which does
+    not say whose file it is. False for a file without a seal: its end is lost."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - SEAL_BYTES))
         end = file.read()
-        if not end.startswith(SEAL):
-            return True
         file.seek(0)
-        found, left = hashlib.sha256(), size - SEAL_BYTES
-        while left and (chunk := file.read(min(left, CHUNK_BYTES))):
-            found.update(chunk)
-            left -= len(chunk)
-    return found.digest() == end[len(SEAL) :]
+        if end.startswith(SEAL):
+            return _digest(file, size - SEAL_BYTES, owner) == end[len(SEAL) :]
+        if end.startswith(PLAIN_SEAL):
+            return None if _digest(file, size - SEAL_BYTES, "") == end[len(PLAIN_SEAL) :] else False
+    return False
+
+
+def _digest(file: BinaryIO, left: int, owner: str) -> bytes:
+    """SHA-256 of an owner's name and this many bytes."""
+    found = hashlib.sha256(owner.encode())
+    while left and (chunk := file.read(min(left, CHUNK_BYTES))):
+        found.update(chunk)
+        left -= len(chunk)
+    return found.digest()

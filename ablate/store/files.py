@@ -6,6 +6,7 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,22 @@ from ablate.errors import AblateError
 
 class StoreError(AblateError):
     """The store holds, or was given, something that it must not."""
+
+
+class IrregularFileError(OSError):
+    """A device, a pipe or a folder where a file should be: reading it might never end."""
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of a file. Raises IrregularFileError where it is none, FileNotFoundError where there is nothing."""
+    check_regular(path)
+    return path.read_bytes()
+
+
+def check_regular(path: Path) -> None:
+    """Raise IrregularFileError for what is no regular file, before it is opened."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise IrregularFileError(f"{path} is not a regular file")
 
 
 FULL_BYTES = 2**20
@@ -52,6 +69,7 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
     try:
         yield temporary
+        _share(temporary)
         _sync_tree(temporary)
         pass_fence(path)
         if temporary.is_dir() and path.exists():
@@ -101,6 +119,21 @@ def _remove_tree(path: Path) -> None:
     except OSError as error:
         error.filename = str(path)  # it names what is inside, without a folder
         raise
+
+
+def _share(written: Path) -> None:
+    """Let others read what a library keeps to its user, as safetensors does: as far as the umask allows."""
+    files = [path for path in (written, *written.rglob("*")) if path.is_file()]
+    private = [path for path in files if not path.stat().st_mode & 0o066]
+    if not private:
+        return
+    probe = written.with_name(f"{written.name}.mode.tmp")
+    probe.touch()
+    try:
+        for path in private:
+            path.chmod(stat.S_IMODE(probe.stat().st_mode))
+    finally:
+        probe.unlink()
 
 
 def _sync_tree(path: Path) -> None:

@@ -9,8 +9,17 @@ from pathlib import Path
 
 from ablate.store import jsonfile, sums
 from ablate.store.claims import claimed
-from ablate.store.documents import CostsDocument, DataDocument, SearchDocument, StudyDocument, SyntheticMeta, TextMeta
+from ablate.store.documents import (
+    CostsDocument,
+    DataDocument,
+    JudgedDocument,
+    SearchDocument,
+    StudyDocument,
+    SyntheticMeta,
+    TextMeta,
+)
 from ablate.store.files import StoreError, remove_leftovers, replacing, write_text
+from ablate.store.seals import SealedLog
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,17 @@ class StudyFolder:
     def write_costs(self, found: CostsDocument) -> None:
         jsonfile.write(self.costs_path(found.request), found)
 
+    @property
+    def judged_path(self) -> Path:
+        """What the ledger must know, since the page of this study shows it."""
+        return self.path / "judged.json"
+
+    def read_judged(self) -> JudgedDocument | None:
+        return jsonfile.read(self.judged_path, JudgedDocument, f"remove it, and report {self.path} again")
+
+    def write_judged(self, judged: JudgedDocument) -> None:
+        jsonfile.write(self.judged_path, judged)
+
     def write_report(self, html: str) -> Path:
         return write_text(self.report_path, html)
 
@@ -74,6 +94,20 @@ class SearchFolder:
     def journal_path(self) -> Path:
         """optuna's trials, unless they are in a database."""
         return self.path / "journal.log"
+
+    @property
+    def journal(self) -> SealedLog:
+        remedy = f"restore it, or remove {self.path} to search again: its runs are kept"
+        return SealedLog(self.journal_path, self.path.name, remedy)
+
+    def check_journal(self) -> None:
+        """Raises StoreError where a line of the journal is not what was written, or where trials are gone that the
+        search's document shows."""
+        document = self.read()
+        if document is not None and document.journal is not None and self.journal.lacks(document.journal):
+            raise StoreError(f"{self.journal_path} lacks trials that {self.document_path} shows: {self.journal.remedy}")
+        for number, body in enumerate(self.journal.bodies(), start=1):
+            self.journal.parsed(body, number)
 
     @property
     def journal_lock_path(self) -> Path:
@@ -115,6 +149,8 @@ class DataFolder:
     """`data/<digest>/`. `split` is `train`, `tuning`, `judging` or `test`; some files are of held-out text alone."""
 
     path: Path
+    final: Path | None = None
+    """Where it will be, while it is being made elsewhere."""
 
     @property
     def document_path(self) -> Path:
@@ -152,7 +188,7 @@ class DataFolder:
             remove_leftovers(self.path.parent, f".{self.path.name}")
             with replacing(self.path) as temporary:
                 temporary.mkdir()
-                yield DataFolder(temporary)
+                yield DataFolder(temporary, final=self.path)
 
     def read(self) -> TextMeta | SyntheticMeta:
         """The document of the corpus. Raises StoreError if it is gone."""
@@ -166,8 +202,9 @@ class DataFolder:
 
     def write(self, meta: TextMeta | SyntheticMeta) -> None:
         """The last of its files."""
-        jsonfile.write(self.document_path, meta)
-        sums.write(self.path)
+        place = self.final or self.path
+        jsonfile.write(self.document_path, meta, jsonfile.place_of(place / self.document_path.name))
+        sums.write(self.path, place)
 
     def check(self, afresh: bool = False) -> None:
         """Raises StoreError where a file is not what was prepared. afresh: whatever was checked before."""

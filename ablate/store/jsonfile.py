@@ -5,6 +5,7 @@ there, and the remedy.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +15,7 @@ from pydantic_core import ErrorDetails, PydanticSerializationError, from_json
 
 from ablate.store import checksum
 from ablate.store.documents import Document, Part
-from ablate.store.files import StoreError, write_text
+from ablate.store.files import StoreError, read_regular, write_text
 
 AnyDocument = TypeVar("AnyDocument", bound=Document)
 AnyPart = TypeVar("AnyPart", bound=Part)
@@ -30,8 +31,20 @@ EXPECTED = {
     "finite_number": "a finite number",
 }
 """Descriptions of the expected value, by pydantic's type of error."""
+OTHER_VERSION = "the file is whole, but was written by another version of ablate: use that one"
 LONGEST = 60
 """Characters of a wrong value that are shown."""
+
+
+def place_of(path: Path, names: int = 2) -> str:
+    """Where a document belongs, whichever folder the store is in: `3f2a…/result.json`, `norms-cpu/study.json`."""
+    return "/".join(Path(os.path.abspath(path)).parts[-names:])  # noqa: PTH100 (links stay)
+
+
+def is_at(path: Path, place: str) -> bool:
+    """Whether a document is where it belongs, also where a link leads there."""
+    names = place.count("/") + 1
+    return place in (place_of(path, names), place_of(path.resolve(), names))
 
 
 def read(path: Path, model: type[AnyDocument], remedy: str) -> AnyDocument | None:
@@ -40,12 +53,14 @@ def read(path: Path, model: type[AnyDocument], remedy: str) -> AnyDocument | Non
     Raises StoreError on a whole document that does not fit, and says the `remedy`: "remove it, and …".
     """
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except FileNotFoundError:
         return None
-    body, is_whole = checksum.unsealed_json(content)
+    body, is_whole, place, is_sealed = checksum.unsealed_json(content)
     if not is_whole:
         raise StoreError(f"{path}: its checksum does not match: {remedy}")
+    if place is not None and not is_at(path, place):
+        raise StoreError(f"{path}: this is {place}, copied to the wrong place: {remedy}")
     if not _is_strict(body):
         return None
     try:
@@ -54,7 +69,9 @@ def read(path: Path, model: type[AnyDocument], remedy: str) -> AnyDocument | Non
         found = error.errors(include_url=False)
         if any(not each["loc"] for each in found):  # no JSON, or no map: half-written
             return None
-        raise StoreError(f"{path}: {_version_reason(found) or _reason(found)}: {remedy}") from error
+        reason = _version_reason(found) or _reason(found)
+        # A checksum that matches: nothing is lost, and nobody should remove it.
+        raise StoreError(f"{path}: {reason}: {OTHER_VERSION if is_sealed else remedy}") from error
     if "version" not in document.model_fields_set:
         raise StoreError(f"{path}: {_unknown_version(None)}: {remedy}")
     return document
@@ -68,17 +85,15 @@ def record(line: bytes, model: type[AnyPart], where: str, remedy: str) -> AnyPar
         raise StoreError(f"{where}: {_reason(error.errors(include_url=False))}: {remedy}") from error
 
 
-def is_object(line: bytes) -> bool:
-    """Whether a line is whole: a JSON object."""
-    try:
-        return isinstance(from_json(line, allow_inf_nan=False), dict)
-    except ValueError:
-        return False
+def write(path: Path, document: Document, place: str | None = None) -> None:
+    """Write one strict JSON document, sealed for its place; NaN, infinities and foreign types raise StoreError."""
+    write_text(path, checksum.sealed_json(_text(path, document, indent=1), place or place_of(path)))
 
 
-def write(path: Path, document: Document) -> None:
-    """Write one strict JSON document, sealed; NaN, infinities and foreign types raise StoreError."""
-    write_text(path, checksum.sealed_json(_text(path, document, indent=1)))
+def is_bound(path: Path) -> bool:
+    """Whether a document has a checksum and says where it belongs. One of an earlier version may lack either."""
+    found = checksum.unsealed_json(path.read_bytes())
+    return found.is_sealed and found.place is not None
 
 
 def write_lines(path: Path, records: Sequence[Part]) -> None:

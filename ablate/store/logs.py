@@ -1,22 +1,22 @@
 """Append-only logs: one JSON object per line.
 
-A kill can tear the last line: it is cut on reading, and before anything is appended.
+A kill can tear the last line: it is cut on reading, and before anything is appended. Lines are sealed.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from types import NoneType
-from typing import IO, TYPE_CHECKING, Generic, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Generic, TypeVar, get_args, get_type_hints
 
 from pydantic import ValidationError
 
 from ablate.store import checksum, jsonfile
 from ablate.store.documents import MetricsRecord, Part, ProbeRecord
-from ablate.store.files import StoreError, pass_fence, replacing
+from ablate.store.files import StoreError, replacing
+from ablate.store.seals import SealedLog, unsealed
 
 if TYPE_CHECKING:
     import polars
@@ -29,47 +29,35 @@ TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class LogFile(Generic[Line]):
-    """A log and the model of its lines. `remedy` says what to do about a line that does not fit: StoreError has it.
-    `sha256` is that of the whole log, None where nobody kept it, or not yet."""
+class LogFile(SealedLog, Generic[Line]):
+    """A log and the model of its lines. `sha256` is that of the whole log, None where nobody kept it, or not yet."""
 
-    path: Path
     model: type[Line]
-    remedy: str
     sha256: str | None = None
 
     def content(self) -> bytes:
         """Nothing where there is no file. Raises StoreError where it is not what was hashed."""
-        try:
-            found = self.path.read_bytes()
-        except FileNotFoundError:
-            if self.sha256 is None:
-                return b""
-            raise StoreError(f"{self.path} is gone: {self.remedy}") from None
+        found = super().content()
         if self.sha256 is not None and checksum.of(found) != self.sha256:
-            raise StoreError(f"{self.path}: its checksum does not match: {self.remedy}")
+            reason = "its checksum does not match" if self.path.exists() else "is gone"
+            raise StoreError(f"{self.path}: {reason}: {self.remedy}")
         return found
 
     def whole_lines(self) -> bytes:
-        """The content without a torn end."""
-        content = self.content()
-        return content[: content.rfind(b"\n") + 1]
+        """The content without a torn end, checked in whichever way is quickest."""
+        if self.sha256 is not None:
+            content = self.content()
+            return content[: content.rfind(b"\n") + 1]
+        return b"".join(body + b"\n" for body in self.bodies())
 
     def append(self, records: Iterable[Line]) -> None:
         """Append a line for each record, all in one write, after cutting a torn one."""
-        lines = b"".join(record.model_dump_json(exclude_unset=True).encode() + b"\n" for record in records)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a+b", buffering=0) as file:
-            pass_fence(self.path)  # after opening: whoever takes a run over replaces the file
-            _cut_torn_line(file)
-            file.write(lines)
+        bodies = (record.model_dump_json(exclude_unset=True).encode() for record in records)
+        self.add(bodies)
 
     def records(self) -> Iterator[Line]:
         """Records in the order written. Raises StoreError."""
-        lines = self.whole_lines().split(b"\n")[:-1]
-        if lines and not jsonfile.is_object(lines[-1]):
-            lines.pop()
-        yield from self._parsed(lines)
+        yield from self._parsed(self.bodies())
 
     def slowly(self, types: Mapping[str, type]) -> polars.DataFrame:
         """Line by line: the last may be torn; any other that does not fit is a StoreError."""
@@ -114,15 +102,16 @@ class Log(LogFile[Record]):
 
     def truncate(self, step: int) -> None:
         """Drop the records after `step`."""
-        kept = [record for record in self.records() if record.step <= step]
+        bodies = self.bodies()
+        kept = [body for body, record in zip(bodies, self._parsed(bodies), strict=True) if record.step <= step]
         with replacing(self.path) as temporary:
             temporary.touch()
-            Log(temporary, self.model, self.remedy).append(kept)
+            replace(self, path=temporary, sha256=None).add(kept)
 
     def _record_or_none(self, line: bytes) -> Record | None:
         """None for the end of a line that is cut off."""
         try:
-            return self.model.model_validate_json(line)
+            return self.model.model_validate_json(unsealed(line))
         except ValidationError:
             return None
 
@@ -162,14 +151,3 @@ def _required(model: type[Part]) -> set[str]:
     """Columns without nulls."""
     fields = model.model_fields.items()
     return {name for name, each in fields if each.is_required() and NoneType not in get_args(each.annotation)}
-
-
-def _cut_torn_line(file: IO[bytes]) -> None:
-    """Truncate to the last line end. `file` is open for reading and appending."""
-    size = file.seek(0, os.SEEK_END)
-    if size == 0:
-        return
-    file.seek(size - 1)
-    if file.read(1) != b"\n":
-        file.seek(0)
-        file.truncate(file.read().rfind(b"\n") + 1)

@@ -45,14 +45,15 @@ class Paths:
     @cached_property
     def aliases(self) -> dict[str, str]:
         """The stored digest of what was stored under another than today's, by today's."""
-        return {alias.digest: alias.stored for alias in self._alias_log.records()}
+        return {alias.digest: alias.stored for alias in self.alias_log.records()}
 
     def _stored(self, digest: str) -> str:
         return self.aliases.get(digest, digest)
 
     @property
-    def _alias_log(self) -> LogFile[AliasRecord]:
-        return LogFile(self.root / "aliases.ndjson", AliasRecord, "remove it: the next command writes it again")
+    def alias_log(self) -> LogFile[AliasRecord]:
+        path, remedy = self.root / "aliases.ndjson", "remove it: the next command writes it again"
+        return LogFile(path, path.stem, remedy, AliasRecord)
 
     # Runs
 
@@ -146,10 +147,6 @@ class Paths:
     def slurm_dir(self) -> Path:
         """The files of submitit for jobs that are queued, running or failed."""
         return self.root / "slurm"
-
-    def allowed_path(self, digest: str) -> Path:
-        """There where code of these contents may run."""
-        return self.root / "allowed" / _checked(digest)
 
     def calibration_path(self, digest: str) -> Path:
         return self.root / "calibration" / f"{_checked(self._stored(digest))}.json"

@@ -42,7 +42,8 @@ INTRODUCTION = """# Stored documents
 
 Generated from the types in `ablate/store/documents` by `python -m ablate.store.reference`; [the store](store.md) says
 where each file lies. A `.json` file holds one document, with its schema version in `schema`; an `.ndjson` file holds
-one object per line. Unknown fields, wrong types, NaN and infinities are refused on reading."""
+one object per line, and its seal in `seal` if lines are appended. Unknown fields, wrong types, NaN and infinities are
+refused on reading."""
 WORDS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 
 

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from ablate.store import checksum, jsonfile
 from ablate.store.claims import STALL_SECONDS, Claim, claimed
@@ -23,6 +23,7 @@ from ablate.store.documents import (
     EvalsDocument,
     ImportDocument,
     ItemLoss,
+    JudgedDocument,
     LedgerRecord,
     LogSums,
     MeasureDocument,
@@ -32,7 +33,7 @@ from ablate.store.documents import (
     RunDocument,
     SampleRecord,
 )
-from ablate.store.files import StoreError, remove_leftovers, replacing, write_text
+from ablate.store.files import StoreError, check_regular, remove_leftovers, replacing, write_text
 from ablate.store.folders import SearchFolder, StudyFolder
 from ablate.store.logs import Log, LogFile, Record, Whole, together
 from ablate.store.paths import Paths
@@ -75,6 +76,11 @@ class Store(Paths):
     def runs(self) -> list[str]:
         """Digests of the runs whose identity is written, sorted."""
         return sorted(path.parent.name for path in self.root.glob("*/run.json"))
+
+    def closed(self) -> list[Path]:
+        """Folders that another user keeps to themselves, sorted: of runs, perhaps."""
+        folders = (path for path in self.root.glob("[!.]*") if path.is_dir())
+        return sorted(path for path in folders if not os.access(path, os.R_OK | os.X_OK))
 
     def logged(self) -> list[str]:
         """Digests of the runs that a worker has begun on, sorted."""
@@ -186,7 +192,7 @@ class Store(Paths):
         """One record per item of an evaluation; None where there are none."""
         path, scores = self.samples_path(digest, request), self.read_evals(digest, request)
         remedy = f"remove {self.evals_path(digest, request)} to evaluate the run again"
-        log = Whole(path, SampleRecord, remedy, scores.samples_sha256 if scores else None)
+        log = Whole(path, "", remedy, SampleRecord, scores.samples_sha256 if scores else None)
         return list(log.records()) if log.sha256 or path.exists() else None
 
     def calibrations(self) -> list[str]:
@@ -216,16 +222,38 @@ class Store(Paths):
     def add_aliases(self, stored: Mapping[str, str]) -> None:
         """Find what is `stored` under other digests by these; of a store that is read-only, in this process alone."""
         if os.access(self.root, os.W_OK):
-            self._alias_log.append(AliasRecord(digest=new, stored=old) for new, old in stored.items())
+            self.alias_log.append(AliasRecord(digest=new, stored=old) for new, old in stored.items())
         self.aliases |= stored
         self._run_dirs.clear()
 
     def read_ledger(self, name: str) -> tuple[LedgerRecord, ...]:
         """The judgements for the question of the study of that name, the oldest first."""
-        return tuple(self._ledger(name).records())
+        ledger = self.ledger(name)
+        for folder, judged in self._judged(name):
+            if ledger.lacks(judged.seal):
+                raise StoreError(
+                    f"{ledger.path} lacks a judgement that {folder.report_path} shows: restore it: verdicts count what"
+                    f" was judged before (to begin a new ledger nevertheless, remove {folder.judged_path})"
+                )
+        return tuple(ledger.records())
 
     def append_ledger(self, name: str, record: LedgerRecord) -> None:
-        self._ledger(name).append([record])
+        self.ledger(name).append([record])
+
+    def keep_judged(self, name: str, scale: str) -> None:
+        """Keep what the ledger knows beside the study that looked at it."""
+        folder, seal = self.study(name, scale), self.ledger(name).last_seal()
+        known = folder.read_judged()
+        if seal is not None and (known is None or known.seal != seal):
+            folder.write_judged(JudgedDocument(study=name, seal=seal))
+
+    def _judged(self, name: str) -> Iterator[tuple[StudyFolder, JudgedDocument]]:
+        """The pages of a study, at each scale, and what they rest on."""
+        for path in sorted(self.root.glob(f"studies/{quote(name, safe='')}-*/judged.json")):
+            folder = StudyFolder(path.parent)
+            judged = folder.read_judged()
+            if judged is not None and judged.study == name:
+                yield folder, judged
 
     def write_trade_offs(self, html: str) -> Path:
         return write_text(self.trade_offs_path, html)
@@ -266,40 +294,53 @@ class Store(Paths):
     def check_state(self, digest: str) -> None:
         """Raises StoreError where the resumable state of a run is not what was saved."""
         path = self.state_path(digest)
-        if path.exists() and not checksum.is_whole(path):
-            raise StoreError(f"{path} is damaged: remove it to start the run again")
+        if path.exists():
+            check_regular(path)
+        if path.exists() and checksum.is_whole(path, path.parent.name) is False:
+            raise StoreError(f"{path} is damaged, or of another run: remove it to start the run again")
 
     # Logs
 
     def append_metrics(self, digest: str, *records: MetricsRecord) -> None:
         """Append a line for each in one write, after cutting a torn one."""
-        self._metrics(digest).append(records)
+        self.metrics_log(digest).append(records)
 
     def append_probes(self, digest: str, records: Iterable[ProbeRecord]) -> None:
         """Append what was read at one step, in one write."""
-        self._probes(digest).append(records)
+        self.probes_log(digest).append(records)
 
     def read_metrics(self, digest: str, only: Collection[str] = ()) -> polars.DataFrame:
         """Metrics in the order written, with nulls where a record lacks a column. `only` these columns, much faster."""
-        return self._checked(digest, self._metrics(digest)).frame(only)
+        return self._checked(digest, self.metrics_log(digest)).frame(only)
 
     def read_many_metrics(self, digests: Sequence[str], only: Collection[str]) -> tuple[polars.DataFrame, list[int]]:
         """These columns of the metrics of many runs, below each other, and how many records each run has."""
-        return together([self._checked(digest, self._metrics(digest)) for digest in digests], only)
+        return together([self._checked(digest, self.metrics_log(digest)) for digest in digests], only)
 
     def read_probes(self, digest: str) -> polars.DataFrame:
         """Records of probes, in the order written."""
-        return self._checked(digest, self._probes(digest)).frame()
+        return self._checked(digest, self.probes_log(digest)).frame()
 
     def last_step(self, digest: str) -> MetricsRecord | None:
         """The last training record, from the end of the file alone; None where there is none."""
-        return self._metrics(digest).last(lambda record: "lr" in record.model_fields_set)
+        return self.metrics_log(digest).last(lambda record: "lr" in record.model_fields_set)
+
+    def log_seals(self, digest: str) -> dict[str, str]:
+        """What a state keeps of the logs that belong to it, by name."""
+        seals = {log.path.stem: log.last_seal() for log in (self.metrics_log(digest), self.probes_log(digest))}
+        return {name: seal for name, seal in seals.items() if seal is not None}
+
+    def check_logs(self, digest: str, seals: Mapping[str, str]) -> None:
+        """Raises StoreError where logs lack lines that were there when a state was saved."""
+        for log in (self.metrics_log(digest), self.probes_log(digest)):
+            if log.path.stem in seals and log.lacks(seals[log.path.stem]):
+                raise StoreError(f"{log.path} lacks lines that were there at the last checkpoint: {log.remedy}")
 
     def truncate_logs(self, digest: str, step: int) -> None:
         """Drop what metrics and probes say after `step`: training resumed from its checkpoint writes it again."""
-        self._metrics(digest).truncate(step)
+        self.metrics_log(digest).truncate(step)
         if self.probes_path(digest).exists():
-            self._probes(digest).truncate(step)
+            self.probes_log(digest).truncate(step)
 
     def _checked(self, digest: str, log: Log[Record]) -> Log[Record]:
         """A log of a run with the checksum that its result has of it, where it has ended."""
@@ -310,17 +351,17 @@ class Store(Paths):
         return getattr(result.sums, log) if result else None
 
     def _losses(self, digest: str) -> Whole[ItemLoss]:
-        return Whole(self.losses_path(digest), ItemLoss, self._train_again(digest), self._sum(digest, "losses"))
+        return Whole(self.losses_path(digest), "", self._train_again(digest), ItemLoss, self._sum(digest, "losses"))
 
-    def _metrics(self, digest: str) -> Log[MetricsRecord]:
-        return Log(self.metrics_path(digest), MetricsRecord, self._train_again(digest))
+    def metrics_log(self, digest: str) -> Log[MetricsRecord]:
+        return Log(self.metrics_path(digest), self._stored(digest), self._train_again(digest), MetricsRecord)
 
-    def _probes(self, digest: str) -> Log[ProbeRecord]:
-        return Log(self.probes_path(digest), ProbeRecord, self._train_again(digest))
+    def probes_log(self, digest: str) -> Log[ProbeRecord]:
+        return Log(self.probes_path(digest), self._stored(digest), self._train_again(digest), ProbeRecord)
 
-    def _ledger(self, name: str) -> LogFile[LedgerRecord]:
-        path = self.ledger_path(name)
-        return LogFile(path, LedgerRecord, "restore the file: verdicts count what was judged before")
+    def ledger(self, name: str) -> LogFile[LedgerRecord]:
+        remedy = "restore the file: verdicts count what was judged before"
+        return LogFile(self.ledger_path(name), name, remedy, LedgerRecord)
 
     def model_again(self, digest: str) -> str:
         """The remedy for a damaged model."""

@@ -12,28 +12,27 @@ from pathlib import Path
 
 from ablate.store import checksum, jsonfile
 from ablate.store.documents.sums import CheckedDocument, FileStamp, SumsDocument
-from ablate.store.files import StoreError
+from ablate.store.files import StoreError, check_regular
 
 NAME = "sums.json"
 
 
-def write(folder: Path) -> None:
-    """Keep what the files of a folder contain."""
+def write(folder: Path, final: Path) -> None:
+    """Keep what the files of a folder contain, which will be in its `final` place when it is whole."""
     found = {path.name: checksum.of_file(path) for path in sorted(folder.iterdir())}
-    jsonfile.write(folder / NAME, SumsDocument(sha256=found))
+    jsonfile.write(folder / NAME, SumsDocument(sha256=found), jsonfile.place_of(final / NAME, names=3))
 
 
 def check(folder: Path, remedy: str, afresh: bool = False) -> None:
     """Raises StoreError, with the remedy, where a file of the folder is gone or not what it was.
 
-    afresh: read every file, whatever was checked before.
+    afresh: read every file, whatever was checked before, and write nothing: the store may be another's.
     """
     sums = jsonfile.read(folder / NAME, SumsDocument, remedy)
     if sums is None:
         raise StoreError(f"{folder / NAME} is gone: {remedy}")
     document = folder / f"checked-{re.sub(r'[^A-Za-z0-9.-]', '-', platform.node()) or 'unnamed'}.json"
-    checked = jsonfile.read(document, CheckedDocument, "remove it")
-    known = checked.files if checked and not afresh else {}
+    known = {} if afresh else _known(document)
     stamps = {name: _stamp(folder / name, remedy) for name in sums.sha256}
     changed = [name for name in stamps if known.get(name) != stamps[name]]
     if not changed:
@@ -41,13 +40,25 @@ def check(folder: Path, remedy: str, afresh: bool = False) -> None:
     for name in changed:
         if checksum.of_file(folder / name) != sums.sha256[name]:
             raise StoreError(f"{folder / name} is damaged: {remedy}")
+    if afresh:
+        return
     with suppress(OSError):  # a folder that may not be written is read again by every command
         jsonfile.write(document, CheckedDocument(files=stamps))
+
+
+def _known(document: Path) -> dict[str, FileStamp]:
+    """What was checked before: none where that cannot be read, as of another version: all files are read again then."""
+    try:
+        found = jsonfile.read(document, CheckedDocument, "")
+    except (StoreError, OSError):
+        return {}
+    return found.files if found else {}
 
 
 def _stamp(path: Path, remedy: str) -> FileStamp:
     try:
         found = path.stat()
+        check_regular(path)
     except FileNotFoundError:
         raise StoreError(f"{path} is gone: {remedy}") from None
     return FileStamp(bytes=found.st_size, modified=found.st_ctime_ns)

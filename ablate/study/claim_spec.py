@@ -8,6 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, PositiveFloat, field_validator, model_validator
 
 from ablate.store.documents.claims import COSTS, LOSS, MEASURES, Expectation
+from ablate.study.handbook import handbook
 from zoo.axis import Spec
 from zoo.errors import did_you_mean
 
@@ -17,6 +18,8 @@ Name = Annotated[str, Field(min_length=1)]
 class ClaimSpec(Spec):
     """A claim that the study tests: an arm is better, worse, the same or stalls, or arms stand in an order."""
 
+    claim: Name | None = None
+    """Its id in the handbook (`ablate claims`), which has the source and the conditions that are not given here."""
     arm: Name | None = None
     """The arm, or the factor of a design, that the claim is about."""
     against: Name | None = None
@@ -35,6 +38,14 @@ class ClaimSpec(Spec):
     """Where it was published."""
     where: Name | None = None
     """Sizes, data or other conditions under which it was published."""
+
+    @field_validator("claim")
+    @classmethod
+    def _in_the_handbook(cls, claim: str | None) -> str | None:
+        if claim is not None and claim not in handbook():
+            near = did_you_mean(claim, handbook()) or ": see `ablate claims`"
+            raise ValueError(f"there is no claim '{claim}' in the handbook{near}")
+        return claim
 
     @field_validator("measure")
     @classmethod

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from ablate.study.arms import SECTIONS
 from ablate.study.complaints import Schema
+from ablate.study.handbook import handbook
 from ablate.study.sections import NAME, StudySections
 from ablate.study.shipped_scales import shipped_scales
 from zoo.presets import names, sized_names
@@ -26,6 +27,7 @@ def study_schema() -> Schema:
         >>> Path("study.schema.json").write_text(json.dumps(ablate.study_schema()))
     """
     sections, model = StudySections.model_json_schema(), ModelSpec.model_json_schema()
+    sections["$defs"]["ClaimSpec"]["properties"]["claim"]["enum"] = [*handbook(), None]
     definitions = {**sections["$defs"], **model.pop("$defs"), "ModelSpec": model}
     beside = {
         section: _edits([spec.model_json_schema()], definitions | spec.model_json_schema().get("$defs", {}))

@@ -37,9 +37,9 @@ class ShippedScale:
     layer: Layer
 
     def around(self, own: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
-        """Its layers under and over these of a study: no size where the base has one, no tasks where there is no text."""
+        """Its layers under and over a study's own: no size where the base has one, no tasks where there is no text."""
         bases = (layer.nested.get("base") for layer in own)
-        sized = any(isinstance(base, Mapping) and base.get(key) is not None for base in bases for key in WHOLE)
+        sized = any(base.get(key) is not None for base in bases if isinstance(base, Mapping) for key in WHOLE)
         left = self.layer.without | ({"base"} if sized else set()) | ({"evals"} if _is_synthetic(own) else set())
         if not self.over:
             return [replace(self.layer, without=left)], []

@@ -39,10 +39,14 @@ class Stateful(Protocol):
 
 def save_state(store: Store, digest: str, place: TrainingProgress, parts: Mapping[str, Stateful]) -> None:
     """Write state.pt atomically. parts: all that training changes, by name."""
-    state = {"place": asdict(place), **{name: part.state_dict() for name, part in parts.items()}}
+    state = {
+        "place": asdict(place),
+        "logs": store.log_seals(digest),
+        **{name: part.state_dict() for name, part in parts.items()},
+    }
     with store.replacing(store.state_path(digest)) as temporary:
         torch.save(state, temporary)
-        checksum.seal(temporary)
+        checksum.seal(temporary, store.state_path(digest).parent.name)
 
 
 def load_state(store: Store, digest: str, parts: Mapping[str, Stateful]) -> TrainingProgress:
@@ -51,15 +55,22 @@ def load_state(store: Store, digest: str, parts: Mapping[str, Stateful]) -> Trai
     if not path.exists():
         return TrainingProgress()
     store.check_state(digest)
-    return _restored(path, _read(path), parts)
+    state = _read(path)
+    store.check_logs(digest, state.get("logs", {}))
+    return _restored(path, state, parts)
 
 
 def _read(path: Path) -> Any:
     """On the host, from where parts copy what is theirs: a second copy on a GPU would count as memory of the run."""
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # what the unpickler raises depends on the damage
-        raise StoreError(f"{path} is damaged: remove it to start the run again") from error
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # its checksum matched: another torch wrote it, or there is no room for it
+        if isinstance(error, RuntimeError) and is_out_of_memory(error):
+            raise
+        reason = shorten(str(error), 160, placeholder=" …") or type(error).__name__
+        raise StoreError(f"{path} is whole, but cannot be opened here: {reason}") from error
 
 
 def _restored(path: Path, state: Any, parts: Mapping[str, Stateful]) -> TrainingProgress:

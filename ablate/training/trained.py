@@ -10,9 +10,9 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
-from safetensors import SafetensorError
 from tokenizers import Tokenizer
 
 import zoo
@@ -35,7 +35,7 @@ def keep_trained(
             shutil.copyfile(tokenizer, tokenizer_in(folder))
         if adapters is not None:
             adapters.save(folder)
-        sums.write(folder)
+        sums.write(folder, store.model_dir(digest))
 
 
 def trained_model(store: Store, digest: str, device: str = "cpu") -> Any:
@@ -59,18 +59,17 @@ def trained_tokenizer(store: Store, digest: str) -> Tokenizer:
 
 @contextmanager
 def _whole(folder: Path, remedy: str) -> Iterator[None]:
-    if folder.is_dir():
-        sums.check(folder, remedy)
+    """Checksums alone say what is damaged. What goes wrong after they matched has another reason, and nobody should
+    remove good work for it."""
+    if not folder.is_dir():
+        raise StoreError(f"{folder} is gone: {remedy}")
+    sums.check(folder, remedy)
     try:
         yield
-    except PermissionError:
+    except (OSError, MemoryError):
         raise
-    except Exception as error:
+    except Exception as error:  # readers of foreign formats have errors of their own
         if isinstance(error, RuntimeError) and is_out_of_memory(error):
             raise
-        # What tokenizers raises for text that is no tokenizer is an Exception and nothing nearer.
-        if type(error) is not Exception and not isinstance(
-            error, OSError | ValueError | RuntimeError | SafetensorError
-        ):
-            raise
-        raise StoreError(f"{folder} is damaged: {remedy}") from error
+        reason = shorten(str(error), 160, placeholder=" …") or type(error).__name__
+        raise StoreError(f"{folder} is whole, but cannot be opened here: {reason}") from error

@@ -17,8 +17,9 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional as F
 
-from evals.harness.answers import Answers, fingerprint
+from ablate.store.answers import Answers
 from evals.harness.decode import GenerationRequest, decode
+from evals.harness.fingerprint import fingerprint
 from evals.reading.batches import Batches, Rows
 from evals.reading.causal import check_causal
 from evals.reading.mode import evaluating
@@ -48,7 +49,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
     context: the largest number of tokens that the model reads at once; longer contexts lose their beginning.
     batch: rows per forward pass, or `auto` (see `evals.reading.batches`).
     seed: of sampling, where a task asks for a temperature.
-    answers: a file in which the model's answers are looked up and kept (see `evals.harness.answers`).
+    answers: a file in which the model's answers are looked up and kept (see `ablate.store.answers`).
     """
 
     def __init__(

@@ -70,6 +70,11 @@ class Card:
         return year_of(self.source)
 
     @property
+    def entry(self) -> str:
+        """Id of its claim in the handbook; empty where it has none."""
+        return (self.claim.claim if self.claim else None) or ""
+
+    @property
     def is_ratio(self) -> bool:
         """Whether effects are ratios of costs."""
         return self.claim is not None and self.claim.measure in COSTS
@@ -129,7 +134,9 @@ def cards(results: Sequence[RecordedResult], studies: Sequence[StatedStudy]) -> 
 def _cards_of(name: str, results: Sequence[RecordedResult], study: StatedStudy | None) -> Iterator[Card]:
     claims: dict[str, StudyClaim] = {}
     for claim in (*(each for result in results for each in result.claims), *(study.claims if study else ())):
-        claims.setdefault(_identity(claim), claim)
+        kept = claims.setdefault(_identity(claim), claim)
+        if kept.claim is None:  # recorded before the study referred to the handbook
+            claims[_identity(claim)] = kept.model_copy(update={"claim": claim.claim})
     if results or not claims:
         yield _question(name, results, study)
     for number, claim in enumerate(claims.values(), 1):

@@ -15,7 +15,8 @@ from ablate.store.files import write_text
 from reports.atlas import models as model_table
 from reports.atlas.cards import STANDINGS, Card, cards
 from reports.atlas.forest import forest
-from reports.atlas.sources import ARXIV, Sources
+from reports.atlas.handbook import CHOICES, answers, rows
+from reports.atlas.sources import ARXIV, Sources, year_of
 from reports.atlas.topics import TOPICS
 from reports.atlas.variants import VariantPage, by_axis, variant_pages, variants_in
 from reports.pages.ranked import RING, SHAPES
@@ -51,10 +52,20 @@ def atlas_pages(
         "links": lambda card: [
             (name, known[axis, name]) for axis, name in sorted(variants_in(card.parts) & set(known))
         ],
+        "entries": {entry.id for entry in sources.handbook},
         "reports": {name: Path(path).as_posix() for name, path in (reports or {}).items()},
     }
     return {
         "index.html": _index(found, results, shared),
+        "handbook.html": _page(
+            "handbook",
+            source("atlas/handbook.js"),
+            shared,
+            rows=rows(sources.handbook, found),
+            answers=answers(sources.handbook),
+            choices={"topic": list(dict.fromkeys(entry.topic for entry in sources.handbook)), **CHOICES},
+            year=year_of,
+        ),
         "variants.html": _page("variants", "", shared, axes=by_axis(variants)),
         **{f"variants/{page.entry.slug}.html": _variant(page, shared) for page in variants},
         "models.html": _page(

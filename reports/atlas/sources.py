@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ablate.store.documents import StudyClaim
+from ablate.store.documents.handbook import HandbookClaim
 from reports.results.parts import Plain
 
 ARXIV = re.compile(r"arXiv:(\d\d)(\d\d)\.\d{4,5}")
@@ -100,6 +101,7 @@ class Sources:
     studies: Sequence[StatedStudy] = ()
     catalogue: Sequence[CatalogueEntry] = ()
     models: Sequence[PublishedModel] = ()
+    handbook: Sequence[HandbookClaim] = ()
 
 
 def year_of(source: str | None) -> int | None:

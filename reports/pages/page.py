@@ -79,6 +79,8 @@ def record(summary: StudySummary, store: Store) -> None:
     if looked and tests and all(each.tests != tests for each in summary.ledger):
         now = datetime.now(UTC).isoformat(timespec="milliseconds")  # pages of two names may be drawn in one second
         store.append_ledger(summary.study.name, LedgerRecord(judged=now, scale=summary.study.scale, tests=tests))
+    if looked and tests:
+        store.keep_judged(summary.study.name, summary.study.scale)
 
 
 def record_look(study_dir: Path | str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from ablate.store import SearchFolder, Store, StoreError, StudyFolder
@@ -21,6 +23,10 @@ from reports.reading.progress import StudyProgress, study_progress
 LOCALHOST = "127.0.0.1"
 NAMES = (LOCALHOST, "localhost")
 """Accepted host names; any other could let a foreign page read this server (DNS rebinding)."""
+TIMEOUT_SECONDS = 10
+"""Longest silence of a client within a request."""
+CONNECTIONS = 64
+"""Connections that are served at once."""
 Written = frozenset[tuple[str, int, int]]
 
 
@@ -110,11 +116,41 @@ def _written(store: Store, folder: StudyFolder, study: StudyDocument | None) -> 
     return frozenset((str(path), found.st_mtime_ns, found.st_size) for path in files for found in [path.stat()])
 
 
+class _Server(ThreadingHTTPServer):
+    """One thread for each connection, up to `CONNECTIONS`: others are closed at once, and a browser asks again."""
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self._free = threading.Semaphore(CONNECTIONS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Quiet about clients that hang up: closing a tab does."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+
 def server(root: Path | str, port: int) -> ThreadingHTTPServer:
     """Listens on this machine's own address only; port 0 is any free one."""
     site = ServedStore(root)
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = TIMEOUT_SECONDS
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
         def do_GET(self) -> None:
             if self.headers.get("Host", "").partition(":")[0] not in NAMES:
                 self.send_error(HTTPStatus.FORBIDDEN)
@@ -129,9 +165,10 @@ def server(root: Path | str, port: int) -> ThreadingHTTPServer:
             self.send_header("Content-Length", str(len(content)))
             self.send_header("Cache-Control", "no-store")
             self.end_headers()
-            self.wfile.write(content)
+            if self.command != "HEAD":
+                self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
             """Silent: the terminal is for errors."""
 
-    return ThreadingHTTPServer((LOCALHOST, port), Handler)
+    return _Server((LOCALHOST, port), Handler)

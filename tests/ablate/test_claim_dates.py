@@ -85,6 +85,14 @@ def test_an_edited_claim_stays_edited_and_needs_no_second_look() -> None:
     assert with_dates(document_of([again]), document_of([claim]), lambda _: False).claims == (claim,)
 
 
+def test_other_words_for_who_says_so_are_no_other_claim() -> None:
+    claim = StudyClaim(arm="a", against="base", expect="better", source="x", planned="2026-01-02")
+    words = {"claim": "norm-center", "source": "y", "where": "z"}
+    again = claim.model_copy(update={**words, "planned": "2026-03-04"})
+    (found,) = with_dates(document_of([again]), document_of([claim]), lambda _: True).claims
+    assert found == claim.model_copy(update=words)
+
+
 def test_a_plan_lists_claims(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["plan", str(study), "--store", str(tmp_path), "--set", f"claims={json.dumps([WORSE])}"]
     assert main(options) == 0

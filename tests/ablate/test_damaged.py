@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -11,9 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
+import ablate
+import zoo
 from ablate.cli import main
 from ablate.store import Store, StoreError, checksum
 from ablate.training.checkpoint import TrainingProgress, load_state, save_state
+from ablate.training.trained import trained_model
 
 Change = Callable[[bytes], bytes]
 
@@ -172,7 +176,7 @@ def test_check_names_each_file_of_which_one_bit_changed(copy: Path, capsys: pyte
     begun, digest = store.runs()[:2]
     assert main(["eval", digest, "--store", str(copy), "--tasks", "heldout_text", "--limit", "2"]) == 0
     torch.save({"step": torch.arange(100)}, store.state_path(begun))
-    checksum.seal(store.state_path(begun))
+    checksum.seal(store.state_path(begun), begun)
     capsys.readouterr()
     assert main(["check", str(copy)]) == 0
     assert capsys.readouterr().out == f"{copy}: everything is whole\n"
@@ -196,5 +200,43 @@ def test_a_checkpoint_that_changed_is_refused(tmp_path: Path) -> None:
     path = store.state_path("run")
     path.write_bytes(middle(path.read_bytes()))
     torch.load(path, weights_only=True)
-    with pytest.raises(StoreError, match="is damaged: remove it to start the run again"):
+    with pytest.raises(StoreError, match="is damaged, or of another run: remove it to start the run again"):
         load_state(store, "run", {"model": model})
+
+
+OF_THE_MACHINE = [
+    PermissionError(errno.EACCES, "Permission denied"),
+    OSError(errno.EMFILE, "Too many open files"),
+    OSError(errno.EIO, "Input/output error"),
+    MemoryError(),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    ValueError("no such format in this version"),
+]
+
+
+@pytest.mark.parametrize("error", OF_THE_MACHINE, ids=lambda error: str(error) or "MemoryError")
+@pytest.mark.parametrize("command", ["generate", "check", "resume"])
+def test_what_the_machine_lacks_is_no_damage(
+    command: str, error: Exception, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is told to remove a file whose checksum has just matched."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    store = Store(copy)
+    digest = store.runs()[0]
+    if command == "resume":
+        save_state(store, digest, TrainingProgress(), {"model": torch.nn.Linear(2, 2)})
+    monkeypatch.setattr(zoo, "open", fails)
+    monkeypatch.setattr(torch, "load", fails)
+    if command == "check" and isinstance(error, OSError):
+        monkeypatch.setattr(checksum, "of_file", fails)
+        found = ablate.check(copy)
+        assert (list(found), found.unreadable) == ([], [str(error)])
+        return
+    with pytest.raises(Exception) as raised:
+        load_state(store, digest, {}) if command == "resume" else trained_model(store, digest)
+    said = str(raised.value)
+    assert "damaged" not in said and "remove" not in said
+    assert type(raised.value) is (StoreError if isinstance(error, ValueError) else type(error))

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 import ablate
 from ablate.planning.adoption import adopt
 from ablate.store import Store
-from ablate.store.checking import damages
+from ablate.store.checking import Check
 from ablate.store.documents import JsonObject
 from ablate.study.sections import StudySections
 from ablate.training.optimizers.adamw import AdamW
@@ -167,7 +167,7 @@ def test_what_an_earlier_version_trained_is_found(first_store: Path, study: str)
     before, judged = files(first_store), Store(first_store).read_ledger(study)
     result = ablate.run(first_store.parent / f"{study}.yaml", store=first_store, device="cpu", progress=False)
     assert (result.trained, files(first_store)) == (0, before)
-    assert list(damages(Store(first_store))) == []
+    assert list(Check(Store(first_store)).damages()) == []
     # The ledger knows the arms: what was judged before is not judged as something new.
     ledger = Store(first_store).read_ledger(study)
     assert ledger[: len(judged)] == judged

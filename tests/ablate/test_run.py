@@ -334,7 +334,8 @@ metric_list: [{metric: bits_per_byte, aggregation: bits_per_byte, higher_is_bett
 """
 
 
-def test_task_files_of_a_study_run_once_they_are_allowed(study, tmp_path, capsys):
+def test_task_files_of_a_study_run_once_they_are_allowed(study, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     folder, store = tmp_path / "tasks", Store(tmp_path / "runs")
     folder.mkdir()
     (folder / "mine.yaml").write_text(TASK.replace("COUNT", "2"))
@@ -343,11 +344,35 @@ def test_task_files_of_a_study_run_once_they_are_allowed(study, tmp_path, capsys
     said = f"evals: task files can run any code. Read {folder}; then allow it, once, with --allow-code"
     status, _, err = ablate(capsys, "run", study, "--store", store.root, "--set", edit)
     assert (status, said in err, store.root.exists()) == (2, True, False)
-    refuse_code(load_study(study, sets=[edit]), store, allowed=True)
-    refuse_code(load_study(study, sets=[edit]), store, allowed=False)
-    (folder / "utils.py").write_text("print('other code')")
-    with pytest.raises(StudyError, match=re.escape(said)):
-        refuse_code(load_study(study, sets=[edit]), store, allowed=False)
+    refuse_code(load_study(study, sets=[edit]), allowed=True)
+    refuse_code(load_study(study, sets=[edit]), allowed=False)
+    (mark,) = (tmp_path / "config" / "ablate" / "allowed").iterdir()
+    assert (mark.stat().st_mode & 0o777, mark.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    for file in ("utils.py", "deep/er/module.py"):
+        before = (folder / file).read_text() if (folder / file).exists() else None
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text("print('other code')")
+        with pytest.raises(StudyError, match=re.escape(said)):
+            refuse_code(load_study(study, sets=[edit]), allowed=False)
+        (folder / file).unlink() if before is None else (folder / file).write_text(before)
+        refuse_code(load_study(study, sets=[edit]), allowed=False)
+
+
+def test_permission_is_not_the_stores_to_give(study, tmp_path, monkeypatch):
+    """A colleague who writes to the store allows nothing for others."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "theirs"))
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "mine.yaml").write_text(TASK.replace("COUNT", "2"))
+    asked = load_study(study, sets=[f"evals={{include: [{tmp_path / 'tasks'}], tasks: [mine]}}"])
+    refuse_code(asked, allowed=True)
+    (mark,) = (tmp_path / "theirs" / "ablate" / "allowed").iterdir()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "ours"))
+    with pytest.raises(StudyError, match="allow it, once"):
+        refuse_code(asked, allowed=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "theirs"))
+    monkeypatch.setattr("os.geteuid", lambda: mark.stat().st_uid + 1)
+    with pytest.raises(StudyError, match="allow it, once"):
+        refuse_code(asked, allowed=False)
 
 
 @pytest.mark.parametrize("way", [["--tasks", "mine", "--include", "tasks"], ["--tasks", "tasks/mine.yaml"]])

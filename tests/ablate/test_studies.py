@@ -12,6 +12,7 @@ import pytest
 from ablate.cli import main
 from ablate.data import DataIdentity
 from ablate.data.sources import TextSource
+from ablate.planning.claims import study_claims
 from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.request import Request
@@ -82,7 +83,7 @@ def schema() -> jsonschema.Draft202012Validator:
 @pytest.mark.parametrize("name", [name for name in STUDIES if name not in CLAIMLESS])
 def test_every_study_states_claims_at_every_scale_with_their_sources(name: str) -> None:
     for scale in scale_names(read_yaml(FOLDER / f"{name}.yaml")):
-        claims = study_at(name, scale).sections.claims
+        claims = study_claims(study_at(name, scale), planned="")
         assert claims, scale
         assert all(claim.source for claim in claims), scale
 

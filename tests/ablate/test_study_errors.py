@@ -165,10 +165,6 @@ CASES = {
         HEAD.replace("{flops", "@{tokens: 1e6, flops"),
         "budget: needs one of flops, tokens, seconds and tokens_per_parameter, and has flops and tokens",
     ),
-    "parameters alone": (
-        HEAD.replace("{flops: 1e12}", "@{parameters: block.ffn.d_ff}"),
-        "budget: needs one of flops, tokens, seconds and tokens_per_parameter, and has parameters alone",
-    ),
     "no time": (HEAD.replace("flops: 1e12", "seconds: @0"), "budget.seconds: must be greater than 0, not 0"),
     "negative time": (HEAD.replace("flops: 1e12", "seconds: @-5"), "budget.seconds: must be greater than 0, not -5"),
     "a step of no size": (

@@ -150,6 +150,14 @@ def test_a_later_edition_is_another_corpus(tmp_path: Path, monkeypatch: pytest.M
         prose._rows.cache_clear()
 
 
+def test_a_mixture_takes_its_share_of_training_text() -> None:
+    parts = [{"data": {"source": "prose"}, "weight": 1}, {"data": {"source": "stdlib"}, "weight": 3}]
+    texts = list(parse({"source": "mixture", "parts": parts}).documents(Path()))  # type: ignore[attr-defined]
+    prose_bytes = sum(len(text.encode()) for text in set(texts) & set(read()))
+    assert not set(texts) & set(given())
+    assert prose_bytes / sum(len(text.encode()) for text in texts) == pytest.approx(1 / 4, abs=0.03)
+
+
 def test_a_study_can_train_on_it(tmp_path: Path) -> None:
     corpus = prepare(parse({"source": "prose", "limit": 200_000, "validation_tokens": 4096}), tmp_path)
     assert corpus.meta.unit == "document" and corpus.meta.split.given == len(given())  # type: ignore[union-attr]

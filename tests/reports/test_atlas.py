@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import re
@@ -15,6 +16,7 @@ import pytest
 from ablate.api.atlas import RESULTS, gathered, known_sources
 from ablate.cli import main
 from ablate.store.documents import StudyClaim
+from ablate.store.documents.handbook import HandbookClaim
 from reports.atlas.cards import Card, cards
 from reports.atlas.findings import MOST_WORDS, findings, picture, words_in, write_findings
 from reports.atlas.forest import forest
@@ -169,6 +171,30 @@ def test_every_shipped_study_and_every_variant_is_there(pages: dict[str, str], s
     assert all(f"variants/{entry.slug}.html" in pages for entry in sources.catalogue)
 
 
+def test_every_claim_of_the_handbook_is_there_with_what_tests_it(pages: dict[str, str], sources: Sources) -> None:
+    page = pages["handbook.html"]
+    found = dict(re.findall(r'<li id="([^"]+)"(.*?)</li>', page, re.DOTALL))
+    assert list(found) == [entry.id for entry in sorted(sources.handbook, key=lambda entry: entry.topic)]
+    assert len(found) == len(sources.handbook) > 200
+    for entry in sources.handbook:
+        shown = html.unescape(found[entry.id])
+        assert entry.claim in shown
+        assert all(check in shown for check in entry.exact), entry.id
+        assert all(f"ablate run {study}<" in shown or f">{study}</a>" in shown for study in entry.studies), entry.id
+        assert all(text in shown for text in (entry.open, entry.planned, entry.why_not) if text), entry.id
+    place = found["place-double"]
+    assert 'href="index.html#norm_placement-1"' in place and "does not hold" in place and "not run" in place
+    assert 'href="handbook.html#place-double"' in pages["index.html"]
+    assert 'href="../handbook.html#place-double"' in pages["variants/residuals-double.html"]
+
+
+def test_a_recorded_claim_takes_its_entry_from_the_study(result: RecordedResult) -> None:
+    double = {"double": {"block.norm_placement": "double"}}
+    stated = StatedStudy("norm_placement", "Where?", "", double, (claim(**BEATS, claim="place-double"),))
+    card = only([judged(result, "holds")], stated)
+    assert (card.entry, card.standing) == ("place-double", "holds")
+
+
 def test_variants_know_their_formula_models_and_results(pages: dict[str, str], sources: Sources) -> None:
     entries = {(entry.axis, entry.name): entry for entry in sources.catalogue}
     assert entries["residuals", "double"].formula == "y = x + norm₂(f(norm₁(x)))"
@@ -208,11 +234,13 @@ def test_the_table_of_models_is_the_same_in_every_form(pages: dict[str, str], so
 
 def test_outside_text_is_escaped(result: RecordedResult) -> None:
     evil = "<script>alert(1)</script> & arXiv:2002.04745 https://example.org/a?b=1&c"
+    said = dict.fromkeys(("topic", "claim", "figure", "source", "where", "evidence", "open"), evil)
+    taught = HandbookClaim.model_construct(id="x", grade="must tie", standing="disputed", studies=(evil,), **said)
     stated = StatedStudy("s", evil, evil, {"a": {}}, (claim(arm="a", expect="stalls", where=evil),))
     entry = CatalogueEntry("norms", "x", evil, (Setting("a", "<b>", evil),))
     model = PublishedModel(dict.fromkeys(COLUMNS, evil), frozenset(), note=evil)
     noted = result.model_copy(update={"notes": (evil,), "machine": evil})
-    made = atlas_pages([noted], Sources((stated,), (entry,), (model,)))
+    made = atlas_pages([noted], Sources((stated,), (entry,), (model,), (taught,)))
     for path, text in made.items():
         if path.endswith(".html"):
             assert "<script>alert" not in text, path
@@ -270,6 +298,7 @@ def test_the_atlas_in_a_browser(pages: dict[str, str], tmp_path: Path, browser: 
     index = write_site(pages, tmp_path)
     for path in (
         index,
+        tmp_path / "handbook.html",
         tmp_path / "models.html",
         tmp_path / "variants.html",
         tmp_path / "variants" / "mixers-mla.html",
@@ -295,4 +324,16 @@ def test_the_atlas_in_a_browser(pages: dict[str, str], tmp_path: Path, browser: 
     page.fill("#search", "")
     page.select_option("#year", "2025")
     assert 0 < page.evaluate(shown) < every
+    page.close()
+    page = visit(browser, tmp_path / "handbook.html").page
+    every = page.evaluate(shown)
+    for name, value in (("topic", "norms"), ("standing", "disputed"), ("grade", "must tie"), ("answer", "planned")):
+        page.select_option(f"#{name}", value)
+        assert 0 < page.evaluate(shown) < every
+        page.select_option(f"#{name}", "")
+    page.select_option("#topic", "norms")
+    page.select_option("#standing", "wrong as taught")
+    assert page.inner_text("#count") == f"{page.evaluate(shown)} of {every}"
+    assert page.evaluate("[...document.querySelectorAll('.topic')].filter(topic => !topic.hidden).length") == 1
+    assert page.evaluate("getComputedStyle(document.querySelector('.topic[hidden]')).display") == "none"
     page.close()

@@ -234,7 +234,7 @@ def test_a_damaged_ledger_is_named(tmp_path: Path) -> None:
     rendered(tmp_path, dict(ARMS))
     path = Store(tmp_path).ledger_path("norm_placement")
     path.write_text('{"judged": 3}\n' + path.read_text())
-    with pytest.raises(StoreError, match=r"norm_placement\.ndjson:1: .*restore the file"):
+    with pytest.raises(StoreError, match=r"norm_placement\.ndjson:2: its checksum does not match: restore the file"):
         reports.summarise(Store(tmp_path).study("norm_placement", "cpu").path)
 
 

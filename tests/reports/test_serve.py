@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import http.client
 import re
+import socket
+import struct
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,7 +20,7 @@ import reports
 from ablate.store import Store, StudyFolder
 from ablate.store.claims import Claim
 from ablate.store.documents import MetricsRecord
-from reports.pages.serve import ServedStore, server
+from reports.pages.serve import CONNECTIONS, ServedStore, server
 from tests.reports.factory import HOSTILE, Arm, StudyOf
 from tests.reports.searching import write_search
 
@@ -141,3 +144,35 @@ def test_a_study_that_cannot_be_reported_says_why(serving: ThreadingHTTPServer, 
     assert status == 200
     assert "runs trained on different data cannot be compared: data0, other" in text
     assert HOSTILE not in text
+
+
+def test_head_has_the_length_and_no_page(serving: ThreadingHTTPServer) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", serving.server_port, timeout=60)
+    connection.request("HEAD", "/", headers={"Host": "localhost"})
+    response = connection.getresponse()
+    assert (response.status, response.read()) == (200, b"")
+    assert int(response.headers["Content-Length"]) == len(get(serving, "/")[1].encode())
+
+
+def test_clients_that_hang_up_or_are_slow_cost_little(
+    serving: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A reset, as of a closed tab, prints nothing. A client that sends nothing is given up; too many have no thread."""
+    monkeypatch.setattr(serving.RequestHandlerClass, "timeout", 1)
+    before, clients = threading.active_count(), []
+    for _ in range(3 * CONNECTIONS):
+        client = socket.create_connection(("127.0.0.1", serving.server_port))
+        client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+        clients.append(client)
+    assert threading.active_count() - before <= CONNECTIONS
+    for client in clients[::2]:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+        client.close()
+    deadline = time.monotonic() + 30
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert threading.active_count() == before
+    assert get(serving, "/")[0] == 200
+    assert capfd.readouterr().err == ""
+    for client in clients[1::2]:
+        client.close()

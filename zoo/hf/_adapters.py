@@ -18,7 +18,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from zoo.errors import UnsupportedError
+from zoo.checkpoint import read_json
+from zoo.errors import SpecError, UnsupportedError
 from zoo.hf._pairs import Pair
 from zoo.hf._proof import near
 
@@ -80,8 +81,8 @@ def base_of(folder: Path) -> Path:
 def _config(folder: Path) -> Mapping[str, object]:
     path = folder / CONFIG
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        found = read_json(path)
+    except (OSError, SpecError) as error:
         raise UnsupportedError("", f"{path} cannot be read: {_one_line(error)}") from error
     if not isinstance(found, dict):
         raise UnsupportedError("", f"{path} holds no settings, but {type(found).__name__}")

@@ -14,6 +14,7 @@ from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers._encoder import EOS, Encoder
 from ablate.errors import DataError
 from ablate.store.documents import JsonObject
+from ablate.store.files import read_regular
 
 KNOWN_EOS = (EOS, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|im_end|>", "[SEP]")
 
@@ -81,14 +82,14 @@ class LocalTokenizer(LoadedTokenizer):
         """The file. Raises DataError."""
         path = expanded(self.path, base)
         try:
-            return path.read_bytes()
+            return read_regular(path)
         except OSError as error:
-            raise DataError(f"tokenizer.path: cannot read {path}: {error.strerror}") from error
+            raise DataError(f"tokenizer.path: cannot read {path}: {error.strerror or 'not a regular file'}") from error
 
 
 def tokenizer_of(content: bytes, named: str) -> Tokenizer:
     """The tokenizer in a tokenizer.json. Raises DataError."""
     try:
         return Tokenizer.from_buffer(content)
-    except ValueError as error:  # what from_buffer raises for JSON it does not understand
+    except Exception as error:  # a ValueError, or nothing nearer than Exception, or a panic of its Rust
         raise DataError(f"{named} is not a tokenizer.json: {error}") from error

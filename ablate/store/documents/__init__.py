@@ -17,7 +17,7 @@ from ablate.store.documents.data import (
 from ablate.store.documents.design import StudyDesign, StudyEffect
 from ablate.store.documents.evals import EvalsDocument, Score, Section, TaskGroup
 from ablate.store.documents.imported import ImportDocument
-from ablate.store.documents.ledger import LedgerRecord, LedgerTest
+from ablate.store.documents.ledger import JudgedDocument, LedgerRecord, LedgerTest
 from ablate.store.documents.length import Length
 from ablate.store.documents.measure import (
     CacheLoss,
@@ -84,6 +84,7 @@ __all__ = [
     "ItemLoss",
     "JsonObject",
     "JsonScalar",
+    "JudgedDocument",
     "LedgerRecord",
     "LedgerTest",
     "Length",

@@ -42,7 +42,8 @@ class Part(BaseModel):
 
 
 class Document(Part):
-    """A file of the store. Its last line, `checksum`, is the SHA-256 of the text without that line."""
+    """A file of the store. Its last fields are not the model's: `file`, its place in the store, and `checksum`, the
+    SHA-256 of the text without that line."""
 
     version: Literal[1] = Field(default=1, alias="schema")
     """Version of the document's schema."""

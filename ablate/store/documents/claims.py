@@ -21,6 +21,8 @@ MEASURES = (LOSS, *COSTS, ACCURACY)
 class StudyClaim(Part):
     """One claim: an arm against another, or an order of arms."""
 
+    claim: str | None = Field(default=None, exclude_if=is_none)
+    """Its id in the handbook of claims."""
     arm: str | None = Field(default=None, exclude_if=is_none)
     """The arm, or the factor of a design; null for an order."""
     against: str | None = Field(default=None, exclude_if=is_none)

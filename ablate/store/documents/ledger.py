@@ -1,4 +1,8 @@
-"""`ledger/<study>.ndjson`: every comparison that was ever judged for a question. Lines are only ever added."""
+"""`ledger/<study>.ndjson`: every comparison that was ever judged for a question. Lines are only ever added.
+
+`judged.json` beside a study's page says which line of it the page rests on, so that a ledger that was emptied, cut or
+removed is noticed.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import operator
 
 from pydantic import Field
 
-from ablate.store.documents._document import Part
+from ablate.store.documents._document import Document, Part
 
 LOSS = "loss"
 
@@ -58,3 +62,12 @@ class LedgerRecord(Part):
     """The study's scale."""
     tests: tuple[LedgerTest, ...]
     """One for every arm but the baseline."""
+
+
+class JudgedDocument(Document):
+    """`judged.json`: the last judgement that the page of a study rests on."""
+
+    study: str
+    """The study's name, which is the ledger's."""
+    seal: str
+    """Seal of that line of the ledger."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from ablate.store.documents._document import Document, JsonObject, JsonScalar, Part, Unit
+from pydantic import Field
+
+from ablate.store.documents._document import Document, JsonObject, JsonScalar, Part, Unit, is_none
 from ablate.store.documents.study import SpentBudget
 
 Values: TypeAlias = tuple[float | None, ...]
@@ -131,3 +133,6 @@ class SearchDocument(Document):
     """Counts of refused proposals, by reason."""
     trials: tuple[TrialRecord, ...]
     """All ended trials."""
+    journal: str | None = Field(default=None, exclude_if=is_none)
+    """Seal of the line of `journal.log` after which this was written; absent where trials are in a database, and in
+    stores from before."""

@@ -1,0 +1,62 @@
+"""Reading the handbook of claims.
+
+Every file of `studies/claims` is a topic. A claim of a study may refer to an entry by its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ablate.store.documents.handbook import HandbookClaim
+from ablate.study.complaints import complaints
+from ablate.study.problems import Problem, StudyError
+from ablate.study.written import SHIPPED
+from ablate.study.yamlfile import YamlDocument, read_yaml
+
+FOLDER = SHIPPED / "claims"
+
+
+@cache
+def handbook() -> Mapping[str, HandbookClaim]:
+    """Every entry by its id, topic by topic. Raises StudyError for a damaged file."""
+    entries: dict[str, HandbookClaim] = {}
+    for path in sorted(FOLDER.glob("*.yaml")):
+        document = read_yaml(path)
+        for name in document.data:
+            if name in entries:
+                where = f"there is such a claim in {entries[name].topic}"
+                raise StudyError([Problem(document.keys[(name,)], name, where)])
+            entries[name] = _entry(name, path, document)
+    return entries
+
+
+def _entry(name: str, path: Path, document: YamlDocument) -> HandbookClaim:
+    data = {"id": name, "topic": path.stem.replace("_", " "), **document.data[name]}
+    try:
+        return HandbookClaim.model_validate(data)
+    except ValidationError as error:
+        found = complaints(error, data, HandbookClaim.model_json_schema())
+        at = document.keys[(name,)]
+        raise StudyError(
+            Problem(document.values.get((name, *keys), at), ".".join((name, *keys)), reason, kind)
+            for keys, reason, kind in found
+        ) from error
+
+
+def matching(*words: str) -> tuple[HandbookClaim, ...]:
+    """Entries that have all of these words or phrases, or the one with this id; all for no word."""
+    if len(words) == 1 and words[0] in handbook():
+        return (handbook()[words[0]],)
+    wanted = [" ".join(word.lower().split()) for word in words]
+    return tuple(entry for entry in handbook().values() if all(word in _text(entry) for word in wanted))
+
+
+@cache
+def _text(entry: HandbookClaim) -> str:
+    """Everything that is said of an entry, and what its page calls it: `tested by nothing`."""
+    said = entry.model_dump(exclude_defaults=True).values()
+    return " ".join((*map(str, said), entry.standing, f"tested by {entry.answer}")).lower()

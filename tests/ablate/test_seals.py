@@ -1,0 +1,173 @@
+"""Logs with sealed lines, and the journal of searches, which is one."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+from io import FileIO
+from pathlib import Path
+
+import optuna
+import pytest
+
+import ablate
+from ablate.cli import main
+from ablate.searching.storage import open_storage
+from ablate.store import SearchFolder, Store, StoreError, seals
+from ablate.store.documents import LedgerRecord
+from ablate.store.seals import Chain, SealedLog
+from tests.reports.searching import search_of, trials_of
+
+BODIES = [b'{"a":1}', b'{"b":[2.5]}', b'{"c":"d"}']
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> SealedLog:
+    return SealedLog(tmp_path / "log.ndjson", "mine", "restore it")
+
+
+def test_seals_are_those_of_the_definition(log: SealedLog) -> None:
+    log.add(BODIES[:2])
+    log.add(BODIES[2:])
+    seal = hashlib.sha256(b"mine").hexdigest()[:16]
+    for line, body in zip(log.path.read_bytes().splitlines(), BODIES, strict=True):
+        seal = hashlib.sha256(seal.encode() + body).hexdigest()[:16]
+        assert line == body[:-1] + f',"seal":"{seal}"}}'.encode()
+    assert log.bodies() == BODIES
+    assert log.last_seal() == seal
+
+
+def test_a_line_that_is_gone_from_the_middle_is_noticed(log: SealedLog) -> None:
+    log.add(BODIES)
+    lines = log.path.read_bytes().splitlines(keepends=True)
+    log.path.write_bytes(lines[0] + lines[2])
+    with pytest.raises(StoreError, match=r"log\.ndjson:2: its checksum does not match: restore it"):
+        log.bodies()
+
+
+def test_lines_of_versions_without_seals_are_read_and_covered_by_the_next(log: SealedLog) -> None:
+    log.path.write_bytes(BODIES[0] + b"\n" + BODIES[1] + b"\n")
+    assert log.bodies() == BODIES[:2]
+    log.add(BODIES[2:])
+    assert log.bodies() == BODIES
+    log.path.write_bytes(log.path.read_bytes().replace(b"2.5", b"3.5"))
+    with pytest.raises(StoreError, match="its checksum does not match"):
+        log.bodies()
+    log.path.write_bytes(log.path.read_bytes().replace(b"3.5", b"2.5") + BODIES[0] + b"\n")
+    with pytest.raises(StoreError, match=r"log\.ndjson:4"):
+        log.bodies()
+
+
+def test_two_writers_that_saw_the_same_end_are_both_right(log: SealedLog) -> None:
+    """Each appends a line after the one that both have read."""
+    log.add(BODIES[:1])
+    first, second = (Chain(log.owner) for _ in range(2))
+    for chain in (first, second):
+        chain.body(log.path.read_bytes()[:-1])
+    with log.path.open("ab") as file:
+        file.write(first.sealed(BODIES[1]) + second.sealed(BODIES[2]))
+    assert log.bodies() == BODIES
+    log.add(BODIES[:1])
+    assert log.bodies() == [*BODIES, BODIES[0]]
+
+
+def test_a_write_that_a_full_disk_ends_is_taken_back(log: SealedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(file: FileIO, content: bytes) -> None:
+        file.write(content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    log.add(BODIES[:1])
+    before = log.path.read_bytes()
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left on device") as raised:
+        patch.setattr(seals, "_write_all", half)
+        log.add(BODIES[1:])
+    assert raised.value.filename == str(log.path)
+    assert log.path.read_bytes() == before
+
+
+def searched(root: Path) -> SearchFolder:
+    folder = Store(root).search("toy", "cpu")
+    study = optuna.create_study(storage=open_storage(None, folder), study_name="toy-cpu-0")
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
+    folder.write(search_of(trials_of(study), ["x"], name="toy", journal=folder.journal.last_seal()))
+    return folder
+
+
+def values(folder: SearchFolder) -> list[float | None]:
+    return [
+        trial.value for trial in optuna.load_study(study_name="toy-cpu-0", storage=open_storage(None, folder)).trials
+    ]
+
+
+def test_a_journal_torn_at_any_byte_goes_on(tmp_path: Path) -> None:
+    folder = searched(tmp_path)
+    whole = folder.journal_path.read_bytes()
+    before = values(folder)
+    operation = json.dumps({"op_code": 2, "worker_id": "x", "study_id": 0, "user_attr": {"a": "b"}}).encode()
+    folder.journal.add([operation])
+    line = folder.journal_path.read_bytes()[len(whole) :]
+    for size in range(len(line)):
+        folder.journal_path.write_bytes(whole + line[:size])
+        study = optuna.load_study(study_name="toy-cpu-0", storage=open_storage(None, folder))
+        assert study.user_attrs == {}
+        study.set_user_attr("resumed", size)
+        assert optuna.load_study(study_name="toy-cpu-0", storage=open_storage(None, folder)).user_attrs == {
+            "resumed": size
+        }
+    assert values(folder) == before
+
+
+def test_what_else_becomes_of_a_journal_is_one_line_with_its_file_and_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "studies").mkdir()
+    folder = searched(tmp_path)
+    whole = folder.journal_path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    for content in (
+        whole.replace(b"op_code", b"op_cnde", 1),
+        whole[:-1] + b"\r",
+        b"".join(lines[:-1]),
+        b"",
+        b"{}\n" + whole,
+    ):
+        folder.journal_path.write_bytes(content)
+        with pytest.raises(StoreError) as raised:
+            open_storage(None, folder)
+        assert str(raised.value).startswith(str(folder.journal_path))
+        assert str(raised.value).endswith(f"restore it, or remove {folder.path} to search again: its runs are kept")
+        assert ablate.check(tmp_path) == [str(raised.value)]
+    folder.journal_path.write_bytes(whole)
+    assert ablate.check(tmp_path) == []
+
+
+def test_a_journal_of_a_version_before_seals_goes_on(tmp_path: Path) -> None:
+    folder = searched(tmp_path)
+    before = values(folder)
+    bodies = folder.journal.bodies()
+    folder.journal_path.write_bytes(b"".join(body + b"\n" for body in bodies))
+    folder.write(search_of([], ["x"], name="toy"))
+    assert values(folder) == before
+    assert ablate.check(tmp_path).unchecked == {"journal.log without checksums": 1}
+    optuna.load_study(study_name="toy-cpu-0", storage=open_storage(None, folder)).set_user_attr("a", 1)
+    assert values(folder) == before
+    assert not ablate.check(tmp_path).unchecked
+
+
+def test_a_ledger_that_lost_what_a_page_shows_is_noticed(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store(copy)
+    (name,) = store.ledgers()
+    (folder,) = store.studies()
+    assert main(["report", str(folder.path)]) == 0
+    path = store.ledger_path(name)
+    store.append_ledger(name, LedgerRecord(judged="2026-01-01T00:00:00+00:00", scale="cpu", tests=()))
+    assert main(["report", str(folder.path)]) == 0, "more may have been judged since"
+    whole = path.read_bytes()
+    for content in (b"", b"".join(whole.splitlines(keepends=True)[:-1]), None):
+        path.unlink() if content is None else path.write_bytes(content)
+        capsys.readouterr()
+        assert main(["report", str(folder.path)]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"ablate: {path} lacks a judgement that {folder.report_path} shows: restore it")
+        assert main(["check", str(copy)]) == 1
+        assert str(path) in capsys.readouterr().out
+        assert not path.exists() or path.read_bytes() == content
