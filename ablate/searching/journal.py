@@ -12,7 +12,6 @@ from optuna.storages.journal import BaseJournalBackend
 from ablate.store import SearchFolder
 from ablate.store.seals import Chain
 
-
 Operation = dict[str, Any]
 """What optuna writes down of a trial, as its own backend has it."""
 
