@@ -8,19 +8,19 @@ import io
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout, suppress
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
 import ablate
 import zoo
-from ablate.api.catalogue import catalogued, docs_of_settings, settings_of
+from ablate.api.catalogue import catalogued, settings_of
 from ablate.cli import COMMANDS, main
 from ablate.study.schema import study_schema
-from ablate.study.sections import StartSpec, StudySections, TeacherSpec
+from ablate.study.sections import StartSpec, TeacherSpec
 from zoo.axis import Spec
+from zoo.descriptions import descriptions
 from zoo.errors import SpecError
-from zoo.explain import choice_of
 from zoo.matrix import axes
 
 WIDTH, CONTEXT = 256, 1024
@@ -68,43 +68,11 @@ def settings() -> Iterator[str]:
     yield "| key | value | what it is |\n|---|---|---|"
     for key, schema in study_schema()["properties"].items():
         if key.partition(".")[0] not in MODELS:
-            yield f"| `{key}` | {cell(kinds_of(schema))} | {cell(schema.get('description') or doc_of(key))} |"
+            yield f"| `{key}` | {cell(kinds_of(schema))} | {cell(schema.get('description', ''))} |"
     yield OF_ARMS
     for name, cls in {"start": StartSpec, "teacher": TeacherSpec}.items():
         yield f"### {name}\n\n{cell(inspect.getdoc(cls) or '')}\n"
         yield from settings_table(cls)
-
-
-def doc_of(key: str) -> str:
-    """Docstring of the field that a dotted key names."""
-    owners: list[type[Spec]] = [StudySections]
-    doc = ""
-    for part in key.split("."):
-        having = [owner for owner in owners if part in owner.model_fields]
-        doc = next((doc for owner in having if (doc := docs_of(owner).get(part, ""))), "")
-        owners = [cls for owner in having for cls in specs_in(owner, part)]
-    return doc
-
-
-def docs_of(owner: type[Spec]) -> Mapping[str, str]:
-    try:
-        return docs_of_settings(owner)
-    except OSError:  # the section of evaluations is made of their classes, and has no source
-        return {name: field.description or "" for name, field in owner.model_fields.items()}
-
-
-def specs_in(owner: type[Spec], name: str) -> list[type[Spec]]:
-    """Classes that a field may hold: every variant of a choice, every class of a union."""
-    field = owner.model_fields[name]
-    choice = choice_of(field)
-    return list(choice.variants().values()) if choice else list(classes_in(field.annotation))
-
-
-def classes_in(annotation: Any) -> Iterator[type[Spec]]:
-    if isinstance(annotation, type) and issubclass(annotation, Spec):
-        yield annotation
-    for member in get_args(annotation):
-        yield from classes_in(member)
 
 
 def kinds_of(schema: Mapping[str, Any]) -> str:
@@ -161,7 +129,7 @@ def cost_of(path: str | None, name: str) -> Iterator[str]:
 
 
 def settings_table(cls: type[Any]) -> Iterator[str]:
-    rows, docs = settings_of(cls), docs_of_settings(cls)
+    rows, docs = settings_of(cls), descriptions(cls)
     if rows:
         yield "| setting | default | what it is |\n|---|---|---|"
         yield from (
