@@ -167,7 +167,7 @@ class Budget(Spec):
 
     def scaled(self, fraction: float) -> Budget:
         """A share of it."""
-        return self.model_copy(update={self.given: fraction * self.amount})
+        return self if fraction == 1 else self.model_copy(update={self.given: fraction * self.amount})
 
     def in_flops(self, tokens: float, flops_per_token: float) -> Budget:
         """The same where it was given per parameter: the FLOPs of `tokens` tokens per unit of it."""
