@@ -7,9 +7,9 @@ import inspect
 import io
 import json
 import os
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from contextlib import redirect_stdout, suppress
-from itertools import groupby
 from typing import Any, TypeAlias
 
 import torch
@@ -54,6 +54,8 @@ FIRST = ("run", "plan", "compare")
 """Names that the Python reference opens with."""
 MODELS = ("base", "arms", "factors", "grid", "scales")
 """Keys of a study under which the settings of models stand, or all settings again."""
+LARGE = 8
+"""Keys below a setting from which on they have a page of their own."""
 COLUMNS = "| setting | values | default | what it is |\n|---|---|---|---|"
 
 Page: TypeAlias = tuple[str, Iterator[str]]
@@ -83,17 +85,26 @@ def command(name: str) -> Iterator[str]:
 
 
 def settings() -> Iterator[Page]:
-    """Every key of a study file but for those of models: those of a section on a page of its own."""
+    """Every key of a study file but for those of models: a page for each section, and for a large part of one."""
     known = {key: schema for key, schema in study_schema()["properties"].items() if key.partition(".")[0] not in MODELS}
-    sections = {name: list(keys) for name, keys in groupby(sorted(known), key=lambda key: key.partition(".")[0])}
-    pages = {name: keys for name, keys in sections.items() if len(keys) > 1}
-    yield "settings", all_sections({name: known[name] for name in sections}, set(pages))
+    inside = Counter(part_of(key) for key in known if key.count(".") > 1)
+    large = {part for part, keys in inside.items() if keys >= LARGE}
+    found: dict[str, list[str]] = {}
+    for key in sorted(known):
+        part = part_of(key)
+        found.setdefault(part if part in large and part != key else key.partition(".")[0], []).append(key)
+    pages = {name: keys for name, keys in found.items() if len(keys) > 1}
+    yield "settings", all_sections({name: known[name] for name in found if "." not in name}, set(pages))
     for name, keys in pages.items():
-        rows = (setting_row(f"`{key}`", key, known[key]) for key in keys)
-        yield (
-            f"settings/{name}",
-            iter((f"# Settings: {name}\n", cell(known[name]["description"]) + "\n", COLUMNS, *rows)),
-        )
+        linked = {key: f"[`{key}`]({key}.md)" if key in large else f"`{key}`" for key in keys}
+        rows = (setting_row(linked[key], key, known[key]) for key in keys)
+        text = cell(known[name]["description"])
+        yield f"settings/{name}", iter((f"# Settings: {name}\n", f"{text}\n", COLUMNS, *rows))
+
+
+def part_of(key: str) -> str:
+    """The setting of a section that a key is or is below: `data.tokenizer`."""
+    return ".".join(key.split(".")[:2])
 
 
 def all_sections(schemas: Mapping[str, Mapping[str, Any]], pages: Container[str]) -> Iterator[str]:
