@@ -22,25 +22,30 @@ REACHED = (
 
 
 class Device(Spec):
-    """Capabilities of a device, and the share of them that programs reach.
-
-    flops_per_second: dense matrix products, without sparsity, by the type of their operands.
-    """
+    """Capabilities of a device, and the share of them that programs reach."""
 
     name: str
+    """Name of its file, by which commands and functions choose it."""
     title: str
+    """Name of the device in tables and messages."""
     source: str
+    """Where its figures are from: the vendor's data sheet, or a measurement."""
     memory_bytes: PositiveInt
+    """Memory of the device, in bytes."""
     bandwidth_bytes_per_second: PositiveFloat
+    """Bytes that its memory moves in a second, at most."""
     flops_per_second: dict[str, PositiveFloat]
+    """Dense matrix products, without sparsity, by the type of their operands."""
     compute_share: Share = 0.6
     """Share of `flops_per_second` that is reached."""
     bandwidth_share: Share = 0.69
+    """Share of `bandwidth_bytes_per_second` that is reached."""
     overhead_seconds_per_layer: NonNegativeFloat = 0.0
     """Seconds that each layer adds to every pass, beside computing and moving bytes."""
     memory_share: Share = 0.9
     """Share that weights and cache may fill; the rest is for activations (vLLM's default gpu_memory_utilization)."""
     shares_source: str = REACHED
+    """Where the shares are from."""
 
 
 class DeviceError(ValueError):
