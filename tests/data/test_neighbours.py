@@ -8,10 +8,12 @@ import io
 import json
 import random
 import re
+import struct
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 import zstandard
@@ -216,3 +218,68 @@ def test_a_folder_tells_what_it_has_of_other_kinds(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no file of a known kind; name those .* by a glob: c4-0\.json\.gz, .*, …"):
         read(tmp_path)
     assert read(tmp_path / "*.json.gz") == DOCUMENTS * 7
+
+
+TOKENS = {"uint16": "<u2", "uint32": "<u4", "int64": "<i8"}
+
+
+def tokens(path: Path, **spec: object) -> list[int]:
+    """Lengths of the documents of a file of bytes' ids."""
+    found = parse({"source": "tokens", "paths": str(path), **spec})
+    assert isinstance(found, TextSource)
+    return [len(text) for text in found.documents(Path())]
+
+
+@pytest.mark.parametrize("written", TOKENS)
+@pytest.mark.parametrize("read_as", TOKENS)
+def test_raw_ids_of_another_type_are_refused_with_that_which_fits(written: str, read_as: str, tmp_path: Path) -> None:
+    ids = [*b"one", 256, *b"two three", 256]
+    path = tmp_path / "train.bin"
+    np.array(ids, TOKENS[written]).tofile(path)
+    if written == read_as:
+        assert tokens(path, dtype=read_as) == [3, 9, 0]
+        return
+    with pytest.raises(DataError, match=f"{path} .* they are {written}: set data.dtype to {written}"):
+        tokens(path, dtype=read_as)
+
+
+@pytest.mark.parametrize("shape", [(14,), (2, 7)])
+@pytest.mark.parametrize("dtype", ["<u2", ">u2", "<i4", "<i8"])
+def test_arrays_of_numpy_are_read(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([*b"one", 256, *b"two three", 256], dtype).reshape(shape))
+    assert tokens(tmp_path / "a.npy") == tokens(tmp_path) == [3, 9, 0]
+    np.save(tmp_path / "a.npy", np.zeros(3))
+    with pytest.raises(DataError, match=r"a\.npy holds float64"):
+        tokens(tmp_path / "a.npy")
+
+
+def megatron(path: Path, lengths: list[int], offsets: list[int], bounds: list[int], counts: tuple[int, int]) -> None:
+    np.arange(10, dtype="<i4").tofile(path)
+    head = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 4, *counts)
+    numbers = (np.array(lengths, "<i4"), np.array(offsets, "<i8"), np.array(bounds, "<i8"))
+    path.with_suffix(".idx").write_bytes(head + b"".join(each.tobytes() for each in numbers))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "offsets", "bounds", "counts"),
+    [
+        ([4, -6], [0, 16], [0, 1, 2], (2, 3)),
+        ([4, 6], [0, -16], [0, 1, 2], (2, 3)),
+        ([4, 6], [0, 18], [0, 1, 2], (2, 3)),
+        ([4, 6], [0, 16], [0, 2, 1], (2, 3)),
+        ([4, 6], [0, 16], [0, 1, 9], (2, 3)),
+        ([4, 6], [0, 16], [0, 1], (2, 2)),
+        ([4, 6], [0, 16], [], (2, 0)),
+        ([4, 60], [0, 16], [0, 1, 2], (2, 3)),
+        ([4, 6], [0, 16], [0, 1, 2], (1 << 63, 3)),
+        ([4, 6], [0, 16], [0, 1, 2], (1 << 40, 3)),
+        ([4, 6], [0, 16], [0, 1, 2], (2, (1 << 64) - 1)),
+    ],
+)
+def test_a_damaged_index_of_megatron_is_one_line(
+    lengths: list[int], offsets: list[int], bounds: list[int], counts: tuple[int, int], tmp_path: Path
+) -> None:
+    megatron(tmp_path / "a.bin", lengths, offsets, bounds, counts)
+    with pytest.raises(DataError, match=r"a\.(idx|bin)") as caught:
+        tokens(tmp_path / "a.bin")
+    assert "\n" not in str(caught.value)
