@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -64,6 +65,10 @@ class FilesSource(TextSource):
 
     def held_out(self, base: Path) -> Iterator[str] | None:
         return self._read(self.validation_paths, base) if self.validation_paths else None
+
+    def formats(self, base: Path) -> dict[str, int]:
+        files = matches((*self.paths, *self.validation_paths), base, is_text)
+        return Counter("text" if self.format == "text" else recognised(path) for path in files)
 
     def _read(self, patterns: tuple[str, ...], base: Path) -> Iterator[str]:
         for path in matches(patterns, base, is_text):
