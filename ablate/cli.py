@@ -20,6 +20,7 @@ from ablate.store import AblateError
 from ablate.training.stop import TO_END, Stopped, as_ctrl_c
 
 COMMANDS = (
+    "list",
     "new",
     "run",
     "plan",

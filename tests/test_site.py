@@ -31,8 +31,8 @@ def test_the_site_builds_and_its_reference_is_whole(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
     def words(page: str) -> str:
-        text = (tmp_path / "reference" / page / "index.html").read_text(encoding="utf-8")
-        return html.unescape(re.sub(r"<[^>]+>", "", text))
+        found = (path.read_text(encoding="utf-8") for path in (tmp_path / "reference" / page).rglob("index.html"))
+        return html.unescape(re.sub(r"<[^>]+>", "", "\n".join(found)))
 
     commands, settings, variants, python = map(words, ("commands", "settings", "variants", "python"))
     assert all(f"usage: ablate {name} " in commands for name in COMMANDS)

@@ -25,6 +25,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from zoo.descriptions import descriptions
 from zoo.edits import Edits
 from zoo.errors import PluginError
 from zoo.registry import member, members
@@ -50,6 +51,16 @@ class Spec(BaseModel):
         """Whether the part at a setting has as many features in a wider model, so that it need not support operations
         on widths (`OF_VALUES`)."""
         return False
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """With the descriptions of its settings, which editors show."""
+        found = handler(schema)
+        settings = handler.resolve_ref_schema(found).get("properties", {})
+        for name, text in descriptions(cls).items():
+            if name in settings:
+                settings[name].setdefault("description", text)
+        return found
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Fields that differ from their defaults: the rest is in the class's documentation."""
@@ -83,6 +94,7 @@ class Variant(Spec):
     """Edits of a model by path without which it cannot have the variant."""
 
     kind: str
+    """Name of the variant, the file's; a bare name stands for `{kind: name}`."""
 
 
 def variants(axis: str, tag: str = "kind") -> dict[str, type[Spec]]:

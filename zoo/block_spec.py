@@ -38,11 +38,18 @@ class BlockSpec(Spec):
     supports: ClassVar[Operations] = EVERY_OPERATION
 
     norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
+    """Norm at the block's residuals, and of the model before the head: `rmsnorm`."""
     norm_placement: Annotated[Residual, Choice("zoo.residuals")] = Pre()
+    """Residual connection around mixer and FFN, and where their norm stands: `pre`, `post`, `peri`."""
     mixer: Annotated[Mixer, Choice("zoo.mixers")] = Attention()
+    """Token mixer: softmax attention, a linear or recurrent state, or none."""
     ffn: Annotated[Ffn, Choice("zoo.ffns")] = SwiGLU()
+    """Feed-forward layer of each token by itself: dense, gated, a mixture of experts, or none."""
     topology: Literal["serial", "parallel", "parallel_two_norms"] = "serial"
+    """Order of mixer and FFN: `serial`; `parallel`, on one norm's output; `parallel_two_norms`, each on its own
+    norm's."""
     dropout: Dropout = 0.0
+    """Dropout on the output of each branch, in training."""
     stochastic_depth: Annotated[
         float, Field(ge=0, lt=1, exclude_if=is_off), Fact.TRAINING, Tried(0.001), Supports(*EVERY_OPERATION)
     ] = 0.0

@@ -12,6 +12,7 @@ from zoo.explain import checked
 
 class _Asked(Spec):
     cache: Annotated[CacheKind, Choice("zoo.caches")]
+    """Kind of cache, by name or as a map with its settings."""
 
 
 def cache_kind(value: CacheKind | str | SpecJson) -> CacheKind:

@@ -57,6 +57,7 @@ class InitSpec(Spec):
     supports: ClassVar[Operations] = EVERY_OPERATION
 
     output: Literal["zero", "plain", "scaled"] = "scaled"
+    """Initial output projections, W_o and W_down: `zero`; `plain`, N(0, 1/fan_in); `scaled`, N(0, 1/(2L·fan_in))."""
     stream: Annotated[NonNegativeInt, Supports(*EVERY_OPERATION)] = 0
     """Which of many equivalent draws."""
     tied_head: PositiveFloat | None = 0.5

@@ -31,12 +31,19 @@ class ModelSettings(Spec):
     """The settings that `ModelSpec` has."""
 
     vocab_size: Annotated[PositiveInt, Fact.SIZE] = 256
+    """V: tokens in the vocabulary; in a study it follows from the data."""
     d_model: Features = 128
+    """D: features of the residual stream."""
     n_layers: Annotated[PositiveInt, Field(le=MAX_LAYERS), Fact.SIZE] = 4
+    """L: number of layers, those in `first` included."""
     block: Annotated[BlockSpec, Fact.LAYERS] = BlockSpec()
+    """Default block, of which `blocks` are edits: `block.mixer.window`, `block.ffn.d_ff`."""
     blocks: Annotated[dict[str, SpecJson], Fact.LAYERS, Tried()] = Field(default={})
+    """Named edits of `block`, for `first` and `pattern`: `{local: {mixer.window: 128}}`."""
     first: Annotated[Names, Fact.LAYERS, Tried()] = ()
+    """Names of the first layers' blocks, before `pattern` begins; `block` is the default block."""
     pattern: Annotated[Names, Field(min_length=1), Fact.LAYERS, Tried()] = (BASE,)
+    """Names of blocks, repeated over the layers after `first`: `[local, local, block]`."""
     sharing: Annotated[
         Sharing | None,
         Fact.DECODER,
@@ -50,7 +57,9 @@ class ModelSettings(Spec):
     final_norm: Annotated[bool | None, Supports(*EVERY_OPERATION)] = None
     """A norm before the head; null means: unless the last block leaves the stream normalised, as post-norm does."""
     tie_embeddings: bool = True
+    """Whether the head's matrix is the token table."""
     head_bias: Annotated[bool, Supports(*ALL_BUT_TRANSFER)] = False
+    """Whether the logits have a learned bias, (V,)."""
     embedding_dim: Annotated[PositiveInt | None, Fact.WIDTH, Tried(14), Supports(*ALL_BUT_TRANSFER)] = None
     """Width of the token table, with a projection to d_model (ALBERT, arXiv:1909.11942); null for d_model."""
     embedding_scale: Annotated[PositiveFloat | Literal["sqrt_d_model"], Fact.SCALE] = 1.0
@@ -100,6 +109,7 @@ class ModelSettings(Spec):
     mtp: Annotated[MultiTokenPrediction | None, Fact.DECODER, Tried({"depth": 2, "final_norm": "own"})] = None
     """Modules that predict further tokens while training."""
     init: Annotated[InitSpec, Fact.TRAINING, Tried()] = InitSpec()
+    """Initial values of output projections and of a tied head."""
     visible: Annotated[Sight, Fact.DECODER] = Field(default="causal", exclude_if=lambda sight: sight == "causal")
     """Tokens that a token sees: itself and those before it (`causal`); all of the text (`all`, an encoder, BERT,
     arXiv:1810.04805); or what comes before it and all of a prefix, whose length each pass is told (`prefix`, Raffel et

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import reports
-from ablate.api.catalogue import catalogued, docs_of_settings, settings_of
+from ablate.api.catalogue import catalogued, settings_of
 from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
 from ablate.errors import ArgumentError
 from ablate.planning.claims import stated
@@ -19,6 +19,7 @@ from ablate.study.written import SHIPPED, read_study, shipped
 from reports.atlas.sources import CatalogueEntry, PublishedModel, Setting, Sources, StatedStudy
 from reports.results.document import RecordedResult
 from reports.results.parts import Plain, parts_of
+from zoo.descriptions import descriptions
 from zoo.presets import Preset, names, preset
 
 RESULTS = SHIPPED / "results"
@@ -107,7 +108,7 @@ def _arms_in(layer: Plain) -> Iterator[tuple[str, Plain]]:
 def _entries() -> Iterator[CatalogueEntry]:
     for axis, of in catalogued().items():
         for name, (documented, cls) in of.items():
-            docs = docs_of_settings(cls)
+            docs = descriptions(cls)
             settings = ((key, _shown(value), docs.get(key, "")) for key, value in settings_of(cls).items())
             yield CatalogueEntry(
                 axis, name, inspect.getdoc(documented) or "", tuple(Setting(*each) for each in settings)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import pkgutil
 import re
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
 from typing import Any, NotRequired, TypeAlias, TypedDict, get_args
 
 from ablate.study.sections import StartSpec, TeacherSpec
@@ -43,6 +40,8 @@ OTHERS = {
     "ablate.data.tokenizers": "kind",
 }
 """Other choices of a study, with the field that names the choice."""
+TAGS = {"kind", *OTHERS.values()}
+"""Fields that name a choice, and set nothing."""
 
 
 def catalogued() -> dict[str, Mapping[str, tuple[Any, type[Spec]]]]:
@@ -105,22 +104,9 @@ def entry(name: str, documented: Any) -> Entry:
     return {**found, "plugin": origin} if origin else found
 
 
-def docs_of_settings(cls: type[Spec]) -> dict[str, str]:
-    """Docstrings of the fields of a class and of its bases, by name."""
-    docs: dict[str, str] = {}
-    for owner in reversed([each for each in cls.__mro__ if issubclass(each, Spec)]):
-        body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for field, below in pairwise(body.body):
-            match field, below:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(written))):
-                    docs[name] = " ".join(written.split())
-    return docs
-
-
 def settings_of(cls: type[Spec]) -> dict[str, object]:
     """Default values as plain data; `required` where there is none."""
-    fields = {name: field for name, field in cls.model_fields.items() if name != "kind"}
+    fields = {name: field for name, field in cls.model_fields.items() if name not in TAGS}
     plain = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
     return {name: "required" if fields[name].is_required() else _plain(value) for name, value in plain.items()}
 

@@ -177,7 +177,7 @@ def print_table(rows: Sequence[Sequence[str]], text_columns: int = 1) -> None:
     table = _table(rows, text_columns)
     unbounded = console.options.update(max_width=10 * PIPE_WIDTH)
     if text_columns == 1 and console.measure(table, options=unbounded).maximum > console.width:
-        table = _table(list(zip(*rows, strict=True)), text_columns)
+        table = _table([*zip(*rows, strict=True)], text_columns)
     console.print(table)
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from ablate.api.catalogue import OF_ARMS, WHOLES, Catalogue, Entry, catalogued, docs_of_settings, entry, settings_of
+from ablate.api.catalogue import OF_ARMS, WHOLES, Catalogue, Entry, catalogued, entry, settings_of
 from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
 from ablate.commands import OptionError, print_json, print_table
 from ablate.plugins import check_groups
+from zoo.descriptions import descriptions
 from zoo.errors import did_you_mean
 from zoo.presets import Preset, names, preset, shrunk, sized_names
 
@@ -76,7 +77,7 @@ def show_one(name: str, small: bool, as_json: bool) -> int:
         return 0
     for axis, said, cls in found:
         print(f"{axis}: {name}\n\n{inspect.getdoc(said)}\n")
-        docs = docs_of_settings(cls)
+        docs = descriptions(cls)
         rows = [(name, _default(default), docs.get(name, "")) for name, default in settings_of(cls).items()]
         if rows:
             print_table([("setting", "default", "what it is"), *rows], text_columns=3)
@@ -90,7 +91,7 @@ def _show_setting(name: str, groups: Catalogue, presets: Sequence[str], as_json:
     if not having:
         known = [*presets, *(kind for _, kind, _ in owners), *(key for *_, cls in owners for key in settings_of(cls))]
         raise OptionError(f"unknown name '{name}'" + (did_you_mean(name, known) or ": see `ablate zoo`"))
-    rows = [(axis, kind, settings_of(cls)[name], docs_of_settings(cls).get(name, "")) for axis, kind, cls in having]
+    rows = [(axis, kind, settings_of(cls)[name], descriptions(cls).get(name, "")) for axis, kind, cls in having]
     if as_json:
         print_json([dict(zip(("axis", "name", "default", "doc"), row, strict=True)) for row in rows])
         return 0

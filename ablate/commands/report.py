@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.commands import DONE, OptionError, add_json, print_json
-from ablate.store import Store, StudyFolder
 
 if TYPE_CHECKING:
     from ablate.store.documents import JsonObject
@@ -73,6 +72,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _drawn_before(folder: Path, kind: str) -> Path:
+    from ablate.store import Store, StudyFolder
+
     return Store(folder).index_path if kind == "store" else StudyFolder(folder).report_path
 
 

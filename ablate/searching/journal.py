@@ -12,6 +12,9 @@ from optuna.storages.journal import BaseJournalBackend
 from ablate.store import SearchFolder
 from ablate.store.seals import Chain
 
+Operation = dict[str, Any]
+"""What optuna writes down of a trial, as its own backend has it."""
+
 
 class SealedJournal(BaseJournalBackend):
     """The operations on a search's trials, a line each. optuna's own backend reads them too, unchecked.
@@ -29,7 +32,7 @@ class SealedJournal(BaseJournalBackend):
         self._chain = Chain(self._log.owner)
         self._bytes, self._lines = 0, 0
 
-    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+    def read_logs(self, log_number_from: int) -> Iterator[Operation]:
         """The operations from a number on: only what was appended since the last call is read. Raises StoreError."""
         if log_number_from < self._lines:
             self._begin()
@@ -39,7 +42,7 @@ class SealedJournal(BaseJournalBackend):
             if self._lines > log_number_from:
                 yield self._log.parsed(body, self._lines)
 
-    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+    def append_logs(self, logs: list[Operation]) -> None:
         with self._lock:
             self._log.add((json.dumps(log, separators=(",", ":")).encode() for log in logs), sync=True)
 

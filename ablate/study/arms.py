@@ -33,6 +33,7 @@ class OwnData(Spec):
     """An arm's own data: the same text through a tokenizer of its own."""
 
     tokenizer: Annotated[TokenizerSpec, Choice("ablate.data.tokenizers")] = BytesTokenizer()
+    """Tokenizer of this arm alone, as in `data.tokenizer`: losses are then compared per byte."""
 
 
 SECTIONS: dict[str, type[Spec]] = {TRAIN: TrainSpec, START: StartSpec, TEACHER: TeacherSpec, DATA: OwnData}

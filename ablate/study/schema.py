@@ -16,6 +16,12 @@ from ablate.study.shipped_scales import shipped_scales
 from zoo.presets import names, sized_names
 from zoo.spec import ModelSpec
 
+TAGS = ("kind", "source")
+"""Fields that name a variant."""
+PRESET = "Published model or starting point that the base is, by name; other keys of `base` are edits of it."
+CHECKPOINT = "Folder of a trained model that the base is and starts from, as transformers or `zoo.save` wrote it."
+SCALES = "Edits of the study by name, one of which `--scale` chooses: budgets, seeds and sizes for a machine."
+
 
 def study_schema() -> Schema:
     """The JSON Schema (2020-12) of study files, with every variant and setting of this installation.
@@ -36,21 +42,23 @@ def study_schema() -> Schema:
     model_edits = _edits([model], definitions)
     own = {path: schema for section, edits in beside.items() for path, schema in _below(section, edits).items()}
     arm = _object({**model_edits["properties"], **own}, _free(model_edits))
-    named = {"preset": {"enum": [*names(), *sized_names()]}, "checkpoint": {"type": "string"}}
+    named = {
+        "preset": {"enum": [*names(), *sized_names()], "description": PRESET},
+        "checkpoint": {"type": "string", "description": CHECKPOINT},
+    }
     base = _object({**named, **model_edits["properties"]}, _free(model_edits))
-    for key in ("base", "arms", "factors", "grid"):
-        del sections["properties"][key]
+    texts = {key: sections["properties"].pop(key)["description"] for key in ("base", "arms", "factors", "grid")}
     study = _edits([sections], definitions)
     properties, patterns = study["properties"], dict(_free(study))
     for key, edits in (("base", base), ("arms", _named(arm)), ("factors", _named(arm)), ("grid", _grid(arm))):
-        properties |= _below(key, edits)
+        properties |= _below(key, {**edits, "description": texts[key]})
         patterns |= _free_below(key, edits)
     scale = _object(properties, patterns)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A study",
         "description": StudySections.__doc__,
-        **_object({**properties, "scales": _scales(scale)}, patterns),
+        **_object({**properties, "scales": {**_scales(scale), "description": SCALES}}, patterns),
         "required": ["question"],
     }
 
@@ -95,13 +103,28 @@ def _map_edits(maps: list[Schema], definitions: Schema) -> Schema:
     for key in dict.fromkeys(key for each in maps for key in each.get("properties", {})):
         given = [each["properties"][key] for each in maps if key in each.get("properties", {})]
         inner = _edits(given, definitions)
-        notes = {k: v for k, v in given[0].items() if k == "description"}
-        properties |= {**_below(key, inner), key: {**inner, **notes}}
+        properties |= {**_below(key, inner), key: {**inner, **_description(key, maps)}}
         patterns |= _free_below(key, inner)
     for each in maps:
         if each.get("additionalProperties"):
             patterns["^.+"] = {}
     return _object(properties, patterns)
+
+
+def _description(key: str, maps: list[Schema]) -> Schema:
+    """Description of a setting; that of each variant where several have one of this name that is not the same."""
+    said: dict[str, list[str]] = {}
+    for each in maps:
+        if text := each.get("properties", {}).get(key, {}).get("description"):
+            said.setdefault(text, []).append(_variant(each))
+    if len(said) < 2 or key in TAGS:
+        return {"description": next(iter(said))} if said else {}
+    return {"description": " ".join(f"{', '.join(of)}: {text}" for text, of in said.items())}
+
+
+def _variant(schema: Schema) -> str:
+    tags = (schema["properties"].get(tag, {}).get("const") for tag in TAGS)
+    return next(filter(None, tags), "otherwise")
 
 
 def _below(key: str, edits: Schema) -> Schema:

@@ -29,6 +29,7 @@ class Choice(Spec):
     """One of these values."""
 
     choice: Annotated[tuple[Any, ...], Field(min_length=1, strict=False)]
+    """Values to choose from, each a value of the setting or a whole part: `[rmsnorm, layernorm]`."""
 
     @model_validator(mode="after")
     def _different(self) -> Self:
@@ -56,7 +57,9 @@ class Ratio(Spec):
     """A multiple of d_model between two, in steps."""
 
     ratio: Annotated[tuple[str, str], Field(strict=False)]
+    """Smallest and largest multiple of d_model: `[1x, 8x]`."""
     step: PositiveFloat = 0.25
+    """Distance of neighbouring multiples, in units of d_model."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

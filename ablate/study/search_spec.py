@@ -70,7 +70,9 @@ class Fidelity(Spec):
     """
 
     start: Annotated[float, Field(gt=0, lt=1)] = 1 / 9
+    """Share of the budget that every trial gets first."""
     factor: Annotated[int, Field(ge=2)] = 3
+    """Ratio η of successive shares; one in η trials goes on to the next."""
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -92,7 +94,10 @@ class SearchSpec(Spec):
     """Conditions checked before anything is trained: `block.mixer.kv_heads divides block.mixer.heads`,
     `cache_bytes(8192) <= 64 MB`, `parameters within 2 % of base`."""
     trials: PositiveInt = 60
+    """Number of settings that are tried."""
     sampler: Literal["tpe", "gp", "cmaes", "nsga2", "nsga3", "random", "grid"] = "tpe"
+    """optuna's sampler: `tpe` (tree-structured Parzen estimator), `gp` (Gaussian process), `cmaes` (one objective),
+    `nsga2`, `nsga3`, `random`, or `grid` (every combination)."""
     pruner: Literal["asha", "hyperband", "median", "wilcoxon"] | None = None
     """Rule that stops a trial early, judging by its validation losses; only if the loss is the single objective."""
     fidelity: Fidelity | None = None

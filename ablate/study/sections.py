@@ -79,7 +79,9 @@ class AutoSeeds(Spec):
     """`auto`: add seeds in rounds until every arm is settled or has `cap` of them."""
 
     start: Annotated[int, Field(ge=2)] = 3
+    """Number of seeds of each arm in the first round."""
     cap: Annotated[int, Field(ge=2, le=1000)] = 12
+    """Largest number of seeds of an arm; at least `start`."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -144,6 +146,7 @@ class Budget(Spec):
     flops: PositiveFloat | None = None
     """Training FLOPs (forward and backward), counted per arm."""
     tokens: Annotated[PositiveInt, BeforeValidator(_whole)] | None = None
+    """Training tokens of a run, whatever they cost: `1e6`."""
     seconds: PositiveFloat | None = None
     """Training time of one run on this device, including data loading and excluding validation."""
     tokens_per_parameter: PositiveFloat | None = Field(default=None, exclude_if=is_off)
@@ -164,7 +167,7 @@ class Budget(Spec):
 
     def scaled(self, fraction: float) -> Budget:
         """A share of it."""
-        return self.model_copy(update={self.given: fraction * self.amount})
+        return self if fraction == 1 else self.model_copy(update={self.given: fraction * self.amount})
 
     def in_flops(self, tokens: float, flops_per_token: float) -> Budget:
         """The same where it was given per parameter: the FLOPs of `tokens` tokens per unit of it."""
@@ -285,6 +288,7 @@ class StudySections(Spec):
     """One question: a base model, arms that each change something in it, and a budget."""
 
     question: Annotated[str, Field(min_length=1)]
+    """Question that the study answers, in one sentence: the title of its report."""
     source: str | None = None
     """Where the question or the claim comes from."""
     baseline: Annotated[str, Field(pattern=f"^{NAME.pattern}$")] = "base"
@@ -312,8 +316,12 @@ class StudySections(Spec):
     """Smaller models and shorter runs of the same question, each by edits of base, budget and train, or by a share of
     the budget. The last is the one that is compared."""
     data: Annotated[DataSpec, Layered(merged_within_source)] = StdlibSource()
+    """Text or synthetic task that models are trained and validated on, as a map with `source` or the source's name
+    alone."""
     train: Annotated[TrainSpec, Layered(first=DEFAULT_TRAIN)] = TrainSpec()
+    """Optimizer, learning-rate schedule, batch and numerics: the same in every arm unless the arm edits them."""
     budget: Annotated[Budget, Layered(replaced_but_for_matching)]
+    """Amount of training that every arm gets: one of `flops`, `tokens`, `seconds` and `tokens_per_parameter`."""
     contrasts: Annotated[tuple[Contrast, ...], Field(strict=False)] = ()
     """More comparisons between two arms, as `swiglu - geglu`: judged together with those against the baseline."""
     claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = Field(default=(), exclude_if=is_off)
@@ -324,6 +332,8 @@ class StudySections(Spec):
     """Whether this only explores: estimates and intervals, no verdicts, and nothing of the 5 % is spent. By default it
     does where all arms are undertrained."""
     measure: MeasureSpec | None = MeasureSpec()
+    """Prefill and decoding speed and bytes of cache, measured after training; null skips it."""
     evals: EvalSpec | None = EvalSpec()
+    """Evaluations of every trained model; null evaluates nothing but the loss."""
     probes: Annotated[Probes, Layered(merged_in_long)] = None
     """Probes recorded during training: `all`, a list of probes, or a map with `which` and `every`."""

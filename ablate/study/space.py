@@ -41,6 +41,7 @@ class Choice(Spec):
     """One of these values."""
 
     choice: Annotated[tuple[Scalar, ...], Field(min_length=1, strict=False)]
+    """Values to try: `[1e-3, 2e-3, 4e-3]`."""
 
     @model_validator(mode="after")
     def _unlike(self) -> Self:
@@ -67,6 +68,7 @@ class Log(Spec):
     """Any number between two positive ones; its logarithm is uniform."""
 
     log: Annotated[tuple[PositiveFloat, PositiveFloat], Field(strict=False)]
+    """Smallest and largest value, both positive: `[1e-4, 1e-1]`."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -87,7 +89,11 @@ class Range(Spec):
     """Any number between two; whole numbers when both ends are and no fractional `step` is given."""
 
     range: Annotated[tuple[Number, Number], Field(strict=False)]
+    """Smallest and largest value: `[2, 8]`; the setting takes whole numbers if both ends are and `step` is no
+    fraction."""
     step: PositiveInt | PositiveFloat | None = None
+    """Distance of neighbouring values, from the smallest up; null for any number between (any whole one if both ends
+    are whole)."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -73,6 +73,7 @@ class TuneSpec(Spec):
     trials: PositiveInt | None = None
     """Number of settings that are tried if the space has ranges (default: 8 per axis)."""
     sampler: Literal["tpe", "random"] = "tpe"
+    """optuna's sampler of settings if the space has ranges: `tpe` (tree-structured Parzen estimator) or `random`."""
     at_once: PositiveInt = 4
     """Number of settings of an arm that the sampler proposes before it gets their losses."""
 

@@ -25,6 +25,7 @@ class AverageSpec(Spec):
     """`{kind: ema, horizon: 0.04}`"""
 
     kind: Literal["ema"] = "ema"
+    """Kind of average: `ema`, an exponential moving average."""
     horizon: Annotated[float, Field(gt=0, le=1)] = 0.04
     """Reach of the average into the past, as a share of the steps."""
 

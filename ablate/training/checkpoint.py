@@ -56,7 +56,7 @@ def load_state(store: Store, digest: str, parts: Mapping[str, Stateful]) -> Trai
         return TrainingProgress()
     store.check_state(digest)
     state = _read(path)
-    store.check_logs(digest, state.get("logs", {}))
+    store.check_logs(digest, state.get("logs", {}) if isinstance(state, dict) else {})
     return _restored(path, state, parts)
 
 

@@ -22,11 +22,17 @@ class WeightDecay(Spec):
     """
 
     embedding: NonNegativeFloat
+    """λ of the token table, a tied one included, and of other tables."""
     input: NonNegativeFloat
+    """λ of matrices that read the residual stream, such as W_q and W_up."""
     output: NonNegativeFloat
+    """λ of matrices that write to the residual stream, such as W_o and W_down."""
     head: NonNegativeFloat
+    """λ of the matrix of the head, if it is not tied to the token table."""
     gain: NonNegativeFloat = 0.0
+    """λ of gains of norms and of other multipliers."""
     bias: NonNegativeFloat = 0.0
+    """λ of biases and of other offsets."""
 
     @classmethod
     def of_matrices(cls, value: float) -> WeightDecay:
@@ -52,4 +58,4 @@ class WeightDecay(Spec):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"anyOf": [{"type": "number", "minimum": 0}, handler(schema)]}
+        return {"anyOf": [{"type": "number", "minimum": 0}, super().__get_pydantic_json_schema__(schema, handler)]}

@@ -36,6 +36,7 @@ class LoraSpec(Spec):
     """`{rank: 8, alpha: 16, matrices: [mixer, ffn], dropout: 0}`"""
 
     rank: PositiveInt = 8
+    """r: inner width of an adapter, A: (r, in) and B: (out, r)."""
     alpha: PositiveFloat = 16.0
     """The update is multiplied by alpha / rank."""
     matrices: Annotated[tuple[str, ...], Field(min_length=1, strict=False)] = ("mixer", "ffn")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator, model_validator
 
 from ablate.training.average import AverageSpec
 from ablate.training.decay import WeightDecay
@@ -23,6 +23,7 @@ class WidthTransfer(Spec):
     `ablate.training.transfer`)."""
 
     base_width: PositiveInt
+    """d_model at which the learning rate was tuned."""
 
     def ratio(self, d_model: int) -> float:
         """Width of a model relative to the base width."""
@@ -37,15 +38,17 @@ class Timeless:
 class TrainSpec(Spec):
     """Optimizer, schedule and batch. Learning rates are peaks; steps come from the budget."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)  # editors show them
-
     context: PositiveInt = 256
+    """Tokens of a training window."""
     batch: PositiveInt = 8
+    """Windows per optimizer step: a step has batch × context tokens."""
     lr: Annotated[PositiveFloat, Timeless] = 3e-3
     """The peak learning rate. Good values differ between optimizers: tune it for each."""
     warmup: Annotated[Fraction, Timeless] = 0.05
     """Share of the steps over which the learning rate rises linearly from 0; 0 is allowed."""
     schedule: Annotated[Literal["constant", "cosine", "linear", "wsd"], Timeless] = "cosine"
+    """Shape of the learning rate after warm-up: `constant`; `cosine` or `linear` from the peak to `final_lr`; `wsd`,
+    constant and then falling linearly over the last share `decay`."""
     final_lr: Annotated[Fraction, Timeless] = 0.1
     """Learning rate after the last step, as a share of the peak (cosine, linear and wsd)."""
     decay: Annotated[Fraction, Timeless] = 0.2

@@ -5,28 +5,31 @@ from __future__ import annotations
 import html
 import inspect
 import io
+import json
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping
 from contextlib import redirect_stdout, suppress
-from typing import Any, get_args
+from typing import Any, TypeAlias
 
 import torch
 
 import ablate
 import zoo
-from ablate.api.catalogue import catalogued, docs_of_settings, settings_of
+from ablate.api.catalogue import WHOLES, Catalogue, catalogued, entry, settings_of
+from ablate.api.ranges import in_words, ranges_of
 from ablate.cli import COMMANDS, main
 from ablate.study.schema import study_schema
 from ablate.study.sections import StartSpec, StudySections, TeacherSpec
 from zoo.axis import Spec
+from zoo.descriptions import descriptions
 from zoo.errors import SpecError
-from zoo.explain import choice_of
 from zoo.matrix import axes
 
 WIDTH, CONTEXT = 256, 1024
 SETTINGS = """# Settings of a study
 
-Keys of a study file by dotted path; `data.path` and `data: {path: …}` are the same. The settings of models, below
+Keys of a study file; `data.path` and `data: {path: …}` are the same. The settings of models, below
 `base`, `arms`, `factors` and `grid`, are those of the [variants](variants.md), of `model` and of `block`; `scales` has
 edits of all of them. [Writing a study](../studies.md) explains how they go together.
 """
@@ -37,98 +40,126 @@ Arms edit the model, `train` and `data.tokenizer`, and may also have:
 """
 VARIANTS = f"""# Variants
 
-Costs are of the preset `small` at d_model {WIDTH} with four layers, where the variant fits it with its defaults:
-non-embedding parameters, forward and backward FLOPs per token at a context of {CONTEXT:,}, and bytes of cache per token
-in 16 bits.
+Each has a page with its formula, settings and cost: that of the preset `small` at d_model {WIDTH} with four layers,
+where the variant fits it with its defaults. Parameters are non-embedding, FLOPs forward and backward per token at a
+context of {CONTEXT:,}, and bytes of cache per token in 16 bits.
 """
+PYTHON = """# Python
+
+[From Python](../python.md) is a guide.
+
+| name | what it is |
+|---|---|"""
+FIRST = ("run", "plan", "compare")
+"""Names that the Python reference opens with."""
 MODELS = ("base", "arms", "factors", "grid", "scales")
 """Keys of a study under which the settings of models stand, or all settings again."""
+LARGE = 8
+"""Keys below a setting from which on they have a page of their own."""
+COLUMNS = "| setting | values | default | what it is |\n|---|---|---|---|"
+
+Page: TypeAlias = tuple[str, Iterator[str]]
+"""Path below `reference`, and lines."""
 
 
 def pages() -> dict[str, str]:
-    """Markdown by path on the site."""
-    made = {"commands": commands(), "settings": settings(), "variants": variants(), "python": python()}
-    return {f"reference/{name}.md": "\n".join(lines) + "\n" for name, lines in made.items()}
+    """Markdown by path on the site: an index of each kind, and a page for each part."""
+    made = (*commands(), *settings(), *variants(), *python())
+    return {f"reference/{path}.md": "\n".join(lines) + "\n" for path, lines in made}
 
 
-def commands() -> Iterator[str]:
-    """Page with the `--help` output of every command."""
+def commands() -> Iterator[Page]:
+    """The `--help` output of every command."""
     os.environ["COLUMNS"] = "100"
-    yield "# Commands\n"
+    links = (f"- [`ablate {name}`](commands/{name}.md)" for name in COMMANDS)
+    yield "commands", iter(("# Commands\n", *links))
     for name in COMMANDS:
-        out = io.StringIO()
-        with redirect_stdout(out), suppress(SystemExit):
-            main([name, "--help"])
-        yield f"## ablate {name}\n\n```text\n{out.getvalue().rstrip()}\n```\n"
+        yield f"commands/{name}", command(name)
 
 
-def settings() -> Iterator[str]:
-    """Every key of a study file but for those of models."""
+def command(name: str) -> Iterator[str]:
+    out = io.StringIO()
+    with redirect_stdout(out), suppress(SystemExit):
+        main([name, "--help"])
+    yield f"# ablate {name}\n\n```text\n{out.getvalue().rstrip()}\n```"
+
+
+def settings() -> Iterator[Page]:
+    """Every key of a study file but for those of models: a page for each section, and for a large part of one."""
+    known = {key: schema for key, schema in study_schema()["properties"].items() if key.partition(".")[0] not in MODELS}
+    inside = Counter(part_of(key) for key in known if key.count(".") > 1)
+    large = {part for part, keys in inside.items() if keys >= LARGE}
+    found: dict[str, list[str]] = {}
+    for key in sorted(known):
+        part = part_of(key)
+        found.setdefault(part if part in large and part != key else key.partition(".")[0], []).append(key)
+    pages = {name: keys for name, keys in found.items() if len(keys) > 1}
+    yield "settings", all_sections({name: known[name] for name in found if "." not in name}, set(pages))
+    for name, keys in pages.items():
+        linked = {key: f"[`{key}`]({key}.md)" if key in large else f"`{key}`" for key in keys}
+        rows = (setting_row(linked[key], key, known[key]) for key in keys)
+        text = cell(known[name]["description"])
+        yield f"settings/{name}", iter((f"# Settings: {name}\n", f"{text}\n", COLUMNS, *rows))
+
+
+def part_of(key: str) -> str:
+    """The setting of a section that a key is or is below: `data.tokenizer`."""
+    return ".".join(key.split(".")[:2])
+
+
+def all_sections(schemas: Mapping[str, Mapping[str, Any]], pages: Container[str]) -> Iterator[str]:
     yield SETTINGS
-    yield "| key | value | what it is |\n|---|---|---|"
-    for key, schema in study_schema()["properties"].items():
-        if key.partition(".")[0] not in MODELS:
-            yield f"| `{key}` | {cell(kinds_of(schema))} | {cell(schema.get('description') or doc_of(key))} |"
+    yield COLUMNS
+    for name, schema in schemas.items():
+        yield setting_row(f"[`{name}`](settings/{name}.md)" if name in pages else f"`{name}`", name, schema)
     yield OF_ARMS
     for name, cls in {"start": StartSpec, "teacher": TeacherSpec}.items():
         yield f"### {name}\n\n{cell(inspect.getdoc(cls) or '')}\n"
         yield from settings_table(cls)
 
 
-def doc_of(key: str) -> str:
-    """Docstring of the field that a dotted key names."""
-    owners: list[type[Spec]] = [StudySections]
-    doc = ""
-    for part in key.split("."):
-        having = [owner for owner in owners if part in owner.model_fields]
-        doc = next((doc for owner in having if (doc := docs_of(owner).get(part, ""))), "")
-        owners = [cls for owner in having for cls in specs_in(owner, part)]
-    return doc
+def setting_row(shown: str, key: str, schema: Mapping[str, Any]) -> str:
+    return f"| {shown} | {cell(in_words(schema, {}))} | {cell(default_of(key))} | {cell(schema['description'])} |"
 
 
-def docs_of(owner: type[Spec]) -> Mapping[str, str]:
-    try:
-        return docs_of_settings(owner)
-    except OSError:  # the section of evaluations is made of their classes, and has no source
-        return {name: field.description or "" for name, field in owner.model_fields.items()}
+def default_of(key: str) -> str:
+    """Default of a key that a study has without choosing anything; empty for one of other choices."""
+    first, *rest = key.split(".")
+    field = StudySections.model_fields[first]
+    value = "required" if field.is_required() else field.get_default(call_default_factory=True)
+    for part in rest:
+        value = getattr(value, part, "") if isinstance(value, Spec) else ""
+    return "" if isinstance(value, Spec) else in_yaml(value)
 
 
-def specs_in(owner: type[Spec], name: str) -> list[type[Spec]]:
-    """Classes that a field may hold: every variant of a choice, every class of a union."""
-    field = owner.model_fields[name]
-    choice = choice_of(field)
-    return list(choice.variants().values()) if choice else list(classes_in(field.annotation))
-
-
-def classes_in(annotation: Any) -> Iterator[type[Spec]]:
-    if isinstance(annotation, type) and issubclass(annotation, Spec):
-        yield annotation
-    for member in get_args(annotation):
-        yield from classes_in(member)
-
-
-def kinds_of(schema: Mapping[str, Any]) -> str:
-    """The values that a schema allows, in a few words."""
-    if "const" in schema:
-        return f"`{schema['const']}`"
-    if "enum" in schema:
-        return ", ".join(f"`{value}`" for value in schema["enum"])
-    members = schema.get("anyOf") or schema.get("oneOf") or ()
-    words = dict.fromkeys(word for member in members for word in [kinds_of(member)] if word)
-    kind = schema.get("type", "")
-    return ", ".join(words) or (", ".join(kind) if isinstance(kind, list) else kind)
-
-
-def variants() -> Iterator[str]:
+def variants() -> Iterator[Page]:
     """Documentation, settings and cost of all that has a name."""
-    paths = dict(paths_of_parts())
-    yield VARIANTS
-    for axis, entries in catalogued().items():
-        yield f"## {axis}\n"
+    wholes = {name: (cls, cls) for name, cls in WHOLES.items()}
+    paths, found = dict(paths_of_parts()), {"model": wholes, **catalogued()}
+    yield "variants", all_axes(found)
+    for axis, entries in found.items():
+        yield f"variants/{axis}", axis_index(axis, entries)
         for name, (documented, cls) in entries.items():
-            yield f"### {axis}: {name}\n\n{written(inspect.getdoc(documented) or '')}\n"
-            yield from cost_of(paths.get((axis.rpartition(".")[2], name)), name)
-            yield from settings_table(cls)
+            yield f"variants/{axis}/{name}", variant(axis, name, documented, cls, paths)
+
+
+def all_axes(found: Catalogue) -> Iterator[str]:
+    yield VARIANTS
+    for axis, entries in found.items():
+        names = ", ".join(f"[{name}](variants/{axis}/{name}.md)" for name in entries)
+        yield f"**[{axis}](variants/{axis}.md)**: {names}\n"
+
+
+def axis_index(axis: str, entries: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
+    yield f"# Variants: {axis}\n\n| name | what it is |\n|---|---|"
+    for name, (documented, _) in entries.items():
+        yield f"| [{name}]({axis}/{name}.md) | {cell(entry(name, documented)['doc'])} |"
+
+
+def variant(axis: str, name: str, documented: Any, cls: type[Any], paths: Mapping[Any, str]) -> Iterator[str]:
+    yield f"# {axis}: {name}\n\n{written(inspect.getdoc(documented) or '')}\n"
+    yield from cost_of(paths.get((axis.rpartition(".")[2], name)), name)
+    yield from settings_table(cls)
 
 
 def paths_of_parts() -> Iterator[tuple[tuple[str, str], str]]:
@@ -161,31 +192,32 @@ def cost_of(path: str | None, name: str) -> Iterator[str]:
 
 
 def settings_table(cls: type[Any]) -> Iterator[str]:
-    rows, docs = settings_of(cls), docs_of_settings(cls)
+    rows, docs, ranges = settings_of(cls), descriptions(cls), ranges_of(cls)
     if rows:
-        yield "| setting | default | what it is |\n|---|---|---|"
-        yield from (
-            f"| `{name}` | {cell(in_yaml(value))} | {cell(docs.get(name, ''))} |" for name, value in rows.items()
-        )
+        yield COLUMNS
+        for name, value in rows.items():
+            yield f"| `{name}` | {cell(ranges[name])} | {cell(in_yaml(value))} | {cell(docs[name])} |"
         yield ""
 
 
-def python() -> Iterator[str]:
+def python() -> Iterator[Page]:
     """Signatures and docstrings of the public names."""
-    yield "# Python\n\n[From Python](../python.md) is a guide.\n"
-    for module in (ablate, zoo):
-        for name in module.__all__:
-            value = getattr(module, name)
-            if callable(value):
-                text = "\n\n".join((signature(module.__name__, name, value), inspect.getdoc(value) or ""))
-                yield f"## {module.__name__}.{name}\n\n{written(text)}\n"
+    names = sorted(ablate.__all__, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+    public = [(module, name) for module, of in ((ablate, names), (zoo, zoo.__all__)) for name in of]
+    called = {f"{module.__name__}.{name}": getattr(module, name) for module, name in public}
+    called = {path: value for path, value in called.items() if callable(value)}
+    rows = (f"| [`{path}`](python/{path}.md) | {cell(entry(path, value)['doc'])} |" for path, value in called.items())
+    yield "python", iter((PYTHON, *rows))
+    for path, value in called.items():
+        text = "\n\n".join((signature(path, value), inspect.getdoc(value) or ""))
+        yield f"python/{path}", iter((f"# {path}\n\n{written(text)}",))
 
 
-def signature(module: str, name: str, value: Any) -> str:
+def signature(path: str, value: Any) -> str:
     try:
-        return f"{module}.{name}{inspect.signature(value)}"
+        return f"{path}{inspect.signature(value)}"
     except ValueError:  # of a class without one
-        return f"{module}.{name}"
+        return path
 
 
 def written(text: str) -> str:
@@ -194,7 +226,7 @@ def written(text: str) -> str:
 
 
 def in_yaml(value: object) -> str:
-    return "null" if value is None else str(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def cell(text: str) -> str:

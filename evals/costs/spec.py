@@ -30,7 +30,9 @@ class MeasureSpec(Spec):
     """Prefill and decode speed and cache bytes at every context × batch."""
 
     contexts: tuple[PositiveInt, ...] = Field(default=(64, 256), min_length=1, strict=False)
+    """Numbers of tokens in the cache, or in the prompt for prefill, at which speeds are measured."""
     batches: tuple[PositiveInt, ...] = Field(default=(1, 8), min_length=1, strict=False)
+    """Batch sizes at which speeds are measured, each with every context."""
     seconds: PositiveFloat = 0.3
     """Seconds for which each point of a run is measured, in three turns; slow points take longer, for one repeat in
     each turn. Where arms are timed against each other, training and decoding at the longest context and the smallest

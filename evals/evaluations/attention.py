@@ -22,6 +22,7 @@ class AttentionSpec(EvaluationSpec):
     """Attention maps of every head on one passage of held-out text."""
 
     tokens: Annotated[int, Field(ge=2, le=64)] = 32
+    """Tokens of the passage; no more than the training context."""
     layers: Annotated[int, Field(ge=1, le=8)] = 4
     """At most this many layers, spread from the first to the last."""
     heads: Annotated[int, Field(ge=1, le=16)] = 8

@@ -20,8 +20,11 @@ class SamplesSpec(EvaluationSpec):
     """Text generated after prompts from held-out text. Prompts and random draws are the same in all arms."""
 
     prompts: Annotated[int, Field(ge=1, le=16)] = 4
+    """Number of prompts, drawn from held-out text."""
     prompt_tokens: Annotated[int, Field(ge=1, le=512)] = 32
+    """Tokens of a prompt."""
     new_tokens: Annotated[int, Field(ge=1, le=512)] = 64
+    """Tokens generated after each prompt."""
     temperature: NonNegativeFloat = 0.8
     """0 takes the likeliest token each time."""
 

@@ -23,6 +23,7 @@ class TokenLossesSpec(EvaluationSpec):
     """The loss of every token of a few held-out passages, the same for every arm."""
 
     passages: Annotated[int, Field(ge=2, le=256)] = 32
+    """Number of passages, drawn from held-out text."""
     tokens: Annotated[int, Field(ge=2, le=1024)] = 128
     """Per passage; no more than the training context."""
 

@@ -43,7 +43,7 @@ def test_the_version_is_that_of_the_project(flag, capsys):
     ("arguments", "words"),
     [
         (["rnu"], "unknown command 'rnu' (did you mean 'run'?)"),
-        (["frobnicate"], "unknown command 'frobnicate': one of new, run, plan"),
+        (["frobnicate"], "unknown command 'frobnicate': one of list, new, run"),
         (["run"], "STUDY.yaml"),
         (["run", "x.yaml", "--workers", "0"], "'0' is not a whole number from 1"),
         (["run", "x.yaml", "--checkpoint-seconds", "nan"], "'nan' is not a time in seconds"),

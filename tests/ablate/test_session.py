@@ -8,7 +8,7 @@ import torch
 
 import zoo
 from ablate.machine.numerics import enforce
-from ablate.store import Store, StoreError
+from ablate.store import Store, StoreError, checksum
 from ablate.store.documents import RunNumerics, RunStart
 from ablate.training.batch import Batch
 from ablate.training.checkpoint import TrainingProgress
@@ -153,6 +153,7 @@ def test_a_state_of_another_run_is_one_line_with_the_remedy(tmp_path, identity, 
         run(store, document, corpus, numerics, stop=lambda: True)
     path = store.state_path(document.digest)
     torch.save(change(torch.load(path, weights_only=True)), path)
+    checksum.seal(path, document.digest)
     with pytest.raises(StoreError) as raised:
         run(store, document, corpus, numerics)
     line = str(raised.value)

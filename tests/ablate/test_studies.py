@@ -127,7 +127,7 @@ def test_verdicts_come_from_long_enough_runs_at_each_arm_s_own_rate(name: str) -
         assert all(arm.steps >= 500 and arm.length.tokens_per_parameter > least for arm in plan_of(name, scale).arms)
     study = study_at(name, "cpu")
     assert all("train.lr" in arm.edits or arm.name == "post_same_rate" for arm in study.arms[1:])
-    assert study.carried is not None and study.carried.carried == "studies/LOG.md"
+    assert study.carried is not None and (FOLDER.parent / study.carried.carried).exists()
     long = study_at(name, "cpu-long")
     assert len(long.seeds) >= 5
     assert long.tune is not None

@@ -157,7 +157,8 @@ def test_head_has_the_length_and_no_page(serving: ThreadingHTTPServer) -> None:
 def test_clients_that_hang_up_or_are_slow_cost_little(
     serving: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A reset, as of a closed tab, prints nothing. A client that sends nothing is given up; too many have no thread."""
+    """A reset, as of a closed tab, prints nothing. A client that sends nothing is given up, and where there are many
+    it has no thread until then."""
     monkeypatch.setattr(serving.RequestHandlerClass, "timeout", 1)
     before, clients = threading.active_count(), []
     for _ in range(3 * CONNECTIONS):

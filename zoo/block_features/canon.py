@@ -30,8 +30,9 @@ class Canon(BlockFeature):
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
 
     width: PositiveInt = 4
-    """W."""
+    """W: tokens that a convolution sees, the current one included."""
     before: Annotated[tuple[Place, ...], Field(strict=False)] = ("mixer", "ffn")
+    """Branches whose input is convolved: `mixer` (place A), `ffn` (place C)."""
 
     @field_validator("before")
     @classmethod

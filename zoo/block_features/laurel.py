@@ -27,7 +27,7 @@ class Laurel(BlockFeature):
     supports: ClassVar[Operations] = frozenset({Operation.LORA, Operation.SHARDING})
 
     rank: Annotated[PositiveInt, Fact.WIDTH] = 64
-    """r."""
+    """r: features between A and B."""
 
     def build(self, norm: nn.Module, d_model: int) -> LaurelLayer:
         return LaurelLayer(norm, d_model, self.rank)

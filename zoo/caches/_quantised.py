@@ -29,6 +29,7 @@ class Quantised(CacheKind):
 
     bits: ClassVar[int]
     group: PositiveInt = 32
+    """Features of a token's head that share a scale s and an offset l."""
 
     def store_tokens(self, tokens: TokenCache, mixer: MixerLayer) -> TokenCache:
         return QuantisedCache(tokens, self.bits, self.group)

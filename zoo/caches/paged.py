@@ -31,6 +31,7 @@ class Paged(CacheKind):
 
     kind: Literal["paged"] = "paged"
     page: PositiveInt = 16
+    """Tokens of a page."""
     pages: PositiveInt | None = None
     """Number of pages in a layer's pool; null for as many as all rows can need."""
 

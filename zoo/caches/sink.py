@@ -30,7 +30,9 @@ class Sink(CacheKind):
 
     kind: Literal["sink"] = "sink"
     sinks: NonNegativeInt = 4
+    """First tokens of a text that are kept for good."""
     recent: PositiveInt = 1020
+    """Last tokens that are kept, the query's own included."""
 
     def check(self, model: ModelSpec) -> None:
         super().check(model)

@@ -31,6 +31,7 @@ class BeamSearch(Spec):
     """All of it is as transformers defines it."""
 
     beams: PositiveInt = 4
+    """Continuations of a prompt that are kept at each step."""
     length_penalty: float = 1.0
     """The exponent of the length by which Σ log p is divided: above 0 it favours long texts, 0 leaves sums as they
     are."""

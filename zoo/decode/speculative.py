@@ -26,6 +26,7 @@ class Speculation(Sampling):
     """Sampling settings, and the number of draft tokens."""
 
     ahead: PositiveInt = 4
+    """Tokens that the draft proposes per verification by the model."""
 
 
 class Speculated(NamedTuple):

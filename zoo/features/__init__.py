@@ -104,6 +104,8 @@ class Feature(Spec):
     """Grounds that others cannot rely on beside it."""
     writes_after_layers: ClassVar[bool] = False
     """Whether it writes to the stream after the last layer, which is then not normalised by that layer's residual."""
+    has_norms: ClassVar[bool] = False
+    """Whether it has norms of the kind of the model's."""
 
     @property
     def active_stream(self) -> int | None:

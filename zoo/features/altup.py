@@ -41,9 +41,9 @@ class AltUp(Feature):
     writes_after_layers: ClassVar[bool] = True
 
     streams: Annotated[int, Field(ge=2)] = 4
-    """n."""
+    """n: number of residual streams."""
     active: NonNegativeInt = 0
-    """a, counted from 0."""
+    """a: stream that the layers run on, counted from 0."""
     clip: Annotated[PositiveFloat | None, Fact.TRAINING] = 120.0
     """While training, the entries of W_p and W_c count as ± this at most; null for no bound."""
 

@@ -52,8 +52,11 @@ class Chunks(Feature):
     ratio: Annotated[float, Field(gt=1)] = 6.0
     """N, tokens per chunk that training aims at."""
     encoder_layers: PositiveInt = 2
+    """First layers, which run on all tokens."""
     decoder_layers: PositiveInt = 2
+    """Last layers, which run on all tokens again."""
     loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.03
+    """Weight in the objective of the loss that draws the chunks' mean length to N tokens."""
 
     def inner(self, n_layers: int) -> range:
         """The layers that run on chunks."""

@@ -32,11 +32,18 @@ class EncoderSpec(Feature):
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
 
     n_layers: Annotated[PositiveInt, Field(le=MAX_LAYERS)] = 4
+    """Number of the encoder's layers."""
     block: SpecJson = Field(default={})
+    """Edits of the decoder's base block, by path, for all blocks of the encoder: `{mixer.window: 128}`."""
     blocks: dict[str, SpecJson] = Field(default={})
+    """Named edits of the encoder's block, for `first` and `pattern`."""
     first: Names = ()
+    """Names of the encoder's first blocks, before `pattern` begins; `block` is the base block."""
     pattern: Annotated[Names, Field(min_length=1)] = ("block",)
+    """Names of blocks, repeated over the layers after `first`; `block` is the base block."""
     final_norm: bool | None = None
+    """Whether a norm ends the encoder; null means: unless its last block leaves the stream normalised, as post-norm
+    does."""
 
     @field_validator("block", mode="before")
     @classmethod

@@ -23,6 +23,7 @@ class LayerLoss(Feature):
     supports: ClassVar[Operations] = frozenset({Operation.WIDENING, Operation.SHARDING})
 
     weight: NonNegativeFloat
+    """Weight of the layers' mean loss in the training objective."""
 
     def build(self, model: Model) -> LayerLosses:
         return LayerLosses(self.weight, model.n_layers)

@@ -36,9 +36,12 @@ class MultiTokenPrediction(Feature):
     needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_BLOCKS, Ground.CAUSAL})
     breaks: ClassVar[Grounds] = frozenset({Ground.ONE_END})
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
+    has_norms: ClassVar[bool] = True
 
     depth: PositiveInt = 1
+    """Number of modules, hence of further tokens predicted at each token."""
     weight: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.3
+    """Weight of the modules' mean loss in the training objective."""
     final_norm: Literal["shared", "own"] = Field(default="shared", exclude_if=lambda whose: whose == "shared")
     """The norm before the head: the model's, or one of each module's own."""
 

@@ -35,8 +35,9 @@ class PerLayerEmbeddings(Feature):
     writes_after_layers: ClassVar[bool] = True
 
     features: Annotated[PositiveInt, Fact.WIDTH] = 256
-    """P."""
+    """P: features per token and layer."""
     activation: PlainActivation = "gelu_tanh"
+    """Activation of the gate W_g x, (P,)."""
     vocabulary: Annotated[PositiveInt | None, Fact.SIZE] = None
     """Rows of E; null for one for each token. Tokens beyond them read the first."""
     scaled: Annotated[bool, Field(exclude_if=is_off)] = False

@@ -38,7 +38,7 @@ class RandomDepth(Spec):
     mean: Annotated[PositiveInt | None, Supports(*EVERY_OPERATION)] = None
     """r̄; null for as many as the turns in evaluation."""
     spread: Annotated[NonNegativeFloat, Field(le=1.5)] = 0.5
-    """σ."""
+    """σ: standard deviation of τ, the logarithm of the Poisson distribution's mean."""
     backward: PositiveInt | None = 8
     """k; null for all turns."""
 

@@ -48,6 +48,7 @@ class Recursion(Spec):
     alpha: PositiveFloat = 0.1
     """α, the largest gate."""
     loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.001
+    """Weight in the objective of the router's cross-entropy with its own choice in training."""
 
     def cost(self, turns: int, d_model: int, context: int) -> PartCost:
         """Per token: each router reads the tokens that the turn before it left."""

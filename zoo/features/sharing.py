@@ -39,8 +39,9 @@ class Sharing(Feature):
     supports: ClassVar[Operations] = EVERY_OPERATION
 
     blocks: PositiveInt = 1
-    """n."""
+    """n: distinct blocks between prelude and coda."""
     order: Literal["cycle", "sequence"] = "cycle"
+    """Order of the shared blocks: `cycle`, 1 2 3 1 2 3; `sequence`, 1 1 2 2 3 3."""
     prelude: Annotated[NonNegativeInt, Field(exclude_if=is_off), Supports(*EVERY_OPERATION)] = 0
     """First layers that share nothing."""
     coda: Annotated[NonNegativeInt, Field(exclude_if=is_off), Supports(*EVERY_OPERATION)] = 0

@@ -33,7 +33,7 @@ class ValueEmbeddings(Feature):
     supports: ClassVar[Operations] = frozenset({Operation.LORA, Operation.SHARDING})
 
     tables: PositiveInt = 1
-    """n."""
+    """n: tables, each read by one of the first and one of the last layers."""
 
     def check(self, model: Model) -> None:
         self._widths(model)

@@ -36,6 +36,7 @@ class Dense(Ffn):
     multiple_of: Annotated[PositiveInt, Tried()] = 8
     """A ratio is rounded to the nearest multiple of this."""
     bias: Annotated[bool, Supports(*EVERY_OPERATION)] = False
+    """Whether the matrices have biases."""
     dropout: Dropout = 0.0
     """On the hidden features, while training."""
     conv: Annotated[PositiveInt | None, Supports(*ALL_BUT_TRANSFER)] = Field(default=None, exclude_if=is_off)

@@ -33,6 +33,7 @@ class MoE(Ffn):
     """
 
     experts: Annotated[PositiveInt, AtMost(8)] = 8
+    """E: routed experts of a layer, shared ones not counted."""
     top_k: Annotated[PositiveInt, AtMost(2)] = 2
     """Experts that a token is sent to."""
     d_ff: Annotated[Width, Fact.SIZE, Fact.WIDTH] = "4/3x"
@@ -54,6 +55,7 @@ class MoE(Ffn):
     shared_d_ff: Annotated[PositiveInt | None, Fact.SIZE, Fact.WIDTH] = Field(default=None, exclude_if=is_off)
     """Hidden features of that layer where they are no multiple of d_ff (Qwen2-MoE); null for shared_experts · d_ff."""
     shared_bias: bool = False
+    """Whether the shared experts have biases."""
     shared_gate: bool = False
     """Whether the shared experts' output is multiplied by σ(w·x) (Qwen2-MoE, arXiv:2407.10671)."""
     weights_on: Literal["output", "input"] = Field(default="output", exclude_if=lambda on: on == "output")

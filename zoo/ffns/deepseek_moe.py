@@ -40,13 +40,17 @@ class DeepSeekMoE(MoE):
     d_ff: Width = "2/3x"
     shared_experts: NonNegativeInt = 1
     score: Literal["sigmoid", "softmax"] = "sigmoid"
+    """Scores s of the experts: the sigmoid of each logit (V3), or the softmax over all (V2)."""
     groups: Annotated[PositiveInt, AtMost(4)] = 1
+    """Equal groups that the experts are divided into, from which `top_groups` are chosen first."""
     top_groups: Annotated[PositiveInt, AtMost(2)] = 1
+    """Groups that the experts of a token are chosen from, at most `groups`."""
     group_score: Literal["top2", "max"] = "top2"
     """A group's score: the sum of its two best experts', or its best one's."""
     normalise: bool = True
     """Whether the chosen experts' weights are divided by their sum: with one chosen, only losses teach the router."""
     scale: PositiveFloat = 1.0
+    """Factor on the chosen experts' weights w; the shared experts have none."""
     bias_rate: Annotated[NonNegativeFloat | None, Fact.TRAINING_UNLESS_NULL] = 1e-3
     """γ; null for no bias."""
     balance_loss: NonNegativeFloat = 1e-4

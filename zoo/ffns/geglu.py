@@ -20,6 +20,7 @@ class GEGLU(Gated):
     kind: Literal["geglu"] = "geglu"
     supports: ClassVar[Operations] = EVERY_OPERATION
     approximate: Approximation = "none"
+    """Form of GELU: `none`, z·Φ(z); `tanh`, its tanh approximation; `sigmoid`, z·σ(1.702z)."""
 
     def hidden(self) -> Activation:
         return GATED[approximated("geglu", self.approximate)]

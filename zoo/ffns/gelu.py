@@ -18,6 +18,7 @@ class GELU(Dense):
     kind: Literal["gelu"] = "gelu"
     supports: ClassVar[Operations] = EVERY_OPERATION
     approximate: Approximation = "none"
+    """Form of GELU: `none`, z·Φ(z); `tanh`, its tanh approximation; `sigmoid`, z·σ(1.702z)."""
 
     def hidden(self) -> Activation:
         return UNGATED[approximated("gelu", self.approximate)]

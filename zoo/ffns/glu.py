@@ -22,6 +22,7 @@ class GLU(Gated):
     activation: Literal["sigmoid", "relu2", OtherActivation] = Field(
         default="sigmoid", exclude_if=lambda name: name == "sigmoid"
     )
+    """Activation of the gate W_gate x; `linear` makes the layer bilinear."""
 
     def hidden(self) -> Activation:
         return GATED["glu" if self.activation == "sigmoid" else f"glu_{self.activation}"]

@@ -18,6 +18,7 @@ class MLP(Dense):
     kind: Literal["mlp"] = "mlp"
     supports: ClassVar[Operations] = EVERY_OPERATION
     activation: Literal["sigmoid", OtherActivation] = "tanh"
+    """Activation of the hidden features W_up x."""
 
     def hidden(self) -> Activation:
         return UNGATED[self.activation]

@@ -30,6 +30,7 @@ class TopKMoE(MoE):
     softmax_over: Literal["chosen", "all"] = "chosen"
     """Over one chosen expert it is always 1, and then only the auxiliary losses teach the router."""
     router_bias: bool = False
+    """Whether the router's logits z have a learned bias, (E,)."""
     balance_loss: NonNegativeFloat = 0.01
 
     @property

@@ -12,24 +12,23 @@ transformers' code reads it, and is left out with a warning where nobody does.
 from __future__ import annotations
 
 import copy
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from zoo.checkpoint import assemble, tokenizer_files
 from zoo.edits import flatten
-from zoo.errors import SpecError, UnsupportedError, did_you_mean
+from zoo.errors import SpecError, UnsupportedError
 from zoo.hf import _adapters, _folder, _proof, _remote, _wrappers
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import AUTO, CLASSES, Family
 from zoo.hf._pairs import same
+from zoo.hf._registry import by_preference, family_named, transformers_module
+from zoo.hf._registry import families as families
 from zoo.hf._remote import save_with_code as save_with_code
 from zoo.hf._weights import to_ours, to_theirs
 from zoo.model import Decoder
@@ -56,7 +55,7 @@ def from_hf(hf_model: Any) -> Decoder:
         with _named(folder):
             model.tokenizer = tokenizer_files(folder) or tokenizer_files(base_of(folder))
         return model
-    _transformers()
+    transformers_module()
     if hf_model.config.model_type == REMOTE:
         own = {name: value.detach().clone() for name, value in hf_model.state_dict().items()}
         return _remote.ours(_remote.spec_in(hf_model.config.spec), own, type(hf_model).__name__)
@@ -84,13 +83,13 @@ def _opened(folder: Path) -> Decoder:
 
 
 def _loaded(folder: Path, base: Path) -> Any:
-    transformers, config = _transformers(), _folder.config_of(base, _transformers())
+    transformers, config = transformers_module(), _folder.config_of(base, transformers_module())
     text = _wrappers.text_config(config, families())
-    task = AUTO[_family(text.model_type).task]
+    task = AUTO[family_named(text.model_type).task]
     hf_model = _folder.load(base, transformers, task, inner=None if text is config else text)
     if base != folder:
         tokens = _proof.some_tokens(hf_model.get_input_embeddings().weight)
-        _adapters.merge(folder, hf_model, lambda: _proof.logits(hf_model, tokens, _family(text.model_type).task))
+        _adapters.merge(folder, hf_model, lambda: _proof.logits(hf_model, tokens, family_named(text.model_type).task))
     return hf_model
 
 
@@ -116,9 +115,9 @@ def spec_of(folder: str | Path) -> ModelSpec:
     if _remote.is_one(base):
         return _remote.spec_of(base)
     with _named(Path(folder), base):
-        transformers, whole = _transformers(), _folder.config_of(base, _transformers())
+        transformers, whole = transformers_module(), _folder.config_of(base, transformers_module())
         config = _wrappers.text_config(whole, families())
-        task = AUTO[_family(config.model_type).task]
+        task = AUTO[family_named(config.model_type).task]
         hf_model = _folder.without_weights(config, transformers, task)
         if base != Path(folder):
             _adapters.lora_config(Path(folder))
@@ -149,8 +148,8 @@ def save_adapters(model: Decoder, adapters: Mapping[str, _adapters.LowRank], alp
         save_with_code(model, base)
         return REMOTE
     hf_model = to_hf(model)
-    _adapters.save(folder, hf_model, _family(chosen).weights(model.spec), adapters, alpha, str(base))
-    with _folder.quiet(_transformers()):
+    _adapters.save(folder, hf_model, family_named(chosen).weights(model.spec), adapters, alpha, str(base))
+    with _folder.quiet(transformers_module()):
         hf_model.save_pretrained(base)
     return chosen
 
@@ -167,11 +166,11 @@ def native(model: Decoder | ModelSpec) -> tuple[str | None, str]:
 
 def _understood(hf_model: Any) -> tuple[Family, Config, ModelSpec]:
     """Family, config and spec of a transformers model. Raises UnsupportedError."""
-    transformers = _transformers()
+    transformers = transformers_module()
     model_type = hf_model.config.model_type
     if (text := _wrappers.text_config(hf_model.config, families())) is not hf_model.config:
         raise UnsupportedError("", f"{model_type} holds a {text.model_type}: save it and convert the folder")
-    family = _family(model_type)
+    family = family_named(model_type)
     expected = getattr(transformers, CLASSES[family.task])[transformers.CONFIG_MAPPING[model_type]]
     if not isinstance(hf_model, expected):
         raise UnsupportedError("", f"{type(hf_model).__name__} cannot be converted, only {expected.__name__}")
@@ -188,7 +187,7 @@ def to_hf(model: Decoder, family: str | None = None) -> Any:
     family: a `model_type` of transformers; null for the one that the model came from, with the config that it had, or
     else the first that can express it. Raises UnsupportedError, which says what stands in the way.
     """
-    transformers = _transformers()
+    transformers = transformers_module()
     chosen, config = _first_that_fits(model.spec, list(_candidates(model.spec, model.origin, family)))
     config.dtype = model.embedding.weight.dtype  # what is computed and not loaded is of it too
     with torch.random.fork_rng(devices=[]), torch.device(model.embedding.weight.device):
@@ -217,51 +216,11 @@ def _is_tied(hf_model: Any) -> bool:
     return hf_model.get_output_embeddings().weight is hf_model.get_input_embeddings().weight
 
 
-def _transformers() -> ModuleType:
-    try:
-        import transformers  # noqa: PLC0415 (an optional extra, and slow to import)
-    except ImportError:
-        raise ImportError("converting models needs transformers: pip install transformers peft") from None
-    return transformers
-
-
 def _refused() -> type[Exception]:
     """Exception that transformers raises for an invalid config."""
     from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415 (comes with transformers)
 
     return StrictDataclassError
-
-
-@cache
-def families() -> dict[str, Family]:
-    """Every family, by each `model_type` that it serves, in alphabetical order of the files."""
-    names = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
-    found = [_family_of(importlib.import_module(f"{__name__}.{name}")) for name in names]
-    return {model_type: family for family in found for model_type in family.model_types}
-
-
-def _family_of(module: ModuleType) -> Family:
-    own = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Family) and value.__module__ == module.__name__
-    ]
-    if len(own) != 1:
-        raise TypeError(f"{module.__name__} must define exactly one family, found {len(own)}")
-    return own[0]()
-
-
-def _family(model_type: str) -> Family:
-    known = families()
-    if model_type not in known:
-        hint = did_you_mean(model_type, known)
-        raise UnsupportedError("model_type", f"'{model_type}' is not supported{hint}: there are {', '.join(known)}")
-    return known[model_type]
-
-
-def _by_preference() -> Iterator[tuple[str, Family]]:
-    """Families that are special cases of none come after plain ones, so that a plain model gets a plain config."""
-    yield from sorted(families().items(), key=lambda item: item[1].preference)
 
 
 Candidate = tuple[str, Family, Callable[[], ConfigJson]]
@@ -273,8 +232,8 @@ def _candidates(spec: ModelSpec, origin: Converted | None, family: str | None) -
     remembered = {} if origin is None else origin["config"]
     before = remembered.get("model_type")
     if before and family in (None, before):
-        yield before, _family(before), lambda: remembered
-    chosen = [(family, _family(family))] if family else _by_preference()
+        yield before, family_named(before), lambda: remembered
+    chosen = [(family, family_named(family))] if family else by_preference()
     for name, each in chosen:
         yield name, each, partial(each.config, spec)
 
@@ -284,7 +243,7 @@ def _first_that_fits(spec: ModelSpec, candidates: list[Candidate]) -> tuple[Fami
     obstacles: list[tuple[int, str]] = []
     for name, family, arguments in candidates:
         try:
-            with _folder.quiet(_transformers()):  # which warns of defaults that are no part of the architecture
+            with _folder.quiet(transformers_module()):  # which warns of defaults that are no part of the architecture
                 config, differences = _try(spec, name, family, NO_TOKENS | arguments())
         except (ValueError, KeyError, _refused()) as error:  # also what configs of transformers raise
             obstacles.append((1000, f"{name}: {error}"))
@@ -301,7 +260,7 @@ def _first_that_fits(spec: ModelSpec, candidates: list[Candidate]) -> tuple[Fami
 def _try(spec: ModelSpec, name: str, family: Family, arguments: ConfigJson) -> tuple[Any, list[str]]:
     """A config, and where the architecture that it means differs from `spec`."""
     arguments = {key: value for key, value in copy.deepcopy(arguments).items() if key != "model_type"}
-    config = _transformers().AutoConfig.for_model(name, **arguments)
+    config = transformers_module().AutoConfig.for_model(name, **arguments)
     tied = spec.tie_embeddings if family.says_tied else None
     return config, _differences(_spec(family, Config(config, tied)), spec)
 

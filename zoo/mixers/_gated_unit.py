@@ -31,6 +31,7 @@ class GatedUnit(Mixer):
     v_dim: HeadFeatures | None = None
     """e: features of values and gates; null for 2 d_model."""
     position: Annotated[Position, Choice("zoo.positions")] = RoPE()
+    """Position encoding of queries and keys, of the one head."""
 
     def resolve(self, d_model: int) -> Self:
         try:

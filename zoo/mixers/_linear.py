@@ -81,6 +81,7 @@ class LinearHeads(Stateful):
     """Heads of queries, keys and values."""
 
     heads: Heads = 4
+    """H: number of heads of queries, keys and values."""
     head_dim: HeadFeatures | None = None
     """Features of a query and a key head; null for d_model / heads."""
     conv: PositiveInt | None = None

@@ -34,11 +34,13 @@ class MultiHead(Mixer):
     """
 
     heads: Heads = 4
+    """H: number of query heads; a head has d_model / heads features unless `head_dim` is set."""
     kv_heads: Annotated[PositiveInt | None, Fact.SHARED_HEADS, Tried(2, 1)] = None
     """Heads of keys and values; null for as many as `heads`."""
     head_dim: Annotated[HeadFeatures | None, Tried(12)] = None
     """Features per head; null for d_model / heads."""
     position: Annotated[Position, Choice("zoo.positions")] = RoPE()
+    """Position encoding: rotates queries and keys, or adds to scores; `nope` for none."""
     window: Annotated[PositiveInt | None, AtMost(8), Tried(5), Supports(*EVERY_OPERATION)] = None
     """W: a token sees itself and the W − 1 before it (sliding-window attention); null for all before it."""
     sparsity: Annotated[Sparsity, Choice("zoo.sparsities")] | None = Field(default=None, exclude_if=is_off)

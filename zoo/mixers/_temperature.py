@@ -23,10 +23,11 @@ class Temperature(Spec):
     supports: ClassVar[Operations] = EVERY_OPERATION
 
     coefficient: PositiveFloat = 0.1
-    """c."""
+    """c: growth of queries per unit of the logarithm."""
     floor: PositiveInt = 8192
     """f: texts of fewer tokens are left as they are."""
     offset: NonNegativeInt = 1
+    """Number added to a query's place p before it is divided by f."""
 
     def scale(self, q: Tensor, step: Step) -> Tensor:
         """q: (B, H, T, d) → the same shape."""

@@ -28,7 +28,9 @@ class Cosine(MultiHead):
     kind: Literal["cosine"] = "cosine"
     supports: ClassVar[Operations] = OF_MODULES
     initial_scale: PositiveFloat = 10.0
+    """Initial value of 1/τ, the factor on cosines; at most `max_scale`."""
     max_scale: PositiveFloat = 100.0
+    """Upper bound on 1/τ."""
 
     def resolve(self, d_model: int) -> Self:
         if self.qk_norm is not None:

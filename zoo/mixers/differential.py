@@ -38,6 +38,7 @@ class Differential(MultiHead):
     kind: Literal["differential"] = "differential"
     supports: ClassVar[Operations] = OF_MODULES
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
+    """Norm of each pair's output, 2d features, before the factor 1 − λ_init."""
 
     def _default_head_dim(self, d_model: int) -> int:
         if d_model % (2 * self.heads):

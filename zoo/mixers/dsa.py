@@ -49,7 +49,7 @@ class DeepSeekSparseAttention(MLA):
     kind: Literal["dsa"] = "dsa"  # type: ignore[assignment]
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     index_heads: Annotated[PositiveInt, AtMost(4)] = 4
-    """H_I."""
+    """H_I: number of the indexer's query heads."""
     index_dim: HeadFeatures = 32
     """d_I, features of an indexer's head; the first `rope_dim` of them carry positions."""
     index_layout: Literal["half", "interleaved"] = "half"

@@ -54,6 +54,7 @@ class GatedDeltaNet(Stateful):
     activation: PlainActivation = Field(default="silu", exclude_if=lambda name: name == "silu")
     """After the convolution."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
+    """Norm of each head's output S_t q_t, before the gate silu(W_g x)."""
 
     def resolve(self, d_model: int) -> Self:
         k_heads = self.k_heads or self.heads

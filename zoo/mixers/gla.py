@@ -44,6 +44,7 @@ class GatedLinearAttention(LinearHeads):
     decay_temperature: PositiveFloat = 16.0
     """τ: the larger, the slower is what is kept forgotten."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
+    """Norm of each head's output, before the gate silu(W_r x)."""
 
     def resolve(self, d_model: int) -> Self:
         check_chunk(self.chunk)

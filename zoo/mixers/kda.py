@@ -42,6 +42,7 @@ class KimiDeltaAttention(Stateful):
     kind: Literal["kda"] = "kda"
     supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4
+    """H: number of heads of queries, keys and values."""
     head_dim: HeadFeatures | None = None
     """n; null for d_model / heads."""
     conv: PositiveInt = 4
@@ -53,6 +54,7 @@ class KimiDeltaAttention(Stateful):
     decay_floor: NegativeFloat | None = Field(default=None, exclude_if=is_off)
     """The least log α; null for softplus, which has none."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
+    """Norm of each head's output, before the gate σ(W_g x)."""
 
     def resolve(self, d_model: int) -> Self:
         check_chunk(self.chunk)

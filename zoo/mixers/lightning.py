@@ -63,6 +63,7 @@ class LightningAttention(LinearHeads):
     )
     """Rotary scheme for queries and keys: there are no scores to which a bias could be added."""
     output_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
+    """Norm of the heads' outputs, side by side, before the gate σ(W_g x)."""
     norm_groups: Annotated[PositiveInt, AtMost(4)] = Field(default=1, exclude_if=lambda groups: groups == 1)
     """Groups of features which the output's norm is taken over, each with its own gains."""
     first_layer: Literal[0, -1] = Field(default=0, exclude_if=is_off)

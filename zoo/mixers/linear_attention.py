@@ -30,6 +30,7 @@ class LinearAttention(LinearHeads):
     kind: Literal["linear_attention"] = "linear_attention"
     supports: ClassVar[Operations] = OF_MODULES
     eps: PositiveFloat = 1e-6
+    """ε: added to the denominator, against division by zero."""
 
     def build(self, site: Site) -> MixerLayer:
         return LinearAttentionLayer(self, site.d_model)

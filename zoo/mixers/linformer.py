@@ -45,8 +45,10 @@ class Linformer(MultiHead):
     rank: PositiveInt = 64
     """r: the paper's k, 128 or 256 for texts of 512."""
     max_length: PositiveInt = 512
-    """n."""
+    """n: longest text, in tokens; the width of E and F."""
     share: Literal["none", "headwise", "key_value"] = "headwise"
+    """Sharing of E and F: `none`, a pair for each head of keys and values; `headwise`, one pair for all heads of a
+    layer; `key_value`, one matrix for both."""
 
     def resolve(self, d_model: int) -> Self:
         spec = super().resolve(d_model)

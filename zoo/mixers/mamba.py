@@ -45,12 +45,13 @@ class Mamba(Stateful):
     inner: Features | None = None
     """I; null for 2 d_model."""
     state: Annotated[PositiveInt, AtMost(16)] = 16
-    """N."""
+    """N: state size per feature of x."""
     rank: Features | None = None
     """R; null for ⌈d_model / 16⌉."""
     conv: PositiveInt = 4
     """Tokens that the convolution of x sees."""
     conv_bias: bool = True
+    """Whether the convolution of x has a bias."""
     activation: PlainActivation = Field(default="silu", exclude_if=lambda name: name == "silu")
     """After the convolution."""
     bias: bool = False

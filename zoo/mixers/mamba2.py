@@ -42,16 +42,17 @@ class Mamba2(Stateful):
     kind: Literal["mamba2"] = "mamba2"
     supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4
-    """H."""
+    """H: number of heads of x."""
     head_dim: HeadFeatures | None = None
     """P; null for 2 d_model / heads."""
     state: Annotated[PositiveInt, AtMost(16)] = 128
-    """N."""
+    """N: features of b and c; a head's state is (N, P)."""
     groups: Annotated[PositiveInt, AtMost(4)] = 1
     """Groups of heads that share b and c."""
     conv: PositiveInt = 4
     """Tokens that the convolution of x, b and c sees."""
     conv_bias: bool = True
+    """Whether the convolution of x, b and c has a bias."""
     activation: PlainActivation = Field(default="silu", exclude_if=lambda name: name == "silu")
     """After the convolution."""
     step_min: NonNegativeFloat = Field(default=0.0, exclude_if=is_off)
@@ -61,6 +62,7 @@ class Mamba2(Stateful):
     bias: bool = False
     """On the projections."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
+    """Norm of the gated output y ⊙ silu(W_z u), over each group's heads by itself."""
 
     def resolve(self, d_model: int) -> Self:
         if self.head_dim is None and 2 * d_model % self.heads:

@@ -60,11 +60,11 @@ class Mamba3(Stateful):
     kind: Literal["mamba3"] = "mamba3"
     supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4
-    """H."""
+    """H: number of heads of x."""
     head_dim: HeadFeatures | None = None
     """P; null for 2 d_model / heads."""
     state: Annotated[PositiveInt, AtMost(16)] = 128
-    """N."""
+    """N: features of keys and queries; a head's state is (N, P)."""
     groups: Annotated[PositiveInt, AtMost(4)] = 1
     """Groups of heads that share W_b u and W_c u."""
     rope_fraction: Annotated[float, Field(gt=0, le=1)] = 0.5
@@ -72,6 +72,7 @@ class Mamba3(Stateful):
     rank: Annotated[PositiveInt, AtMost(2)] = Field(default=1, exclude_if=lambda rank: rank == 1)
     """R; 4 in the paper's MIMO models, whose FFNs are narrower for it."""
     bc_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
+    """Norm of W_b u and W_c u, over N features, before b₀ and c₀ are added."""
 
     def resolve(self, d_model: int) -> Self:
         if self.head_dim is None:

@@ -47,9 +47,11 @@ class MLA(Mixer):
     kind: Literal["mla"] = "mla"
     supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4
+    """H: number of heads of queries, keys and values."""
     q_rank: Features | None = None
     """Features of the queries' latent; null for queries read from the stream (DeepSeek-V2-Lite)."""
     kv_rank: Features = 32
+    """r: features of the latent c that keys and values are read from, and that is cached."""
     nope_dim: HeadFeatures = 16
     """Features of a query and a key head that carry no position."""
     rope_dim: HeadFeatures = 8
@@ -57,8 +59,11 @@ class MLA(Mixer):
     v_dim: HeadFeatures | None = None
     """Features of a value head; null for nope_dim."""
     position: Annotated[Position, Choice("zoo.positions")] = RoPE(layout="interleaved")
+    """Position encoding of the ρ = rope_dim features of queries and of the shared key."""
     latent_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
+    """Norm of the latent c, and of the queries' latent where there is a `q_rank`."""
     window: Annotated[PositiveInt | None, AtMost(8)] = None
+    """W: a token sees itself and the W − 1 before it (sliding-window attention); null for all before it."""
     bias: bool = False
     """On the projections that read the stream down to a latent, and on the output."""
     gate: Gate | None = Field(default=None, exclude_if=is_off)

@@ -47,9 +47,9 @@ class MultiTokenAttention(MultiHead):
     kind: Literal["multi_token"] = "multi_token"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     query_width: Annotated[PositiveInt, AtMost(6)] = 6
-    """c_q."""
+    """c_q: queries that the convolution of scores sums over, the current one and those before it."""
     key_width: Annotated[PositiveInt, AtMost(11)] = 11
-    """c_k."""
+    """c_k: keys that the convolution of scores sums over, around each key."""
     head_group: PositiveInt | None = None
     """c_h; null for no mixing of heads."""
 

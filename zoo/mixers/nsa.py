@@ -54,11 +54,13 @@ class NativeSparseAttention(Mixer):
     kind: Literal["nsa"] = "nsa"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     heads: Heads = 4
+    """H: number of query heads; a head has d_model / heads features unless `head_dim` is set."""
     kv_heads: Annotated[PositiveInt | None, Fact.SHARED_HEADS] = None
     """Heads of keys and values in each branch; null for as many as `heads`."""
     head_dim: HeadFeatures | None = None
     """Features per head; null for d_model / heads."""
     position: Annotated[Position, Choice("zoo.positions")] = RoPE()
+    """Position encoding of queries and keys, before keys are compressed; it cannot add to scores."""
     compress: PositiveInt = 32
     """l, tokens of a compressed block."""
     stride: PositiveInt = 16
@@ -70,7 +72,7 @@ class NativeSparseAttention(Mixer):
     blocks: Annotated[int, Field(ge=FIRST + LOCAL)] = 16
     """n, the first and the local ones included."""
     window: Annotated[PositiveInt, AtMost(8)] = 512
-    """w."""
+    """w: last tokens that the branch *near* sees, the query's own included."""
     dropout: Dropout = 0.0
     """Dropout on attention weights, in training."""
 

@@ -40,7 +40,9 @@ class Retention(LinearHeads):
     v_dim: HeadFeatures | None = None
     """Features of a value head; null for twice those of a key."""
     position: Annotated[Position, Choice("zoo.positions")] = RoPE(layout="interleaved")
+    """Position encoding that rotates queries and keys, `nope` for none; it cannot add to scores."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = LayerNorm()
+    """Norm of each head's output with gains of its own, before the gate silu(W_g x)."""
 
     def resolve(self, d_model: int) -> Self:
         spec = super().resolve(d_model)

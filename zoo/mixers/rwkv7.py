@@ -49,17 +49,19 @@ class RWKV7(Stateful):
     kind: Literal["rwkv7"] = "rwkv7"
     supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4
+    """H: number of heads, of d_model / heads features each."""
     head_dim: HeadFeatures | None = None
     """Features of a head; null for d_model / heads, which the heads together must have."""
     decay_rank: Features | None = None
     """Features through which w is read."""
     rate_rank: Features | None = None
-    """And a."""
+    """Features through which a, the rate at which keys are erased, is read."""
     value_rank: Features | None = None
-    """And how much values are mixed with those of the first layer."""
+    """Features through which the share of the first layer's values is read."""
     gate_rank: Features | None = None
-    """And g."""
+    """Features through which the gate g is read."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = LayerNorm(eps=64e-5)
+    """Norm of each head's output S_t r_tᵀ with gains of its own."""
 
     def resolve(self, d_model: int) -> Self:
         check_chunk(self.chunk)

@@ -44,6 +44,7 @@ class Titans(LinearHeads):
     supports: ClassVar[Operations] = OF_MODULES
     conv: PositiveInt | None = 4
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
+    """Norm of each head's output M_tᵀ q_t, before the gate silu(W_g x)."""
 
     def resolve(self, d_model: int) -> Self:
         check_chunk(self.chunk)

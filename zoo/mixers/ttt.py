@@ -48,12 +48,13 @@ class LearnsWhileReading(Stateful):
     kind: Literal["ttt"] = "ttt"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     heads: Heads = 4
+    """H: number of heads, each with a weight matrix W of its own."""
     head_dim: HeadFeatures | None = None
     """n; null for d_model / heads."""
     chunk: PositiveInt = 16
     """b, which is part of the architecture, unlike that of other states."""
     base_rate: PositiveFloat = 1.0
-    """η_base."""
+    """η_base: factor on the inner learning rate σ(θ_lr x) / n."""
 
     def resolve(self, d_model: int) -> Self:
         if self.head_dim is None:

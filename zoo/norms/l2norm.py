@@ -21,6 +21,7 @@ class L2Norm(Norm):
     kind: Literal["l2norm"] = "l2norm"
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     eps: PositiveFloat = 1e-5
+    """ε: least ‖x‖₂ that is divided by, against division by zero."""
 
     def build(self, dim: int) -> nn.Module:
         return L2NormLayer(dim, self.eps)

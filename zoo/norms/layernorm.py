@@ -27,7 +27,9 @@ class LayerNorm(Norm):
     kind: Literal["layernorm"] = "layernorm"
     supports: ClassVar[Operations] = EVERY_OPERATION
     eps: PositiveFloat = 1e-5
+    """ε: added to the variance, against division by zero."""
     bias: bool = True
+    """Whether there is a learned bias b, (D,)."""
     gain: bool = True
     """Without gain and bias it is OLMo's, arXiv:2402.00838."""
     unit_offset: Annotated[bool, Supports(*EVERY_OPERATION)] = False

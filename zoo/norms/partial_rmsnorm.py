@@ -24,7 +24,9 @@ class PartialRMSNorm(Norm):
     kind: Literal["partial_rmsnorm"] = "partial_rmsnorm"
     supports: ClassVar[Operations] = OF_MODULES
     eps: PositiveFloat = 1e-6
+    """ε: added to the mean square, against division by zero."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 0.0625
+    """p: share of the features, the first ones, that the root mean square is taken over."""
 
     def build(self, dim: int) -> nn.Module:
         return PartialRMSNormLayer(dim, math.ceil(dim * self.fraction), self.eps)

@@ -22,6 +22,7 @@ class RMSNorm(Norm):
     kind: Literal["rmsnorm"] = "rmsnorm"
     supports: ClassVar[Operations] = EVERY_OPERATION
     eps: Annotated[PositiveFloat, Tried()] = 1e-6
+    """ε: added to the mean square, against division by zero."""
     unit_offset: Annotated[bool, Supports(*EVERY_OPERATION)] = False
     """The gain is 1 + w with w from zero (Gemma, arXiv:2403.08295)."""
     gain: Annotated[bool, Tried()] = Field(default=True, exclude_if=lambda gain: gain)

@@ -26,8 +26,11 @@ class Rotary(Position):
     """
 
     base: Annotated[float, Field(gt=1), Tried()] = 10_000.0
+    """Base of the frequencies θ_i = base^(−2i/d): larger ones turn more slowly, for longer texts."""
     layout: Literal["half", "interleaved"] = "half"
+    """Features that form pair i: `half`, i and i + d/2; `interleaved`, 2i and 2i + 1."""
     fraction: Annotated[float, Field(gt=0, le=1), Tried(0.34)] = 1.0
+    """Share of a head's features, the first ones, that are rotated."""
     scaling: Annotated[Scaling, Choice("zoo.positions.scalings")] | None = None
     """Change of frequencies for longer texts; null for none."""
 

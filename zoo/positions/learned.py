@@ -29,7 +29,9 @@ class Learned(Position):
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     absolute: ClassVar[bool] = True
     length: Annotated[PositiveInt, AtMost(512)] = 1024
+    """Places in the table: longest text, in tokens."""
     offset: Annotated[NonNegativeInt, Supports(*EVERY_OPERATION)] = 0
+    """Rows of the table before that of place 0 (2 in OPT)."""
 
     @property
     def longest(self) -> int | None:

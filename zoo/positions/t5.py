@@ -32,7 +32,9 @@ class T5(Position):
     adds_to_scores: ClassVar[bool] = True
     takes_places: ClassVar[bool] = False
     buckets: Annotated[int, Field(ge=2)] = 32
+    """n: buckets of distances, each with a learned bias per head."""
     max_distance: PositiveInt = 128
+    """Distance in tokens from which all share the last bucket."""
 
     @model_validator(mode="after")
     def _apart(self) -> Self:

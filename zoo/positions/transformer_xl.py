@@ -35,6 +35,7 @@ class TransformerXL(Position):
     takes_places: ClassVar[bool] = False
     reads_queries: ClassVar[bool] = True
     base: Annotated[float, Field(gt=1), Tried()] = 10_000.0
+    """Base of the sinusoids' frequencies θ_f = base^(−2f/n)."""
 
     def build(self, head_dim: int, heads: int) -> PositionLayer:
         return TransformerXLLayer(self, head_dim, heads)

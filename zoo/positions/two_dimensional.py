@@ -30,6 +30,7 @@ class TwoDimensional(Position):
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     absolute: ClassVar[bool] = True
     length: Annotated[PositiveInt, AtMost(512)] = 1024
+    """Rows of each of the two tables: longest text, in tokens."""
 
     @property
     def longest(self) -> int | None:

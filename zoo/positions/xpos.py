@@ -27,7 +27,9 @@ class XPos(Rotary):
     kind: Literal["xpos"] = "xpos"
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     gamma: Annotated[float, Field(gt=0)] = 0.4
+    """γ: larger ones make all pairs fade more alike and more slowly."""
     scale_base: PositiveFloat = 512.0
+    """S: distance in tokens over which the scores of pair i fade by the factor ζ_i."""
 
     def check_ahead(self) -> None:
         raise SpecError("", "scores decay with the distance to earlier tokens and would grow with that to later ones")

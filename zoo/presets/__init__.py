@@ -26,17 +26,24 @@ class Size(Spec):
     """Another size of a published model: edits of its spec by path, none for the file's own size."""
 
     edits: Annotated[SpecJson, Field(default_factory=dict)]
+    """Edits of the file's spec by path that give this size."""
     published_parameters: PositiveFloat | None = None
+    """Parameter count as the source states it; null where none is published."""
     published_active_parameters: PositiveFloat | None = None
+    """Parameters that one token uses, for mixtures of experts."""
     note: str | None = None
+    """Reason why the count differs from the published one."""
 
 
 class Preset(Spec):
     """A published model."""
 
     name: str
+    """Name of the preset, the file's."""
     year: PositiveInt
+    """Year of the model's publication."""
     source: str
+    """Paper, model card or config that the spec is taken from."""
     parts: Annotated[SpecJson, Field(alias="model")]
     """The spec at full size as plain data, or what is known of it."""
     published_parameters: PositiveFloat | None

@@ -35,6 +35,7 @@ class HyperConnections(Residual):
     n: Annotated[int, Field(ge=1)] = 4
     """Number of streams: the paper's expansion rate."""
     dynamic: bool = True
+    """Whether the weights of streams depend on the token besides (W_m, W_r and W_β)."""
 
     @property
     def streams(self) -> int | None:

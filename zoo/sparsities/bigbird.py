@@ -26,13 +26,13 @@ class BigBird(Gathered):
     kind: Literal["bigbird"] = "bigbird"
     supports: ClassVar[Operations] = EVERY_OPERATION
     block: PositiveInt = 16
-    """b."""
+    """b: tokens of a block."""
     window_blocks: PositiveInt = 3
     """w, its own counted."""
     global_blocks: NonNegativeInt = 2
-    """g."""
+    """g: first blocks, which all see."""
     random_blocks: NonNegativeInt = 3
-    """r."""
+    """r: blocks drawn at random that a block sees beside window and first ones."""
     seed: Annotated[NonNegativeInt, Supports(*EVERY_OPERATION)] = 0
     """Seed of the random blocks: give named blocks different ones, so that layers do not all see the same."""
 

@@ -29,7 +29,7 @@ class Chunked(Sparsity):
     kind: Literal["chunked"] = "chunked"
     supports: ClassVar[Operations] = EVERY_OPERATION
     chunk: PositiveInt = 64
-    """C."""
+    """C: tokens of a chunk."""
 
     @property
     def reach(self) -> int:

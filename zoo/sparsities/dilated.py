@@ -35,7 +35,7 @@ class Dilated(Sparsity):
     window: Annotated[PositiveInt | None, AtMost(8)] = 64
     """W, the token itself counted; null for no end."""
     dilation: PositiveInt = 4
-    """r."""
+    """r: distance of neighbouring keys that a token sees."""
 
     @property
     def reach(self) -> int | None:

@@ -28,7 +28,7 @@ class Longformer(Gathered):
     window: Annotated[PositiveInt, AtMost(8)] = 64
     """W: a token sees itself and the W − 1 before it."""
     global_tokens: NonNegativeInt = 1
-    """g."""
+    """g: first tokens of a text, which all see."""
 
     def sees(self, queries: Tensor, keys: Tensor) -> Tensor:
         return (queries - keys < self.window) | ((keys >= 0) & (keys < self.global_tokens))

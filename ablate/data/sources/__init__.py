@@ -26,6 +26,8 @@ class DataSource(Spec, ABC):
     """A study's `data`: text, or a synthetic task."""
 
     source: str
+    """Name of the data source: the one that a map's other settings belong to; `data: stdlib` is short for `{source:
+    stdlib}`."""
 
     @abstractmethod
     def misfit(self, context: int) -> str | None:
@@ -40,6 +42,8 @@ class TextSource(DataSource):
     """A corpus: documents, how they are split, and how they become tokens."""
 
     tokenizer: Annotated[TokenizerSpec, Choice("ablate.data.tokenizers")] = BytesTokenizer()
+    """Tokenizer of the text, such as `{kind: bpe, vocab_size: 4096}`; by default every byte of the text (UTF-8) is a
+    token."""
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.05
     """Share of the bytes held out: documents in the order of their hashes, until they make that share. Half of it
     is the test part, which final losses are of; a quarter compares trials of `tune`, a quarter is for validation on the

@@ -13,6 +13,7 @@ class Counting(SyntheticSource):
     """Digits 0 … m − 1, at each of which the sum of all so far, modulo m, is asked."""
 
     length: Graded = (8, 16, 32)
+    """Digits of an example, each with its own question; a list trains on several lengths in turn."""
 
     @property
     @abstractmethod

@@ -23,7 +23,9 @@ class AdditionSource(SyntheticSource):
 
     source: Literal["addition"] = "addition"
     digits: Graded = (1, 2, 3, 4)
+    """Digits of a and of b, leading zeros included; a list trains on several lengths in turn."""
     reverse: bool = True
+    """Whether numbers are written with their lowest digit first, the order in which carries arise."""
 
     @property
     def vocab_size(self) -> int:

@@ -23,8 +23,9 @@ class CompressionSource(SyntheticSource):
 
     source: Literal["compression"] = "compression"
     length: Graded = (8, 16, 32)
-    """n."""
+    """n: symbols to be read and then repeated."""
     symbols: PositiveInt = 16
+    """Size of the vocabulary of symbols; chance is 1 / symbols."""
 
     @property
     def vocab_size(self) -> int:

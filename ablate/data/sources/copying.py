@@ -22,8 +22,9 @@ class CopyingSource(SyntheticSource):
 
     source: Literal["copying"] = "copying"
     length: Graded = (4, 8, 16)
-    """n."""
+    """n: symbols to be copied."""
     symbols: PositiveInt = 16
+    """Size of the vocabulary of symbols; chance is 1 / symbols."""
 
     @property
     def vocab_size(self) -> int:

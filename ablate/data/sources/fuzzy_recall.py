@@ -20,8 +20,11 @@ class FuzzyRecallSource(SyntheticSource):
 
     source: Literal["fuzzy_recall"] = "fuzzy_recall"
     pairs: Graded = (4, 8)
+    """Key-value pairs of an example, each asked once; at most the smaller of `keys` and `values`."""
     key_tokens: PositiveInt = 3
+    """Largest number of tokens in a key; lengths are uniform from 1."""
     value_tokens: PositiveInt = 3
+    """Largest number of tokens in a value; lengths are uniform from 1."""
     keys: PositiveInt = 16
     """Size of the vocabulary of which keys are made."""
     values: PositiveInt = 16

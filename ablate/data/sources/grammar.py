@@ -32,10 +32,13 @@ class GrammarSource(SyntheticSource):
     length: Graded = (64,)
     """Symbols of a sentence, all of which are asked."""
     states: Annotated[int, Field(ge=2)] = 16
+    """Number of hidden states of the grammar."""
     symbols: PositiveInt = 16
+    """Size of the vocabulary of symbols, at least `branching`."""
     branching: PositiveInt = 3
     """Symbols that may come next."""
     grammar_seed: NonNegativeInt = 0
+    """Seed that draws the grammar itself, whatever the seed of the run: all seeds of a study learn one language."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

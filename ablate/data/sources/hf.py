@@ -41,11 +41,13 @@ class HfSource(TextSource):
 
     source: Literal["hf"] = "hf"
     path: str
-    """`HuggingFaceFW/fineweb-edu`, say."""
+    """Name of the dataset on the hub: `HuggingFaceFW/fineweb-edu`."""
     name: str | None = None
     """The dataset's configuration."""
     split: str = "train"
+    """Split of the dataset that documents come from: `train`, `validation`."""
     column: str = "text"
+    """Column of the dataset that holds the text of a document."""
     revision: str | None = None
     """Branch, tag or commit; null for the newest when the data was first prepared."""
     limit: PositiveInt = 10_000

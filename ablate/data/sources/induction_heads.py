@@ -23,6 +23,7 @@ class InductionHeadsSource(SyntheticSource):
     length: Graded = (32, 64, 128)
     """Tokens of an example, at least 3."""
     symbols: PositiveInt = 16
+    """Size of the vocabulary of symbols; chance is 1 / symbols."""
 
     @property
     def vocab_size(self) -> int:

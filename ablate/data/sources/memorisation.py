@@ -21,10 +21,14 @@ class MemorisationSource(SyntheticSource):
 
     source: Literal["memorisation"] = "memorisation"
     facts: Graded = (64, 256, 1024)
+    """Number of key-value facts to be learnt; in a list, smaller sets are the first facts of larger ones."""
     questions: PositiveInt = 32
     """Keys in an example."""
     values: PositiveInt = 64
+    """Size of the vocabulary of values; chance is 1 / values."""
     facts_seed: NonNegativeInt = 0
+    """Seed that draws the value of each key, whatever the seed of the run: all seeds of a study learn the same
+    facts."""
 
     @property
     def vocab_size(self) -> int:

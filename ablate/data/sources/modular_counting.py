@@ -19,7 +19,7 @@ class ModularCountingSource(Counting):
 
     source: Literal["modular_counting"] = "modular_counting"
     modulus: Annotated[int, Field(ge=2)] = 5
-    """m."""
+    """m: digits and sums are counted modulo this; chance is 1 / m."""
 
     @property
     def base(self) -> int:

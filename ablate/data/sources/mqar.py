@@ -29,7 +29,9 @@ class MqarSource(SyntheticSource):
 
     source: Literal["mqar"] = "mqar"
     pairs: Graded = (4, 8, 16)
+    """n: key-value pairs of an example, each asked once; at most the smaller of `keys` and `values`."""
     tokens_per_pair: Graded = (8,)
+    """Tokens of an example per pair, at least 4: what pairs and queries do not take is blanks between the queries."""
     keys: PositiveInt = 128
     """Size of the vocabulary of keys."""
     values: PositiveInt = 128

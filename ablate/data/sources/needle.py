@@ -25,8 +25,11 @@ class NeedleSource(SyntheticSource):
     distance: GradedFromZero = (16, 64)
     """Tokens between the needle and the question."""
     others: PositiveInt = 3
+    """Number of other keys with values in the haystack, as far as there is room for them."""
     keys: PositiveInt = 16
+    """Size of the vocabulary of keys."""
     values: PositiveInt = 16
+    """Size of the vocabulary of values, of which the haystack is made too."""
 
     @property
     def vocab_size(self) -> int:

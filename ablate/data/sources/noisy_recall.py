@@ -19,10 +19,13 @@ class NoisyRecallSource(SyntheticSource):
 
     source: Literal["noisy_recall"] = "noisy_recall"
     pairs: Graded = (4, 8, 16)
+    """Key-value pairs of an example, each asked once; at most the smaller of `keys` and `values`."""
     noise: GradedFromZero = (2,)
     """Noise tokens per pair."""
     keys: PositiveInt = 64
+    """Size of the vocabulary of keys."""
     values: PositiveInt = 64
+    """Size of the vocabulary of values."""
     noises: PositiveInt = 16
     """Size of the vocabulary of noise."""
 

@@ -26,6 +26,7 @@ class SelectiveCopyingSource(SyntheticSource):
     length: Graded = (64,)
     """Places that they are scattered over."""
     symbols: PositiveInt = 16
+    """Size of the vocabulary of symbols; chance is 1 / symbols."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -22,7 +22,7 @@ class HfTokenizer(LoadedTokenizer):
 
     kind: Literal["hf"] = "hf"
     name: str
-    """`HuggingFaceTB/SmolLM2-135M`, say."""
+    """Repository on the hub with a `tokenizer.json`: `HuggingFaceTB/SmolLM2-135M`."""
     revision: str | None = None
     """Branch, tag or commit; null for the newest."""
 

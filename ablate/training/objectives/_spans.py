@@ -20,7 +20,9 @@ class Spans(Objective):
     """
 
     rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    """Share of a window's tokens that are dropped."""
     span: Annotated[float, Field(ge=1)] = 3.0
+    """Mean length of a dropped span, in tokens."""
 
     def sizes(self, context: int) -> tuple[int, int]:
         """(dropped tokens, spans) of a window of so many tokens."""

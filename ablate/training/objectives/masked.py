@@ -31,8 +31,12 @@ class Masked(Objective, FillsHoles):
     counts: ClassVar[str] = "the tokens drawn to be predicted, masked or not"
     new: ClassVar[int] = 1
     rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    """Share of a window's tokens that are predicted."""
     mask: Share = 0.8
+    """Share of the predicted tokens that are replaced by [MASK] in the input."""
     random: Share = 0.1
+    """Share of the predicted tokens that are replaced by a random token; what `mask` and `random` leave stays as it
+    is."""
 
     @model_validator(mode="after")
     def _shares(self) -> Self:

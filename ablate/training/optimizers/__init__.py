@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Protocol, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 from torch import nn
 
 from zoo.axis import Variant
@@ -67,8 +67,6 @@ class Updates(Protocol):
 
 class Optimizer(Variant):
     """The rule that turns gradients into updates. Subclasses say so in their files."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)  # editors show them
 
     ignores_gradient_size: ClassVar[bool] = True
     """Whether gradients times a constant give the same updates."""

@@ -40,7 +40,7 @@ class Muon(Optimizer):
     adamw_lr_ratio: PositiveFloat = 1.0
     """AdamW's learning rate over Muon's."""
     betas: Betas = (0.9, 0.95)
-    """AdamW's."""
+    """Decay rates β₁ and β₂ of AdamW's moments, for the parameters that Muon does not train."""
 
     def build(self, trained: Sequence[Trained], lr: float) -> Updates:
         ours = [each for each in trained if self._takes(each)]

@@ -59,6 +59,7 @@ class ProbeSpec(Spec):
     every: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Probed each such share of the steps, and always at the first, before anything is learnt, and the last."""
     which: Annotated[tuple[str, ...], BeforeValidator(_which), WithJsonSchema(WHICH)] = Field(default_factory=_all)
+    """Probes to record: `all`, or a list of names."""
 
     def due(self, step: int, steps: int) -> bool:
         """Whether 1-based `step` of `steps` is probed."""

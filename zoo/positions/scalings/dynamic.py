@@ -28,7 +28,9 @@ class Dynamic(Scaling):
     kind: Literal["dynamic"] = "dynamic"
     supports: ClassVar[Operations] = EVERY_OPERATION
     factor: PositiveFloat
+    """Growth of s with the length: at n = 2L tokens s = factor + 1."""
     original_length: Annotated[PositiveInt, AtMost(64)]
+    """L: tokens up to which frequencies stay as they are."""
 
     def check(self, dim: int) -> None:
         if dim <= 2:

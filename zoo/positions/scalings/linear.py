@@ -19,6 +19,7 @@ class Linear(Scaling):
     kind: Literal["linear"] = "linear"
     supports: ClassVar[Operations] = EVERY_OPERATION
     factor: PositiveFloat
+    """Factor that positions are divided by: new length / original length."""
 
     def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
         return rotation(base, dim, length.device) / self.factor

@@ -27,9 +27,13 @@ class Llama3(Scaling):
     kind: Literal["llama3"] = "llama3"
     supports: ClassVar[Operations] = EVERY_OPERATION
     factor: PositiveFloat = 8.0
+    """Factor that slow frequencies are divided by."""
     low_freq_factor: PositiveFloat = 1.0
+    """low: turns within L tokens below which a pair is interpolated by the whole factor."""
     high_freq_factor: PositiveFloat = 4.0
+    """high: turns within L tokens above which a pair stays as it is; at least low."""
     original_length: Annotated[PositiveInt, AtMost(64)] = 8192
+    """L: context of the original training, in tokens."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

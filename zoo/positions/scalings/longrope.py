@@ -38,9 +38,13 @@ class LongRoPE(Scaling):
     kind: Literal["longrope"] = "longrope"
     supports: ClassVar[Operations] = EVERY_OPERATION
     short_factor: Factors
+    """Divisors of θ for texts of up to L tokens, one for each pair of features."""
     long_factor: Factors
+    """Divisors of θ for longer texts, one for each pair of features."""
     original_length: Annotated[PositiveInt, AtMost(64)]
+    """L: context of the original training, in tokens."""
     factor: PositiveFloat
+    """New length / L, from which the factor on queries and keys follows unless `attention_factor` is set."""
     attention_factor: Annotated[PositiveFloat | None, Supports(*EVERY_OPERATION)] = None
     """Factor on rotated queries and keys; null for √(1 + ln factor / ln L)."""
 

@@ -23,6 +23,7 @@ class NTK(Scaling):
     kind: Literal["ntk"] = "ntk"
     supports: ClassVar[Operations] = EVERY_OPERATION
     factor: PositiveFloat
+    """Factor by which the slowest pair turns more slowly: new length / original length."""
 
     def check(self, dim: int) -> None:
         if dim <= 2:

@@ -22,7 +22,9 @@ class Proportional(Scaling):
     kind: Literal["proportional"] = "proportional"
     supports: ClassVar[Operations] = EVERY_OPERATION
     proportion: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the pairs, the first ones, that are rotated at all."""
     factor: PositiveFloat = 1.0
+    """Factor that the rotated pairs' frequencies are divided by."""
 
     def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
         whole = rotation(base, dim, length.device)

@@ -33,13 +33,19 @@ class YaRN(Scaling):
     kind: Literal["yarn"] = "yarn"
     supports: ClassVar[Operations] = EVERY_OPERATION
     factor: PositiveFloat
+    """Factor that slow frequencies are divided by: new length / L."""
     original_length: Annotated[PositiveInt, AtMost(64)]
+    """L: context of the original training, in tokens."""
     beta_fast: PositiveFloat = 32.0
+    """Turns within L tokens above which a pair stays as it is; at least `beta_slow`."""
     beta_slow: PositiveFloat = 1.0
+    """Turns within L tokens below which a pair is interpolated by the whole factor."""
     truncate: bool = True
+    """Whether low and high are rounded outwards to whole pairs."""
     attention_factor: Annotated[PositiveFloat | None, Supports(*EVERY_OPERATION)] = None
     """Factor on rotated queries and keys; null for 0.1·ln(factor) + 1, or what the mscales say."""
     mscale: Annotated[PositiveFloat | None, Supports(*EVERY_OPERATION)] = None
+    """Numerator's coefficient in the attention factor, used only together with `mscale_all_dim`."""
     mscale_all_dim: Annotated[PositiveFloat | None, Supports(*EVERY_OPERATION)] = None
     """With both, the attention factor is their quotient m(mscale)/m(mscale_all_dim), m(x) = 0.1·x·ln(factor) + 1."""
     scale_scores: Annotated[bool, Supports(*EVERY_OPERATION)] = False

@@ -1,0 +1,66 @@
+"""Values that a setting takes, in a few words from its JSON Schema: integer ≥ 1, number in (0, 1], `pre` or `post`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from zoo.axis import Spec
+
+JsonSchema: TypeAlias = Mapping[str, Any]
+MOST_NAMES = 12
+"""Names of a choice that are written out; of longer ones, the first few."""
+TYPES = {"string": "text", "object": "map", "boolean": "`true`, `false`", "null": "`null`"}
+
+
+def ranges_of(cls: type[Spec]) -> dict[str, str]:
+    """Values of each setting of a class, by name."""
+    schema = cls.model_json_schema()
+    definitions = schema.get("$defs", {})
+    return {name: in_words(each, definitions) for name, each in schema.get("properties", {}).items()}
+
+
+def in_words(schema: JsonSchema, definitions: JsonSchema) -> str:
+    """Values that a schema allows; `null` comes last."""
+    words = list(dict.fromkeys(_words(schema, definitions)))
+    return ", ".join(sorted(words, key=lambda word: word == TYPES["null"])) or "any"
+
+
+def _words(schema: JsonSchema, definitions: JsonSchema) -> Iterator[str]:
+    kinds = schema.get("type", ())
+    if "$ref" in schema:
+        yield from _words(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    elif "const" in schema or "enum" in schema:
+        yield from _names(schema.get("enum", [schema.get("const")]))
+    elif members := schema.get("anyOf") or schema.get("oneOf"):
+        for member in members:
+            yield from _words(member, definitions)
+    else:
+        for kind in [kinds] if isinstance(kinds, str) else kinds:
+            yield _typed(kind, schema, definitions)
+
+
+def _names(values: list[Any]) -> Iterator[str]:
+    shown = values if len(values) <= MOST_NAMES else values[: MOST_NAMES // 2]
+    yield from (f"`{'null' if value is None else value}`" for value in shown)
+    if len(shown) < len(values):
+        yield f"… ({len(values)} in all)"
+
+
+def _typed(kind: str, schema: JsonSchema, definitions: JsonSchema) -> str:
+    if kind in ("integer", "number"):
+        return f"{kind} {_bounds(schema)}".rstrip()
+    if kind == "array":
+        inside = schema.get("items") or {"anyOf": schema.get("prefixItems", [])}
+        return f"list of {in_words(inside, definitions)}"
+    return TYPES[kind]
+
+
+def _bounds(schema: JsonSchema) -> str:
+    low, high = (schema.get(end, schema.get(f"exclusive{end.title()}")) for end in ("minimum", "maximum"))
+    above, below = "exclusiveMinimum" in schema, "exclusiveMaximum" in schema
+    if low is not None and high is not None:
+        return f"in {'(' if above else '['}{low:,}, {high:,}{')' if below else ']'}"
+    if low is not None:
+        return f"{'>' if above else '≥'} {low:,}"
+    return "" if high is None else f"{'<' if below else '≤'} {high:,}"

@@ -1,0 +1,37 @@
+"""`ablate list`: what a store holds, and what ships."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import ablate
+from ablate.cli import main
+from ablate.study.written import shipped
+
+
+def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["list", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_store_that_is_not_there_has_no_studies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(listed(capsys, "--store", str(tmp_path / "none"), "--json"))
+    assert document["stored"] == []
+    assert [row["name"] for row in document["shipped"]] == shipped()
+    assert not (tmp_path / "none").exists()
+
+
+def test_words_choose_by_name_and_question(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = listed(capsys, "key-value", "heads", "--store", str(tmp_path))
+    assert "gqa_groups" in out and "moe" not in out
+
+
+def test_a_stored_study_has_its_answer(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = json.loads(listed(capsys, "--store", str(trained), "--json"))["stored"]
+    result = ablate.open(trained).result(row["name"], row["scale"])
+    assert row["answer"] == result.headline
+    assert (row["ended"], row["runs"]) == (result.runs.height, result.runs.height)
+    assert row["name"] in listed(capsys, "--store", str(trained))

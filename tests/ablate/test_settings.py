@@ -1,0 +1,86 @@
+"""Every setting has a description that editors show, and values that can be said in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field
+
+import ablate
+from ablate.api.catalogue import catalogued, settings_of
+from ablate.api.ranges import ranges_of
+from ablate.study.sections import StudySections
+from zoo.axis import Spec
+from zoo.descriptions import descriptions
+
+OURS = ("ablate.", "evals.", "zoo.")
+FEWEST_WORDS = 3
+"""A description that is shorter names a symbol or repeats the setting's own name."""
+
+
+class Painted(Spec):
+    width: Annotated[int, Field(gt=0, le=8)]
+    """Width of the brush, in millimetres,
+    dry."""
+    share: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    colour: Literal["red", "blue"] | None = None
+    coats: tuple[int, ...] = ()
+
+
+class Varnished(Painted):
+    share: Annotated[float, Field(ge=0)] = 0.0
+    """Share of the varnish."""
+
+
+def test_every_setting_has_a_description() -> None:
+    catalogued()  # imports every variant
+    specs = [cls for cls in set(subclasses(Spec)) if cls.__module__.startswith(OURS)]
+    lacking = sorted(
+        f"{cls.__module__}.{cls.__name__}.{name}"
+        for cls in specs
+        for name in cls.model_fields
+        if len(descriptions(cls).get(name, "").split()) < FEWEST_WORDS
+    )
+    assert StudySections in specs and len(specs) > 200
+    assert not lacking, f"{len(lacking)} settings without a description: {', '.join(lacking)}"
+
+
+def test_every_setting_that_is_shown_has_values() -> None:
+    classes = {cls for of in catalogued().values() for _, cls in of.values()}
+    without = [f"{cls.__name__}.{name}" for cls in classes for name in settings_of(cls) if not ranges_of(cls).get(name)]
+    assert len(classes) > 100 and not without
+
+
+def test_editors_show_descriptions() -> None:
+    """All keys at the top of a study, and inside: those of variants too."""
+    properties = ablate.study_schema()["properties"]
+    lacking = [key for key in properties if not key.startswith("grid.") and not properties[key].get("description")]
+    assert len(properties) > 500 and not lacking
+    assert properties["base.block.mixer.softcap"]["description"].startswith("c · tanh(score / c)")
+
+
+def test_descriptions_are_the_docstrings_below_fields() -> None:
+    assert descriptions(Painted) == {"width": "Width of the brush, in millimetres, dry."}
+    assert descriptions(Varnished) == {**descriptions(Painted), "share": "Share of the varnish."}
+    assert Varnished.model_json_schema()["properties"]["share"]["description"] == "Share of the varnish."
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("width", "integer in (0, 8]"),
+        ("share", "number in [0, 1)"),
+        ("colour", "`red`, `blue`, `null`"),
+        ("coats", "list of integer"),
+    ],
+)
+def test_ranges_are_said_in_words(setting: str, words: str) -> None:
+    assert ranges_of(Painted)[setting] == words
+
+
+def subclasses(cls: type[Spec]) -> Iterator[type[Spec]]:
+    for each in cls.__subclasses__():
+        yield each
+        yield from subclasses(each)

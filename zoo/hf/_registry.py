@@ -1,0 +1,53 @@
+"""Families by `model_type`, and transformers itself."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from zoo.errors import UnsupportedError, did_you_mean
+from zoo.hf._family import Family
+
+
+@cache
+def families() -> dict[str, Family]:
+    """Every family, by each `model_type` that it serves, in alphabetical order of the files."""
+    names = sorted(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)]) if not m.name.startswith("_"))
+    found = [_family_of(importlib.import_module(f"zoo.hf.{name}")) for name in names]
+    return {model_type: family for family in found for model_type in family.model_types}
+
+
+def _family_of(module: ModuleType) -> Family:
+    own = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Family) and value.__module__ == module.__name__
+    ]
+    if len(own) != 1:
+        raise TypeError(f"{module.__name__} must define exactly one family, found {len(own)}")
+    return own[0]()
+
+
+def family_named(model_type: str) -> Family:
+    known = families()
+    if model_type not in known:
+        hint = did_you_mean(model_type, known)
+        raise UnsupportedError("model_type", f"'{model_type}' is not supported{hint}: there are {', '.join(known)}")
+    return known[model_type]
+
+
+def by_preference() -> Iterator[tuple[str, Family]]:
+    """Families that are special cases of none come after plain ones, so that a plain model gets a plain config."""
+    yield from sorted(families().items(), key=lambda item: item[1].preference)
+
+
+def transformers_module() -> ModuleType:
+    try:
+        import transformers  # noqa: PLC0415 (an optional extra, and slow to import)
+    except ImportError:
+        raise ImportError("converting models needs transformers: pip install transformers peft") from None
+    return transformers
