@@ -5,16 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 
 import polars as pl
+from tokenizers import Tokenizer
 
 from ablate.api.questions import StudyLike, read
-from ablate.data import AnyCorpus, Corpus
+from ablate.data import AnyCorpus, Corpus, DataSource
+from ablate.data.sources import TextSource
 from ablate.machine.numerics import pick_device
 from ablate.running.corpora import prepare_corpora
 from ablate.running.progress import Wanted, open_progress
 from ablate.store import Store
 from ablate.study.written import Sets
 
-_COLUMNS = {"digest": pl.String, "source": pl.String, "vocabulary": pl.Int64, "train_tokens": pl.Int64}
+_COLUMNS = {
+    "digest": pl.String,
+    "source": pl.String,
+    "files": pl.String,
+    "vocabulary": pl.Int64,
+    "unit": pl.String,
+    "documents": pl.Int64,
+    "bytes": pl.Int64,
+    "train_tokens": pl.Int64,
+    "tuning_tokens": pl.Int64,
+    "judging_tokens": pl.Int64,
+    "test_tokens": pl.Int64,
+    "held_out_share": pl.Float64,
+    "begins": pl.String,
+}
+BEGINNING = 200
+"""So many characters of the training text are shown."""
 
 
 def prepare(
@@ -33,7 +51,9 @@ def prepare(
         device: determines the scale if none is given.
 
     Returns:
-        A row for each corpus: digest, source, vocabulary, training tokens (null for synthetic tasks).
+        A row for each corpus: what was read (files by the format recognised, documents or pieces of them, bytes),
+        tokens of each split, the share of the bytes that is held out, and how the training text begins. Null for
+        synthetic tasks.
 
     Raises:
         StudyError: the study or its data cannot be read.
@@ -44,17 +64,35 @@ def prepare(
     chosen, place = read(study, scale, sets, device or pick_device()), Store(store)
     with open_progress(place, chosen.name, {}, progress) as shown:
         found = prepare_corpora(chosen, place, shown.data)
-    return pl.DataFrame([_row(corpus) for corpus in found], schema=_COLUMNS)
+    sources = {arm.data.model_dump_json(): arm.data for arm in chosen.arms}.values()
+    rows = [_row(corpus, source, chosen.folder) for corpus, source in zip(found, sources, strict=True)]
+    return pl.DataFrame(rows, schema=_COLUMNS)
 
 
-def _row(corpus: AnyCorpus) -> dict[str, object]:
-    if isinstance(corpus, Corpus):
-        source, tokens = str(corpus.meta.spec["source"]), corpus.meta.tokens.train
-    else:
-        source, tokens = corpus.source.source, None
-    return {
-        "digest": corpus.directory.name,
-        "source": source,
-        "vocabulary": corpus.vocab_size,
-        "train_tokens": tokens,
+def _row(corpus: AnyCorpus, source: DataSource, folder: Path) -> dict[str, object]:
+    row: dict[str, object] = {"digest": corpus.directory.name, "vocabulary": corpus.vocab_size}
+    if not isinstance(corpus, Corpus):
+        return row | {"source": source.source}
+    meta = corpus.meta
+    return row | {
+        "source": source.source,
+        "files": _files(source, folder),
+        "unit": meta.unit,
+        "documents": meta.documents.total,
+        "bytes": meta.bytes.total,
+        **{f"{split}_tokens": count for split, count in meta.tokens.model_dump().items()},
+        "held_out_share": meta.bytes.held_out / meta.bytes.total,
+        "begins": _beginning(corpus),
     }
+
+
+def _files(source: DataSource, folder: Path) -> str | None:
+    """`3 JSON, 1 text`."""
+    found = source.formats(folder) if isinstance(source, TextSource) else {}
+    return ", ".join(f"{count:,} {name}" for name, count in found.items()) or None
+
+
+def _beginning(corpus: Corpus) -> str:
+    tokens = corpus.tokens("train")[1 : BEGINNING * 4].tolist()  # bytes are up to four a character
+    text: str = Tokenizer.from_file(str(corpus.tokenizer_path)).decode(tokens, skip_special_tokens=False)
+    return text[:BEGINNING]

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from ablate.errors import DataError
 
+SHOWN = 5
+"""So many names are told of what a folder has instead."""
+
 
 def expanded(path: str, base: Path) -> Path:
     """`path` with `~` and `$VARIABLES` replaced, taken from `base` where it is relative.
@@ -25,8 +28,8 @@ def expanded(path: str, base: Path) -> Path:
 
 
 def matches(patterns: tuple[str, ...], base: Path, wanted: Callable[[Path], bool]) -> list[Path]:
-    """The files that any of the globs matches (`**` crosses folders), each once, in order. wanted: which files of a
-    folder are meant where a pattern matches the folder itself.
+    """The files that any of the globs matches (`**` crosses folders), each once, in order. A name that is there means
+    itself, also with brackets in it. wanted: which files of a folder are meant where a pattern matches the folder.
 
     Raises:
         DataError: a pattern matches no file.
@@ -34,12 +37,37 @@ def matches(patterns: tuple[str, ...], base: Path, wanted: Callable[[Path], bool
     found: dict[Path, None] = {}
     for pattern in patterns:
         path = expanded(pattern, base)
-        there = list(map(Path, sorted(glob.glob(str(path), recursive=True))))  # noqa: PTH207
+        there = list(map(Path, sorted(glob.glob(_escaped(path), recursive=True))))  # noqa: PTH207
         files = [each for each in there if each.is_file()]
         if not files:  # of a pattern that matches both, such as **, folders are not read once more
             files = [file for each in there for file in sorted(each.rglob("*")) if file.is_file() and wanted(file)]
         if not files:
-            hint = ": the folder has no file of a known kind" if there else ""
-            raise DataError(f"no file matches {pattern!r} (looked for {path}){hint}")
+            raise DataError(f"no file matches {pattern!r} (looked for {path}): {_instead(path, there)}")
         found.update(dict.fromkeys(files))
     return list(found)
+
+
+def _escaped(path: Path) -> str:
+    """The glob, with the part of it that exists as it is written taken for its name."""
+    known = _existing(path)
+    return str(Path(glob.escape(str(known))) / path.relative_to(known))
+
+
+def _existing(path: Path) -> Path:
+    """`path`, or the nearest folder above it that is there."""
+    return next((each for each in (path, *path.parents) if each.exists()), Path())
+
+
+def _instead(path: Path, matched: list[Path]) -> str:
+    """What is there in place of a file that is wanted."""
+    if matched:
+        others = [file for each in matched for file in sorted(each.rglob("*")) if file.is_file()]
+        reason = "the folder has no file of a known kind"
+        return f"{reason}; name those that it has by a glob: {_some(others)}" if others else reason
+    known = _existing(path)
+    return f"{known} holds {_some(sorted(known.iterdir()))}" if known.is_dir() else f"{known} is no folder"
+
+
+def _some(paths: list[Path]) -> str:
+    """The first names of several."""
+    return ", ".join(path.name for path in paths[:SHOWN]) + ", …" * (len(paths) > SHOWN) or "nothing"

@@ -21,6 +21,7 @@ from ablate.store.documents import PerSplit, ReferenceLosses, TextMeta
 
 TOKENIZER_BYTES = 16_000_000
 """A tokenizer is learnt from at most so much text, taken evenly over the train split."""
+CHANGED = "the data changed while it was read, as a file does that is still being written: run again when it is whole"
 BATCH_BYTES = 1_000_000
 
 
@@ -36,6 +37,8 @@ def write_corpus(
     """
     spec.fetch(progress)
     found = survey(spec, base)
+    if spec.fingerprint() is None and found.content != identity.content:
+        raise DataError(CHANGED)
     encoder = _encoder(spec, found, base, progress)
     tokens = _write_tokens(spec, identity, found, encoder, folder, base, progress)
     encoder.tokenizer.save(str(folder.tokenizer_path))
@@ -54,7 +57,7 @@ def _encoder(spec: TextSource, found: Survey, base: Path, progress: Progress) ->
 def _sample(spec: TextSource, found: Survey, base: Path) -> Iterator[str]:
     """Train text for a tokenizer to learn from: every k-th piece, so that every part of the corpus is in it."""
     every = -(-found.bytes.train // TOKENIZER_BYTES)
-    train = (d for d in documents(spec, base) if found.split_of(d) == "train")
+    train = (d for d in documents(spec, base, found.largest) if found.split_of(d) == "train")
     every_piece = (piece for document in train for piece in pieces(document.utf8))
     return (piece.decode() for piece in islice(every_piece, 0, None, every))
 
@@ -74,13 +77,13 @@ def _write_tokens(
     with ExitStack() as files:
         for writer in writers:
             files.enter_context(writer)
-        for batch in _batches(documents(spec, base)):
+        for batch in _batches(documents(spec, base, found.largest)):
             for writer in writers:
                 writer.add([d.utf8 for d in batch if found.split_of(d) == writer.split])
             done += sum(len(document.utf8) for document in batch)
             progress("tokenise", min(done / total, 1.0))
     if PerSplit(**{writer.split: writer.bytes for writer in writers}) != found.bytes:
-        raise DataError("the data changed while it was read: run again")
+        raise DataError(CHANGED)
     return PerSplit(**{writer.split: writer.tokens for writer in writers})
 
 

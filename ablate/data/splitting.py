@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -15,6 +16,12 @@ from ablate.store.documents import HeldOutPart, PerSplit
 
 FEWEST_DOCUMENTS = 20
 PIECE_BYTES = 8192
+MOST_OF_A_SHARE = 2
+"""Large documents are cut where more than this times the share that was asked would be held out otherwise."""
+PIECES_OF_A_PART = 4
+SMALLEST_CUT = 256
+ENDS = (re.compile(rb"\r?\n|\r"), re.compile(rb"[.!?]['\")\]]*\s+|\xe3\x80\x82"), re.compile(rb"\s+"))
+"""Of lines, sentences and words."""
 SHARES: dict[HeldOutPart, int] = {"test": 2, "judging": 1, "tuning": 1}
 """The parts of held-out text, with their shares. Verdicts compare losses on the test part."""
 
@@ -40,7 +47,9 @@ class Survey:
     held_out: Mapping[bytes, HeldOutPart]
     """Hashes of the documents that are held out, and the part that each is in."""
     unit: Unit
-    """`document`, or `piece` where there were too few documents to split."""
+    """`document`, or `piece` where there were too few documents to split, or some were larger than the parts."""
+    largest: int | None
+    """Documents of more bytes were cut; None where all are whole."""
     documents: PerSplit
     """Number of documents."""
     bytes: PerSplit
@@ -50,37 +59,60 @@ class Survey:
 
 
 def survey(source: TextSource, base: Path) -> Survey:
-    """Reads the corpus once, keeping only hashes and sizes.
+    """Reads the corpus once, keeping only hashes and sizes; twice where some documents are larger than the parts.
 
     Raises:
         DataError: it cannot be read, or a split would be empty.
     """
+    chosen = source.held_out(base) is None
+    found = _survey(source, base, None, chosen)
+    if _lopsided(found, source.validation_fraction, chosen):
+        found = _survey(source, base, _largest(found.bytes.total, source.validation_fraction), chosen)
+    _check(found.documents.total, len(found.held_out), chosen)
+    return found
+
+
+def _survey(source: TextSource, base: Path, largest: int | None, chosen: bool) -> Survey:
     sizes: dict[bytes, int] = {}
     given: set[bytes] = set()
     unit: Unit = "document"
-    for unit, document in _units(source, base):  # noqa: B007 (the last one is as good as any)
+    for each, document in _units(source, base, largest):
+        unit = "piece" if each == "piece" else unit
         sizes[document.hash] = len(document.utf8)
         if document.given:
             given.add(document.hash)
-    chosen = source.held_out(base) is None
     candidates, share = (sizes, source.validation_fraction) if chosen else ({key: sizes[key] for key in given}, 1.0)
     held_out = _parts(candidates, share)
-    _check(len(sizes), len(held_out), chosen)
     splits: dict[Split, list[int]] = {split: [] for split in SPLITS}
     for key, size in sizes.items():
         splits[held_out.get(key, "train")].append(size)
     return Survey(
         content=hashlib.sha256(b"".join(sizes)).hexdigest(),
         unit=unit,
+        largest=largest,
         documents=PerSplit(**{split: len(each) for split, each in splits.items()}),
         bytes=PerSplit(**{split: sum(each) for split, each in splits.items()}),
         held_out=held_out,
     )
 
 
-def documents(source: TextSource, base: Path) -> Iterator[TextDocument]:
-    """Every document once, in the source's order, those given to be held out first."""
-    return (document for _, document in _units(source, base))
+def _lopsided(found: Survey, fraction: float, chosen: bool) -> bool:
+    """Whether the held-out parts are far from what was asked: empty, everything, or more than twice their share, which
+    is at least a document of the usual size for each."""
+    least = len(SHARES) / max(1, found.documents.total)
+    much = chosen and found.bytes.held_out > MOST_OF_A_SHARE * max(fraction, least) * found.bytes.total
+    return much or found.documents.train == 0 or len(found.held_out) < len(SHARES)
+
+
+def _largest(total: int, fraction: float) -> int:
+    """Bytes above which documents are cut, so that each part is made of several pieces; a few lines at least."""
+    quarter = int(fraction * total / sum(SHARES.values()))
+    return max(SMALLEST_CUT, quarter // PIECES_OF_A_PART, min(PIECE_BYTES, total // FEWEST_DOCUMENTS))
+
+
+def documents(source: TextSource, base: Path, largest: int | None) -> Iterator[TextDocument]:
+    """Every document once, in the source's order, those given to be held out first. largest: as the survey found it."""
+    return (document for _, document in _units(source, base, largest))
 
 
 def _parts(sizes: Mapping[bytes, int], fraction: float) -> dict[bytes, HeldOutPart]:
@@ -116,12 +148,26 @@ def _check(documents: int, held_out: int, chosen: bool) -> None:
         )
 
 
-def _units(source: TextSource, base: Path) -> Iterator[tuple[Unit, TextDocument]]:
+def _units(source: TextSource, base: Path, largest: int | None) -> Iterator[tuple[Unit, TextDocument]]:
     held_out = source.held_out(base)
     texts = map(_utf8, source.documents(base))
     if held_out is None:
-        return _split_or_cut(_unique(texts, given=False), FEWEST_DOCUMENTS)
-    return _both(map(_utf8, held_out), texts)
+        units = _split_or_cut(_unique(texts, given=False), FEWEST_DOCUMENTS)
+    else:
+        units = _both(map(_utf8, held_out), texts)
+    return units if largest is None else _cut_above(largest, units)
+
+
+def _cut_above(largest: int, units: Iterator[tuple[Unit, TextDocument]]) -> Iterator[tuple[Unit, TextDocument]]:
+    """The same, with those that are too large in pieces."""
+    seen: set[bytes] = set()
+    for unit, document in units:
+        whole = len(document.utf8) <= largest
+        for utf8 in (document.utf8,) if whole else cut(document.utf8, largest):
+            key = hashlib.sha256(utf8).digest()
+            if key not in seen:
+                seen.add(key)
+                yield unit if whole else "piece", TextDocument(utf8, key, document.given)
 
 
 def _both(held_out: Iterable[bytes], texts: Iterable[bytes]) -> Iterator[tuple[Unit, TextDocument]]:
@@ -165,6 +211,21 @@ def pieces(utf8: bytes, size: int = PIECE_BYTES) -> Iterator[bytes]:
         end = len(utf8) if newline < 0 else newline + 1
         yield utf8[start:end]
         start = end
+
+
+def cut(utf8: bytes, most: int) -> Iterator[bytes]:
+    """Pieces of at most so many bytes, and half as many: up to the end of a line where there is one in the second half,
+    of a sentence, of a word, or of a character."""
+    start = 0
+    while len(utf8) - start > most:
+        half, end = start + most // 2, start + most
+        found = (max((m.end() for m in mark.finditer(utf8, half, end)), default=0) for mark in ENDS)
+        after = next((place for place in found if place), end)
+        while utf8[after] & 0xC0 == 0x80:  # inside a character
+            after -= 1
+        yield utf8[start:after]
+        start = after
+    yield utf8[start:]
 
 
 def _utf8(text: str) -> bytes:

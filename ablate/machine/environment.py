@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 import tomllib
 from collections.abc import Mapping
 from importlib import metadata
@@ -43,6 +44,12 @@ def device_name(device: str) -> str:
     import torch  # noqa: PLC0415 (as above)
 
     return torch.cuda.get_device_name() if device == "cuda" else cpu_name()
+
+
+def worker_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of ours. -P: what lies in the current folder, such as `datasets/` or `random.py`
+    beside a study, does not take the place of a package."""
+    return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def environment_of_worker(variables: Mapping[str, str]) -> dict[str, str]:

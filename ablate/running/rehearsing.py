@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -11,7 +10,7 @@ from math import ceil
 from pathlib import Path
 from typing import IO
 
-from ablate.machine.environment import describe, environment_of_worker
+from ablate.machine.environment import describe, environment_of_worker, worker_command
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.scratch import scratch
 from ablate.store import AblateError
@@ -69,7 +68,7 @@ class _Process:
         self._log = path.with_suffix(".log")
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "ablate.running.rehearsal", str(path)],
+                worker_command("ablate.running.rehearsal", str(path)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

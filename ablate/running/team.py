@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ablate.data import open_corpus
-from ablate.machine.environment import environment_of_worker
+from ablate.machine.environment import environment_of_worker, worker_command
 from ablate.running.lifeline import end_with_parent
 from ablate.running.request import Request
 from ablate.running.scratch import scratch
@@ -47,7 +47,7 @@ def _start(rank: int, request: Path, meeting: Path) -> subprocess.Popen[bytes]:
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     own = gpus[rank] if rank < len(gpus) else str(rank)
     return subprocess.Popen(
-        [sys.executable, "-m", "ablate.running.team", str(request), str(rank), str(meeting)],
+        worker_command("ablate.running.team", str(request), str(rank), str(meeting)),
         stdin=subprocess.PIPE,  # the lifeline: it ends with us
         stdout=subprocess.DEVNULL,
         env=environment_of_worker({"CUDA_VISIBLE_DEVICES": own}),

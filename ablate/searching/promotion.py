@@ -10,6 +10,7 @@ from ablate.searching.ranks import best_first
 from ablate.searching.search import Search
 from ablate.store.documents.study import RATE
 from ablate.study.promoting import confirming, write_study
+from ablate.study.written import SHIPPED
 from ablate.study.yamlfile import StudyMap
 from zoo.edits import Edits
 
@@ -17,7 +18,8 @@ SEEDS = 3
 
 
 def promote(lab: StudyLaboratory, search: Search, count: int) -> Path:
-    """Write `<study>_promoted.yaml` beside the study. Trials count from 1000 for seeds; an ordinary study from 0."""
+    """Write `<study>_promoted.yaml` beside the study, where its relative paths hold, or into the current folder for a
+    study that ships with the package. Trials count from 1000 for seeds; an ordinary study from 0."""
     done = search.done[-1]
     params = {trial.number: trial.params for trial in search.study.get_trials(deepcopy=False)}
     arms: dict[str, StudyMap] = {}
@@ -27,13 +29,14 @@ def promote(lab: StudyLaboratory, search: Search, count: int) -> Path:
         if len(arms) < count and identity not in known:
             known.add(identity)
             arms[f"trial_{number}"] = _nested(lab.space.settings(params[number]))
-    beside = lab.study.path.parent if lab.study.path else lab.study.folder
+    own = lab.study.path is not None and not lab.study.path.resolve().is_relative_to(SHIPPED)
+    folder = lab.study.path.parent if own and lab.study.path else Path.cwd()
     question = f"Do the best trials of the search {lab.study.name} hold with fresh seeds?"
     comment = f"The best trials of a search, at scale {lab.study.scale}, with seeds that the search did not use."
     document = confirming(lab.study, question, arms, SEEDS)
     if any(RATE in edits for edits in arms.values()):
         document = {**document, "tune": "off"}  # the search chose these rates; the baseline has that of the file
-    return write_study(beside / f"{lab.study.name}_promoted.yaml", comment, document)
+    return write_study(folder / f"{lab.study.name}_promoted.yaml", comment, document)
 
 
 def _nested(settings: Edits) -> StudyMap:

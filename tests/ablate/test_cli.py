@@ -220,6 +220,10 @@ def test_data_is_prepared_before_a_run_and_read_too_often_it_is_said(study, tmp_
     (corpus,) = json.loads(capsys.readouterr().out)
     assert (tmp_path / "runs" / "data" / corpus["digest"] / "meta.json").exists()
     assert (corpus["source"], corpus["vocabulary"]) == ("files", 257)
+    splits = [corpus[f"{split}_tokens"] for split in ("train", "tuning", "judging", "test")]
+    assert sum(splits) == corpus["bytes"] + corpus["documents"] + len(splits)  # an end after each, and at each start
+    assert len(corpus["begins"]) == 200
+    assert corpus["files"].endswith(" text")
     assert main(["plan", str(study), *store]) == 0
     assert "repeated:" not in capsys.readouterr().out
     assert main(["plan", str(study), *store, "--set", "budget.tokens=256000"]) == 0

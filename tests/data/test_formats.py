@@ -188,7 +188,7 @@ def test_a_short_data_file_beside_an_index_is_one_line(tmp_path: Path) -> None:
     megatron(path)
     path.write_bytes(path.read_bytes()[: -4 * 50])
     with pytest.raises(DataError, match="shorter than"):
-        list(documents(path, "uint16", END))
+        list(documents(path, "uint16", END, 257))
 
 
 def test_the_text_s_own_tokenizer_cannot_have_made_tokens(tmp_path: Path) -> None:

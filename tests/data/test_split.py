@@ -158,3 +158,34 @@ def test_real_books_are_split_by_book(real_text: Path, tmp_path: Path) -> None:
     assert corpus.meta.unit == "document"
     assert corpus.meta.documents.total == 56
     assert not set(all_held_out(corpus)) & set(decoded(corpus, "train"))
+
+
+def test_a_document_larger_than_the_parts_is_cut(tmp_path: Path, texts: list[str]) -> None:
+    large = "".join(f"sentence {i} of a log. " for i in range(100_000))
+    corpus = corpus_of(tmp_path, [*texts, large])
+    found = [*decoded(corpus, "train"), *all_held_out(corpus)]
+    assert corpus.meta.unit == "piece"
+    assert set(texts) < set(found)  # the others stay whole
+    cut = [text for text in found if text not in texts]
+    assert "".join(sorted(cut, key=large.index)) == large
+    assert all(text.endswith(". ") for text in cut)
+    held_out = size_of(all_held_out(corpus)) / size_of(found)
+    assert 0.05 <= held_out < 0.05 + 3 * max(map(len, cut)) / size_of(found)
+
+
+@pytest.mark.parametrize("end", ["", " ", "\r", "。", "日"])
+def test_one_line_is_cut_where_it_can_be(end: str, tmp_path: Path) -> None:
+    text = end.join(str(number) for number in range(100_000))
+    corpus = corpus_of(tmp_path, [text])
+    found = [*decoded(corpus, "train"), *all_held_out(corpus)]
+    assert "".join(sorted(found, key=text.index)) == text
+    assert max(len(each.encode()) for each in found) <= PIECE_BYTES
+    assert 0.05 <= size_of(all_held_out(corpus)) / size_of([text]) < 0.08
+
+
+def test_one_validation_line_is_cut(tmp_path: Path, texts: list[str]) -> None:
+    held_out = " ".join(map(str, range(2000)))
+    path = written(tmp_path / "held_out.jsonl", [held_out])
+    corpus = corpus_of(tmp_path, texts, validation_paths=str(path))
+    assert "".join(sorted(all_held_out(corpus), key=held_out.index)) == held_out
+    assert decoded(corpus, "train") == texts

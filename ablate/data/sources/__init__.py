@@ -81,6 +81,10 @@ class TextSource(DataSource):
         """Documents that are all held out, or None: then they are chosen among `documents`."""
         return None
 
+    def formats(self, base: Path) -> dict[str, int]:
+        """Number of files by the format that was recognised, where it is read from files."""
+        return {}
+
     def fingerprint(self) -> str | None:
         """An identifier of content that is expensive to read; None if it is read and hashed."""
         return None

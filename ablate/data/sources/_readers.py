@@ -1,93 +1,128 @@
-"""Documents of one file, by its suffixes: plain text, .jsonl, .parquet, .tar, each perhaps .gz or .zst."""
+"""Documents of one file, by what is in it: text, JSON, a table, parquet or a tar, each perhaps packed."""
 
 from __future__ import annotations
 
-import gzip
+import codecs
 import io
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Literal
 
-import zstandard
-
+from ablate.data.sources._json import BEGINS, records, string, text_of
+from ablate.data.sources._tables import DELIMITERS, cells
 from ablate.data.sources._tar import texts
+from ablate.data.sources._unpacking import BROKEN, PACKED, head_of, packing, unpacked, unreadable
 from ablate.errors import DataError
+
+Format = Literal["text", "JSON", "CSV", "parquet", "tar"]
+COLUMNED: set[Format] = {"JSON", "CSV", "parquet", "tar"}
 
 LINES = {".jsonl", ".ndjson"}
 TEXT = {".txt", ".md", ".parquet", ".tar", *LINES}
 """Suffixes of the files that are read from a folder."""
-PACKED = {".gz", ".zst"}
+JSON = {".json", *LINES}
+MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",  # begins like UTF-16
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""Byte-order marks."""
+FOREIGN = {
+    b"PK\x03\x04": "a zip archive",
+    b"%PDF-": "a PDF",
+    b"{\\rtf": "RTF",
+    b"BZh": "packed by bzip2",
+    b"\xfd7zXZ": "packed by xz",
+}
+"""Beginnings of files that are not text, and whose text is not read."""
 
 
 def is_text(path: Path) -> bool:
     """Whether a file of a folder is meant to be read."""
-    return _kind(path) in TEXT and not path.name.startswith(".")
+    return kind(path) in TEXT and not path.name.startswith(".")
 
 
-def _kind(path: Path) -> str:
+def kind(path: Path) -> str:
     """The suffix, of what is packed without that of the packing."""
-    return Path(path.name.removesuffix(path.suffix)).suffix if path.suffix in PACKED else path.suffix
+    name = path.name.lower()
+    return Path(name.removesuffix(path.suffix.lower()) if path.suffix.lower() in PACKED else name).suffix
 
 
-def read(path: Path, column: str) -> Iterator[str]:
-    """The documents of `path`; `column` names the text in .jsonl and .parquet. Null texts are left out.
+def recognised(path: Path) -> Format:
+    """A file's format. Suffixes that promise one are believed; otherwise what the file begins with decides.
 
     Raises:
-        DataError: the file cannot be read, is not what its suffix says, or has no such column.
+        DataError: it cannot be read, or has a format that is known and not read.
     """
-    packing = path.suffix if path.suffix in PACKED else ""
-    kind = _kind(path)
-    try:
-        if kind == ".parquet" and not packing:
-            from ablate.data.sources._parquet import rows  # noqa: PLC0415 (pyarrow takes 0.1 s to load)
+    head, suffix = head_of(path), kind(path)
+    if head.startswith(b"PAR1") or suffix == ".parquet":
+        return "parquet"
+    if head[257:262] == b"ustar" or suffix == ".tar":
+        return "tar"
+    if suffix in DELIMITERS:
+        return "CSV"
+    if suffix in JSON or BEGINS.match(head.decode(encoding_of(head, path), errors="ignore")):
+        return "JSON"
+    foreign = next((name for magic, name in FOREIGN.items() if head.startswith(magic)), None)
+    if foreign:
+        raise DataError(f"{path} is {foreign}, which is not read: unpack or convert it to text")
+    return "text"
 
-            yield from (string(value, column, str(path)) for value in rows(path, column))
-            return
-        with _opened(path, packing) as stream:
-            if kind == ".tar":
+
+def encoding_of(head: bytes, path: Path) -> str:
+    """The encoding that a byte-order mark tells; UTF-8 without one.
+
+    Raises:
+        DataError: every other byte is zero.
+    """
+    for mark, name in MARKS.items():
+        if head.startswith(mark):
+            return name
+    if len(head) > 1 and head.count(0) > len(head) // 4 and head[257:262] != b"ustar":
+        raise DataError(f"{path} has many zero bytes: it is not UTF-8 text (UTF-16 is read where it has a mark)")
+    return "utf-8"
+
+
+def read(path: Path, column: str, format: Format | None = None) -> Iterator[str]:
+    """The documents of `path`; `column` names the text in all that has columns. Null texts are left out.
+
+    format: what it is read as; None for what it is.
+
+    Raises:
+        DataError: the file cannot be read, is not what it promises, or has no such column.
+    """
+    format = format or recognised(path)
+    if format == "parquet":
+        from ablate.data.sources._parquet import rows  # noqa: PLC0415 (pyarrow takes 0.1 s to load)
+
+        if packing(path):
+            raise DataError(f"{path} is a packed parquet file: unpack it")
+        yield from (string(value, column, str(path)) for value in rows(path, column))
+        return
+    try:
+        with unpacked(path) as stream:
+            if format == "tar":
                 found = (text for text in texts(stream, path, column) if text is not None)
                 yield from (string(text, column, str(path)) for text in found)
             else:
-                yield from _json_lines(stream, path, column) if kind in LINES else _text(stream)
+                yield from _documents(stream, format, path, column)
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text: {error}") from error
-    except (OSError, EOFError, zstandard.ZstdError) as error:  # gzip raises these for what is no gzip
-        raise DataError(f"cannot read {path}: {error}") from error
+        raise DataError(f"{path} is not {error.encoding.upper()} text: {error} (convert it with iconv)") from error
+    except BROKEN as error:
+        raise unreadable(path, error) from error
 
 
-def _opened(path: Path, packing: str) -> IO[bytes]:
-    if packing == ".gz":
-        return cast(IO[bytes], gzip.open(path, "rb"))
-    if packing == ".zst":
-        raw = path.open("rb")
-        reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True, closefd=True)
-        return io.BufferedReader(cast(io.RawIOBase, reader))
-    return path.open("rb")
-
-
-def _text(stream: IO[bytes]) -> Iterator[str]:
-    yield stream.read().decode()
-
-
-def _json_lines(stream: IO[bytes], path: Path, column: str) -> Iterator[str]:
-    for number, line in enumerate(stream, start=1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise DataError(f"{where} is not JSON: {error}") from error
-        if not isinstance(record, dict) or column not in record:
-            keys = ", ".join(record) if isinstance(record, dict) else "no object"
-            raise DataError(f"{where} has no column {column!r}; there is: {keys}")
-        if record[column] is not None:
-            yield string(record[column], column, where)
-
-
-def string(value: Any, column: str, where: str) -> str:
-    """`value`, where it is text."""
-    if not isinstance(value, str):
-        raise DataError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
-    return value
+def _documents(stream: IO[bytes], format: Format, path: Path, column: str) -> Iterator[str]:
+    encoding = encoding_of(head_of(path), path)
+    if format == "text":
+        yield stream.read().decode(encoding)
+    elif format == "CSV":
+        with io.TextIOWrapper(stream, encoding, newline="") as table:  # line ends inside quotes stay as they are
+            yield from cells(table, str(path), kind(path), column)
+    else:
+        # json's own reading of bytes takes halves of surrogate pairs
+        errors = "surrogatepass" if encoding == "utf-8" else "strict"
+        with io.TextIOWrapper(stream, encoding, errors) as lines:
+            found = (text_of(record, column, where) for where, record in records(lines, str(path)))
+            yield from (text for text in found if text is not None)

@@ -1,4 +1,5 @@
-"""Files of token ids: nanoGPT's bare `.bin`, that of llm.c and modded-nanogpt with a header, Megatron's `.idx/.bin`."""
+"""Files of token ids: nanoGPT's bare `.bin`, that of llm.c and modded-nanogpt with a header, numpy's `.npy`, Megatron's
+`.idx/.bin`."""
 
 from __future__ import annotations
 
@@ -21,24 +22,27 @@ HEADED = {(20240520, 1): "<u2", (20240801, 7): "<u4"}
 MEGATRON = b"MMIDIDX\x00\x00"
 MEGATRON_TYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 """Types by their codes (megatron/core/datasets/indexed_dataset.py); 6 and 7 are floats, which ids never have."""
+NUMPY = b"\x93NUMPY"
+BARE_TYPES = ("int64", "uint32", "uint16")
+"""Types of ids in bare files, the widest first."""
 AT_ONCE = 1 << 22
 
 
-def documents(path: Path, dtype: str, eos: int) -> Iterator[Ids]:
+def documents(path: Path, dtype: str, eos: int, vocabulary: int) -> Iterator[Ids]:
     """The ids of each document, without what ends it.
 
-    path: a `.bin`; with an `.idx` of the same name beside it the documents are those of the index, and without one they
-    end with `eos`. dtype: of ids in a file without a header.
+    path: a `.bin` or `.npy`; with an `.idx` of the same name beside it the documents are those of the index, and
+    without one they end with `eos`. dtype: of ids in a file without a header, which are less than `vocabulary`.
 
     Raises:
         DataError: a file cannot be read, or is not what it begins like.
     """
     try:
         index = path.with_suffix(".idx")
-        found = _indexed(path, index) if index.exists() else _cut(_ids(path, dtype), eos)
+        found = _indexed(path, index) if index.exists() else _cut(_ids(path, dtype, vocabulary), eos)
         for ids in found:
             yield _without_end(np.asarray(ids, dtype=np.int64), eos)
-    except (OSError, ValueError, struct.error) as error:
+    except (OSError, ValueError, OverflowError, struct.error) as error:
         raise DataError(f"cannot read {path}: {error}") from error
 
 
@@ -46,18 +50,52 @@ def _without_end(ids: Ids, eos: int) -> Ids:
     return ids[:-1] if len(ids) and ids[-1] == eos else ids
 
 
-def _ids(path: Path, dtype: str) -> NDArray[Any]:
+def _ids(path: Path, dtype: str, vocabulary: int) -> NDArray[Any]:
     """Memory-map a whole file."""
     with path.open("rb") as file:
         head = file.read(12)
     magic = struct.unpack("<3i", head) if len(head) == 12 else (0, 0, 0)
     known = HEADED.get((magic[0], magic[1]))
+    if head.startswith(NUMPY):
+        return _array(path)
     if known is None:
+        _check_type(path, dtype, vocabulary)
         return _mapped(path, dtype, 0)
     found = _mapped(path, known, HEADER_BYTES)
     if len(found) != magic[2]:
         raise DataError(f"{path}: its header says {magic[2]:,} tokens, and it has {len(found):,}")
     return found
+
+
+def _array(path: Path) -> NDArray[Any]:
+    """The ids of a `.npy`, row after row."""
+    found: NDArray[Any] = np.load(path, mmap_mode="r")
+    if not np.issubdtype(found.dtype, np.integer):
+        raise DataError(f"{path} holds {found.dtype}, and ids are whole numbers")
+    return found.reshape(-1)
+
+
+def _check_type(path: Path, dtype: str, vocabulary: int) -> None:
+    """Raise DataError where the ids at the start of a bare file are of another type.
+
+    Ids of a wide type are made of narrow ones of which every second is (almost) always 0, so that they are in the
+    vocabulary too; ids of a narrow type, taken in pairs, are never all in it. Hence the widest type that fits is right.
+    """
+    fitting = [name for name in BARE_TYPES if _fits(path, name, vocabulary)]
+    if fitting and fitting[0] != dtype and not (dtype in fitting and _blank(path)):
+        raise DataError(f"{path} does not hold ids of {dtype}: they are {fitting[0]}: set data.dtype to {fitting[0]}")
+
+
+def _fits(path: Path, dtype: str, vocabulary: int) -> bool:
+    """Whether the first ids, read as this type, are of the vocabulary."""
+    ids = np.fromfile(path, dtype, AT_ONCE)
+    whole = path.stat().st_size % ids.itemsize == 0
+    return whole and len(ids) > 0 and bool(ids.min() >= 0 and ids.max() < vocabulary)
+
+
+def _blank(path: Path) -> bool:
+    """Whether all bytes at the start are 0, which fits every type."""
+    return not np.fromfile(path, np.uint8, AT_ONCE).any()
 
 
 def _mapped(path: Path, dtype: str, offset: int) -> NDArray[Any]:
@@ -98,6 +136,10 @@ def _indexed(path: Path, index: Path) -> Iterator[NDArray[Any]]:
     bounds = np.frombuffer(content, "<i8", many, start + lengths.nbytes + offsets.nbytes)
     dtype = np.dtype(MEGATRON_TYPES[code])
     ids = _mapped(path, dtype.str, 0)
+    if min(lengths.min(initial=0), offsets.min(initial=0)) < 0 or (offsets % dtype.itemsize).any():
+        raise DataError(f"{index} is damaged: a sequence has a negative length or begins inside an id")
+    if list(bounds[:1]) != [0] or bounds[-1] != sequences or (np.diff(bounds) < 0).any():
+        raise DataError(f"{index} is damaged: its documents are not made of its {sequences:,} sequences in order")
     for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         begins = (offsets[first:last] // dtype.itemsize).tolist()
         parts = [ids[at : at + size] for at, size in zip(begins, lengths[first:last].tolist(), strict=True)]

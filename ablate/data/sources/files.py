@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,7 +11,8 @@ from pydantic import BeforeValidator, Field, PositiveInt
 
 from ablate.data.paths import matches
 from ablate.data.sources import TextSource
-from ablate.data.sources._readers import is_text, read
+from ablate.data.sources._readers import COLUMNED, is_text, read, recognised
+from ablate.errors import DataError
 
 
 def _listed(value: Any) -> Any:
@@ -18,11 +20,15 @@ def _listed(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
+DEFAULT_COLUMN = "text"
 Paths = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 
 class FilesSource(TextSource):
-    """Text files, .jsonl, .parquet and tars of WebDataset, plain or as .gz or .zst.
+    """Text files, JSON, .csv, .parquet and tars of WebDataset, plain or packed by gzip or zstd.
+
+    What a file begins with tells text from JSON (objects on lines, in an array, or one after the other), whatever its
+    name; .csv and .tsv are known by their names. Text is UTF-8, or UTF-16 with a byte-order mark.
 
     A row is a document, as is a sample of a tar, and a text file is one. Fewer than 20 documents cannot be split by
     document: without `validation_paths` they are first cut at line ends into pieces of about 8 kB (less where that
@@ -34,8 +40,10 @@ class FilesSource(TextSource):
     paths: Annotated[Paths, Field(min_length=1, strict=False)]
     """Globs, relative to the study's file; `**` crosses folders, `~` and `$VARIABLES` are expanded. A folder stands for
     all files below it that end in .txt, .md, .jsonl, .ndjson, .parquet or .tar, packed or not."""
-    column: str = "text"
-    """Where .jsonl and .parquet keep the text, and .json of a tar, where a sample has no .txt."""
+    column: str = DEFAULT_COLUMN
+    """Where JSON, .csv and .parquet keep the text, and .json of a tar, where a sample has no .txt."""
+    format: Literal["auto", "text"] = "auto"
+    """`text` takes every file as one text, also one that is JSON or a table, such as those among sources of code."""
     separator: Annotated[str, Field(min_length=1)] | None = None
     """Cuts every text into documents where this stands between them; `"\\n\\n"` for one per paragraph."""
     validation_paths: Annotated[Paths, Field(strict=False)] = ()
@@ -47,6 +55,7 @@ class FilesSource(TextSource):
     need not tokenise a large folder. The document that passes the limit is read whole."""
 
     def documents(self, base: Path) -> Iterator[str]:
+        self._check_column(base)
         read_ = 0
         for text in self._read(self.paths, base):
             yield text
@@ -57,7 +66,20 @@ class FilesSource(TextSource):
     def held_out(self, base: Path) -> Iterator[str] | None:
         return self._read(self.validation_paths, base) if self.validation_paths else None
 
+    def formats(self, base: Path) -> dict[str, int]:
+        files = matches((*self.paths, *self.validation_paths), base, is_text)
+        return Counter("text" if self.format == "text" else recognised(path) for path in files)
+
     def _read(self, patterns: tuple[str, ...], base: Path) -> Iterator[str]:
         for path in matches(patterns, base, is_text):
-            for text in read(path, self.column):
+            for text in read(path, self.column, "text" if self.format == "text" else None):
                 yield from text.split(self.separator) if self.separator else (text,)
+
+    def _check_column(self, base: Path) -> None:
+        """Raise DataError for a column that is set and that no file has."""
+        if self.column == DEFAULT_COLUMN:
+            return
+        files = matches((*self.paths, *self.validation_paths), base, is_text)
+        if self.format == "text" or not any(recognised(path) in COLUMNED for path in files):
+            known = "all files are read as text" if self.format == "text" else f"{files[0]} and all others are text"
+            raise DataError(f"column {self.column!r} is used by no file: {known}: leave data.column out")

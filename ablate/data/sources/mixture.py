@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -88,6 +89,9 @@ class MixtureSource(TextSource):
     def fetch(self, progress: Progress) -> None:
         for part in self.parts:
             part.data.fetch(progress)
+
+    def formats(self, base: Path) -> dict[str, int]:
+        return sum((Counter(part.data.formats(base)) for part in self.parts), Counter())
 
     def fingerprint(self) -> str | None:
         """Fingerprint of the parts' fingerprints; None if a part has to be read."""

@@ -1,4 +1,4 @@
-"""Text that somebody has tokenised already: nanoGPT's `.bin`, Megatron's `.idx/.bin`."""
+"""Text that somebody has tokenised already: nanoGPT's `.bin`, `.npy`, Megatron's `.idx/.bin`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class TokensSource(TextSource):
     """Files of token ids, decoded to text, which is then split, tokenised and scored like any other.
 
     A `.bin` beside an `.idx` of the same name is Megatron's, with the documents of its index. Other `.bin` files are
-    those of nanoGPT, or of llm.c and modded-nanogpt, which have a header; there documents end with the tokenizer's end
-    of text. Text that is tokenised again by the tokenizer that made it gives the same ids, unless they were not those
-    of its own encoding.
+    those of nanoGPT, or of llm.c and modded-nanogpt, which have a header, and `.npy` are arrays of numpy; there
+    documents end with the tokenizer's end of text. Text that is tokenised again by the tokenizer that made it gives the
+    same ids, unless they were not those of its own encoding.
     """
 
     source: Literal["tokens"] = "tokens"
     paths: Annotated[Paths, Field(min_length=1, strict=False)]
-    """Globs of `.bin` files, or folders of them."""
+    """Globs of `.bin` and `.npy` files, or folders of them."""
     encoder: Annotated[TokenizerSpec, Choice("ablate.data.tokenizers")] | None = None
     """The tokenizer that made the files; null where it is `tokenizer`."""
-    dtype: Literal["uint16", "uint32"] = "uint16"
-    """Type of the ids in files that have neither a header nor an index."""
+    dtype: Literal["uint16", "uint32", "int64"] = "uint16"
+    """Type of the ids in `.bin` files that have neither a header nor an index. One that cannot be right is refused."""
     validation_paths: Annotated[Paths, Field(strict=False)] = ()
     """Held-out files, in place of holding out a share of `paths`."""
 
@@ -50,11 +50,12 @@ class TokensSource(TextSource):
     def _read(self, patterns: tuple[str, ...], base: Path) -> Iterator[str]:
         maker = self._maker(base)
         many = maker.tokenizer.get_vocab_size(with_added_tokens=True)
-        found = (path.with_suffix(".bin") for path in matches(patterns, base, _holds_ids))
-        for path in dict.fromkeys(found):
-            for ids in documents(path, self.dtype, maker.eos):
+        found = matches(patterns, base, _holds_ids)
+        for path in dict.fromkeys(path.with_suffix(".bin") if path.suffix == ".idx" else path for path in found):
+            for ids in documents(path, self.dtype, maker.eos, many):
                 if len(ids) and not 0 <= ids.min() <= ids.max() < many:
-                    sizes = f"the id {ids.max():,}, and the tokenizer {many:,} tokens"
+                    wrong = ids.min() if ids.min() < 0 else ids.max()
+                    sizes = f"the id {wrong:,}, and the tokenizer {many:,} tokens"
                     raise DataError(f"{path} has {sizes}: name the one that made it in data.encoder")
                 yield maker.tokenizer.decode(ids.tolist(), skip_special_tokens=False)
 
@@ -66,4 +67,4 @@ class TokensSource(TextSource):
 
 
 def _holds_ids(path: Path) -> bool:
-    return path.suffix == ".bin"
+    return path.suffix in {".bin", ".npy"}

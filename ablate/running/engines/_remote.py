@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ablate.machine.environment import SINGLE_THREADED, environment_of_worker
+from ablate.machine.environment import SINGLE_THREADED, environment_of_worker, worker_command
 from ablate.running.engines import Event
 from ablate.running.engines._polling import GRACE_SECONDS, how_it_ended
 from ablate.running.request import Request
@@ -75,7 +74,7 @@ class Attempt:
             path = folder / "request.json"
             path.write_text(request, encoding="utf-8")
             process = subprocess.Popen(
-                [sys.executable, "-m", "ablate.running.worker", str(path), "--lifeline"],
+                worker_command("ablate.running.worker", str(path), "--lifeline"),
                 stdin=subprocess.PIPE,  # the lifeline: the worker ends with us
                 env=environment_of_worker(variables_of(self.device)),
             )

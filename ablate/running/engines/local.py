@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import IO
 
 import torch
 
-from ablate.machine.environment import SINGLE_THREADED, cores, device_name, environment_of_worker
+from ablate.machine.environment import SINGLE_THREADED, cores, device_name, environment_of_worker, worker_command
 from ablate.running.engines import Engine, EngineError, Event
 from ablate.running.engines._here import device_here
 from ablate.running.engines._polling import Polling, how_it_ended
@@ -124,7 +123,7 @@ class Slot:
     def _serve(self) -> subprocess.Popen[bytes]:
         with self._log.open("wb") as log:
             server = subprocess.Popen(
-                [sys.executable, "-m", "ablate.running.forkserver"],
+                worker_command("ablate.running.forkserver"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

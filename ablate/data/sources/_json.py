@@ -1,0 +1,94 @@
+"""JSON as people keep text in it: an object on each line, an array of objects, or objects one after the other."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import chain
+from typing import IO, Any
+
+from ablate.errors import DataError
+
+BEGINS = re.compile(r'\s*(\{\s*["}]|\[\s*[{"])')
+"""How JSON with text in it begins, and hardly ever a text."""
+_SPACE = re.compile(r"\s*")
+
+Record = tuple[str, Any]
+"""Where it is, for messages, and what it is."""
+
+
+def records(stream: IO[str], name: str) -> Iterator[Record]:
+    """Every record in order; those of an array are taken out of it.
+
+    Raises:
+        DataError: it is not JSON.
+    """
+    for number, line in enumerate(stream, start=1):
+        if line.strip():
+            lines = enumerate(chain((line,), stream), start=number)
+            yield from _lines(lines, name) if _is_object(line) else _values(line + stream.read(), number, name)
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _lines(lines: Iterator[tuple[int, str]], name: str) -> Iterator[Record]:
+    for number, line in lines:
+        if line.strip():
+            where = f"{name}, line {number}"
+            try:
+                yield where, json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise no_json(where, error) from error
+
+
+def _values(text: str, line: int, name: str) -> Iterator[Record]:
+    """Values that need not end with their lines. line: the number of the first."""
+    decoder, at = json.JSONDecoder(), 0
+    while (start := _end_of_space(text, at)) < len(text):
+        line += text.count("\n", at, start)
+        where = f"{name}, line {line}"
+        try:
+            value, at = decoder.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            line += text.count("\n", start, error.pos)
+            raise no_json(f"{name}, line {line}", error) from error
+        except RecursionError as error:
+            raise no_json(where, error) from error
+        line += text.count("\n", start, at)
+        yield from ((where, each) for each in (value if isinstance(value, list) else (value,)))
+
+
+def _end_of_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def no_json(where: str, error: Exception) -> DataError:
+    reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    return DataError(f"{where} is not JSON: {reason}")
+
+
+def text_of(record: object, column: str, where: str) -> str | None:
+    """The text of a record; None where it is null.
+
+    Raises:
+        DataError: it has none.
+    """
+    if not isinstance(record, dict) or column not in record:
+        keys = ", ".join(record) if isinstance(record, dict) else "no object"
+        raise DataError(f"{where} has no column {column!r}; there is: {keys}: set data.column, or data.format to text")
+    value = record[column]
+    return None if value is None else string(value, column, where)
+
+
+def string(value: Any, column: str, where: str) -> str:
+    """`value`, where it is text."""
+    if not isinstance(value, str):
+        raise DataError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
+    return value
