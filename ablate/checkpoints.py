@@ -134,7 +134,7 @@ class Checkpoint:
         model = self.load()
         with store.replacing(folder) as work:
             zoo.save(model, work)
-            sums.write(work, folder)
+            sums.write(work, folder, names=3)
 
 
 def _configs(folder: Path) -> list[Path]:

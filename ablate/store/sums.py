@@ -17,10 +17,13 @@ from ablate.store.files import StoreError, check_regular
 NAME = "sums.json"
 
 
-def write(folder: Path, final: Path) -> None:
-    """Keep what the files of a folder contain, which will be in its `final` place when it is whole."""
+def write(folder: Path, final: Path, *, names: int = 2) -> None:
+    """Keep what the files of a folder contain, which will be in its `final` place when it is whole.
+
+    names: how many of the last names of that place say whose the folder is, `sums.json` among them.
+    """
     found = {path.name: checksum.of_file(path) for path in sorted(folder.iterdir())}
-    jsonfile.write(folder / NAME, SumsDocument(sha256=found), jsonfile.place_of(final / NAME, names=3))
+    jsonfile.write(folder / NAME, SumsDocument(sha256=found), jsonfile.place_of(final / NAME, names))
 
 
 def check(folder: Path, remedy: str, afresh: bool = False) -> None:

@@ -35,7 +35,7 @@ def keep_trained(
             shutil.copyfile(tokenizer, tokenizer_in(folder))
         if adapters is not None:
             adapters.save(folder)
-        sums.write(folder, store.model_dir(digest))
+        sums.write(folder, store.model_dir(digest), names=3)
 
 
 def trained_model(store: Store, digest: str, device: str = "cpu") -> Any:
