@@ -29,7 +29,7 @@ def _own(cls: type[BaseModel]) -> dict[str, str]:
     found = {name: field.description for name, field in cls.model_fields.items() if field.description}
     try:
         source = inspect.getsource(cls)
-    except OSError:  # a class made of others' fields, which have their descriptions with them
+    except (OSError, TypeError):  # made of others' fields, which have descriptions with them; a plug-in that is gone
         return found
     (defined,) = ast.parse(textwrap.dedent(source)).body
     assert isinstance(defined, ast.ClassDef)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterator
 
+from ablate.study.complaints import Schema
 from zoo.axis import Spec
 
-JsonSchema: TypeAlias = Mapping[str, Any]
 MOST_NAMES = 12
 """Names of a choice that are written out; of longer ones, the first few."""
 TYPES = {"string": "text", "object": "map", "boolean": "`true`, `false`", "null": "`null`"}
@@ -20,13 +19,13 @@ def ranges_of(cls: type[Spec]) -> dict[str, str]:
     return {name: in_words(each, definitions) for name, each in schema.get("properties", {}).items()}
 
 
-def in_words(schema: JsonSchema, definitions: JsonSchema) -> str:
+def in_words(schema: Schema, definitions: Schema) -> str:
     """Values that a schema allows; `null` comes last."""
     words = list(dict.fromkeys(_words(schema, definitions)))
     return ", ".join(sorted(words, key=lambda word: word == TYPES["null"])) or "any"
 
 
-def _words(schema: JsonSchema, definitions: JsonSchema) -> Iterator[str]:
+def _words(schema: Schema, definitions: Schema) -> Iterator[str]:
     kinds = schema.get("type", ())
     if "$ref" in schema:
         yield from _words(definitions[schema["$ref"].rpartition("/")[2]], definitions)
@@ -40,14 +39,14 @@ def _words(schema: JsonSchema, definitions: JsonSchema) -> Iterator[str]:
             yield _typed(kind, schema, definitions)
 
 
-def _names(values: list[Any]) -> Iterator[str]:
+def _names(values: list[object]) -> Iterator[str]:
     shown = values if len(values) <= MOST_NAMES else values[: MOST_NAMES // 2]
     yield from (f"`{'null' if value is None else value}`" for value in shown)
     if len(shown) < len(values):
         yield f"… ({len(values)} in all)"
 
 
-def _typed(kind: str, schema: JsonSchema, definitions: JsonSchema) -> str:
+def _typed(kind: str, schema: Schema, definitions: Schema) -> str:
     if kind in ("integer", "number"):
         return f"{kind} {_bounds(schema)}".rstrip()
     if kind == "array":
@@ -56,7 +55,7 @@ def _typed(kind: str, schema: JsonSchema, definitions: JsonSchema) -> str:
     return TYPES[kind]
 
 
-def _bounds(schema: JsonSchema) -> str:
+def _bounds(schema: Schema) -> str:
     low, high = (schema.get(end, schema.get(f"exclusive{end.title()}")) for end in ("minimum", "maximum"))
     above, below = "exclusiveMinimum" in schema, "exclusiveMaximum" in schema
     if low is not None and high is not None:

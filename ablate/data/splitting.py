@@ -16,8 +16,9 @@ from ablate.store.documents import HeldOutPart, PerSplit
 
 FEWEST_DOCUMENTS = 20
 PIECE_BYTES = 8192
-MOST_OF_A_SHARE = 2
-"""Large documents are cut where more than this times the share that was asked would be held out otherwise."""
+MOST_HELD_OUT = 0.5
+"""Large documents are cut where a larger share of the text than this, and than was asked, would be held out otherwise:
+else a book is on one side."""
 PIECES_OF_A_PART = 4
 SMALLEST_CUT = 256
 ENDS = (re.compile(rb"\r?\n|\r"), re.compile(rb"[.!?]['\")\]]*\s+|\xe3\x80\x82"), re.compile(rb"\s+"))
@@ -97,10 +98,8 @@ def _survey(source: TextSource, base: Path, largest: int | None, chosen: bool) -
 
 
 def _lopsided(found: Survey, fraction: float, chosen: bool) -> bool:
-    """Whether the held-out parts are far from what was asked: empty, everything, or more than twice their share, which
-    is at least a document of the usual size for each."""
-    least = len(SHARES) / max(1, found.documents.total)
-    much = chosen and found.bytes.held_out > MOST_OF_A_SHARE * max(fraction, least) * found.bytes.total
+    """Whether the held-out parts are far from what was asked: empty, everything, or most of the text."""
+    much = chosen and found.bytes.held_out > max(MOST_HELD_OUT, 2 * fraction) * found.bytes.total
     return much or found.documents.train == 0 or len(found.held_out) < len(SHARES)
 
 

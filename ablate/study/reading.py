@@ -310,7 +310,8 @@ class _Reader:
         """A study whose base is a checkpoint reads text with the checkpoint's tokenizer, unless it names another."""
         base, data = tree.get("base"), tree.get("data", {"source": "stdlib"})
         path = base.get("checkpoint") if isinstance(base, Mapping) else None
-        named = any("tokenizer" in (layer.nested.get("data") or {}) for layer in self.own)
+        own = (layer.nested.get("data") for layer in self.own)
+        named = any("tokenizer" in each for each in own if isinstance(each, Mapping))
         if not isinstance(path, str) or not isinstance(data, Mapping) or named:
             return tree
         try:

@@ -422,7 +422,7 @@ def test_a_store_that_cannot_be_one_is_one_message(study, tmp_path, capsys):
 @pytest.mark.parametrize(
     "error", [PermissionError(13, "Permission denied"), torch.OutOfMemoryError("CUDA out of memory")]
 )
-def test_what_cannot_be_read_now_is_not_called_damage(error, tmp_path, monkeypatch):
+def test_what_cannot_be_read_now_is_not_called_damage(error, copy, monkeypatch):
     """A run that is whole is not to be removed."""
 
     def refuse(*_, **__):
@@ -430,7 +430,7 @@ def test_what_cannot_be_read_now_is_not_called_damage(error, tmp_path, monkeypat
 
     monkeypatch.setattr(zoo, "open", refuse)
     with pytest.raises(type(error)) as found:
-        trained_model(Store(tmp_path), "0" * 16)
+        trained_model(Store(copy), next(copy.glob("*/result.json")).parent.name)
     assert found.value is error
 
 
@@ -460,7 +460,7 @@ def test_damage_in_the_store_is_named(study, copy, capsys):
     (copy / digests[1] / "state.pt").write_bytes(b"junk")
     status, _, err = ablate(capsys, "run", study, "--store", copy, "--engine", "inprocess")
     assert status == 2
-    assert err.splitlines()[-1].endswith("state.pt is damaged: remove it to start the run again")
+    assert err.splitlines()[-1].endswith("state.pt is damaged, or of another run: remove it to start the run again")
 
 
 def test_ctrl_c_at_any_moment_is_one_line(study, tmp_path, capsys, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -36,7 +37,7 @@ class Varnished(Painted):
 
 def test_every_setting_has_a_description() -> None:
     catalogued()  # imports every variant
-    specs = [cls for cls in set(subclasses(Spec)) if cls.__module__.startswith(OURS)]
+    specs = [cls for cls in set(subclasses(Spec)) if cls.__module__.startswith(OURS) and cls.__module__ in sys.modules]
     lacking = sorted(
         f"{cls.__module__}.{cls.__name__}.{name}"
         for cls in specs
