@@ -23,10 +23,13 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from pydantic import BaseModel
 
 from zoo.errors import PluginError
+
+Base = TypeVar("Base")
 
 VARIABLE = "ABLATE_PLUGINS"
 """Environment variable with plug-ins: `zoo.norms/maxnorm=/path/of/maxnorm.py`, one after the other as in PATH."""
@@ -106,6 +109,18 @@ def member(package: str, name: str) -> ModuleType:
     """One of the `members` of a folder. Raises PluginError."""
     plugin = plugins_of(package).get(name)
     return plugin.load() if plugin else importlib.import_module(f"{package}.{name}")
+
+
+def only_class(module: ModuleType, base: type[Base]) -> type[Base]:
+    """The class that a module defines of this kind. Raises PluginError unless there is exactly one."""
+    own = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__
+    ]
+    if len(own) != 1:
+        raise PluginError(f"{module.__file__}: expected one {base.__name__}, found {len(own)}")
+    return own[0]
 
 
 def plugins_of(package: str) -> Mapping[str, Plugin]:

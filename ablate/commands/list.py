@@ -1,21 +1,23 @@
-"""List what is there: the studies, searches and runs of a store, and the studies that ship with the tool.
+"""List the studies of a store with their answers, and the studies that ship with the tool.
 
-A study has its answer, or how many of its runs have ended. WORDS choose studies by their names and questions.
+WORDS choose studies by their names and questions.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypedDict
+from textwrap import shorten
+from typing import TYPE_CHECKING, TypedDict
 
 from ablate.commands import DONE, add_json, add_store, print_json, print_table
 
+if TYPE_CHECKING:
+    from ablate import Runs
+
 WIDTH = 90
 """Characters of an answer or a question."""
-
-
 STORED = ("name", "scale", "question", "runs", "ended")
 """Columns of a store's studies that are listed."""
 
@@ -39,20 +41,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    stored = [] if options.shipped else [row for row in _stored(options.store) if _wanted(row, options.words)]
-    shipped = [row for row in _shipped() if _wanted(row, options.words)]
+    stored = [] if options.shipped else list(_stored(options.store, options.words))
+    with_shipped = options.shipped or options.words or options.json or not stored
+    shipped = list(_shipped(options.words)) if with_shipped else []
     if options.json:
         print_json({"stored": stored, "shipped": shipped})
         return DONE
     if stored:
         print_table([("study", "scale", "runs", "answer"), *map(_stored_row, stored)])
-    if options.shipped or options.words or not stored:
+    if with_shipped:
         print_table([("shipped study", "question"), *((row["name"], _short(row["question"])) for row in shipped)])
         print("`ablate plan NAME` says what one takes, `ablate run NAME` runs it, `ablate new NAME` begins your own.")
     return DONE
 
 
-def _stored(store: str) -> Iterator[Row]:
+def _stored(store: str, words: Sequence[str]) -> Iterator[Row]:
     """The studies of a store, which need not exist yet."""
     import ablate
 
@@ -60,19 +63,32 @@ def _stored(store: str) -> Iterator[Row]:
         return
     found = ablate.open(store)
     for name, scale, question, runs, ended in found.studies.select(STORED).iter_rows():
-        answer = found.result(name, scale).headline if ended else ""
-        yield {"name": name, "scale": scale, "question": question, "runs": runs, "ended": ended, "answer": answer}
+        if _has(name, question, words):
+            answer = _answer(found, name, scale) if ended else ""
+            yield {"name": name, "scale": scale, "question": question, "runs": runs, "ended": ended, "answer": answer}
 
 
-def _shipped() -> Iterator[Row]:
+def _answer(found: Runs, name: str, scale: str) -> str:
+    """The headline, or why there is none."""
+    import ablate
+
+    try:
+        return found.result(name, scale).headline
+    except (ablate.ReportError, ablate.StoreError) as error:
+        return str(error)
+
+
+def _shipped(words: Sequence[str]) -> Iterator[Row]:
     from ablate.study.written import read_study, shipped
 
     for name in shipped():
-        yield {"name": name, "question": read_study(name).document.data["question"]}
+        question = read_study(name).document.data["question"]
+        if _has(name, question, words):
+            yield {"name": name, "question": question}
 
 
-def _wanted(row: Row, words: list[str]) -> bool:
-    text = f"{row['name']} {row['question']}".lower()
+def _has(name: str, question: str, words: Sequence[str]) -> bool:
+    text = f"{name} {question}".lower()
     return all(word.lower() in text for word in words)
 
 
@@ -81,4 +97,4 @@ def _stored_row(row: Row) -> tuple[str, ...]:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1].rsplit(' ', 1)[0]} …"
+    return shorten(text, WIDTH, placeholder=" …")

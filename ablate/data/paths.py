@@ -59,7 +59,7 @@ def _existing(path: Path) -> Path:
 
 
 def _instead(path: Path, matched: list[Path]) -> str:
-    """What is there in place of a file that is wanted."""
+    """Names that are there in place of a file that is wanted."""
     if matched:
         others = [file for each in matched for file in sorted(each.rglob("*")) if file.is_file()]
         reason = "the folder has no file of a known kind"

@@ -10,7 +10,7 @@ from ablate.study.handbook import handbook
 from ablate.study.study import Study
 
 PUBLISHED = ("source", "where")
-"""What the handbook says of a claim unless the study does."""
+"""Fields that the handbook gives to a claim unless the study does."""
 
 
 def study_claims(study: Study, planned: str) -> tuple[StudyClaim, ...]:
@@ -54,5 +54,5 @@ def with_dates(study: StudyDocument, before: StudyDocument | None, had_result: C
 
 
 def _key(claim: StudyClaim) -> str:
-    """What is judged. Other words for who says so make no other claim."""
+    """Content of a claim that is judged. Other words for who says so make no other claim."""
     return claim.model_dump_json(exclude={"planned", "edited", "claim", *PUBLISHED})

@@ -70,7 +70,7 @@ def make_plan(
 
 
 def _in_flops(study: Study, baseline: Matched) -> Study:
-    """The study with the FLOPs that a budget per parameter comes to: the same for every arm."""
+    """The study with the FLOPs that a budget in tokens per parameter comes to: the same for every arm."""
     if study.budget.tokens_per_parameter is None:
         return study
     train = baseline.arm.train

@@ -198,7 +198,7 @@ def _percent(difference: float) -> str:
 
 
 def brought_lines(study: Study) -> list[str]:
-    """What the shipped scale brought in: `scale cpu brings base: {d_model: 48, n_layers: 2}, seeds: 5`."""
+    """Line of what the shipped scale brought in: `scale cpu brings base: {d_model: 48, n_layers: 2}, seeds: 5`."""
     if not study.brought:
         return []
     sections = (f"{name}: {_flow(value)}" for name, value in expand(study.brought).items())

@@ -13,7 +13,7 @@ from ablate.store import SearchFolder
 from ablate.store.seals import Chain
 
 Operation = dict[str, Any]
-"""What optuna writes down of a trial, as its own backend has it."""
+"""Entry of optuna's journal, as its own backend has it."""
 
 
 class SealedJournal(BaseJournalBackend):

@@ -63,7 +63,7 @@ class StudyFolder:
 
     @property
     def judged_path(self) -> Path:
-        """What the ledger must know, since the page of this study shows it."""
+        """Judgements that the ledger must have, since the page of this study shows them."""
         return self.path / "judged.json"
 
     def read_judged(self) -> JudgedDocument | None:

@@ -117,7 +117,7 @@ class SealedLog:
         return content[:size]
 
     def last_seal(self) -> str | None:
-        """What is kept of this log by a file that rests on it as it is now; None for an empty one."""
+        """Seal of the last line, which a file keeps that rests on the log as it is now; None for an empty log."""
         try:
             with self.path.open("rb", buffering=0) as file:
                 return self._at_end(file).last.decode() if os.fstat(file.fileno()).st_size else None

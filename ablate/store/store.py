@@ -326,7 +326,7 @@ class Store(Paths):
         return self.metrics_log(digest).last(lambda record: "lr" in record.model_fields_set)
 
     def log_seals(self, digest: str) -> dict[str, str]:
-        """What a state keeps of the logs that belong to it, by name."""
+        """Last seals of the logs that belong to a run's state, by name."""
         seals = {log.path.stem: log.last_seal() for log in (self.metrics_log(digest), self.probes_log(digest))}
         return {name: seal for name, seal in seals.items() if seal is not None}
 

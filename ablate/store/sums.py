@@ -50,7 +50,7 @@ def check(folder: Path, remedy: str, afresh: bool = False) -> None:
 
 
 def _known(document: Path) -> dict[str, FileStamp]:
-    """What was checked before: none where that cannot be read, as of another version: all files are read again then."""
+    """Files that were checked before; none where the list cannot be read, as of another version: all are read again."""
     try:
         found = jsonfile.read(document, CheckedDocument, "")
     except (StoreError, OSError):

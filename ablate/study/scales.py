@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ablate.store.documents.study import SCALES
 from ablate.study.layers import Layer
 from ablate.study.problems import Problem
 from ablate.study.sections import NAME, StudySections, is_share
-from ablate.study.shipped_scales import ORDER, ShippedScale, offered
+from ablate.study.shipped_scales import ShippedScale, offered
 from ablate.study.written import Written
 from ablate.study.yamlfile import Keys, YamlDocument
 from zoo.errors import did_you_mean
@@ -37,7 +38,7 @@ class Layers:
 
     @property
     def own(self) -> tuple[Layer, ...]:
-        """What the study itself says."""
+        """Layers that the study itself has."""
         return tuple(layer for layer in self.layers if not layer.shipped)
 
 
@@ -142,7 +143,7 @@ def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
     known = scale_names(document)
     if scale not in known:
         reason = f"unknown scale '{scale}'" + (did_you_mean(scale, known) or f": one of {', '.join(known)}")
-        if scale in ORDER:
+        if scale in SCALES:
             reason += ". With a budget outside `scales` a study has its own alone"
         yield Problem(document.keys.get(("scales",), document.values[()]), "scales", reason)
 

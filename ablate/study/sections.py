@@ -49,7 +49,9 @@ LARGEST_SEED = 2**63 - 1
 MOST_SEEDS = 100_000
 """Most seeds of an arm that may be given as a number."""
 
-SPENDABLE = ("flops", "tokens", "seconds", "tokens_per_parameter")
+ABSOLUTE = ("flops", "tokens", "seconds")
+"""Budgets that belong to one size."""
+SPENDABLE = (*ABSOLUTE, "tokens_per_parameter")
 """Quantities that a budget can be given in."""
 
 
@@ -169,11 +171,9 @@ class Budget(Spec):
         """A share of it."""
         return self if fraction == 1 else self.model_copy(update={self.given: fraction * self.amount})
 
-    def in_flops(self, tokens: float, flops_per_token: float) -> Budget:
-        """The same where it was given per parameter: the FLOPs of `tokens` tokens per unit of it."""
-        if self.tokens_per_parameter is None:
-            return self
-        flops = self.tokens_per_parameter * tokens * flops_per_token
+    def in_flops(self, parameters: int, flops_per_token: float) -> Budget:
+        """The FLOPs of a budget in tokens per parameter."""
+        flops = self.amount * parameters * flops_per_token
         return self.model_copy(update={"tokens_per_parameter": None, "flops": flops})
 
     @property

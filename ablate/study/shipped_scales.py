@@ -13,15 +13,13 @@ from importlib import resources
 from typing import Any
 
 from ablate.data.sources import TextSource
+from ablate.store.documents.study import SCALES
 from ablate.study.layers import Layer
+from ablate.study.sections import ABSOLUTE
 from ablate.study.yamlfile import YamlDocument, parse_yaml
 from zoo.axis import variants
 from zoo.edits import expand
 
-ORDER = ("smoke", "cpu", "cpu-long", "gpu-quick", "gpu")
-"""From the smallest to the largest."""
-ABSOLUTE = ("flops", "tokens", "seconds")
-"""Budgets that belong to one size."""
 WHOLE = ("preset", "checkpoint")
 """Settings of a base that is a model by itself: no scale resizes it."""
 
@@ -58,7 +56,7 @@ def _is_synthetic(own: Sequence[Layer]) -> bool:
 @cache
 def shipped_scales() -> Mapping[str, ShippedScale]:
     """Every scale that ships, by name, in order of size."""
-    return {name: _read(name) for name in ORDER}
+    return {name: _read(name) for name in SCALES}
 
 
 def offered(document: YamlDocument) -> Mapping[str, ShippedScale]:

@@ -11,7 +11,6 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar, Self
 
 from pydantic import ConfigDict
@@ -20,8 +19,7 @@ from evals.conditions import Conditions, Need, causal_models
 from evals.found import Found
 from evals.subject import Data, HeldOutText, Subject
 from zoo.axis import Spec
-from zoo.errors import PluginError
-from zoo.registry import member, members
+from zoo.registry import member, members, only_class
 
 
 class EvaluationSpec(Spec, ABC):
@@ -75,18 +73,8 @@ class EvaluationSpec(Spec, ABC):
 
 def evaluations() -> dict[str, type[EvaluationSpec]]:
     """Every evaluation by name, in alphabetical order."""
-    return {name: _only(member(__name__, name)) for name in members(__name__)}
-
-
-def _only(module: ModuleType) -> type[EvaluationSpec]:
-    own = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, EvaluationSpec) and value.__module__ == module.__name__
-    ]
-    if len(own) != 1:
-        raise PluginError(f"{module.__file__}: expected one EvaluationSpec, found {len(own)}")
-    return own[0]
+    named = {name: member(__name__, name) for name in members(__name__)}
+    return {name: only_class(module, EvaluationSpec) for name, module in named.items()}  # type: ignore[type-abstract]
 
 
 def load_imports() -> None:

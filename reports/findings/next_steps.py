@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from ablate.noise.power import ALPHA, POWER, seeds_for
 from ablate.noise.scatter import Noise
-from ablate.store.documents.study import RATE, StudyDocument, all_undertrained
+from ablate.store.documents.study import RATE, SCALES, StudyDocument, all_undertrained
 from reports.findings.judging import looks_at
 from reports.findings.noise import study_noise
 from reports.findings.shapes import ArmSummary, StudySummary
@@ -26,7 +26,6 @@ MOST = 40
 """Seeds beyond which a longer or larger study settles more than more seeds do."""
 FURTHER = 4
 """Times as long a budget where no arm learned the task."""
-SCALES = ("smoke", "cpu", "cpu-long", "gpu-quick", "gpu")
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from ablate.planning.make_plan import make_plan
+from ablate.store.documents.study import SCALES
 from ablate.study.problems import StudyError
 from ablate.study.reading import load_study
-from ablate.study.shipped_scales import ORDER, shipped_scales
+from ablate.study.shipped_scales import shipped_scales
 from zoo.costs import cost
 
 SHORTEST = {"question": "?", "baseline": "swiglu", "arms": {"relu2": {"block.ffn": {"kind": "relu2", "d_ff": "4x"}}}}
@@ -21,7 +22,7 @@ def study(scale: str = "cpu", **more: Any) -> Any:
     return load_study({**SHORTEST, **more}, scale)
 
 
-@pytest.mark.parametrize("scale", ORDER)
+@pytest.mark.parametrize("scale", SCALES)
 def test_a_question_and_an_arm_are_a_study_at_every_scale(scale: str) -> None:
     found = study(scale)
     assert [arm.name for arm in found.arms] == ["swiglu", "relu2"]

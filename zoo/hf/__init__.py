@@ -71,10 +71,9 @@ def from_hf(hf_model: Any) -> Decoder:
 def _opened(folder: Path) -> Decoder:
     """Model in a folder. One with a modeling file of ours is read here, so that none of its code is run."""
     base = base_of(folder)
-    if not _remote.is_one(base):
-        with _named(folder, base):
-            return from_hf(_loaded(folder, base))
     with _named(folder, base):
+        if not _remote.is_one(base):
+            return from_hf(_loaded(folder, base))
         model = _remote.load(base)
     if base != folder:
         tokens = _proof.some_tokens(model.embedding.weight)

@@ -33,7 +33,7 @@ class AblateConfig(PreTrainedConfig):
 
 
 class AblateCache:
-    """What the model keeps of the tokens before, as `generate` hands it from step to step."""
+    """Cache of the tokens before, which `generate` hands from step to step."""
 
     is_compileable = False
 

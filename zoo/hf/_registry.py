@@ -11,25 +11,16 @@ from types import ModuleType
 
 from zoo.errors import UnsupportedError, did_you_mean
 from zoo.hf._family import Family
+from zoo.registry import only_class
 
 
 @cache
 def families() -> dict[str, Family]:
     """Every family, by each `model_type` that it serves, in alphabetical order of the files."""
     names = sorted(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)]) if not m.name.startswith("_"))
-    found = [_family_of(importlib.import_module(f"zoo.hf.{name}")) for name in names]
+    modules = [importlib.import_module(f"zoo.hf.{name}") for name in names]
+    found = [only_class(module, Family)() for module in modules]  # type: ignore[type-abstract]
     return {model_type: family for family in found for model_type in family.model_types}
-
-
-def _family_of(module: ModuleType) -> Family:
-    own = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Family) and value.__module__ == module.__name__
-    ]
-    if len(own) != 1:
-        raise TypeError(f"{module.__name__} must define exactly one family, found {len(own)}")
-    return own[0]()
 
 
 def family_named(model_type: str) -> Family:

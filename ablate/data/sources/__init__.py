@@ -88,3 +88,13 @@ class TextSource(DataSource):
     def fingerprint(self) -> str | None:
         """An identifier of content that is expensive to read; None if it is read and hashed."""
         return None
+
+
+def up_to(texts: Iterable[str], limit: int | None) -> Iterator[str]:
+    """The first texts, until they have so many bytes (UTF-8); the one that passes the limit is whole."""
+    read = 0
+    for text in texts:
+        yield text
+        read += len(text.encode(errors="surrogatepass"))
+        if limit is not None and read >= limit:
+            return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import IO, Any
 
@@ -81,10 +81,14 @@ def text_of(record: object, column: str, where: str) -> str | None:
         DataError: it has none.
     """
     if not isinstance(record, dict) or column not in record:
-        keys = ", ".join(record) if isinstance(record, dict) else "no object"
-        raise DataError(f"{where} has no column {column!r}; there is: {keys}: set data.column, or data.format to text")
+        raise no_column(where, column, record if isinstance(record, dict) else ("no object",))
     value = record[column]
     return None if value is None else string(value, column, where)
+
+
+def no_column(where: str, column: str, there: Iterable[str]) -> DataError:
+    remedy = "set data.column, or data.format to text"
+    return DataError(f"{where} has no column {column!r}; there is: {', '.join(there)}: {remedy}")
 
 
 def string(value: Any, column: str, where: str) -> str:

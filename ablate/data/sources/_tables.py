@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator
 from typing import IO
 
+from ablate.data.sources._json import no_column
 from ablate.errors import DataError
 
 DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}
@@ -25,9 +26,7 @@ def cells(stream: IO[str], name: str, suffix: str, column: str) -> Iterator[str]
     heads = [(mark, _split(first, mark)) for mark in DELIMITERS[suffix]]
     mark, columns = next((head for head in heads if column in head[1]), heads[0])
     if column not in columns:
-        raise DataError(
-            f"{name} has no column {column!r}; there is: {', '.join(columns)}: set data.column, or data.format to text"
-        )
+        raise no_column(name, column, columns)
     place, rows = columns.index(column), csv.reader(stream, delimiter=mark, strict=True)
     try:
         for row in rows:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PositiveInt
 
 from ablate.data.paths import matches
-from ablate.data.sources import TextSource
+from ablate.data.sources import TextSource, up_to
 from ablate.data.sources._readers import COLUMNED, is_text, read, recognised
 from ablate.errors import DataError
 
@@ -56,12 +56,7 @@ class FilesSource(TextSource):
 
     def documents(self, base: Path) -> Iterator[str]:
         self._check_column(base)
-        read_ = 0
-        for text in self._read(self.paths, base):
-            yield text
-            read_ += len(text.encode(errors="surrogatepass"))
-            if self.limit is not None and read_ >= self.limit:
-                return
+        yield from up_to(self._read(self.paths, base), self.limit)
 
     def held_out(self, base: Path) -> Iterator[str] | None:
         return self._read(self.validation_paths, base) if self.validation_paths else None

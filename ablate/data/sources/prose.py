@@ -12,7 +12,7 @@ from typing import Literal, Self, TypedDict
 
 from pydantic import PositiveInt, model_validator
 
-from ablate.data.sources import TextSource
+from ablate.data.sources import TextSource, up_to
 
 SHIPPED = resources.files("ablate.data").joinpath("prose")
 DOCUMENTS = "documents.jsonl.xz"
@@ -46,12 +46,7 @@ class ProseSource(TextSource):
         return self
 
     def documents(self, base: Path) -> Iterator[str]:
-        read = 0
-        for text in _texts(held_out=False):
-            if self.limit is not None and read >= self.limit:
-                return
-            yield text
-            read += len(text.encode())
+        return up_to(_texts(held_out=False), self.limit)
 
     def held_out(self, base: Path) -> Iterator[str] | None:
         return _texts(held_out=True)

@@ -58,7 +58,7 @@ class HandbookClaim(Part):
 
     @property
     def answer(self) -> Answer:
-        """How it can be tested here."""
+        """Kind of test that there is here."""
         if self.studies:
             return "part of a study" if self.open else "study"
         return "exact check" if self.exact else "planned" if self.planned else "nothing"

@@ -30,6 +30,8 @@ from ablate.store.documents.claims import StudyClaim
 from ablate.store.documents.design import StudyDesign
 from ablate.store.documents.length import Length
 
+SCALES = ("smoke", "cpu", "cpu-long", "gpu-quick", "gpu")
+"""Scales that come with the tool, from the smallest to the largest."""
 RATE = "train.lr"
 """The learning rate, by its path."""
 
