@@ -24,3 +24,7 @@ class DataError(AblateError, ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
+
+
+class UnreachableError(DataError):
+    """Data that lies behind a network that does not answer: nothing is known to be wrong with it."""

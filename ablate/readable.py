@@ -12,7 +12,9 @@ def short(value: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """`1:02:03` or `2:03`."""
+    """`1:02:03` or `2:03`; from a hundred hours on, `104 hours`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
+    if hours >= 100:
+        return f"{hours:,} hours"
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -174,6 +174,7 @@ class StudyPlan:
             "rates": rates,
             "recompute": self.execution.recompute,
             "detectable": self.detectable,
+            "unread": list(self.unread),
             "detectable_source": None if self.detectable is None else self.foresight.source,
         }
 
@@ -204,8 +205,18 @@ class StudyPlan:
         if self.study.is_search_alone:
             return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
         notes += detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
-        there = f"{len(self.done)} runs, of which {sum(self.done.values())} are in {self.store.root}/ already"
-        return [*notes, there, *([f"{self.at_once} at once: {self.time}"] if str(self.time) else [])]
+        there = f"of which {sum(self.done.values())} are in {self.store.root}/ already"
+        if self.unread:
+            there = f"and which of them are in {self.store.root}/ already depends on a text that could not be read"
+            notes += self.unread
+        notes.append(f"{len(self.done)} runs, {there}")
+        return [*notes, *([f"{self.at_once} at once: {self.time}"] if str(self.time) else [])]
+
+    @cached_property
+    def unread(self) -> tuple[str, ...]:
+        """Why texts could not be read, each once: what runs cost is known without them, which are done is not."""
+        arms = (arm for rung in self.outcome.rungs for arm in rung.plan.arms)
+        return tuple(dict.fromkeys(arm.identity.unread for arm in arms if arm.identity.unread))
 
     @cached_property
     def time(self) -> Duration:
@@ -303,7 +314,7 @@ def plan(
     asked = read(study, scale, sets, context.device)
     if not context.engine.here:
         raise EngineError(f"plan without engine={context.options.engine!r}: times are estimated for this machine")
-    planner = context.planner(asked)
+    planner = context.planner(asked, unread=True)
     outcome, tuned = planner.foreseen()
     numerics = Numerics(**outcome.plan.runs[0].identity.numerics.model_dump())
     done = {run.digest: planner.loss(run.digest) is not None for rung in outcome.rungs for run in rung.plan.runs}

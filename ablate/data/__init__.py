@@ -1,13 +1,13 @@
 """Training data: text with its splits and tokenizers, and synthetic tasks. No torch."""
 
-from ablate.data.corpora import AnyCorpus, identify, open_corpus, prepare
+from ablate.data.corpora import AnyCorpus, identify, open_corpus, prepare, vocabulary
 from ablate.data.corpus import Corpus
 from ablate.data.identity import DataIdentity
 from ablate.data.sources import DataSource, Progress
 from ablate.data.sources._synthetic import SyntheticSource
 from ablate.data.spec import DataSpec, parse
 from ablate.data.synthetic import SyntheticCorpus
-from ablate.errors import DataError
+from ablate.errors import DataError, UnreachableError
 
 __all__ = [
     "AnyCorpus",
@@ -19,8 +19,10 @@ __all__ = [
     "Progress",
     "SyntheticCorpus",
     "SyntheticSource",
+    "UnreachableError",
     "identify",
     "open_corpus",
     "parse",
     "prepare",
+    "vocabulary",
 ]

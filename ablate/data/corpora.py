@@ -32,6 +32,11 @@ def identify(spec: DataSource, base: Path = Path(), root: Path | None = None) ->
     return identify_text(_pinned(spec, root), base)
 
 
+def vocabulary(spec: DataSource, base: Path = Path()) -> int:
+    """The size of the vocabulary, for which no text is read."""
+    return spec.vocab_size if isinstance(spec, SyntheticSource) else _text(spec).tokenizer.vocabulary(base)
+
+
 def prepare(spec: DataSource, root: Path, base: Path = Path(), progress: Progress | None = None) -> AnyCorpus:
     """The corpus that `spec` means, from `root/<digest>/`, which is made first if it is missing.
 

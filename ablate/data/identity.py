@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from ablate.data.sources import TextSource
 from ablate.data.splitting import survey
@@ -22,6 +23,13 @@ class DataIdentity:
     vocab_size: int
     content: str
     """Hash of what it holds."""
+    unread: str = ""
+    """Why it is not known which corpus it is, where a plan goes on without: its network does not answer."""
+
+    @classmethod
+    def open(cls, vocab_size: int, reason: str) -> Self:
+        """The identity of a text that could not be read: no run that a store has is trained on it."""
+        return cls("unread", vocab_size, "", reason)
 
 
 def identify_text(spec: TextSource, base: Path = Path()) -> DataIdentity:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ablate.data import DataError, DataIdentity, DataSource, identify
+from ablate.data import DataError, DataIdentity, DataSource, UnreachableError, identify, vocabulary
 from ablate.planning.budgets import Clock, StepTime, Workload, price_of_step, step_times, training_cost
 from ablate.planning.checks import check, evaluated
 from ablate.planning.identity import RunPlan, canonical_model, identified
@@ -79,17 +79,25 @@ def _in_flops(study: Study, baseline: Matched) -> Study:
     return replace(study, sections=study.sections.model_copy(update={"budget": budget}))
 
 
-def identifying(study: Study, root: Path | None = None) -> Identify:
+def identifying(study: Study, root: Path | None = None, *, unread: bool = False) -> Identify:
     """Reads and hashes a corpus of the study, each once. What it returns raises StudyError.
 
-    root: where corpora are prepared.
+    root: where corpora are prepared. unread: a text whose network does not answer has an open identity.
     """
     known: dict[str, DataIdentity] = {}
+
+    def found(data: DataSource) -> DataIdentity:
+        try:
+            return identify(data, study.folder, root)
+        except UnreachableError as error:
+            if not unread:
+                raise
+            return DataIdentity.open(vocabulary(data, study.folder), str(error))
 
     def identity_of(data: DataSource) -> DataIdentity:
         key = data.model_dump_json()
         try:
-            return known.get(key) or known.setdefault(key, identify(data, study.folder, root))
+            return known.get(key) or known.setdefault(key, found(data))
         except DataError as error:
             raise study.error("data", str(error)) from error
 

@@ -41,12 +41,16 @@ class RunContext:
     def device(self) -> str:
         return self.engine.device
 
-    def planner(self, study: Study) -> Planner:
-        """Plans the study for this machine. Puts its numerics in force."""
+    def planner(self, study: Study, *, unread: bool = False) -> Planner:
+        """Plans the study for this machine. Puts its numerics in force.
+
+        unread: text whose network does not answer has an open identity.
+        """
         adopt(self.store)
         found = enforce(self.device, study.train.dtype)
         numerics = found if self.engine.here else replace(found, gpu=None)
-        return Planner(study, self.store, numerics, identifying(study, self.store.data_dir), self._clock(study))
+        identify = identifying(study, self.store.data_dir, unread=unread)
+        return Planner(study, self.store, numerics, identify, self._clock(study))
 
     def _clock(self, study: Study) -> Calibration | None:
         """Step times for a budget in seconds: from the store, or measured, which needs the corpus prepared."""

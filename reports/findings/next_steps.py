@@ -56,7 +56,7 @@ def next_steps(summary: StudySummary, options: str = "") -> tuple[NextStep, ...]
 def _steps(summary: StudySummary) -> Iterator[NextStep]:
     study, verdicts = summary.study, {judgement.verdict for judgement in summary.judgements}
     if study.scale in UNJUDGED:
-        yield NextStep(study.command(scale="cpu"), "answer the question: a smoke run answers nothing")
+        yield NextStep(study.command(scale="cpu"), "answer the question")
     elif study.pilot and all_undertrained(study.arms):
         longer = math.ceil(10 * max(arm.length.wanting for arm in study.arms)) / 10
         yield NextStep(study.command(_budget(study, longer)), f"train for long enough to judge: {longer:g} × as long")

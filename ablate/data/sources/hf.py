@@ -18,7 +18,7 @@ from pydantic import PositiveInt
 
 from ablate.data.sources import Progress, TextSource
 from ablate.data.sources._json import string
-from ablate.errors import DataError
+from ablate.errors import DataError, UnreachableError
 from ablate.store.documents import TextMeta
 
 COMMIT_DIGITS = 40
@@ -152,4 +152,6 @@ def _imported(package: str) -> Any:
 
 def _unreachable(path: str, error: Exception) -> DataError:
     reason = str(error).partition("\n")[0]
-    return DataError(f"cannot read {path} from the Hugging Face Hub: {reason}; {INSTEAD}")
+    answered = isinstance(error, ValueError) or getattr(error, "response", None) is not None
+    kind = DataError if answered else UnreachableError
+    return kind(f"cannot read {path} from the Hugging Face Hub: {reason}; {INSTEAD}")
