@@ -32,7 +32,7 @@ QUICK = ("norm_kind", "uptraining")
 """Run at their smoke scale in every test session: plain arms, arms that start from another."""
 SEARCHED = ("search_small_lm",)
 """Studies of many short trials, and no arms."""
-ON_TASKS = ("mqar", "hybrid_recall")
+ON_TASKS = ("mqar", "hybrid_recall", "swa_recall")
 """Studies on synthetic tasks: models of a few small layers."""
 TUNED = ("norm_placement", "ffn_activation", "rope_base", "gqa_groups", "swa_nope")
 """Studies of which every arm has its own best rate, and trains for long enough."""
@@ -104,8 +104,8 @@ def test_every_scale_can_be_planned(name: str) -> None:
     smoke, cpu, gpu = (plan_of(name, scale) for scale in ("smoke", "cpu", "gpu"))
     assert max(arm.flops for arm in smoke.arms) < 1e11  # seconds
     assert smoke.study.tune is None or name == "optimizers"
-    assert sum(arm.flops * len(arm.runs) for arm in cpu.arms) < (3e14 if name in HOURS else 4e13)  # or minutes
-    assert all(len(arm.runs) in ((2,) if name in TWO_SEEDS else (3, 5)) for arm in cpu.arms)
+    assert sum(arm.flops * len(arm.runs) for arm in cpu.arms) < (3e14 if name in HOURS else 6e13)  # or minutes
+    assert all(len(arm.runs) in ((2,) if name in TWO_SEEDS else (3, 5, 9)) for arm in cpu.arms)
     assert all((1e4 if name in ON_TASKS else 5e4) < arm.parameters < 1.2e6 for arm in cpu.arms)
     assert all(30e6 < arm.parameters < 125e6 for arm in gpu.arms)
     assert all(9e16 <= arm.flops / share < 1.001e18 for arm, share in shares(gpu))
@@ -176,7 +176,8 @@ def test_gated_and_ungated_activations_have_the_same_parameters() -> None:
 @pytest.mark.parametrize("scale", ["smoke", "cpu", "gpu"])
 def test_the_cache_shrinks_by_exactly_the_kv_heads(scale: str) -> None:
     mha, *others = plan_of("gqa_groups", scale).arms
-    assert [mha.kv_bytes_per_token / arm.kv_bytes_per_token for arm in others] == [2, 4, 8]
+    heads, groups = mha.spec.block.mixer.heads, [2, 1, 1]
+    assert [mha.kv_bytes_per_token / arm.kv_bytes_per_token for arm in others] == [heads / kv for kv in groups]
 
 
 @pytest.mark.parametrize("scale", ["smoke", "cpu", "gpu"])
