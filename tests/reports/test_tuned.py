@@ -96,7 +96,7 @@ def judged(
     draw: np.random.Generator, curves: Sequence[Curve], sd: float, seeds: int, tuning_seeds: int = 2
 ) -> tuple[bool, bool, float]:
     """Whether the first and the last of arms that tuned for themselves are called different, and would be by a paired
-    t-test without room for it; and the room."""
+    t-test without room for it, corrected for as many arms; and the room."""
     names = [f"arm {place}" for place in range(len(curves))]
     moved = draw.normal(0, 0.02, tuning_seeds).tolist()
     tunings = [tune(draw, name, curve, sd, tuning_seeds, moved) for name, curve in zip(names, curves, strict=True)]
@@ -105,7 +105,7 @@ def judged(
     study = StudyOf([Arm(name, [2.4] * seeds) for name in names], tuning=tunings).document()
     rows = [{"arm": n, "seed": s, "loss": float(losses[i][s])} for i, n in enumerate(names) for s in range(seeds)]
     *_, found = compare(study, finished(rows)).values()
-    plain = float(stats.ttest_rel(losses[-1], losses[0]).pvalue) / FIRST_SHARE
+    plain = float(stats.ttest_rel(losses[-1], losses[0]).pvalue) * (len(curves) - 1) / FIRST_SHARE
     return decide(found) in ("better", "worse"), plain < 0.05, found.tuning_room
 
 
@@ -194,18 +194,20 @@ def test_erratic_rates_of_one_arm_hide_no_difference_of_others() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("difference", "least"), [(0.0, 0), (0.03, 60), (0.05, 90)])
-def test_noise_above_the_best_rate_hides_little(difference: float, least: int) -> None:
-    """Noise as in docs/noise.md, five times as large above the best rate; four arms, of which one differs."""
-    draw, studies, found, rooms = np.random.default_rng(5), 100, 0, []
+@pytest.mark.parametrize("rougher", [1.0, 5.0])
+@pytest.mark.parametrize("difference", [0.0, 0.03, 0.05])
+def test_room_for_tuning_costs_a_fifth_of_what_paired_tests_find_at_most(difference: float, rougher: float) -> None:
+    """Four arms, of which one differs; noise as in docs/noise.md, or five times as large above the best rate."""
+    draw, studies, found, plain, rooms = np.random.default_rng(5), 100, 0, 0, []
     for _ in range(studies):
-        curves = [Curve(1.5e-2 * 2 ** draw.uniform(-0.7, 0.7), 0.7, rougher=5.0) for _ in range(4)]
+        curves = [Curve(1.5e-2 * 2 ** draw.uniform(-0.7, 0.7), 0.7, rougher=rougher) for _ in range(4)]
         curves[-1].floor += difference
-        said, _, room = judged(draw, curves, 0.013, 5)
-        found, rooms = found + said, [*rooms, room]
-    print(f"{difference}: found {found} of {studies}, median room {np.median(rooms):.4f}")
-    assert found >= least
-    if not difference:
+        said, would, room = judged(draw, curves, 0.013, 5)
+        found, plain, rooms = found + said, plain + would, [*rooms, room]
+    print(f"{difference}: found {found} of {studies}, paired tests {plain}, median room {np.median(rooms):.4f}")
+    if difference:
+        assert found >= 0.8 * plain
+    else:
         assert stats.binomtest(found, studies, 0.05, alternative="greater").pvalue > 0.01
 
 
