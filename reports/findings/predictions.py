@@ -11,7 +11,14 @@ from dataclasses import dataclass
 import polars as pl
 
 from reports.statistics.estimates import Floats
-from reports.statistics.prediction import FEWEST_ARMS, Prediction, prediction, repeatability
+from reports.statistics.prediction import (
+    FEWEST_ARMS,
+    AccuracyFrom,
+    Prediction,
+    accuracy_by_gap,
+    prediction,
+    repeatability,
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,8 @@ class SizePredictions:
     sizes: tuple[SizeOrder, ...]
     predictions: tuple[Prediction, ...]
     """One for each size but the last."""
+    by_gap: tuple[tuple[AccuracyFrom, ...], ...]
+    """The accuracy of each by how far arms are apart at the last size."""
 
 
 def predict(runs: pl.DataFrame) -> SizePredictions | None:
@@ -61,6 +70,7 @@ def predict(runs: pl.DataFrame) -> SizePredictions | None:
             for size, table in zip(sizes, tables, strict=True)
         ),
         predictions=tuple(prediction(table, tables[-1]) for table in tables[:-1]),
+        by_gap=tuple(accuracy_by_gap(table, tables[-1]) for table in tables[:-1]),
     )
 
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from reports.figures.base import NEUTRAL, Figure, short
-from reports.figures.style import ArmStyle, blank
+from reports.figures.style import PALETTE, ArmStyle, blank
 from reports.findings.predictions import SizeOrder, SizePredictions, predict
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.sections.ladder import Ladder
 from reports.statistics.interval import Interval
-from reports.statistics.prediction import Prediction
+from reports.statistics.prediction import AccuracyFrom, Prediction
 from reports.wording import words
 from reports.wording.table import frame_table
 
 CHANCE = 0.5
+FEWEST_PAIRS = 4
+"""Of fewer pairs no share is drawn."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,19 @@ class SizePredictionsSection(Section):
         correlations = f"Kendall’s τ {_number(found.kendall)}, Spearman’s ρ {_number(found.spearman)}"
         return (
             f"{size.size}, at {_share(size, last)} of the compute: {percent(found.accuracy)} of pairs; {correlations}."
+            f"{self._of_half(place)}"
         )
+
+    def _of_half(self, place: int) -> str:
+        """Accuracy over the half of the pairs that are furthest apart, in words; of few pairs nothing."""
+        halves = [step for step in _some(self.found.by_gap[place])[1:2] if step.pairs >= FEWEST_PAIRS]
+        ceilings = [f"; the noise of its seeds would leave {100 * s.ceiling:.0f} %" for s in halves if s.ceiling]
+        shares = [f" Of the {s.pairs} pairs furthest apart, {100 * s.accuracy:.0f} %" for s in halves]
+        return "".join([*shares, *ceilings, "." if shares else ""])
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         yield self._accuracy()
+        yield self._by_gap(summary)
         yield self._order(summary, style)
 
     def _accuracy(self) -> Figure:
@@ -96,6 +107,56 @@ class SizePredictionsSection(Section):
                 ("size", "FLOPs", "decision accuracy", "Kendall’s τ", "Spearman’s ρ"),
                 [(size.size, words.large(size.flops), *_row(found)) for size, found in rows],
             ),
+        )
+
+    def _by_gap(self, summary: StudySummary) -> Figure:
+        """Accuracy over the pairs that are a gap or more apart, with what seed noise would leave of it."""
+        figure = blank(
+            f"least difference at {self.found.sizes[-1].size} ({summary.unit})", "pairs in the same order (%)"
+        )
+        rows = []
+        for size, steps, look in zip(self.found.sizes, self.found.by_gap, PALETTE, strict=False):
+            shown = [step for step in steps if step.pairs >= FEWEST_PAIRS]
+            x = [short(step.gap) for step in shown]
+            figure.add_scatter(
+                x=x,
+                y=[short(100 * step.accuracy) for step in shown],
+                customdata=[step.pairs for step in shown],
+                name=size.size,
+                legendgroup=size.size,
+                line={"color": look, "shape": "vh"},
+                mode="lines",
+                hovertemplate="%{y:.3g} % of %{customdata} pairs at least %{x} apart",
+            )
+            ceilings = [short(100 * step.ceiling) for step in shown if step.ceiling is not None]
+            if ceilings:
+                figure.add_scatter(
+                    x=x,
+                    y=ceilings,
+                    name=f"{size.size}, what seeds leave",
+                    legendgroup=size.size,
+                    line={"color": look, "dash": "dot", "width": 1.5},
+                    mode="lines",
+                    hovertemplate="at most %{y:.3g} %",
+                )
+            for step in _some(shown):
+                ceiling = "–" if step.ceiling is None else f"{100 * step.ceiling:.0f} %"
+                rows.append((size.size, f"{step.gap:.4f}", str(step.pairs), f"{100 * step.accuracy:.0f} %", ceiling))
+        figure.add_hline(y=100 * CHANCE, line=NEUTRAL)
+        figure.update_yaxes(range=[0, 105])
+        return Figure(
+            key="size-predictions-by-gap",
+            title="How often a smaller size decides well, by how much there is to decide",
+            note=(
+                f"Over the pairs that differ by so much or more at {self.found.sizes[-1].size}, while there are "
+                f"{FEWEST_PAIRS}. Dotted: what the noise of its seeds would leave if the smaller size had the same "
+                "differences; dotted and level: chance."
+            ),
+            alt="; ".join(
+                f"{size}: {share} of {pairs} pairs at least {gap} apart" for size, gap, pairs, share, _ in rows
+            ),
+            drawing=figure,
+            table=frame_table(("size", "least difference", "pairs", "in the same order", "what seeds leave"), rows),
         )
 
     def _order(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
@@ -129,6 +190,12 @@ class SizePredictionsSection(Section):
             drawing=figure,
             table=frame_table(("arm", *(size.size for size in sizes)), rows),
         )
+
+
+def _some(steps: Sequence[AccuracyFrom]) -> list[AccuracyFrom]:
+    """Of many steps those over all pairs, over a half and over a quarter of them, as far as there are such."""
+    few = ([step for step in steps if step.pairs <= most * steps[0].pairs][:1] for most in (1.0, 0.5, 0.25))
+    return [step for found in few for step in found]
 
 
 def _share(size: SizeOrder, last: SizeOrder) -> str:

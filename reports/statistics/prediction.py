@@ -8,6 +8,11 @@ of mean losses over the seeds that each size has. Intervals are percentiles of a
 size, over seeds, which all arms share; two copies of one arm are not a pair. They are about other arms of the same kind
 with as many seeds. Resampling seeds as well as arms counts seed noise twice, so that most intervals are conservative
 (93 to 100 % coverage with 8 to 16 arms of 3 seeds). Resampling arms alone covers 70 % where hardly a pair disagrees.
+
+A pair whose arms differ by less than the noise is a coin toss at any size, so accuracy is also given over the pairs
+that are at least a gap apart at the large size, with a ceiling: what seeds would leave if the small size had exactly
+the large one's differences, the mean over those pairs of Φ(|difference| / √(2σ²/n)), with σ the noise of a run at the
+small size and n its seeds.
 """
 
 from __future__ import annotations
@@ -59,6 +64,44 @@ def prediction(small: ArrayLike, large: ArrayLike, alpha: float = ALPHA) -> Pred
         _interval(*tau, alpha),
         _interval(*rho, alpha),
     )
+
+
+@dataclass(frozen=True)
+class AccuracyFrom:
+    """Accuracy over the `pairs` that are `gap` or more apart at the large size. `ceiling`: None with one seed."""
+
+    gap: float
+    pairs: int
+    accuracy: float
+    ceiling: float | None
+
+
+def accuracy_by_gap(small: ArrayLike, large: ArrayLike) -> tuple[AccuracyFrom, ...]:
+    """Accuracy over pairs of at least each gap that occurs, the smallest first; losses as in `prediction`."""
+    sizes = [np.asarray(losses, dtype=np.float64) for losses in (small, large)]
+    here, there = (means[:, None] - means[None, :] for means in (losses.mean(axis=1) for losses in sizes))
+    pairs = np.triu_indices(len(here), 1)
+    gaps = np.abs(there[pairs])
+    right = (1 + np.sign(here[pairs]) * np.sign(there[pairs])) / 2
+    error = _error_of_a_difference(sizes[0])
+    ceilings = None if error is None else scipy.special.ndtr(gaps / error)
+    found = []
+    for gap in np.unique(gaps):
+        apart = gaps >= gap
+        ceiling = None if ceilings is None else float(ceilings[apart].mean())
+        found.append(AccuracyFrom(float(gap), int(apart.sum()), float(right[apart].mean()), ceiling))
+    return tuple(found)
+
+
+def _error_of_a_difference(losses: Floats) -> float | None:
+    """Standard error of the difference of two arms over shared seeds, from what arms and seeds do not explain; None
+    with one seed, or without noise."""
+    arms, seeds = losses.shape
+    if seeds < 2:
+        return None
+    rest = losses - losses.mean(axis=1, keepdims=True) - losses.mean(axis=0) + losses.mean()
+    variance = float((rest**2).sum()) / ((arms - 1) * (seeds - 1))
+    return float(np.sqrt(2 * variance / seeds)) or None
 
 
 def repeatability(losses: ArrayLike) -> float | None:

@@ -14,10 +14,12 @@ import reports
 from reports.findings.predictions import predict
 from reports.pages.page import render_page
 from reports.sections.size_predictions import SizePredictionsSection
+from reports.statistics.prediction import accuracy_by_gap
 from reports.wording import words
 from tests.reports.factory import Arm, StudyOf
 
 ARMS = [f"arm{i}" for i in range(7)]
+PAIRS = list(combinations(range(len(ARMS)), 2))
 FLOPS = {"s": 1e10, "m": 1e11, "l": 1e12}
 
 
@@ -53,6 +55,37 @@ def test_agreement_is_that_of_pairs_counted_by_hand_and_of_scipy() -> None:
         assert prediction.accuracy.value == pytest.approx(np.mean(agree))
         assert prediction.kendall.value == pytest.approx(stats.kendalltau(small, large).statistic)
         assert prediction.spearman.value == pytest.approx(stats.spearmanr(small, large).statistic)
+
+
+def test_accuracy_by_gap_is_that_of_pairs_counted_by_hand() -> None:
+    runs = runs_of()
+    found = predict(runs)
+    assert found is not None
+    means = runs.group_by("rung", "arm").agg(pl.col("loss").mean()).sort("arm")
+    small, large = (means.filter(rung=each)["loss"].to_list() for each in "sl")
+    pairs = [(abs(large[i] - large[j]), (small[i] < small[j]) == (large[i] < large[j])) for i, j in PAIRS]
+    assert [step.gap for step in found.by_gap[0]] == pytest.approx(sorted(gap for gap, _ in pairs))
+    for step in found.by_gap[0]:
+        apart = [right for gap, right in pairs if gap >= step.gap - 1e-12]
+        assert (step.pairs, step.accuracy) == (len(apart), pytest.approx(np.mean(apart)))
+    assert found.by_gap[0][0].accuracy == pytest.approx(found.predictions[0].accuracy.value)
+
+
+def test_the_ceiling_is_what_seeds_leave_of_sizes_that_agree() -> None:
+    """Both sizes have the same differences, and only the small one has noise."""
+    draw, truth, seeds, noise = np.random.default_rng(5), 3 + 0.01 * np.arange(6.0), 3, 0.02
+    large = np.repeat(truth[:, None], 2, axis=1)
+    right, ceilings = [], []
+    for _ in range(400):
+        shared = draw.normal(0, 0.1, seeds)
+        found = accuracy_by_gap(truth[:, None] + shared + noise * draw.normal(size=(6, seeds)), large)
+        right.append([step.accuracy for step in found])
+        ceilings.append([step.ceiling for step in found])
+    assert np.mean(ceilings, axis=0) == pytest.approx(np.mean(right, axis=0), abs=0.02)
+
+
+def test_one_seed_has_no_ceiling() -> None:
+    assert {step.ceiling for step in accuracy_by_gap(np.arange(5.0)[:, None], np.arange(5.0)[:, None])} == {None}
 
 
 def test_what_the_noise_of_one_size_leaves_is_counted_over_pairs_of_its_seeds() -> None:
