@@ -38,6 +38,8 @@ TUNED = ("norm_placement", "ffn_activation", "rope_base", "gqa_groups", "swa_nop
 """Studies of which every arm has its own best rate, and trains for long enough."""
 TWO_SEEDS = ("screening",)
 """All runs of a design tell of one noise."""
+SAME_CACHE = ("mqa_fewer_heads", "head_dim")
+"""Head sizes are the question, or follow from it."""
 HOURS = ("small_predicts_large", "norm_warmup", "activation_growth")
 """Half an hour of two cores and more at `cpu`."""
 SHORT = ("uptraining",)
@@ -118,6 +120,18 @@ def test_models_train_long_enough_to_say_something(name: str) -> None:
     assert bool(short) == (name in SHORT), short
     if name not in (*SHORT, *ON_TASKS, *HOURS):
         assert all(arm.length.tokens_per_parameter >= 5 for arm in plan_of(name, "gpu-quick").arms)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_widths_suit_tensor_cores_on_a_gpu(name: str) -> None:
+    """Products in bfloat16 are fast where all sides are multiples of 8, and heads of 12 features are not a GPU's."""
+    for arm in (arm for scale in ("gpu-quick", "gpu") for arm in plan_of(name, scale).arms):
+        for part in (arm.spec, *(each for layer in arm.spec.layers for each in (layer.mixer, layer.ffn))):
+            widths = [getattr(part, width, None) for width in ("d_model", "head_dim", "d_ff")]
+            assert all(width % 8 == 0 for width in widths if isinstance(width, int)), (arm.name, part)
+        if name not in (*ON_TASKS, *SAME_CACHE):
+            heads = [getattr(layer.mixer, "head_dim", None) for layer in arm.spec.layers]
+            assert all(size >= 32 for size in heads if isinstance(size, int)), (arm.name, heads)
 
 
 @pytest.mark.parametrize("name", TUNED)
