@@ -49,6 +49,7 @@ __all__ = [
     "withheld",
     "write_atlas",
     "write_findings",
+    "write_tables",
 ]
 
 
@@ -107,6 +108,13 @@ def write_findings(results: Sequence[RecordedResult], sources: Sources, path: Pa
     from reports.atlas.findings import write_findings as write  # noqa: PLC0415 (keeps the import cheap)
 
     return write(results, sources, path)
+
+
+def write_tables(results: Sequence[RecordedResult], studies: Mapping[str, Path], page: Path) -> Path:
+    """Write the tables of results that a Markdown page has between markers."""
+    from reports.atlas.readme import write_tables as write  # noqa: PLC0415 (keeps the import cheap)
+
+    return write(results, studies, page)
 
 
 def render(study_dir: Path | str, summary: StudySummary | None = None) -> Path:
