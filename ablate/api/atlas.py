@@ -45,7 +45,7 @@ def atlas(
         The first page.
 
     Raises:
-        AblateError: a source is none of these, or is damaged; `tables` has no marker, or asks for a result that is absent.
+        AblateError: a source is none of these, or is damaged; `tables` has no marker, or names an absent result.
 
     Example:
         >>> ablate.atlas(["runs", "studies/results"], out="site")

@@ -26,7 +26,7 @@ TABLE = re.compile(rf"(?P<start><!-- results(?: (?P<name>\S+))? -->\n).*?(?P<end
 
 
 def write_tables(results: Sequence[RecordedResult], studies: Mapping[str, Path], page: Path) -> Path:
-    """Write the page's tables anew. studies: files of studies by name, for links. Raises ReportError without markers."""
+    """Write the page's tables anew. studies: files by name, for links. Raises ReportError without markers."""
     links = {name: os.path.relpath(path.resolve(), page.resolve().parent) for name, path in studies.items()}
     try:
         return write_text(page, with_tables(page.read_text(encoding="utf-8"), results, links))
@@ -55,7 +55,7 @@ def _answers(results: Sequence[RecordedResult], links: Mapping[str, str]) -> Ite
     yield "|---|---|---|"
     for result in results:
         study = f"[`{result.study}`]({links[result.study]})" if result.study in links else f"`{result.study}`"
-        yield f"| {study} | {_cell(result.answer)} | `{result.scale}`: {conditions_of(result)} · {result.setting.data} |"
+        yield f"| {study} | {_cell(result.answer)} | `{result.scale}`: {conditions_of(result)} |"
     absent = len(set(links) - {result.study for result in results})
     if absent:
         yield ""
@@ -64,16 +64,14 @@ def _answers(results: Sequence[RecordedResult], links: Mapping[str, str]) -> Ite
 
 def _arms(result: RecordedResult) -> Iterator[str]:
     """Every arm beside the baseline, the answer, and its conditions."""
-    yield "| arm | loss (nats) | difference | verdict |"
+    yield f"| arm | loss ({result.unit}) | difference | verdict |"
     yield "|---|--:|--:|---|"
     for arm in result.arms:
         yield f"| `{arm.name}` | {_loss(arm)} | {said(arm.difference) or NONE} | {_verdict(arm)} |"
     yield ""
     yield f"**{result.answer}**"
     yield ""
-    setting = result.setting
-    conditions = (f"`{result.scale}`: {conditions_of(result)}", f"on {setting.data}", result.recorded)
-    yield " · ".join(conditions)
+    yield f"`{result.scale}`: {conditions_of(result)} · {result.recorded}"
 
 
 def _loss(arm: RecordedArm) -> str:

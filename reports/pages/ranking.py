@@ -15,6 +15,7 @@ from reports.sections.trade_off import TradeOff
 from reports.statistics.estimates import NO_DIFFERENCE, SAME_RATIO
 from reports.statistics.front import surely_beaten
 from reports.wording import cost_words, failure_words, gloss_words, words
+from reports.wording.arm_names import brief, spelled
 from reports.wording.listing import listed
 
 MOST_COLUMNS = 5
@@ -24,7 +25,9 @@ MOST_COLUMNS = 5
 def ranked(summary: StudySummary) -> Ranked:
     """The figure of a study, with a row for each arm, or for each effect of a design."""
     costs = _effect_costs(summary) if summary.effects else _arm_costs(summary)
-    rows = list(_effects(summary, costs)) if summary.effects else [_arm(summary, arm, costs) for arm in summary.arms]
+    names = brief([arm.name for arm in summary.arms])
+    arms = (_arm(summary, arm, names[arm.name], costs) for arm in summary.arms)
+    rows = list(_effects(summary, costs) if summary.effects else arms)
     columns = [cost for cost in costs if _differs(cost)][:MOST_COLUMNS]
     rows.sort(key=_order)
     if len(rows) > SCREEN and columns:
@@ -48,7 +51,7 @@ def _point(row: Row, cost: Cost) -> tuple[tuple[float, float], tuple[float, floa
     return (a, b), (c, d)
 
 
-def _arm(summary: StudySummary, arm: ArmSummary, costs: Iterable[Cost]) -> Row:
+def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cost]) -> Row:
     is_base = arm.name == summary.baseline
     found = arm.comparison.difference if arm.comparison else None
     loss = words.plus_minus(arm.loss)
@@ -59,6 +62,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, costs: Iterable[Cost]) -> Row:
     }
     return Row(
         name=arm.name,
+        label=label,
         gloss=gloss_words.of_arm(summary, arm),
         verdict=arm.verdict,
         difference=NO_DIFFERENCE if is_base and arm.seeds else None if arm.verdict in FAILED else found,
@@ -98,6 +102,7 @@ def _effects(summary: StudySummary, costs: Sequence[Cost]) -> Iterator[Row]:
     for each in summary.effects:
         yield Row(
             name=each.effect.name,
+            label=spelled(each.effect.name),
             gloss=gloss_words.of_effect(summary, each.effect),
             verdict=each.verdict,
             difference=each.comparison.difference,
