@@ -17,6 +17,7 @@ from zoo.descriptions import descriptions
 from zoo.errors import did_you_mean
 from zoo.presets import Preset, names, preset, shrunk, sized_names
 
+
 def show_all(as_json: bool) -> int:
     check_groups()
     catalogue = {axis: [entry(name, of) for name, (of, _) in each.items()] for axis, each in catalogued().items()}

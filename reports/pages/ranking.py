@@ -28,13 +28,14 @@ def ranked(summary: StudySummary) -> Ranked:
     names = brief([arm.name for arm in summary.arms])
     arms = (_arm(summary, arm, names[arm.name], costs) for arm in summary.arms)
     rows = list(_effects(summary, costs) if summary.effects else arms)
-    columns = [cost for cost in costs if _differs(cost)][:MOST_COLUMNS]
+    columns = [cost for cost in costs if differs(cost)][:MOST_COLUMNS]
     rows.sort(key=_order)
     if len(rows) > SCREEN and columns:
         beaten = surely_beaten([_point(row, columns[0]) for row in rows])
         rows = [replace(row, beaten=lost) for lost, row in zip(beaten, rows, strict=True)]
         rows.sort(key=lambda row: bool(row.beaten))
-    alike = _alike(summary, [cost for cost in costs if cost not in columns])
+    others = said_alike([cost for cost in costs if cost not in columns])
+    alike = " ".join(filter(None, (others, cost_words.unmeasured(summary))))
     return Ranked(tuple(rows), tuple(columns), alike, summary.baseline, summary.unit, bool(summary.effects))
 
 
@@ -125,19 +126,18 @@ def _effect_costs(summary: StudySummary) -> tuple[Cost, ...]:
     return tuple(cost for cost in costs if cost.ratios)
 
 
-def _differs(cost: Cost) -> bool:
+def differs(cost: Cost) -> bool:
     """Whether some arm's differs visibly, and by more than measurements scatter."""
     known = cost.ratios.values()
     return any(abs(each.mean - 1) > VISIBLE and (cost.declared or each.excludes(1)) for each in known)
 
 
-def _alike(summary: StudySummary, others: Sequence[Cost]) -> str:
+def said_alike(others: Sequence[Cost]) -> str:
     """`The same KV cache and parameters to within 2 %. No measurable difference in peak memory.`"""
     declared = list(dict.fromkeys(cost.name for cost in others if cost.declared))
     measured = list(dict.fromkeys(cost.name for cost in others if not cost.declared))
     said = (
         f"The same {listed(declared)} to within {100 * VISIBLE:.0f} %." if declared else "",
         f"No measurable difference in {listed(measured)}." if measured else "",
-        cost_words.unmeasured(summary),
     )
     return " ".join(filter(None, said))

@@ -22,10 +22,13 @@ from reports.atlas.findings import MOST_WORDS, findings, picture, words_in, writ
 from reports.atlas.forest import forest
 from reports.atlas.models import COLUMNS
 from reports.atlas.readme import with_tables, write_tables
+from reports.atlas.result_pages import ranked_result
 from reports.atlas.site import atlas_pages, write_site
 from reports.atlas.sources import CatalogueEntry, PublishedModel, Setting, Sources, StatedStudy, year_of
 from reports.atlas.topics import topics_of
 from reports.atlas.variants import variants_in
+from reports.findings.summary import summarise_study as summarise
+from reports.pages.ranking import ranked
 from reports.reading.documents import ReportError
 from reports.results import files, result_of
 from reports.results.document import RecordedClaim, RecordedInterval, RecordedResult
@@ -75,6 +78,28 @@ def test_a_claim_stands_by_all_its_results(result: RecordedResult, outcomes: lis
     card = only([judged(result, outcome, f"scale{place}") for place, outcome in enumerate(outcomes)])
     assert card.standing == standing
     assert [row.label for row in card.rows] == [f"scale{place}" for place in range(len(outcomes))]
+
+
+def test_a_recorded_result_has_the_figure_of_its_report(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    arms = (
+        Arm("pre", [2.31, 2.30, 2.29, 2.32, 2.30], steps=600),
+        Arm("double", [2.28, 2.26, 2.27, 2.28, 2.26], steps=600, kv_bytes_per_token=1024.0, speed=3000.0),
+        Arm("stuck", [5.99] * 5, steps=600),
+    )
+    folder = StudyOf(arms, text=True).write(tmp_path / "runs")
+    shown, kept = ranked(summarise(folder)), ranked_result(result_of(folder))
+    assert [(r.name, r.label, r.verdict, r.said) for r in kept.rows] == [
+        (r.name, r.label, r.verdict, r.said) for r in shown.rows
+    ]
+    assert [(c.key, c.name) for c in kept.columns] == [(c.key, c.name) for c in shown.columns]
+    assert kept.alike == shown.alike
+    for mine, theirs in zip(kept.rows, shown.rows, strict=True):
+        assert (mine.difference is None) == (theirs.difference is None)
+        if mine.difference and theirs.difference:
+            assert mine.difference.mean == pytest.approx(theirs.difference.mean, abs=1e-4)
+            assert mine.difference.values == pytest.approx(theirs.difference.values, abs=1e-3)
 
 
 def test_a_card_has_effect_and_published_size_on_one_axis(result: RecordedResult) -> None:

@@ -242,7 +242,8 @@ NAMES = """() => {
     .filter(e => e.textContent && e.style.visibility !== 'hidden');
   const marks = [...document.querySelectorAll('#trade-off .scatterlayer .point')];
   const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
-  const others = (name, i) => [...shown.slice(i + 1), ...marks.filter(m => m.closest('.trace') !== name.closest('.trace'))];
+  const trace = e => e.closest('.trace');
+  const others = (name, i) => [...shown.slice(i + 1), ...marks.filter(m => trace(m) !== trace(name))];
   return {
     shown: shown.length,
     clash: shown.flatMap((a, i) => others(a, i).filter(b => meet(box(a), box(b))).map(b => [a.textContent, b.textContent])),
