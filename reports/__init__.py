@@ -40,6 +40,7 @@ __all__ = [
     "render_search",
     "render_site",
     "results_of_store",
+    "search_answer",
     "search_table",
     "sentence",
     "step_words",
@@ -49,6 +50,7 @@ __all__ = [
     "withheld",
     "write_atlas",
     "write_findings",
+    "write_tables",
 ]
 
 
@@ -107,6 +109,13 @@ def write_findings(results: Sequence[RecordedResult], sources: Sources, path: Pa
     from reports.atlas.findings import write_findings as write  # noqa: PLC0415 (keeps the import cheap)
 
     return write(results, sources, path)
+
+
+def write_tables(results: Sequence[RecordedResult], studies: Mapping[str, Path], page: Path) -> Path:
+    """Write the tables of results that a Markdown page has between markers."""
+    from reports.atlas.readme import write_tables as write  # noqa: PLC0415 (keeps the import cheap)
+
+    return write(results, studies, page)
 
 
 def render(study_dir: Path | str, summary: StudySummary | None = None) -> Path:
@@ -285,8 +294,16 @@ def render_search(search_dir: Path | str) -> Path:
 
 
 def search_table(search_dir: Path | str) -> tuple[tuple[str, ...], ...]:
-    """The best trials as rows of text, the header first."""
+    """The best trials as rows of text, the header first; every trial of a search that is not judged."""
     from reports.findings.searches import read_search  # noqa: PLC0415 (keeps the import cheap)
-    from reports.wording.search_tables import best_table  # noqa: PLC0415
+    from reports.wording.search_tables import closing_table  # noqa: PLC0415
 
-    return best_table(read_search(Path(search_dir))).lines
+    return closing_table(read_search(Path(search_dir))).lines
+
+
+def search_answer(search_dir: Path | str) -> str:
+    """What a search found, in one sentence."""
+    from reports.findings.searches import read_search  # noqa: PLC0415 (keeps the import cheap)
+    from reports.wording.search_words import headline  # noqa: PLC0415
+
+    return headline(read_search(Path(search_dir)))

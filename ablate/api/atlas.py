@@ -26,19 +26,26 @@ RESULTS = SHIPPED / "results"
 """Recorded results of the shipped studies."""
 
 
-def atlas(sources: Sequence[str | Path] = (), *, out: str | Path, findings: str | Path | None = None) -> Path:
+def atlas(
+    sources: Sequence[str | Path] = (),
+    *,
+    out: str | Path,
+    findings: str | Path | None = None,
+    tables: str | Path | None = None,
+) -> Path:
     """Write the atlas: a card for each claim, a page for each variant, and the table of published models.
 
     Args:
         sources: stores, folders of recorded results, or single ones; without any, the results that ship.
         out: the folder of the site.
         findings: a Markdown file for a summary of at most 1,500 words.
+        tables: a Markdown file whose tables of results, between markers, are written anew.
 
     Returns:
         The first page.
 
     Raises:
-        AblateError: a source is none of these, or is damaged.
+        AblateError: a source is none of these, or is damaged; `tables` has no marker, or names an absent result.
 
     Example:
         >>> ablate.atlas(["runs", "studies/results"], out="site")
@@ -48,7 +55,14 @@ def atlas(sources: Sequence[str | Path] = (), *, out: str | Path, findings: str 
     known = known_sources()
     if findings is not None:
         reports.write_findings(results, known, Path(findings))
+    if tables is not None:
+        reports.write_tables(results, study_files(), Path(tables))
     return reports.write_atlas(results, known, Path(out), pages)
+
+
+def study_files() -> dict[str, Path]:
+    """Files of the shipped studies by name."""
+    return {name: SHIPPED / f"{name}.yaml" for name in shipped()}
 
 
 def gathered(sources: Sequence[str | Path]) -> tuple[tuple[RecordedResult, ...], dict[str, Path]]:

@@ -75,8 +75,13 @@ class SearchResult:
         """The best trial, or the front of several objectives."""
         return self.trials.filter(pl.col("best")) if self.trials.height else self.trials
 
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence."""
+        return reports.search_answer(self.report.parent)
+
     def table(self) -> tuple[tuple[str, ...], ...]:
-        """The best trials as rows of text, the header first."""
+        """The best trials as rows of text, the header first; of a smoke search all trials, since none is the best."""
         return reports.search_table(self.report.parent)
 
     def document(self) -> JsonObject:

@@ -12,23 +12,10 @@ from ablate.api.catalogue import OF_ARMS, WHOLES, Catalogue, Entry, catalogued, 
 from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
 from ablate.commands import OptionError, print_json, print_table
 from ablate.plugins import check_groups
+from reports.atlas.models import ASSUMED, COLUMNS
 from zoo.descriptions import descriptions
 from zoo.errors import did_you_mean
 from zoo.presets import Preset, names, preset, shrunk, sized_names
-
-TABLE = (
-    "year",
-    "norm",
-    "topology",
-    "placement",
-    "position",
-    "activation",
-    "attention",
-    "experts",
-    "tricks",
-    "parameters",
-    "published",
-)
 
 
 def show_all(as_json: bool) -> int:
@@ -40,9 +27,8 @@ def show_all(as_json: bool) -> int:
         return 0
     for axis, entries in catalogue.items():
         print_table([(axis, "what it is"), *((e["name"], _described(e)) for e in entries)], text_columns=2)
-    print_table(
-        [("preset", *TABLE), *map(_shown, sorted(presets, key=lambda chosen: chosen.year))], text_columns=len(TABLE) - 1
-    )
+    shown = map(_shown, sorted(presets, key=lambda chosen: chosen.year))
+    print_table([tuple(COLUMNS.values()), *shown], text_columns=list(COLUMNS).index("parameters"))
     print(
         "* assumed: not in the source. Parameters are counted from the spec, published ones are as the source has them."
     )
@@ -61,7 +47,7 @@ def _shown(chosen: Preset) -> list[str]:
     row["published"], row["tricks"] = row["published_parameters"], shown_tricks(row)
     for column in ("parameters", "published"):
         row[column] = large(row[column])
-    return [chosen.name, *(text(row[column]) + "*" * (column in assumed) for column in TABLE)]
+    return [text(row[column]) + ASSUMED * (column in assumed) for column in COLUMNS]
 
 
 def show_one(name: str, small: bool, as_json: bool) -> int:

@@ -18,15 +18,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--findings", metavar="FILE", type=Path, help="also write a summary of at most 1,500 words as Markdown"
     )
+    parser.add_argument(
+        "--tables", metavar="FILE", type=Path, help="also write the tables of results between a Markdown file's markers"
+    )
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    page = ablate.atlas(options.sources, out=options.out, findings=options.findings)
+    page = ablate.atlas(options.sources, out=options.out, findings=options.findings, tables=options.tables)
+    written = {"index": page, "findings": options.findings, "tables": options.tables}
     if options.json:
-        print_json({"index": str(page), "findings": str(options.findings) if options.findings else None})
+        print_json({name: str(path) if path else None for name, path in written.items()})
     else:
-        print(page, *([options.findings] if options.findings else []), sep="\n")
+        print(*filter(None, written.values()), sep="\n")
     return DONE

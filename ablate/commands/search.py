@@ -57,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
         print_json(result.document())
     else:
         print_table(result.table(), text_columns=2)
+        print(result.headline)
         print(result.report)
         if result.promoted:
             print(f"fresh seeds: {_next_command(options, result)}")

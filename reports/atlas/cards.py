@@ -14,9 +14,11 @@ from ablate.store.documents.claim_words import size, statement
 from ablate.store.documents.claims import COSTS, LOSS
 from reports.atlas.sources import StatedStudy, year_of
 from reports.atlas.topics import topics_of
+from reports.reading.inputs import Inputs
 from reports.results.document import RecordedArm, RecordedClaim, RecordedInterval, RecordedResult, RecordedRung
 from reports.results.parts import parts_of
 from reports.wording import words
+from reports.wording.input_words import inputs
 from reports.wording.length_words import prefixed
 
 Standing = Literal["holds", "does not hold", "depends", "cannot tell", "not tested", "not run", "measured"]
@@ -257,9 +259,12 @@ def _standing(rows: Sequence[Row]) -> Standing:
 
 
 def conditions_of(result: RecordedResult) -> str:
-    """`56 k parameters · 9.7 tokens each · 5 seeds`."""
+    """`56 k parameters · 9.7 tokens per parameter · 5 seeds · English prose · vocabulary 1,024 · context 128`."""
     setting = result.setting
-    return f"{_size(setting.parameters, setting.tokens_per_parameter)} · {setting.seeds} seeds"
+    contexts = () if setting.context is None else (setting.context,)
+    read = Inputs(tuple(filter(None, setting.data.split(", "))), setting.vocabularies, contexts)
+    size = _size(setting.parameters, setting.tokens_per_parameter)
+    return " · ".join((size, f"{setting.seeds} seeds", *inputs(read)))
 
 
 def _of_rung(rung: RecordedRung) -> str:

@@ -118,7 +118,7 @@ def _studies(own: Sequence[Card], answers: bool) -> Iterator[str]:
 
 def _rows(card: Card) -> Iterator[str]:
     for row in card.rows:
-        effect = said(row, card.is_ratio)
+        effect = said(row.effect, card.is_ratio)
         what = card.title if card.claim else row.label
         at = row.label if card.claim else card.results[0].scale
         yield f"| {_linked(card.study)} | {at} | {what} | *{row.outcome}*{f' {effect}' if effect else ''} |"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from reports.atlas.cards import Card, Row
 from reports.pages.ranked import RING, SHAPES, Axis
+from reports.results.document import RecordedInterval
 from reports.sections.claims import MARKS
 from reports.wording import words
 
@@ -102,13 +103,12 @@ def _strip(card: Card, row: Row, axis: Axis) -> Strip:
         mark=None if effect is None else axis.place(_at(card, effect.mean)),
         bar=ends,
         seeds=tuple(axis.place(each) for each in row.seeds if not axis.cuts(each)),
-        said=said(row, card.is_ratio),
+        said=said(row.effect, card.is_ratio),
     )
 
 
-def said(row: Row, is_ratio: bool = False) -> str:
-    """`+0.059 (0.024 to 0.094)`, `0.125×`; empty without an effect."""
-    effect = row.effect
+def said(effect: RecordedInterval | None, is_ratio: bool = False) -> str:
+    """`+0.059 (+0.024 to +0.094)`, `0.125×`; empty without an effect."""
     if effect is None:
         return ""
     if is_ratio:

@@ -13,9 +13,10 @@ from markupsafe import Markup, escape
 
 from ablate.store.files import write_text
 from reports.atlas import models as model_table
-from reports.atlas.cards import STANDINGS, Card, cards
+from reports.atlas.cards import STANDINGS, Card, cards, conditions_of
 from reports.atlas.forest import forest
 from reports.atlas.handbook import CHOICES, answers, rows
+from reports.atlas.result_pages import ranked_result
 from reports.atlas.sources import ARXIV, Sources, year_of
 from reports.atlas.topics import TOPICS
 from reports.atlas.variants import VariantPage, by_axis, variant_pages, variants_in
@@ -76,6 +77,7 @@ def atlas_pages(
             models=sorted(sources.models, key=lambda each: (each.values["year"], each.name)),
             cell=model_table.cell,
         ),
+        **{f"results/{result.name}.html": _result(result, found, shared) for result in results},
         "models.md": model_table.as_markdown(sources.models),
         "models.csv": model_table.as_csv(sources.models),
     }
@@ -102,6 +104,18 @@ def counts(found: Iterable[Card]) -> dict[str, int]:
 
 def _variant(page: VariantPage, shared: Mapping[str, object]) -> str:
     return _page("variant", "", {**shared, "root": "../"}, page=page)
+
+
+def _result(result: RecordedResult, found: Iterable[Card], shared: Mapping[str, object]) -> str:
+    return _page(
+        "result",
+        "",
+        {**shared, "root": "../"},
+        result=result,
+        figure=ranked_result(result),
+        conditions=conditions_of(result),
+        cards=[card for card in found if card.claim and result in card.results],
+    )
 
 
 def _page(name: str, script: str, shared: Mapping[str, object], **context: Any) -> str:

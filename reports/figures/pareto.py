@@ -8,7 +8,7 @@ from ablate.store.documents import TrialRecord
 from reports.figures.base import Figure
 from reports.figures.style import PALETTE, blank, label
 from reports.findings.searches import SearchSummary
-from reports.wording.search_tables import best_table
+from reports.wording.search_tables import closing_table, objective_title
 
 LOGARITHMIC = 8
 """An axis whose largest value is so many times its smallest one has a logarithmic scale."""
@@ -20,9 +20,9 @@ def front_figure(search: SearchSummary) -> Figure:
     """The first objective upwards, the second across: of a front in loss and cost, down and left is better."""
     names = list(search.objectives)
     up, across = names
-    figure = blank(across, up, 460)
-    others = [trial for trial in search.scored if not trial.best]
-    front = sorted((trial for trial in search.scored if trial.best), key=lambda trial: trial.scores[1])
+    figure = blank(objective_title(across), objective_title(up), 460)
+    others = [trial for trial in search.scored if trial.number not in search.best_numbers]
+    front = sorted(search.best, key=lambda trial: trial.scores[1])
     figure.add_scatter(**_points(search, others, "other trials"), mode="markers", marker={"color": "#888", "size": 7})
     figure.add_scatter(
         **_points(search, front, "front"),
@@ -36,11 +36,14 @@ def front_figure(search: SearchSummary) -> Figure:
         figure.update_layout({axis: {"type": _scale([trial.scores[place] for trial in search.scored])}})
     figure.update_layout(hoverlabel={"align": "left"}, hovermode="closest")
     note = (
-        "Diamonds are on the front: no other trial is better in both. Their numbers are those of the table; point at a"
-        " trial for its settings. Scores are from the search's own seeds: promote trials to confirm them."
+        "Diamonds are on the front: no other trial is better in both. Their numbers are those of the table; click a"
+        " trial for its runs. Scores are from the search's own seeds: promote trials to confirm them."
     )
+    if not search.is_judged:
+        note = "Every scored trial; none is called the best. Click a trial for its runs."
     alt = "; ".join(f"trial {trial.number}: {_scores(search, trial)}" for trial in front)
-    return Figure("front", f"Front of {up} and {across}", note, alt, figure, best_table(search))
+    title = f"Front of {up} and {across}" if search.is_judged else f"{up} and {across} of every trial"
+    return Figure("front", title, note, alt, figure, closing_table(search))
 
 
 def _shape(search: SearchSummary) -> str:
@@ -55,6 +58,7 @@ def _points(search: SearchSummary, trials: Sequence[TrialRecord], name: str) -> 
         "name": name,
         "hovertext": ["<br>".join(_hover(search, trial)) for trial in trials],
         "hoverinfo": "text",
+        "customdata": [trial.number for trial in trials],
     }
 
 

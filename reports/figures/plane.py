@@ -17,7 +17,7 @@ from reports.statistics.front import surely_beaten
 MOST_NAMED = 12
 """With more points, names stand beside so many at most, where they cover no other, and the rest show on hovering alone:
 of rivals, those that are surely beaten; of points that are no rivals, those that may be as good as their baseline; and
-then those farthest from the best. Bars are fainter."""
+then those farthest from the best. Bars are fainter, and marks smaller and see-through."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,8 @@ def _style(look: ArmStyle, faint: bool) -> Attributes:
         "mode": "markers+text",
         "name": look.label,
         "legendgroup": look.label,
-        "marker": {"color": look.colour, "size": 12, "line": {"width": 2, "color": look.colour}},
+        "marker": {"color": look.colour, "size": 9 if faint else 12, "line": {"width": 2, "color": look.colour}},
+        "opacity": 0.75 if faint else 1.0,
         "textfont_size": 13,
         "hoverinfo": "text",
         "error_x": bars,

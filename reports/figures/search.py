@@ -1,20 +1,26 @@
-"""Optuna's own figures of a search, in the look of the page."""
+"""Figures of a search: its front or history, and its trials by their settings."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import Literal
 
 import optuna
 import plotly.graph_objects as go
 
 from ablate.store.documents import TrialRecord
 from reports.figures.base import Figure
+from reports.figures.parallel import parallel
 from reports.figures.pareto import front_figure
-from reports.figures.style import GRID, PALETTE, blank, setting_name
+from reports.figures.setting_axes import setting_axes, titles_of
+from reports.figures.slices import slices
+from reports.figures.style import GRID, PALETTE, blank
 from reports.findings.importance import Importance, frozen, in_memory
 from reports.findings.searches import SearchSummary
+from reports.wording.arm_names import setting_name
+from reports.wording.search_tables import objective_title
 from reports.wording.table import Table
 
 FEWEST = 3
@@ -22,16 +28,14 @@ FEWEST = 3
 CONTOUR = 2
 """Settings in a contour: the most important ones."""
 
-Drawer = Callable[[optuna.Study], go.Figure]
 
-
-def draw_search(search: SearchSummary, importances: Sequence[tuple[Importance, ...]]) -> tuple[Figure, ...]:
+def draw_search(search: SearchSummary, importances: Mapping[str, tuple[Importance, ...]]) -> tuple[Figure, ...]:
     """Front or history, then for every objective parallel coordinates, slices, a contour and importances."""
     if len(search.scored) < FEWEST:
         return ()
     figures = list(_whole(search))
     for place, name in enumerate(search.objectives):
-        figures += _of_objective(search, place, name, importances[place])
+        figures += _of_objective(search, place, name, importances.get(name, ()))
     return tuple(figures)
 
 
@@ -48,7 +52,7 @@ def _whole(search: SearchSummary) -> Iterator[Figure]:
         )
         yield _figure(search, "front", "Pareto front", note, drawing)
     for place, name in enumerate(names):
-        note = "Scored trials by their number, and the best so far."
+        note = "Scored trials by their number, and the best so far. Click a trial for its runs."
         yield _figure(search, f"history-{place}", f"History: {name}", note, _history(search, place, name))
 
 
@@ -58,34 +62,39 @@ def _history(search: SearchSummary, place: int, name: str) -> go.Figure:
     known.sort()
     better = min if search.objectives[name] == "minimize" else max
     best = list(accumulate((value for _, value in known), better))
-    numbers, drawing = [number for number, _ in known], blank("trial", name)
+    numbers, drawing = [number for number, _ in known], blank("trial", objective_title(name))
     drawing.add_scatter(
-        x=numbers, y=[value for _, value in known], mode="markers", name="trial", marker_color=PALETTE[0]
+        x=numbers,
+        y=[value for _, value in known],
+        customdata=numbers,
+        mode="markers",
+        name="trial",
+        marker_color=PALETTE[0],
+        hovertemplate="trial %{x}: %{y:.5g}<extra></extra>",
     )
+    drawing.update_xaxes(tickformat="d")
     line = {"color": PALETTE[1], "shape": "hv"}
     drawing.add_scatter(x=numbers, y=best, mode="lines", name="best so far", line=line, hoverinfo="skip")
     return drawing
 
 
 def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Iterator[Figure]:
-    study = _study(search, [place])
-    varied = [path for path in search.document.space if any(path in t.params for t in search.scored)]
-    parallel = optuna.visualization.plot_parallel_coordinate(study, params=varied, target_name=name)
-    for axes in parallel.select_traces(selector={"type": "parcoords"}):
-        for dimension in axes.dimensions[1:]:
-            paths = [path for path in varied if path.startswith(dimension.label.removesuffix("..."))]
-            dimension.label = setting_name(paths[0]) if len(paths) == 1 else dimension.label
-    note = "One line per trial, by the value of every setting; darker lines are better."
-    yield _figure(search, f"parallel-{place}", f"Parallel coordinates: {name}", note, _styled(parallel, 460))
-    slices = _styled(optuna.visualization.plot_slice(study, params=varied, target_name=name), 420)
-    yield _figure(
-        search, f"slice-{place}", f"Slices: {name}", "Every setting by itself; darker trials came later.", slices
-    )
+    trials, scores = search.scored, [trial.scores[place] for trial in search.scored]
+    axes, title = setting_axes(trials, list(search.document.space)), objective_title(name)
+    ways: dict[str, Literal["low", "high"]] = {"minimize": "low", "maximize": "high"}
+    better = ways[search.objectives[name]] if search.is_judged else "neither"
+    note = "A line for each trial, by its score and the value of every setting. Click a line where it meets an axis."
+    drawing = parallel(trials, scores, axes, title, better)
+    yield _figure(search, f"parallel-{place}", f"Parallel coordinates: {name}", note, drawing, wide=True)
+    note = "Every setting by itself. Click a trial for its runs."
+    drawing = slices(trials, scores, axes, title, search.best_numbers)
+    yield _figure(search, f"slice-{place}", f"Slices: {name}", note, drawing, wide=True)
     if found:
         yield _importance(search, place, name, found)
     shared = [each.path for each in found if each.share is not None][:CONTOUR]
     if len(shared) == CONTOUR:
-        contour = _styled(optuna.visualization.plot_contour(study, params=shared, target_name=name), 440, scale=True)
+        study = _study(search, [place])
+        contour = _styled(optuna.visualization.plot_contour(study, params=shared, target_name=title), 440)
         note = "Between trials this is interpolation, not measurement."
         yield _figure(search, f"contour-{place}", f"Contour: {name}", note, contour)
 
@@ -93,10 +102,11 @@ def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[
 def _importance(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Figure:
     """Shares with their intervals: optuna's bars have none."""
     known = [each for each in reversed(found) if each.share is not None]
+    titles = titles_of([each.path for each in found])
     drawing = blank("share of explained variance", "", 120 + 32 * len(known))
     drawing.add_bar(
         orientation="h",
-        y=[each.path for each in known],
+        y=[titles[each.path] for each in known],
         x=[each.share for each in known],
         marker={"color": [PALETTE[0] if each.matters else GRID for each in known]},
         error_x={
@@ -110,9 +120,9 @@ def _importance(search: SearchSummary, place: int, name: str, found: Sequence[Im
     return _figure(search, f"importance-{place}", f"Importances: {name}", note, drawing)
 
 
-def _figure(search: SearchSummary, key: str, title: str, note: str, drawing: go.Figure) -> Figure:
+def _figure(search: SearchSummary, key: str, title: str, note: str, drawing: go.Figure, wide: bool = False) -> Figure:
     rows = tuple((str(t.number), *(f"{v:.6g}" for v in t.values or () if v is not None)) for t in search.scored)
-    return Figure(key, title, note, note, drawing, Table(("trial", *search.objectives), rows))
+    return Figure(key, title, note, note, drawing, Table(("trial", *search.objectives), rows), wide=wide)
 
 
 def _study(search: SearchSummary, places: Sequence[int]) -> optuna.Study:
@@ -128,19 +138,11 @@ def _numbered(trial: TrialRecord, places: Sequence[int]) -> optuna.trial.FrozenT
     return frozen(trial, [value for place in places if (value := values[place]) is not None])
 
 
-def _styled(drawing: go.Figure, height: int = 380, scale: bool = False) -> go.Figure:
+def _styled(drawing: go.Figure, height: int = 380) -> go.Figure:
     """The page's fonts and ground, and no title: the page has one. Of a path the last part is a title."""
     look = blank("", "", height)
     for each in (drawing.for_each_xaxis, drawing.for_each_yaxis):
         each(lambda axis: axis.title.update(text=setting_name(axis.title.text or "")))
-    for trace in drawing.data:
-        if trace.type == "parcoords":
-            trace.update(tickfont={"size": 12}, labelfont={"size": 13})
-    for trace in drawing.data:
-        if not scale and "marker" in trace:
-            trace.marker.showscale = False
-        if not scale and trace.type == "parcoords":
-            trace.line.showscale = False
     drawing.update_layout(
         template="none",
         title=None,

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
+from reports.wording.arm_names import brief
+
 PALETTE = ("#2b83c6", "#e37502", "#862fff", "#d0066a", "#7f72f8", "#c28261", "#d60026", "#b683a9")
 """Chosen to be told apart by eyes that lack red, green or blue cones too, and to stand out from both grounds, 3 to 1;
 those that most studies need come first."""
@@ -53,7 +55,7 @@ class ArmStyle:
 
 def looks(arms: Sequence[str]) -> dict[str, ArmStyle]:
     """One look per arm, by its place in the study, so that it is the same in all figures."""
-    named = {arm: label(spelled(arm)) for arm in arms}
+    named = {arm: label(name) for arm, name in brief(arms).items()}
     shortened = Counter(named.values())
     return {
         arm: ArmStyle(
@@ -64,17 +66,6 @@ def looks(arms: Sequence[str]) -> dict[str, ArmStyle]:
         )
         for i, arm in enumerate(arms)
     }
-
-
-def spelled(arm: str) -> str:
-    """An arm's name as it is read: settings of a grid's cell without their paths, `base · kv heads 2 · window 32`."""
-    parts = (part.partition("=") for part in arm.split("+"))
-    return " · ".join(f"{setting_name(path)} {value}" if value else path for path, _, value in parts)
-
-
-def setting_name(path: str) -> str:
-    """`block.mixer.kv_heads` → `kv heads`."""
-    return path.rpartition(".")[2].replace("_", " ")
 
 
 def label(text: str, longest: int = LONGEST_LABEL) -> str:

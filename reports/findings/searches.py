@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
+
+import polars as pl
 
 from ablate.store import SearchFolder, Store
 from ablate.store.documents import SearchDocument, TrialRecord
 from reports.findings.fresh import Fresh, read_fresh
 from reports.reading.documents import ReportError
+from reports.reading.outcomes import UNJUDGED
+
+CURVE_POINTS = 60
+MOST_CURVES = 1_000
+"""Runs whose loss curves a page has."""
+
+
+@dataclass(frozen=True)
+class TrialRun:
+    """A run of a trial: how it ended, and its training loss by step, thinned."""
+
+    digest: str
+    seed: int | None
+    status: str
+    steps: tuple[int, ...]
+    losses: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
 class SearchSummary:
-    """A search, and how the best of it did on fresh seeds."""
+    """A search, how the best of it did on fresh seeds, and the trials' runs by digest."""
 
     document: SearchDocument
     fresh: tuple[Fresh, ...]
+    runs: Mapping[str, TrialRun] = field(default_factory=dict)
 
     @property
     def objectives(self) -> Mapping[str, str]:
@@ -36,8 +57,18 @@ class SearchSummary:
         return tuple(trial for trial in self.trials if trial.is_scored)
 
     @property
+    def is_judged(self) -> bool:
+        """Whether its runs are long enough to say anything."""
+        return self.document.scale not in UNJUDGED
+
+    @cached_property
     def best(self) -> tuple[TrialRecord, ...]:
-        return tuple(trial for trial in self.trials if trial.best)
+        """The best trial, or the front of several objectives; none where runs are too short to say."""
+        return tuple(trial for trial in self.trials if trial.best and self.is_judged)
+
+    @cached_property
+    def best_numbers(self) -> frozenset[int]:
+        return frozenset(trial.number for trial in self.best)
 
     @property
     def states(self) -> Counter[str]:
@@ -61,5 +92,31 @@ def read_search(folder: Path) -> SearchSummary:
         for arm, values in searched.items()
         if values and None not in values
     }
-    fresh = read_fresh(Store.of_study(folder), document.name, document.scale, scores, objectives)
-    return SearchSummary(document, fresh)
+    store = Store.of_study(folder)
+    fresh = read_fresh(store, document.name, document.scale, scores, objectives)
+    return SearchSummary(document, fresh, _runs(store, document))
+
+
+def _runs(store: Store, document: SearchDocument) -> dict[str, TrialRun]:
+    """Runs of the trials, with the curves of as many as a page has room for, those of the best trials first."""
+    trials = sorted(document.trials, key=lambda trial: not trial.best)
+    digests = list(dict.fromkeys(digest for trial in trials for digest in trial.runs))
+    logged, counts = store.read_many_metrics(digests[:MOST_CURVES], ("step", "loss"))
+    ends = list(accumulate(counts)) + [0] * len(digests)
+    curves = {digest: logged[end - count : end] for digest, count, end in zip(digests, counts, ends, strict=False)}
+    return {digest: _run(store, digest, curves.get(digest)) for digest in digests}
+
+
+def _run(store: Store, digest: str, logged: pl.DataFrame | None) -> TrialRun:
+    run, result = store.read_run(digest), store.read_result(digest)
+    points = () if logged is None else logged.drop_nulls("loss").rows()
+    step = max(1, -(-len(points) // CURVE_POINTS))
+    thinned = points[::-1][::step][::-1]
+    status = result.status if result else "absent" if run is None else "partial"
+    return TrialRun(
+        digest=digest,
+        seed=run.seed if run else None,
+        status=status,
+        steps=tuple(int(at) for at, _ in thinned),
+        losses=tuple(loss if math.isfinite(loss) else None for _, loss in thinned),
+    )

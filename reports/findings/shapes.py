@@ -16,6 +16,7 @@ from reports.findings.costs import NO_COSTS, ArmCosts
 from reports.findings.items import ItemDifference
 from reports.findings.judged_claim import JudgedClaim
 from reports.findings.rungs import Change
+from reports.reading.inputs import NO_INPUTS, Inputs
 from reports.statistics.estimates import ALPHA, Estimate
 from reports.statistics.interval import Interval
 from reports.statistics.stalled import Failures
@@ -281,6 +282,8 @@ class StudySummary:
     sections: Mapping[str, SectionSummary]
     claims: tuple[JudgedClaim, ...] = ()
     """Outcomes of what the study claims, in its order."""
+    inputs: Inputs = NO_INPUTS
+    """What the arms read."""
 
     def section(self, kind: type[Shown]) -> Shown | None:
         """The result of a section; None if it has nothing to show."""

@@ -71,6 +71,7 @@ def summarise(data: Collected) -> StudySummary:
         changes=changes(data, {arm.name for arm in arms if arm.withheld == REPEATED}) if data.study.ladder else (),
         unmeasured=costs.reason,
         grouped=data.grouped,
+        inputs=data.inputs,
         sections={name: section for name, section in found.items() if section is not None},
     )
     return replace(plain, claims=judge_claims(plain))

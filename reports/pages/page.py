@@ -34,6 +34,7 @@ from reports.wording import (
     title_words,
     words,
 )
+from reports.wording.arm_names import brief
 from reports.wording.glossary import TERMS
 from reports.wording.markup import latex, markdown
 from reports.wording.warning_words import grouped
@@ -113,6 +114,7 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None, ho
         galleries=shown,
         notes={each.gallery: each.gallery_note for each in sections().values()},
         looks=looks([arm.name for arm in summary.arms]),
+        names=brief([arm.name for arm in summary.arms]),
         compact=compact,
         markup={"Markdown": markdown(compact), "LaTeX": latex(compact)},
         source=source,

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 
-from reports.figures.style import spelled
 from reports.findings.shapes import Verdict
 from reports.reading.outcomes import FAILED
 from reports.sections._costs import Cost
@@ -54,6 +53,8 @@ class Row:
     """An arm or effect. `difference` is None where there is nothing to draw; `note` then says why."""
 
     name: str
+    label: str
+    """The name as it is read."""
     gloss: str
     verdict: Verdict
     difference: Estimate | None
@@ -62,11 +63,6 @@ class Row:
     costs: Mapping[str, Estimate]
     beaten: bool | None = None
     """Whether another row is surely better in loss and in the first cost; None where rows are too few to say."""
-
-    @property
-    def label(self) -> str:
-        """The name as it is read."""
-        return spelled(self.name)
 
     @property
     def kind(self) -> str:

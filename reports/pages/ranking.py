@@ -15,6 +15,7 @@ from reports.sections.trade_off import TradeOff
 from reports.statistics.estimates import NO_DIFFERENCE, SAME_RATIO
 from reports.statistics.front import surely_beaten
 from reports.wording import cost_words, failure_words, gloss_words, words
+from reports.wording.arm_names import brief, spelled
 from reports.wording.listing import listed
 
 MOST_COLUMNS = 5
@@ -24,14 +25,17 @@ MOST_COLUMNS = 5
 def ranked(summary: StudySummary) -> Ranked:
     """The figure of a study, with a row for each arm, or for each effect of a design."""
     costs = _effect_costs(summary) if summary.effects else _arm_costs(summary)
-    rows = list(_effects(summary, costs)) if summary.effects else [_arm(summary, arm, costs) for arm in summary.arms]
-    columns = [cost for cost in costs if _differs(cost)][:MOST_COLUMNS]
+    names = brief([arm.name for arm in summary.arms])
+    arms = (_arm(summary, arm, names[arm.name], costs) for arm in summary.arms)
+    rows = list(_effects(summary, costs) if summary.effects else arms)
+    columns = [cost for cost in costs if differs(cost)][:MOST_COLUMNS]
     rows.sort(key=_order)
     if len(rows) > SCREEN and columns:
         beaten = surely_beaten([_point(row, columns[0]) for row in rows])
         rows = [replace(row, beaten=lost) for lost, row in zip(beaten, rows, strict=True)]
         rows.sort(key=lambda row: bool(row.beaten))
-    alike = _alike(summary, [cost for cost in costs if cost not in columns])
+    others = said_alike([cost for cost in costs if cost not in columns])
+    alike = " ".join(filter(None, (others, cost_words.unmeasured(summary))))
     return Ranked(tuple(rows), tuple(columns), alike, summary.baseline, summary.unit, bool(summary.effects))
 
 
@@ -48,7 +52,7 @@ def _point(row: Row, cost: Cost) -> tuple[tuple[float, float], tuple[float, floa
     return (a, b), (c, d)
 
 
-def _arm(summary: StudySummary, arm: ArmSummary, costs: Iterable[Cost]) -> Row:
+def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cost]) -> Row:
     is_base = arm.name == summary.baseline
     found = arm.comparison.difference if arm.comparison else None
     loss = words.plus_minus(arm.loss)
@@ -59,6 +63,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, costs: Iterable[Cost]) -> Row:
     }
     return Row(
         name=arm.name,
+        label=label,
         gloss=gloss_words.of_arm(summary, arm),
         verdict=arm.verdict,
         difference=NO_DIFFERENCE if is_base and arm.seeds else None if arm.verdict in FAILED else found,
@@ -98,6 +103,7 @@ def _effects(summary: StudySummary, costs: Sequence[Cost]) -> Iterator[Row]:
     for each in summary.effects:
         yield Row(
             name=each.effect.name,
+            label=spelled(each.effect.name),
             gloss=gloss_words.of_effect(summary, each.effect),
             verdict=each.verdict,
             difference=each.comparison.difference,
@@ -120,19 +126,18 @@ def _effect_costs(summary: StudySummary) -> tuple[Cost, ...]:
     return tuple(cost for cost in costs if cost.ratios)
 
 
-def _differs(cost: Cost) -> bool:
+def differs(cost: Cost) -> bool:
     """Whether some arm's differs visibly, and by more than measurements scatter."""
     known = cost.ratios.values()
     return any(abs(each.mean - 1) > VISIBLE and (cost.declared or each.excludes(1)) for each in known)
 
 
-def _alike(summary: StudySummary, others: Sequence[Cost]) -> str:
+def said_alike(others: Sequence[Cost]) -> str:
     """`The same KV cache and parameters to within 2 %. No measurable difference in peak memory.`"""
     declared = list(dict.fromkeys(cost.name for cost in others if cost.declared))
     measured = list(dict.fromkeys(cost.name for cost in others if not cost.declared))
     said = (
         f"The same {listed(declared)} to within {100 * VISIBLE:.0f} %." if declared else "",
         f"No measurable difference in {listed(measured)}." if measured else "",
-        cost_words.unmeasured(summary),
     )
     return " ".join(filter(None, said))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ablate.store import SearchFolder
+from ablate.store.documents import JsonObject, TrialRecord
 from reports.figures import CONFIG
 from reports.figures.search import draw_search
 from reports.findings.importance import importances
@@ -22,14 +23,18 @@ def render(folder: Path) -> Path:
 
 def render_page(search: SearchSummary) -> str:
     """The page as text. Whatever comes from a study is escaped."""
-    found = {name: importances(search, place) for place, name in enumerate(search.objectives)}
-    figures = draw_search(search, list(found.values()))
+    found = {name: importances(search, place) for place, name in enumerate(search.objectives) if search.is_judged}
+    figures = draw_search(search, found)
     lead, *others = figures or (None,)
     source = f"{search.document.name} at {search.document.scale}"
-    data = {"config": CONFIG, "figures": {figure.key: drawn(figure, source, f"search-{source}") for figure in figures}}
+    data = {
+        "config": CONFIG,
+        "figures": {figure.key: drawn(figure, source, f"search-{source}") for figure in figures},
+        "trials": [_trial(search, trial) for trial in search.trials],
+    }
     return render_template(
         "search.html.j2",
-        FIGURES,
+        (*FIGURES, "trials.js"),
         data,
         search=search,
         words=search_words,
@@ -39,3 +44,25 @@ def render_page(search: SearchSummary) -> str:
         figures=others,
         front=search_tables.best_table(search),
     )
+
+
+def _trial(search: SearchSummary, trial: TrialRecord) -> JsonObject:
+    """A trial with its runs, for the page's details."""
+    runs = [search.runs[digest] for digest in trial.runs if digest in search.runs]
+    return {
+        "number": trial.number,
+        "state": trial.state,
+        "error": trial.error,
+        "scores": dict(zip(search.objectives, trial.values or (None,) * len(search.objectives), strict=True)),
+        "settings": {**trial.settings},
+        "runs": [
+            {
+                "seed": run.seed,
+                "status": run.status,
+                "logs": f"ablate logs {run.digest}",
+                "steps": list(run.steps),
+                "losses": list(run.losses),
+            }
+            for run in runs
+        ],
+    }

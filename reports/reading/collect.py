@@ -15,6 +15,7 @@ from reports.reading import evaluations
 from reports.reading.collected import Collected
 from reports.reading.columns import RESULT, result_row
 from reports.reading.documents import StudyDocuments
+from reports.reading.inputs import Inputs
 from reports.reading.keys import KEYS, Row, RunKey, Schema
 from reports.sections import sections
 
@@ -57,6 +58,7 @@ def collect(study_dir: Path | str, store: Store | None = None) -> Collected:
         losses=_losses(documents),
         ledger=store.read_ledger(documents.study.name),
         elsewhere=_elsewhere(store, documents.study.name),
+        inputs=Inputs.of(documents),
         costs=documents.costs,
         frames={name: frame for each in sections().values() for name, frame in each.collect(documents).items()},
     )

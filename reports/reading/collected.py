@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ablate.store.documents import CostsDocument, Environment, LedgerRecord, StudyDocument
+from reports.reading.inputs import NO_INPUTS, Inputs
 from reports.reading.keys import KEYS
 
 RunCurve = Mapping[str, NDArray[np.float64]]
@@ -37,6 +38,7 @@ class Collected:
     ledger: tuple[LedgerRecord, ...] = ()
     elsewhere: tuple[tuple[LedgerRecord, ...], ...] = ()
     frames: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    inputs: Inputs = NO_INPUTS
     costs: CostsDocument | None = None
     """The arms' speeds, measured against each other."""
 

@@ -130,6 +130,9 @@ class RecordedSetting(Part):
     rates: str
     seeds: int
     data: str
+    """Sources of the data, or names of synthetic tasks."""
+    vocabularies: tuple[int, ...] = Field(default=(), exclude_if=is_empty)
+    """Numbers of token ids; empty in files from before."""
 
 
 class RecordedResult(Part):

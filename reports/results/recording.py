@@ -54,7 +54,7 @@ def recorded(summary: StudySummary, documents: StudyDocuments, notes: Sequence[s
         torch=_joined(known, "torch"),
         command=_command(study),
         notes=tuple(notes),
-        setting=_setting(summary, documents, runs),
+        setting=_setting(summary),
         answer=answers.headline(summary),
         qualifiers=tuple(answers.qualifiers(summary)),
         baseline=summary.baseline,
@@ -98,18 +98,18 @@ def _run_of(documents: StudyDocuments, arm: StudyArm) -> Plain:
     return {}
 
 
-def _setting(summary: StudySummary, documents: StudyDocuments, runs: Plain) -> RecordedSetting:
+def _setting(summary: StudySummary) -> RecordedSetting:
     study = summary.study
-    contexts = {run["train"]["context"] for run in runs.values() if "context" in run.get("train", {})}
-    sources = {str(meta.spec.get("source", "")) for meta in documents.data.values()}
+    contexts = summary.inputs.contexts
     return RecordedSetting(
         parameters=_range([arm.parameters_non_embedding for arm in study.arms]),
         tokens_per_parameter=_range([arm.length.tokens_per_parameter for arm in study.arms]),
-        context=contexts.pop() if len(contexts) == 1 else None,
+        context=contexts[0] if len(contexts) == 1 else None,
         matched=study.matched,
         rates="each arm at its own tuned rate" if study.tuning else untuned(study.rates),
         seeds=max((len(arm.seeds) + arm.failed for arm in summary.arms), default=0),
-        data=", ".join(sorted(filter(None, sources))),
+        data=", ".join(sorted(summary.inputs.sources)),
+        vocabularies=summary.inputs.vocabularies,
     )
 
 

@@ -13,10 +13,31 @@ from reports.findings.searches import SearchSummary
 from reports.wording import words
 from reports.wording.table import NONE, Columns, Table
 
+TITLES = {
+    "loss": "loss (nats per token)",
+    "bits_per_byte": "bits per byte",
+    "kv_bytes_per_token": "KV cache (bytes per token)",
+    "peak_memory_bytes": "peak memory (bytes)",
+    "flops_per_token": "FLOPs per token",
+    "tokens_per_second": "training speed (tokens per second)",
+    "decode_tokens_per_second": "decoding speed (tokens per second)",
+    "prefill_tokens_per_second": "prefill speed (tokens per second)",
+}
+
+
+def objective_title(name: str) -> str:
+    """An objective with its unit, as an axis has it."""
+    return TITLES.get(name, name.replace("_", " "))
+
 
 def best_table(search: SearchSummary) -> Table:
     """The best trial, or the front in the order of the first objective."""
     return _table(search, search.best)
+
+
+def closing_table(search: SearchSummary) -> Table:
+    """The best trials for a terminal; every one where none is called the best."""
+    return best_table(search) if search.is_judged else trials_table(search)
 
 
 def trials_table(search: SearchSummary) -> Table:
@@ -30,7 +51,12 @@ def _table(search: SearchSummary, trials: Sequence[TrialRecord]) -> Table:
 
     def key(trial: TrialRecord) -> tuple[bool, bool, float, int]:
         first = trial.scores[0] if trial.is_scored else math.inf
-        return not trial.best, not trial.is_scored, -first if maximized else first, trial.number
+        return (
+            trial.number not in search.best_numbers,
+            not trial.is_scored,
+            -first if maximized else first,
+            trial.number,
+        )
 
     columns = ("trial", "state", *search.objectives, *search.document.space)
     return Table(columns, tuple(_row(search, trial) for trial in sorted(trials, key=key)), labels=2)

@@ -9,7 +9,6 @@ from ablate.store.documents import Range, TrialRecord
 from reports.findings.fresh import DECLARED, flattered
 from reports.findings.importance import FEWEST, Importance
 from reports.findings.searches import SearchSummary
-from reports.reading.outcomes import UNJUDGED
 from reports.wording.listing import listed
 from reports.wording.search_tables import setting_text, signed
 from reports.wording.words import decimals
@@ -21,7 +20,7 @@ MOST_SETTINGS = 4
 def headline(search: SearchSummary) -> str:
     """The model found, and how sure its score is."""
     best = search.best
-    if search.document.scale in UNJUDGED:
+    if not search.is_judged:
         return f"A {search.document.scale} search shows that it works, and finds nothing: its runs are too short."
     if not best:
         return "No trial reached the whole budget."
@@ -74,6 +73,8 @@ def _edges(search: SearchSummary) -> Iterator[tuple[str, float]]:
 
 def matters(search: SearchSummary, found: Mapping[str, Sequence[Importance]]) -> list[str]:
     """One sentence per objective."""
+    if not search.is_judged:
+        return []
     if len(search.scored) < FEWEST:
         return [f"{len(search.scored)} scored trials are too few to say which settings matter."]
     return [_matters(name, [each.path for each in of if each.matters]) for name, of in found.items()]
@@ -89,6 +90,8 @@ def _matters(name: str, paths: list[str]) -> str:
 
 def fresh(search: SearchSummary) -> list[str]:
     """Selection bias of the best trials, and the change of the base, which was not selected, on fresh seeds."""
+    if not search.is_judged:
+        return []
     if not search.fresh:
         return [
             "The best trials’ scores are optimistic, because the trials were selected by them. The option --promote 5"

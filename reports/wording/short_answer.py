@@ -12,6 +12,7 @@ from reports.findings.waiting import PILOT, UNDERTRAINED, UNLEARNT
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
 from reports.wording import words
+from reports.wording.arm_names import brief
 from reports.wording.cost_words import clear_costs, sure_changes
 from reports.wording.listing import listed
 
@@ -48,8 +49,10 @@ def answer(summary: StudySummary) -> str:
 
 
 def _compared(summary: StudySummary) -> list[Judgement]:
-    """Every effect of a design, or every arm against the baseline, the lowest loss first."""
-    return sorted((each for each in summary.judgements if summary.effects or each.base == summary.baseline), key=_mean)
+    """Every effect of a design, or every arm against the baseline, the lowest loss first, by short names."""
+    names = brief([arm.name for arm in summary.arms])
+    shown = (each for each in summary.judgements if summary.effects or each.base == summary.baseline)
+    return sorted((replace(each, arm=names.get(each.arm, each.arm)) for each in shown), key=_mean)
 
 
 def _mean(judged: Judgement) -> float:
@@ -62,10 +65,11 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
     better, worse, same = (_with(compared, verdict) for verdict in ("better", "worse", "no difference"))
     judged = bool(better or worse or same)
     failed, unsettled = _with(compared, *FAILED), _with(compared, *OPEN, *(["no verdict"] if judged else []))
-    base = summary.baseline
+    base = brief([arm.name for arm in summary.arms])[summary.baseline]
     if better:
         lowers = f"{better[0].arm} lowers the loss by" if summary.effects else f"{better[0].arm} beats {base} by"
-        yield f"{lowers} {_apart(better[0])}{_cost(better[0])}"
+        yield f"{lowers} {_apart(better[0])}"
+        yield _cost(better[0])
         yield _also(better[1:], "better too")
         yield _also(worse, "worse")
         yield f"; {_names(same)} {_plural(same, 'makes', 'make')} no difference" if same else ""
@@ -82,12 +86,13 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
         yield _also(unsettled[1:], "undecided too")
     elif worse:
         lead = "Nothing lowers the loss" if summary.effects else f"{base} is best"
-        yield f"{lead}: {worse[0].arm} is {_apart(worse[0])} worse{_cost(worse[0], '')}"
+        yield f"{lead}: {worse[0].arm} is {_apart(worse[0])} worse"
+        yield _cost(worse[0], "")
         yield _also(worse[1:], "worse too")
     elif unsettled:
         yield from _undecided(unsettled)
     elif len(failed) == len(compared):
-        trains = any(arm.seeds for arm in summary.arms if arm.name == base)
+        trains = any(arm.seeds for arm in summary.arms if arm.name == summary.baseline)
         yield f"Of these arms only {base} trains" if trains else "No arm trains"
     else:
         yield from _without_verdict(compared)

@@ -8,6 +8,7 @@ from ablate.store.documents.tuning_words import untuned
 from reports.findings.shapes import RANKS, ArmSummary, StudySummary
 from reports.statistics.estimates import Estimate
 from reports.wording import cost_words, words
+from reports.wording.input_words import inputs
 from reports.wording.length_words import conditions, scale_of
 from reports.wording.listing import listed
 from reports.wording.matching_words import continued, matched
@@ -73,11 +74,21 @@ def _few(names: list[str], what: str = "arms") -> str:
 
 
 def small_print(summary: StudySummary) -> str:
-    """`56 k parameters · 9.7 tokens per parameter · 5 seeds · learning rates tuned earlier · 2026-11-25`."""
+    """`at equal FLOPs · 56 k parameters · 9.7 tokens per parameter · English prose · vocabulary 1,024 · context 128 ·
+    5 seeds · learning rates tuned earlier · 2026-11-25`."""
     study, seeds = summary.study, max((len(arm.seeds) for arm in summary.arms), default=0)
     rates = "each arm at its own tuned learning rate" if study.tuning else untuned(study.rates).partition(",")[0]
     counted = f"{seeds} seed{'' if seeds == 1 else 's'}"
-    return " · ".join([continued(summary) or matched(summary), scale_of(study), counted, rates, study.created[:10]])
+    return " · ".join(
+        [
+            continued(summary) or matched(summary),
+            scale_of(study),
+            *inputs(summary.inputs),
+            counted,
+            rates,
+            study.created[:10],
+        ]
+    )
 
 
 def source(summary: StudySummary) -> str:

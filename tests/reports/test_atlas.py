@@ -21,10 +21,14 @@ from reports.atlas.cards import Card, cards
 from reports.atlas.findings import MOST_WORDS, findings, picture, words_in, write_findings
 from reports.atlas.forest import forest
 from reports.atlas.models import COLUMNS
+from reports.atlas.readme import with_tables, write_tables
+from reports.atlas.result_pages import ranked_result
 from reports.atlas.site import atlas_pages, write_site
 from reports.atlas.sources import CatalogueEntry, PublishedModel, Setting, Sources, StatedStudy, year_of
 from reports.atlas.topics import topics_of
 from reports.atlas.variants import variants_in
+from reports.findings.summary import summarise_study as summarise
+from reports.pages.ranking import ranked
 from reports.reading.documents import ReportError
 from reports.results import files, result_of
 from reports.results.document import RecordedClaim, RecordedInterval, RecordedResult
@@ -74,6 +78,28 @@ def test_a_claim_stands_by_all_its_results(result: RecordedResult, outcomes: lis
     card = only([judged(result, outcome, f"scale{place}") for place, outcome in enumerate(outcomes)])
     assert card.standing == standing
     assert [row.label for row in card.rows] == [f"scale{place}" for place in range(len(outcomes))]
+
+
+def test_a_recorded_result_has_the_figure_of_its_report(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    arms = (
+        Arm("pre", [2.31, 2.30, 2.29, 2.32, 2.30], steps=600),
+        Arm("double", [2.28, 2.26, 2.27, 2.28, 2.26], steps=600, kv_bytes_per_token=1024.0, speed=3000.0),
+        Arm("stuck", [5.99] * 5, steps=600),
+    )
+    folder = StudyOf(arms, text=True).write(tmp_path / "runs")
+    shown, kept = ranked(summarise(folder)), ranked_result(result_of(folder))
+    assert [(r.name, r.label, r.verdict, r.said) for r in kept.rows] == [
+        (r.name, r.label, r.verdict, r.said) for r in shown.rows
+    ]
+    assert [(c.key, c.name) for c in kept.columns] == [(c.key, c.name) for c in shown.columns]
+    assert kept.alike == shown.alike
+    for mine, theirs in zip(kept.rows, shown.rows, strict=True):
+        assert (mine.difference is None) == (theirs.difference is None)
+        if mine.difference and theirs.difference:
+            assert mine.difference.mean == pytest.approx(theirs.difference.mean, abs=1e-4)
+            assert mine.difference.values == pytest.approx(theirs.difference.values, abs=1e-3)
 
 
 def test_a_card_has_effect_and_published_size_on_one_axis(result: RecordedResult) -> None:
@@ -257,6 +283,39 @@ def test_the_committed_findings_are_up_to_date(sources: Sources) -> None:
     assert words_in(path.read_text(encoding="utf-8")) <= MOST_WORDS
 
 
+def test_the_tables_of_the_readme_are_up_to_date() -> None:
+    results, _ = gathered([RESULTS])
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = {path.stem: f"studies/{path.name}" for path in (ROOT / "studies").glob("*.yaml")}
+    assert text == with_tables(text, results, links), "out of date: ablate atlas --tables README.md"
+    assert all(result.answer in text for result in results)
+    assert all(f"]({link})" in text for link in links.values()), "a shipped study that the README does not name"
+
+
+def test_tables_are_written_between_their_markers_alone(result: RecordedResult, tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "page.md"
+    page.parent.mkdir()
+    marked = "before\n<!-- results -->\nold\n<!-- end of results -->\nbetween\n"
+    arms = f"<!-- results {result.name} -->\n<!-- end of results -->\nafter\n"
+    page.write_text(marked + arms, encoding="utf-8")
+    studies = {"norm_placement": tmp_path / "studies" / "norm_placement.yaml", "other": tmp_path / "other.yaml"}
+    text = write_tables([result], studies, page).read_text(encoding="utf-8")
+    assert text.startswith("before\n<!-- results -->\n") and "old" not in text and text.endswith("\nafter\n")
+    assert f"| [`norm_placement`](../studies/norm_placement.yaml) | {result.answer} |" in text
+    assert "1 of the 2 studies that ship have no recorded result yet." in text
+    double, base = result.arm("double"), result.arm("pre")
+    assert double is not None and double.difference is not None and base is not None and base.loss is not None
+    assert re.search(rf"\| `double` \| 2\.270 ± [\d.]+ \| −{abs(double.difference.mean):.3f} \(.*\| better \|", text)
+    assert f"| `pre` | {base.loss.mean:.3f} ± " in text and "| – | baseline |" in text
+    assert write_tables([result], studies, page).read_text(encoding="utf-8") == text
+    page.write_text("nothing", encoding="utf-8")
+    with pytest.raises(ReportError, match=r"page\.md: no table to write: mark its place with `<!-- results -->`"):
+        write_tables([result], studies, page)
+    page.write_text(arms, encoding="utf-8")
+    with pytest.raises(ReportError, match=f"no recorded result {result.name}; recorded: none"):
+        write_tables([], studies, page)
+
+
 def test_findings_have_room_for_every_shipped_study_and_no_more(
     result: RecordedResult, sources: Sources, tmp_path: Path
 ) -> None:
@@ -284,7 +343,11 @@ def test_the_command_takes_stores_folders_and_files(
     capsys.readouterr()
     out = tmp_path / "sites" / "site"
     assert main(["atlas", str(tmp_path / "runs"), str(file), "--out", str(out), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"index": str(out / "index.html"), "findings": None}
+    assert json.loads(capsys.readouterr().out) == {
+        "index": str(out / "index.html"),
+        "findings": None,
+        "tables": None,
+    }
     index = (out / "index.html").read_text(encoding="utf-8")
     assert "post against pre" in index and "double: lower loss than pre, by 0.02 nats" in index
     (link,) = re.findall(r'href="([^"]+)">report<', index)

@@ -17,6 +17,8 @@ from reports.pages.ranked import Axis, Ranked
 from reports.pages.ranking import ranked
 from reports.wording import answers
 from reports.wording.short_answer import MOST_WORDS
+from reports.wording.title_words import small_print
+from tests.documents import text_meta_of
 from tests.reports.browsing import no_chromium, playwright, visit
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.searching import search_of, trials_of
@@ -231,3 +233,68 @@ def test_the_first_screen_of_a_ladder_and_of_a_search(browser: playwright.Browse
         assert found.page.evaluate("document.documentElement.scrollWidth") <= 1280
         assert found.messages == []
         found.page.close()
+
+
+NAMES = """() => {
+  const box = e => e.getBoundingClientRect();
+  const frame = box(document.querySelector('#trade-off .nsewdrag'));
+  const shown = [...document.querySelectorAll('#trade-off .textpoint text')]
+    .filter(e => e.textContent && e.style.visibility !== 'hidden');
+  const marks = [...document.querySelectorAll('#trade-off .scatterlayer .point')];
+  const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+  const trace = e => e.closest('.trace');
+  const others = (name, i) => [...shown.slice(i + 1), ...marks.filter(m => trace(m) !== trace(name))];
+  return {
+    shown: shown.length,
+    clash: shown.flatMap((a, i) => others(a, i).filter(b => meet(box(a), box(b))).map(b => [a.textContent, b.textContent])),
+    outside: shown.filter(e => box(e).left < frame.left - 1 || box(e).right > frame.right + 1).map(e => e.textContent),
+  };
+}"""
+
+
+@pytest.mark.processes
+@no_chromium
+@pytest.mark.parametrize(("arms", "width", "least"), [(8, 390, 3), (8, 1280, 8), (40, 390, 2), (40, 1280, 6)])
+def test_names_in_the_trade_off_plane_cover_nothing(
+    browser: playwright.Browser, tmp_path: Path, arms: int, width: int, least: int
+) -> None:
+    draw = np.random.default_rng(arms)
+    named = [
+        Arm(f"variant_{place}", scattered(2.4 + draw.choice([0, 0.005, -0.03]), draw), tokens_before=TOKENS)
+        for place in range(arms)
+    ]
+    caches = [2048.0, *draw.choice([512.0, 1024.0, 2048.0], arms - 1)]
+    named = [replace(arm, kv_bytes_per_token=float(each)) for arm, each in zip(named, caches, strict=True)]
+    found = visit(browser, reports.render(StudyOf(named).write(tmp_path)), width)
+    seen = found.page.evaluate(NAMES)
+    assert (seen["clash"], seen["outside"]) == ([], [])
+    assert seen["shown"] >= least
+    assert found.messages == []
+    found.page.close()
+
+
+def test_cells_of_a_grid_have_short_names_in_the_answer_and_the_figure(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    cells = ["kv4_full", "kv4_full+kv_heads=2+window=32", "kv4_full+kv_heads=1+window=32"]
+    arms = [Arm(name, scattered(2.4 - place / 10, draw), tokens_before=TOKENS) for place, name in enumerate(cells)]
+    summary = reports.summarise(StudyOf(arms).write(tmp_path))
+    answer = answers.headline(summary)
+    assert answer.startswith("kv heads 1 · window 32 beats kv4_full by 0.2")
+    assert "+kv_heads" not in answer and len(answer.split()) <= MOST_WORDS
+    assert [row.label for row in ranked(summary).rows] == [
+        "kv heads 1 · window 32",
+        "kv heads 2 · window 32",
+        "kv4_full",
+    ]
+
+
+def test_the_small_print_names_data_vocabulary_and_context(tmp_path: Path) -> None:
+    arms = (Arm("base", [2.4, 2.41]), Arm("arm", [2.3, 2.31]))
+    contexts = {(arm.name, seed): {"train": {"context": 128}} for arm in arms for seed in (0, 1)}
+    folder = StudyOf(arms, text=True, identities=contexts).write(tmp_path)
+    store = Store(tmp_path)
+    store.data("data0").write(text_meta_of(spec={"source": "prose"}))
+    said = small_print(reports.summarise(folder))
+    assert " · English prose · vocabulary 1,024 · context 128 · 2 seeds · " in said
+    store.data("data0").write(text_meta_of(spec={"source": "hf", "path": "owner/corpus"}, vocab_size=32768))
+    assert " · owner/corpus · vocabulary 32,768 · context 128 · " in small_print(reports.summarise(folder))

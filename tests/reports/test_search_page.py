@@ -1,13 +1,25 @@
-"""The page of a search for two objectives: the trials that no other beats in both come first."""
+"""The page of a search: what it found, its trials by their settings, and each trial with its runs."""
 
 from __future__ import annotations
 
-from ablate.store.documents import TrialRecord
+import math
+from pathlib import Path
+
+import pytest
+
+import reports
+from ablate.store import Store
+from ablate.store.documents import Choices, Distribution, Range, TrialRecord
+from reports.figures.parallel import parallel
 from reports.figures.pareto import front_figure
-from reports.findings.searches import SearchSummary
+from reports.figures.search import draw_search
+from reports.figures.setting_axes import setting_axes
+from reports.findings.searches import CURVE_POINTS, SearchSummary, read_search
 from reports.pages.search_page import render_page
 from reports.wording import search_words
-from reports.wording.search_tables import best_table, trials_table
+from reports.wording.search_tables import best_table, closing_table, trials_table
+from tests.documents import metrics_of, result_of, run_of
+from tests.reports.browsing import data_of, no_chromium, playwright, visit, wait_until
 from tests.reports.searching import RATE, search_of
 
 SCORES = {0: (2.40, 600.0), 1: (2.50, 100.0), 2: (2.45, 300.0), 3: (2.60, 30.0), 4: (2.55, 300.0)}
@@ -78,3 +90,122 @@ def test_settings_whose_paths_end_alike_are_given_in_full() -> None:
     one = found.document.model_copy(update={"trials": trials, "objectives": {"loss": "minimize"}})
     said = search_words.headline(SearchSummary(one, ()))
     assert said.endswith(": blocks.a.mixer.window 8, blocks.b.mixer.window 16, lr 0.01.")
+
+
+def _with(trial: TrialRecord, path: str, value: object, distribution: Distribution, said: object = None) -> TrialRecord:
+    changes = {
+        "settings": {**trial.settings, path: value if said is None else said},
+        "params": {**trial.params, path: value},
+        "distributions": {**trial.distributions, path: distribution},
+    }
+    return trial.model_copy(update=changes)
+
+
+def test_axes_of_settings_have_names_and_round_ticks() -> None:
+    ratio = Distribution(name="FloatDistribution", attributes=Range(low=1.0, high=8.0, step=0.5, log=False))
+    pattern = Distribution(name="C", attributes=Choices(choices=('["block"]', '["local", "block"]', "never tried")))
+    trials = [_with(each, "block.ffn.d_ff", 2.0 * n, ratio, f"{2 * n}x") for n, each in enumerate(search().trials, 1)]
+    trials[1:] = [_with(each, "pattern", '["local", "block"]', pattern, ["local", "block"]) for each in trials[1:]]
+    rate, width, blocks = setting_axes(trials, ["train.lr", "block.ffn.d_ff", "pattern", "absent"])
+    assert (rate.title, [text for _, text in rate.ticks]) == ("lr", ["0.001", "0.003", "0.01", "0.03", "0.1"])
+    assert [10**at for at, _ in rate.ticks] == pytest.approx([0.001, 0.003, 0.01, 0.03, 0.1])
+    assert (width.title, width.ticks) == ("d_ff (× d_model)", ((2, "2"), (4, "4"), (6, "6"), (8, "8")))
+    assert (blocks.title, blocks.ticks) == ("pattern", ((0.0, "local block"),))
+    assert math.isnan(blocks.places[0]) and blocks.places[1:] == (0.0,) * 4
+    assert rate.share(math.log10(0.01)) == pytest.approx(0.5)
+
+
+def test_parallel_coordinates_have_every_trial_where_its_settings_are() -> None:
+    trials, scores = search().scored, [trial.scores[0] for trial in search().scored]
+    (rate,) = setting_axes(trials, ["train.lr"])
+    figure = parallel(trials, scores, [rate], "loss", "low")
+    drawn = {number: [] for number in SCORES}  # type: dict[int, list[tuple[float, float]]]
+    for trace in figure.data:
+        for x, y, number in zip(trace.x, trace.y, trace.customdata, strict=True):
+            if number is not None:
+                drawn[number].append((x, y))
+    assert drawn[3] == [(0, 1.0), (1, pytest.approx(0.5))]  # the highest loss, at a rate of 0.01 within 0.001 to 0.1
+    assert drawn[0] == [(0, 0.0), (1, pytest.approx(0.5))]
+    assert [trace.name for trace in figure.data] == ["others", "best half", "best tenth"]
+    assert [trace.name for trace in parallel(trials, scores, [rate], "loss", "neither").data] == ["trials"]
+
+
+def test_a_smoke_search_claims_nothing() -> None:
+    found = search()
+    smoke = SearchSummary(found.document.model_copy(update={"scale": "smoke"}), ())
+    assert search_words.headline(smoke).startswith("A smoke search shows that it works, and finds nothing")
+    assert (smoke.best, best_table(smoke).rows) == ((), ())
+    assert len(closing_table(smoke).rows) == len(SCORES)
+    assert search_words.edges(smoke) + search_words.matters(smoke, {}) + search_words.fresh(smoke) == []
+    drawn = {figure.key: figure for figure in draw_search(smoke, {})}
+    assert all(
+        "best" not in (trace.name or "") or not key.startswith(("slice", "parallel")) or not len(trace.x)
+        for key, figure in drawn.items()
+        for trace in figure.drawing.data
+    )
+    page = render_page(smoke)
+    assert "Which settings matter" not in page and "The front" not in page
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """The folder of a search whose trials have runs."""
+    store, found = Store(tmp_path), search()
+    for number in SCORES:
+        digest = f"{number:02d}ab00"
+        store.write_run(run_of(digest, seed=1000))
+        store.append_metrics(digest, *(metrics_of(step, loss=5 - step / 100) for step in range(150)))
+        if number:
+            store.write_result(result_of(digest))
+    trials = [trial.model_copy(update={"runs": (f"{trial.number:02d}ab00",)}) for trial in found.trials]
+    folder = store.search("small", "cpu")
+    folder.write(found.document.model_copy(update={"name": "small", "trials": tuple(trials)}))
+    return folder.path
+
+
+def test_a_trial_has_its_runs_with_their_curves(stored: Path) -> None:
+    found = read_search(stored)
+    run = found.runs["03ab00"]
+    assert (run.seed, run.status, found.runs["00ab00"].status) == (1000, "finished", "partial")
+    assert CURVE_POINTS / 2 < len(run.steps) <= CURVE_POINTS and run.steps[-1] == 149
+    assert run.losses == pytest.approx([5 - step / 100 for step in run.steps])
+    trial = next(each for each in data_of(render_page(found))["trials"] if each["number"] == 3)
+    assert trial["scores"] == {"loss": 2.6, "kv_bytes_per_token": 30.0}
+    assert trial["settings"] == {"train.lr": 0.01, "block.ffn": "<b>"}
+    assert [each["logs"] for each in trial["runs"]] == ["ablate logs 03ab00"]
+
+
+@pytest.mark.processes
+@no_chromium
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_click_on_a_trial_opens_its_runs(browser: playwright.Browser, stored: Path, width: int) -> None:
+    found = visit(browser, reports.render_search(stored), width)
+    page = found.page
+    page.locator("#history-0").scroll_into_view_if_needed()
+    box = page.locator("#history-0 .point").nth(2).bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_timeout(200)
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    wait_until(page, "document.getElementById('trial').open && document.querySelector('#trial-drawing .main-svg')")
+    assert page.evaluate("location.hash") == "#trial-2"
+    assert page.text_content("#trial-title") == "Trial 2, finished"
+    facts = page.text_content("#trial-facts")
+    assert "ablate logs 02ab00" in facts and "train.lr" in facts and "2.45" in facts
+    assert page.evaluate("document.getElementById('trial').getBoundingClientRect().right") <= width
+    page.locator("#trial form button").click()
+    assert page.evaluate("location.hash") == ""
+    page.locator("table.trials tbody th a").first.click()
+    wait_until(page, "document.getElementById('trial').open")
+    assert page.text_content("#trial-title") == "Trial 0, finished"
+    page.keyboard.press("Escape")
+    overlaps = """() => [...document.querySelectorAll('[id^="slice-"], [id^="parallel-"]')].flatMap(figure => {
+      const texts = [...figure.querySelectorAll('[class$="tick"] text, [class$="title"]')].filter(e => e.textContent);
+      const box = e => e.getBoundingClientRect();
+      return texts.flatMap((a, i) => texts.slice(i + 1).filter(b =>
+        box(a).left < box(b).right - 1 && box(b).left < box(a).right - 1 &&
+        box(a).top < box(b).bottom - 1 && box(b).top < box(a).bottom - 1).map(b => [a.textContent, b.textContent]));
+    })"""
+    assert page.evaluate(overlaps) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert found.messages == []
+    page.close()

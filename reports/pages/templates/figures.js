@@ -26,7 +26,13 @@ const toolbar = () => ({
 async function plot(key) {
   await plotly;
   const { data: traces, layout } = figures[key];
-  const div = await Plotly.newPlot(key, traces, layout, toolbar());
+  const place = document.getElementById(key);
+  const least = layout.meta?.leastWidth ?? 0; // pixels; on a narrower screen the figure scrolls
+  if (place.clientWidth < least) {
+    layout.width = least;
+    place.tabIndex = 0; // arrow keys scroll it
+  }
+  const div = await Plotly.newPlot(place, traces, layout, toolbar());
   div.dispatchEvent(new CustomEvent("drawn", { bubbles: true }));
   return div;
 }

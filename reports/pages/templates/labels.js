@@ -1,6 +1,8 @@
 // Names beside points that would run out of a narrow drawing stand on the other side of their point, or are cut short;
-// hovering tells them whole.
+// those that would cover another name or point stand elsewhere around their own. Hovering tells them whole.
 const GAP = 4; // pixels between a name and the frame
+const SIDES = [[1, -1], [-1, -1], [1, 1], [-1, 1], [1, 0], [-1, 0], [0, -1], [0, 1]]; // right and down from the point
+const AWAY = [0, 16, 32]; // pixels beyond the place beside the point, to which a line leads
 
 function room(name, frame) {
   const { left, right } = name.getBoundingClientRect();
@@ -28,6 +30,63 @@ function fit(name, frame) {
   for (let length = arm.length; length > 2 && room(name, frame) < 0; ) fits(`${arm.slice(0, --length)}…`);
 }
 
+const overlap = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+const moved = ({ width, height }, left, top) => ({ left, top, right: left + width, bottom: top + height });
+
+// Where a name may stand around its point: its present place, then the sides, then farther out.
+function* places(box, point) {
+  yield { box, away: 0 };
+  const middle = { x: (point.left + point.right) / 2, y: (point.top + point.bottom) / 2 };
+  for (const away of AWAY) {
+    for (const [across, down] of SIDES) {
+      const [x, y] = [(point.right - point.left) / 2 + away, down && across ? 2 + away : (point.bottom - point.top) / 2 + away];
+      const left = across > 0 ? middle.x + x : across < 0 ? middle.x - x - box.width : middle.x - box.width / 2;
+      const top = down > 0 ? middle.y + y : down < 0 ? middle.y - y - box.height : middle.y - box.height / 2;
+      yield { box: moved(box, left, top), away };
+    }
+  }
+}
+
+function leader(name, box, point) {
+  const [x, y] = [(point.left + point.right) / 2, (point.top + point.bottom) / 2];
+  const end = { x: Math.min(Math.max(x, box.left), box.right), y: Math.min(Math.max(y, box.top), box.bottom) };
+  const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
+  const own = name.getScreenCTM().inverse();
+  const at = (x, y) => new DOMPoint(x, y).matrixTransform(own);
+  const [from, to] = [at(x, y), at(end.x, end.y)];
+  for (const [key, value] of Object.entries({ x1: from.x, y1: from.y, x2: to.x, y2: to.y })) line.setAttribute(key, value);
+  line.setAttribute("class", "leader");
+  name.after(line);
+}
+
+// A name that has no place of its own is left to hovering.
+function separate(div, frame) {
+  div.querySelectorAll(".leader").forEach((line) => line.remove());
+  const names = [...div.querySelectorAll(".textpoint text")].filter((name) => name.textContent);
+  const points = [...div.querySelectorAll(".scatterlayer .point")].map((mark) => [mark, mark.getBoundingClientRect()]);
+  const taken = [];
+  for (const name of names) {
+    name.style.visibility = "";
+    const mark = name.closest(".trace").querySelector(".point");
+    const here = name.getBoundingClientRect();
+    const own = mark.getBoundingClientRect();
+    const others = [...taken, ...points.filter(([other]) => other !== mark).map(([, box]) => box)];
+    const isFree = ({ box }) =>
+      box.left >= frame.left && box.right <= frame.right && box.top >= frame.top && box.bottom <= frame.bottom &&
+      !others.some((other) => overlap(box, other));
+    const found = [...places(here, own)].find(isFree);
+    if (!found) {
+      name.style.visibility = "hidden";
+      continue;
+    }
+    const { box, away } = found;
+    name.setAttribute("x", Number(name.getAttribute("x")) + box.left - here.left);
+    name.setAttribute("y", Number(name.getAttribute("y")) + box.top - here.top);
+    if (away) leader(name, box, own);
+    taken.push(box);
+  }
+}
+
 // The title of an axis that would run out of its drawing is set in smaller letters. Plotly draws it anew, and first at
 // its own size, whenever the figure changes.
 function shrink(title, drawing) {
@@ -39,7 +98,10 @@ function shrink(title, drawing) {
 
 function fitAll(div) {
   const frame = div.querySelector(".nsewdrag")?.getBoundingClientRect();
-  if (frame) div.querySelectorAll(".textpoint text").forEach((name) => fit(name, frame));
+  if (frame) {
+    div.querySelectorAll(".textpoint text").forEach((name) => fit(name, frame));
+    separate(div, frame);
+  }
   div.querySelectorAll("[class*=xtitle]").forEach((title) => shrink(title, div.getBoundingClientRect()));
 }
 

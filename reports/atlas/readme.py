@@ -1,0 +1,94 @@
+"""Tables of recorded results in a Markdown page that is otherwise written by hand, between markers:
+
+<!-- results -->                        every recorded result: study, answer, size
+<!-- results norm_placement@cpu -->     every arm of one
+<!-- end of results -->
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from ablate.store.files import write_text
+from reports.atlas.cards import conditions_of
+from reports.atlas.forest import said
+from reports.reading.documents import ReportError
+from reports.results.document import RecordedArm, RecordedResult
+from reports.wording.table import NONE
+from reports.wording.words import decimals
+
+END = "<!-- end of results -->"
+TABLE = re.compile(rf"(?P<start><!-- results(?: (?P<name>\S+))? -->\n).*?(?P<end>{END})", re.DOTALL)
+
+
+def write_tables(results: Sequence[RecordedResult], studies: Mapping[str, Path], page: Path) -> Path:
+    """Write the page's tables anew. studies: files by name, for links. Raises ReportError without markers."""
+    links = {name: os.path.relpath(path.resolve(), page.resolve().parent) for name, path in studies.items()}
+    try:
+        return write_text(page, with_tables(page.read_text(encoding="utf-8"), results, links))
+    except ReportError as error:
+        raise ReportError(f"{page}: {error}") from error
+
+
+def with_tables(text: str, results: Sequence[RecordedResult], links: Mapping[str, str]) -> str:
+    """The text with its tables as they follow from the results. links: addresses of studies by name."""
+    known = {result.name: result for result in results}
+
+    def table(found: re.Match[str]) -> str:
+        name = found["name"]
+        if name and name not in known:
+            raise ReportError(f"no recorded result {name}; recorded: {', '.join(known) or 'none'}")
+        lines = _arms(known[name]) if name else _answers(results, links)
+        return "\n".join((found["start"], *lines, "", found["end"]))
+
+    if not TABLE.search(text):
+        raise ReportError(f"no table to write: mark its place with `<!-- results -->` and `{END}`")
+    return TABLE.sub(table, text)
+
+
+def _answers(results: Sequence[RecordedResult], links: Mapping[str, str]) -> Iterator[str]:
+    yield "| study | answer | at |"
+    yield "|---|---|---|"
+    for result in results:
+        study = f"[`{result.study}`]({links[result.study]})" if result.study in links else f"`{result.study}`"
+        yield f"| {study} | {_cell(result.answer)} | `{result.scale}`: {conditions_of(result)} |"
+    absent = len(set(links) - {result.study for result in results})
+    if absent:
+        yield ""
+        yield f"{absent} of the {len(links)} studies that ship have no recorded result yet."
+
+
+def _arms(result: RecordedResult) -> Iterator[str]:
+    """Every arm beside the baseline, the answer, and its conditions."""
+    yield f"| arm | loss ({result.unit}) | difference | verdict |"
+    yield "|---|--:|--:|---|"
+    for arm in result.arms:
+        yield f"| `{arm.name}` | {_loss(arm)} | {said(arm.difference) or NONE} | {_verdict(arm)} |"
+    yield ""
+    yield f"**{result.answer}**"
+    yield ""
+    yield f"`{result.scale}`: {conditions_of(result)} · {result.recorded}"
+
+
+def _loss(arm: RecordedArm) -> str:
+    """`4.466 ± 0.013`."""
+    if arm.loss is None:
+        return NONE
+    mean = fmean(arm.seeds.values())  # the recorded mean is rounded already
+    if arm.loss.low is None or arm.loss.high is None:
+        return f"{mean:.3f}"
+    half = (arm.loss.high - arm.loss.low) / 2
+    return f"{mean:.{decimals(half)}f} ± {half:.{decimals(half)}f}"
+
+
+def _verdict(arm: RecordedArm) -> str:
+    failed, seeds = (*arm.stalled, *arm.diverged), len(arm.seeds) + len(arm.stalled) + len(arm.diverged)
+    return f"{arm.verdict}: {len(failed)} of {seeds} seeds did not train" if failed else arm.verdict
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "&#124;") or NONE

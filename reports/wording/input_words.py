@@ -1,0 +1,33 @@
+"""Data, vocabulary and context of a study in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from reports.reading.inputs import Inputs
+
+SOURCES = {
+    "prose": "English prose",
+    "stdlib": "Python's standard library",
+    "files": "files of its own",
+    "tokens": "token files of its own",
+    "mixture": "a mixture of texts",
+}
+"""Sources whose names do not say what they are. Others are data sets and synthetic tasks."""
+
+
+def inputs(found: Inputs) -> Iterator[str]:
+    """`English prose`, `vocabulary 1,024`, `context 128`: what is known."""
+    if found.sources:
+        yield " and ".join(map(source, found.sources))
+    for name, values in (("vocabulary", found.vocabularies), ("context", found.contexts)):
+        if values:
+            yield f"{name} {_range(values)}"
+
+
+def source(name: str) -> str:
+    return SOURCES.get(name, name)
+
+
+def _range(values: Sequence[int]) -> str:
+    return " to ".join(dict.fromkeys(f"{each:,}" for each in (values[0], values[-1])))
