@@ -42,6 +42,7 @@ def keep_trained(
 def keep_published(store: Store, digest: str, files: Sequence[Path]) -> None:
     """Keep the files of an imported model's tokenizer."""
     with store.replacing(store.published_dir(digest)) as folder:
+        folder.mkdir()
         for path in files:
             shutil.copyfile(path, folder / path.name)
         sums.write(folder, store.published_dir(digest), names=3)

@@ -131,8 +131,8 @@ class Trained(Conventions):
 class Published(Conventions):
     """Conventions of a model that was trained elsewhere, as lm-eval's `hf` follows them, its oddities included.
 
-    A token that spans the end of the context is not scored. A whole text begins with the tokens that its tokenizer adds,
-    which are scored too.
+    A token that spans the end of the context is not scored. A whole text begins with the tokens that its tokenizer
+    adds, which are scored too.
 
     bos: `on` and `off` are lm-eval's `add_bos_token`. folder: where the model's `generation_config.json` lies.
     """
@@ -140,6 +140,7 @@ class Published(Conventions):
     hides_special = True
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, bos: Bos = "auto", folder: Path | None = None) -> None:
+        self.bos = bos
         self._tokenizer: Any = tokenizer
         self._special = {} if bos == "auto" else {"add_special_tokens": bos == "on"}
         tokenizer.model_max_length = 10**30  # else a text longer than the model reads at once is a warning

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evals.harness.conventions import PROCESSORS
+from evals.reading.batches import alike
 from zoo.decode import Sampling, steps
 from zoo.model import Decoder
 from zoo.site import Given
@@ -123,8 +124,16 @@ def decode(
 ) -> list[str]:
     """The text that continues each prompt. Prompts are padded on the left, and read once; a model that sees all of a
     prefix has the prompt as its prefix."""
-    device = next(model.parameters()).device
     rows = [Row(request, seed, hides_special) for request in requests]
+    for places in alike(model, requests, lambda request: len(request.prompt)):
+        _write(model, tokenizer, [rows[place] for place in places], ends)
+    return [row.text for row in rows]
+
+
+def _write(model: Decoder, tokenizer: Decodes, rows: list[Row], ends: Collection[int]) -> None:
+    """Generate until every row is done."""
+    device = next(model.parameters()).device
+    requests = [row.request for row in rows]
     width = max(len(r.prompt) for r in requests)
     new = max(r.max_new for r in requests)
     tokens = torch.tensor([[min(ends)] * (width - len(r.prompt)) + r.prompt for r in requests])
@@ -143,4 +152,3 @@ def decode(
             row.append(token, tokenizer, ends)
         if all(row.done for row in rows):
             break
-    return [row.text for row in rows]

@@ -20,7 +20,7 @@ from ablate.store.answers import Answers
 from evals.harness.conventions import Bos, Conventions, Messages, Trained
 from evals.harness.decode import GenerationRequest, UnsupportedGenerationError, decode
 from evals.harness.fingerprint import fingerprint
-from evals.reading.batches import Batches, Rows
+from evals.reading.batches import Batches, Rows, alike
 from evals.reading.causal import check_causal
 from evals.reading.mode import evaluating
 from zoo.model import Decoder
@@ -188,6 +188,12 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
                 yield Window(request, given + predicted, len(predicted) - of_context)
 
     def _score(self, windows: list[Window]) -> list[tuple[float, bool]]:
+        found: dict[int, tuple[float, bool]] = {}
+        for places in alike(self.model, windows, lambda window: len(window.tokens)):
+            found |= zip(places, self._score_together([windows[place] for place in places]), strict=True)
+        return [found[place] for place in range(len(windows))]
+
+    def _score_together(self, windows: list[Window]) -> list[tuple[float, bool]]:
         """(Σ log p, is greedy) of each row. Padding is on the right, where a causal model cannot see it."""
         longest = max(len(w.tokens) for w in windows) - 1
         tokens = torch.full((len(windows), longest), self.eot_token_id)

@@ -3,7 +3,6 @@ chat templates."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 from tokenizers import AddedToken
 from tokenizers.processors import TemplateProcessing
-from transformers import AutoModelForCausalLM, GenerationConfig, LlamaConfig, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig, PreTrainedTokenizerFast
 
 import ablate
 from ablate.errors import ArgumentError
@@ -154,7 +153,7 @@ def test_the_custom_is_seen_by_the_scores(folder: Path, imported: ablate.Importe
         return float(found.frame.filter(metric="bits_per_byte")["value"][0])
 
     automatic, on, off = (bits(bos=each) for each in ("auto", "on", "off"))
-    begins = json.loads((folder / "tokenizer.json").read_text())["post_processor"]["type"] == "TemplateProcessing"
+    begins = bool(AutoTokenizer.from_pretrained(folder).encode(""))
     assert automatic == (on if begins else off)
     assert on != off
     own = imported.scores.frame.filter(metric="bits_per_byte")["value"][0]
@@ -177,8 +176,8 @@ def test_tasks_as_conversations(imported: ablate.Imported) -> None:
 
 def test_lm_evals_own_command_line_reads_it_so_too(imported: ablate.Imported, pair: tuple[ZooLM, HFLM]) -> None:
     ours, _ = pair
-    bos = "auto" if ours.conventions.bos == "auto" else ours.conventions.bos
-    lm = Checkpoint(str(imported.store / imported.digest), device="cpu", bos=bos)
+    assert isinstance(ours.conventions, Published)
+    lm = Checkpoint(str(imported.store / imported.digest), device="cpu", bos=ours.conventions.bos)
     asked = _asked("loglikelihood", list(PAIRS))
     assert [p for p, _ in lm.loglikelihood(asked)] == pytest.approx([p for p, _ in ours.loglikelihood(asked)], abs=1e-4)
 
