@@ -20,6 +20,7 @@ from lm_eval.utils import handle_non_serializable
 from ablate.store.documents import SampleRecord, Score
 from evals.found import Found
 from evals.harness.answering import results_of, seeded
+from evals.harness.choices import add_bits_per_byte
 from evals.harness.lm import ZooLM
 from evals.harness.loading import by_size, load_tasks
 from evals.harness.selection import TaskSelection
@@ -47,6 +48,7 @@ def evaluate_tasks(spec: TaskSelection, lm: ZooLM, documents: Sequence[str]) -> 
         results = results_of(loaded, lm, spec) if loaded.tasks else None
         if results is None:
             return Found(about=about, groups=loaded.task_groups(), skipped=loaded.skipped)
+        add_bits_per_byte(results, loaded)
     tasks = {name: _scores(name, results, task) for name, task in loaded.tasks.items()}
     tasks |= {name: _group_scores(group, results, tasks) for name, group in loaded.groups.items()}
     return Found(
