@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import zoo
@@ -33,6 +35,12 @@ TOKENIZERS = {"file": "tokenizer.json", "sentencepiece": "tokenizer.model"}
 """Files that are read, by kind of `data.tokenizer`, in order of preference."""
 
 CONTENT = (*CONFIGS, *WEIGHTS)
+
+PUBLISHED = (
+    *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json", "generation_config.json", "config.json"),
+)
+"""Files that say how transformers reads and writes text with a model."""
 
 
 class CheckpointError(AblateError):
@@ -109,6 +117,34 @@ class Checkpoint:
                     eos = _end_of_text(folder)
                     return {"kind": kind, "path": str(path), **({"eos": eos} if eos else {})}
         return None
+
+    @cached_property
+    def published(self) -> tuple[Path, ...]:
+        """Files by which transformers reads text with it; none of a model that was trained here, or where it cannot.
+
+        Those of an adapter come before those of its base.
+        """
+        if (self.folder / "spec.json").exists():
+            return ()
+        folders = dict.fromkeys((self.folder, self._base))
+        places = (next((at / name for at in folders if (at / name).is_file()), None) for name in PUBLISHED)
+        return tuple(path for path in places if path is not None)
+
+    @cached_property
+    def conventions(self) -> str | None:
+        """Digest of these files; None where there are none, or transformers can make no tokenizer of them."""
+        if not self.published:
+            return None
+        from evals.harness.conventions import Published  # noqa: PLC0415 (loads transformers' tokenizers)
+
+        with TemporaryDirectory() as folder:
+            for path in self.published:
+                shutil.copyfile(path, Path(folder) / path.name)
+            try:
+                Published.read(Path(folder))
+            except ValueError:
+                return None
+        return _digest(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in self.published))
 
     @property
     def without_tokenizer(self) -> str:

@@ -84,7 +84,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     for name, settings in _by_name().items():
         option, text = settings[0].option, "; ".join(dict.fromkeys(each.help for each in settings))
         flag = f"--{name.replace('_', '-')}"
-        if option is None:
+        if option is None or option.flag:
             parser.add_argument(flag, action="store_true", help=text)
         elif option.join is None:
             parser.add_argument(flag, metavar=option.metavar, help=text)
@@ -99,7 +99,7 @@ def given(options: argparse.Namespace) -> SectionMap:
 
 
 def _value(name: str, words: Any, setting: Setting) -> Any:
-    if setting.option is None:
+    if setting.option is None or setting.option.flag:
         return True
     value = _read(name, words, setting.option) if isinstance(words, str) else _joined(name, words, setting.option)
     return {setting.field: value} if name == setting.evaluation != setting.field else value

@@ -56,7 +56,9 @@ def evaluate(
     tasks = spec.asked().get("tasks")
     if not isinstance(tasks, TasksSpec):
         return _evaluation(spec, {})
-    lm = ZooLM(model, tokenizer, eos=eos, context=context, batch=spec.batch, seed=spec.seed, answers=answers)
+    lm = ZooLM(
+        model, tokenizer, eos=eos, bos=tasks.bos, context=context, batch=spec.batch, seed=spec.seed, answers=answers
+    )
     return _evaluation(spec, {"tasks": evaluate_tasks(tasks, lm, documents)})
 
 

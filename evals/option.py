@@ -15,13 +15,14 @@ class Option:
     """The field has an option of its own name, or another `name`; of its evaluation's name it stands behind that one.
 
     `read` makes a value of a word and raises ValueError for what it is not. `join` makes the field of the values of
-    several words; without it there is one word.
+    several words; without it there is one word. A `flag` has no word, and sets the field to true.
     """
 
-    metavar: str
-    read: Callable[[str], Any]
+    metavar: str = ""
+    read: Callable[[str], Any] = str
     join: Callable[[Iterable[Any]], Any] | None = None
     name: str | None = None
+    flag: bool = False
 
 
 def whole(word: str) -> int:

@@ -34,7 +34,8 @@ class Subject:
 class HeldOutText:
     """Text that the model was not trained on: as `text`, one row of tokens, and as `documents`.
 
-    `eos` is the token that ends a document, `train` the tokens of the training text.
+    `eos` is the token that ends a document, `train` the tokens of the training text. `published` has the files of the
+    tokenizer of a model that was trained elsewhere, by whose conventions it is asked.
     """
 
     kind: ClassVar[str] = "held-out text"
@@ -45,6 +46,7 @@ class HeldOutText:
     text: Text
     documents: Callable[[], Sequence[str]]
     train: Callable[[], NDArray[Any]]
+    published: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,11 @@ def longest_context(spec: ModelSpec) -> int | None:
     return min((end for end in map(longest_text, stacks) if end is not None), default=None)
 
 
+def depends_on_length(spec: ModelSpec) -> bool:
+    """Whether a longer row, of padding too, changes what is computed for its first tokens."""
+    return any(scheme.by_length for scheme, _ in spec.positions)
+
+
 def longest_text(spec: ModelSpec) -> int | None:
     """The most tokens that the model itself can read, where a table of positions or a mixer ends; None for any
     number."""

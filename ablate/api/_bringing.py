@@ -62,7 +62,8 @@ def brought_in(directory: Path, root: str | Path, progress: Wanted) -> str:
     place, name, checkpoint = Store(root), directory.resolve().name, Checkpoint.at(directory, Path())
     found = place.read_import(name)
     before = place.read_run(found.run) if found else None
-    if before is not None and before.imported == checkpoint.digest:
+    known = (checkpoint.digest, checkpoint.conventions)
+    if before is not None and (before.imported, before.conventions) == known:
         return before.digest
     asked = asked_of(checkpoint, None, None, (), (), None, True, pick_device())
     text = "Python's standard library (`ablate import DIR --text` or `--study` takes another)"

@@ -155,7 +155,7 @@ def _continued(
         for place, prompt in enumerate(prompts)
     ]
     _check_room(model, requests)
-    texts = decode(model, tokenizer, requests, eos=eos, seed=seed)
+    texts = decode(model, tokenizer, requests, ends=[eos], seed=seed)
     return [
         Generated(trained.digest, prompt, prompt + text, (text,), fills_holes=False)
         for prompt, text in zip(prompts, texts, strict=True)

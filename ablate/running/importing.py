@@ -15,7 +15,7 @@ from ablate.store import Store
 from ablate.store.documents import GradNorm, ResultDocument, RunData, RunDocument
 from ablate.training.reader import TrainingReader
 from ablate.training.spec import TrainSpec
-from ablate.training.trained import keep_trained
+from ablate.training.trained import keep_published, keep_trained
 from ablate.training.validation import HeldOutScores, score
 from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import PeakMemory, peak_memory
@@ -52,6 +52,7 @@ def imported_run(checkpoint: Checkpoint, corpus: Corpus, context: int, numerics:
         data=RunData(digest=corpus.digest),
         numerics=numerics.identity(),
         imported=checkpoint.digest,
+        conventions=checkpoint.conventions,
     )
     return next(identified(run, spec, train, [run.seed]))
 
@@ -72,6 +73,8 @@ def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corp
             reader = TrainingReader(corpus, train, model.spec.vocab_size, run.seed, numerics.device)
             found = score(model, reader.held_out(run.reads), numerics.autocast)
         keep_trained(store, run.digest, model.eval(), corpus.tokenizer_path)
+        if run.conventions is not None:
+            keep_published(store, run.digest, checkpoint.published)
         result = _result(checkpoint, run, found, numerics, memory, time.perf_counter() - began, started)
         store.write_result(result, found.items)
 

@@ -32,7 +32,7 @@ from ablate.training.schedule import warmup_steps
 from ablate.training.session import Ending, Session
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted, StopSignal
-from ablate.training.trained import keep_trained, trained_model, trained_tokenizer
+from ablate.training.trained import keep_trained, published_tokenizer, trained_model, trained_tokenizer
 from evals.costs.contention import Waiting, waiting
 from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import PeakMemory, peak_memory
@@ -188,6 +188,7 @@ def _data(request: Request) -> HeldOutText | SyntheticTask:
         text=Text(*corpus.held_out_tokens(part)),
         documents=lambda: corpus.held_out(part),
         train=lambda: corpus.tokens("train"),
+        published=published_tokenizer(Store(request.store), request.identity),
     )
 
 

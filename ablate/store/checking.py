@@ -92,6 +92,8 @@ class Check:
         if status == "finished" or store.model_dir(digest).exists():
             again = store.model_again(digest) if self._attempt(store.read_run, digest)[0] else train_again
             yield from self._folder(store.model_dir(digest), again)
+        if store.published_dir(digest).exists():
+            yield from self._folder(store.published_dir(digest), "import the model again")
         yield from self._answers(store.answers_path(digest))
         for path in sorted(folder.glob("measure-*.json")):
             name = path.stem.removeprefix("measure-")

@@ -79,6 +79,10 @@ class Paths:
         """The trained model, as `zoo.save` writes it, and its tokenizer."""
         return self.run_dir(digest) / "model"
 
+    def published_dir(self, digest: str) -> Path:
+        """The files of an imported model's tokenizer, as they were published."""
+        return self.run_dir(digest) / "published"
+
     def tokenizer_path(self, digest: str) -> Path:
         return tokenizer_in(self.model_dir(digest))
 

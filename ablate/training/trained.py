@@ -7,7 +7,7 @@ What may not be read, or has no room in memory, is not damaged: such errors stay
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 import zoo
 from ablate.store import Store, StoreError, sums, tokenizer_in
+from ablate.store.documents import RunDocument
 from ablate.training.lora import Adapters
 from evals.costs.memory import is_out_of_memory
 from zoo.model import Decoder
@@ -36,6 +37,24 @@ def keep_trained(
         if adapters is not None:
             adapters.save(folder)
         sums.write(folder, store.model_dir(digest), names=3)
+
+
+def keep_published(store: Store, digest: str, files: Sequence[Path]) -> None:
+    """Keep the files of an imported model's tokenizer."""
+    with store.replacing(store.published_dir(digest)) as folder:
+        folder.mkdir()
+        for path in files:
+            shutil.copyfile(path, folder / path.name)
+        sums.write(folder, store.published_dir(digest), names=3)
+
+
+def published_tokenizer(store: Store, run: RunDocument) -> Path | None:
+    """Folder of the files of an imported model's tokenizer; None of a run that has none."""
+    if run.conventions is None:
+        return None
+    folder, remedy = store.published_dir(run.digest), store.model_again(run.digest)
+    with _whole(folder, remedy):
+        return folder
 
 
 def trained_model(store: Store, digest: str, device: str = "cpu") -> Any:

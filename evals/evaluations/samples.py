@@ -52,4 +52,4 @@ class SamplesSpec(EvaluationSpec):
             GenerationRequest(place, prompt, (), self.new_tokens, sampling) for place, prompt in enumerate(prompts)
         ]
         with evaluating(subject.model):
-            return decode(subject.model, data.tokenizer, requests, eos=data.eos, seed=subject.seed)
+            return decode(subject.model, data.tokenizer, requests, ends=[data.eos], seed=subject.seed)

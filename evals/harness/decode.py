@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor
 
+from evals.harness.conventions import PROCESSORS
+from evals.reading.batches import alike
 from zoo.decode import Sampling, steps
 from zoo.model import Decoder
 from zoo.site import Given
 
-_PROCESSORS = ("top_k", "top_p", "min_p", "repetition_penalty")
-_KNOWN = {"until", "max_gen_toks", "do_sample", "temperature", *_PROCESSORS}
+_KNOWN = {"until", "max_gen_toks", "do_sample", "temperature", *PROCESSORS}
+_INERT = {"num_beams": 1}
+"""Other settings that may be given at these values, which change nothing."""
 _DEFAULT_MAX_NEW = 256
+
+
+class UnsupportedGenerationError(ValueError):
+    """A task asks for text in a way that is not implemented here: leaving that out would change what is measured."""
+
+
+class Decodes(Protocol):
+    """A tokenizer's way back to text."""
+
+    def decode(self, tokens: Sequence[int], /, *, skip_special_tokens: bool) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -30,20 +42,22 @@ class GenerationRequest:
     sampling: Sampling
 
     @staticmethod
-    def parse(place: int, prompt: list[int], settings: Mapping[str, Any], context: int) -> GenerationRequest:
+    def parse(
+        place: int, prompt: list[int], settings: Mapping[str, Any], context: int, stops: tuple[str, ...] = ()
+    ) -> GenerationRequest:
         """lm-eval's generation settings. A prompt too long for `context` loses its beginning.
 
         Where more new tokens are asked for than `context` has room for beside a prompt, which lm-eval refuses, they get
-        what the prompt leaves, and at least half of `context`.
+        what the prompt leaves, and at least half of `context`. stops: further strings that end the text.
 
-        Raises ValueError for a setting that is unknown here: leaving it out would change what is measured.
+        Raises UnsupportedGenerationError for a setting that is unknown here.
         """
-        unknown = sorted(set(settings) - _KNOWN)
-        if unknown:
-            raise ValueError(f"unknown generation settings: {', '.join(unknown)}")
+        inert = {name for name, value in _INERT.items() if settings.get(name) == value}
+        if unknown := sorted(set(settings) - _KNOWN - inert):
+            raise UnsupportedGenerationError(f"its generation settings are not supported: {', '.join(unknown)}")
         until = settings.get("until") or ()
         sample = settings.get("do_sample", "temperature" in settings)
-        processors = {name: settings[name] for name in _PROCESSORS if settings.get(name) is not None}
+        processors = {name: settings[name] for name in PROCESSORS if settings.get(name) is not None}
         processors["top_k"] = processors.get("top_k") or None  # lm-eval and transformers write 0 for none
         max_new = int(settings.get("max_gen_toks", _DEFAULT_MAX_NEW))
         if max_new >= context:
@@ -52,7 +66,7 @@ class GenerationRequest:
             place,
             # As in lm-eval: one token more would fit, since the last new one is never read back.
             prompt[-max(1, context - max_new) :],
-            (until,) if isinstance(until, str) else tuple(u for u in until if u),
+            (*((until,) if isinstance(until, str) else (u for u in until if u)), *stops),
             max_new,
             Sampling(temperature=settings.get("temperature", 1.0) if sample else 0.0, **processors),
         )
@@ -66,10 +80,14 @@ class GenerationRequest:
 
 
 class Row:
-    """Generated tokens of one request, and whether it is finished."""
+    """Generated tokens of one request, and whether it is finished.
 
-    def __init__(self, request: GenerationRequest, seed: int) -> None:
+    hides_special: whether special tokens, which stop sequences are looked for in too, are left out of the text.
+    """
+
+    def __init__(self, request: GenerationRequest, seed: int, hides_special: bool = False) -> None:
         self.request = request
+        self.hides_special = hides_special
         self.tokens: list[int] = []
         self.text = ""
         self.done = request.max_new < 1
@@ -81,30 +99,44 @@ class Row:
         text = torch.tensor([self.request.prompt + self.tokens])
         return int(self.request.sampling.choose(logits[None].double(), text, generator=self.generator))
 
-    def append(self, token: int, tokenizer: Tokenizer, eos: int) -> None:
-        """Take a token; finish at eos, at a stop sequence (cut off with what follows) or at the limit."""
+    def append(self, token: int, tokenizer: Decodes, ends: Collection[int]) -> None:
+        """Take a token; finish at an end, at a stop sequence (cut off with what follows) or at the limit."""
         if self.done:
             return
-        if token == eos:
-            self.done = True
+        self.done = token in ends
+        if self.done and not self.hides_special:
             return
         self.tokens.append(token)
-        text = tokenizer.decode(self.tokens, skip_special_tokens=False)
-        ends = [text.find(stop) for stop in self.request.until if stop in text]
-        self.text = text[: min(ends)] if ends else text
-        self.done = bool(ends) or len(self.tokens) >= self.request.max_new
+        whole = tokenizer.decode(self.tokens, skip_special_tokens=False)
+        self.done |= any(stop in whole for stop in self.request.until) or len(self.tokens) >= self.request.max_new
+        shown = tokenizer.decode(self.tokens, skip_special_tokens=True) if self.hides_special else whole
+        self.text = shown[: min((at for stop in self.request.until if (at := shown.find(stop)) >= 0), default=None)]
 
 
 def decode(
-    model: Decoder, tokenizer: Tokenizer, requests: list[GenerationRequest], *, eos: int, seed: int
+    model: Decoder,
+    tokenizer: Decodes,
+    requests: list[GenerationRequest],
+    *,
+    ends: Collection[int],
+    seed: int,
+    hides_special: bool = False,
 ) -> list[str]:
     """The text that continues each prompt. Prompts are padded on the left, and read once; a model that sees all of a
     prefix has the prompt as its prefix."""
+    rows = [Row(request, seed, hides_special) for request in requests]
+    for places in alike(model, requests, lambda request: len(request.prompt)):
+        _write(model, tokenizer, [rows[place] for place in places], ends)
+    return [row.text for row in rows]
+
+
+def _write(model: Decoder, tokenizer: Decodes, rows: list[Row], ends: Collection[int]) -> None:
+    """Generate until every row is done."""
     device = next(model.parameters()).device
-    rows = [Row(request, seed) for request in requests]
+    requests = [row.request for row in rows]
     width = max(len(r.prompt) for r in requests)
     new = max(r.max_new for r in requests)
-    tokens = torch.tensor([[eos] * (width - len(r.prompt)) + r.prompt for r in requests])
+    tokens = torch.tensor([[min(ends)] * (width - len(r.prompt)) + r.prompt for r in requests])
     left_pad = torch.tensor([width - len(r.prompt) for r in requests], device=device)
     padding = left_pad if bool(left_pad.any()) else None
     given = Given(prefix=width - left_pad) if model.spec.visible == "prefix" else Given()
@@ -117,7 +149,6 @@ def decode(
 
     for chosen in steps(model, tokens.to(device), new, choose, left_pad=padding, **given):
         for row, token in zip(rows, chosen[:, 0].tolist(), strict=True):
-            row.append(token, tokenizer, eos)
+            row.append(token, tokenizer, ends)
         if all(row.done for row in rows):
             break
-    return [row.text for row in rows]

@@ -7,7 +7,6 @@ import functools
 import json
 import logging
 import math
-import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
@@ -16,11 +15,12 @@ from typing import Any, TypeAlias
 import lm_eval.api.task
 import numpy as np
 from lm_eval.api.metrics import mean
-from lm_eval.evaluator import evaluate as lm_evaluate
 from lm_eval.utils import handle_non_serializable
 
 from ablate.store.documents import SampleRecord, Score
 from evals.found import Found
+from evals.harness.answering import results_of, seeded
+from evals.harness.choices import add_bits_per_byte
 from evals.harness.lm import ZooLM
 from evals.harness.loading import by_size, load_tasks
 from evals.harness.selection import TaskSelection
@@ -41,14 +41,14 @@ def evaluate_tasks(spec: TaskSelection, lm: ZooLM, documents: Sequence[str]) -> 
     Raises UnknownTaskError for a name that neither the project, `spec.include` nor lm-eval knows.
     """
     about = {"lm_eval": version("lm_eval")}
-    with _quiet(), _seeded(lm.seed):
+    with _quiet(), seeded(lm.seed):
         loaded = load_tasks(spec, documents, lm.seed)
-        if not loaded.tasks:
+        if spec.chat_template and not lm.conventions.has_template:
+            loaded.skip_all("the model has no chat template")
+        results = results_of(loaded, lm, spec) if loaded.tasks else None
+        if results is None:
             return Found(about=about, groups=loaded.task_groups(), skipped=loaded.skipped)
-        for task in loaded.tasks.values():
-            _set_fewshot(task, spec, lm.seed)
-        wanted = {"tasks": loaded.tasks, "groups": loaded.groups}
-        results = lm_evaluate(lm, wanted, limit=spec.limit, bootstrap_iters=0)
+        add_bits_per_byte(results, loaded)
     tasks = {name: _scores(name, results, task) for name, task in loaded.tasks.items()}
     tasks |= {name: _group_scores(group, results, tasks) for name, group in loaded.groups.items()}
     return Found(
@@ -59,14 +59,6 @@ def evaluate_tasks(spec: TaskSelection, lm: ZooLM, documents: Sequence[str]) -> 
         groups={name: each for name, each in loaded.task_groups().items() if tasks.get(name) or not each.tasks},
         skipped=loaded.skipped,
     )
-
-
-def _set_fewshot(task: Any, spec: TaskSelection, seed: int) -> None:
-    """lm-eval's rule: a task that fixes the number at 0 keeps it, since its items make no sense after others."""
-    own = task.get_config("num_fewshot")
-    if own is None or (spec.fewshot is not None and own != 0):
-        task.set_config(key="num_fewshot", value=spec.fewshot or 0)
-    task.set_fewshot_seed(seed=seed)
 
 
 def _scores(name: str, results: Any, task: Any) -> dict[str, Score]:
@@ -184,16 +176,3 @@ def _quiet() -> Iterator[None]:
     finally:
         logger.setLevel(level)
         lm_eval.api.task.tqdm = bar
-
-
-@contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Some tasks draw from the global generators: they are seeded inside, and as before outside."""
-    python, numpy = random.getstate(), np.random.get_state()
-    random.seed(seed)
-    np.random.seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +17,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ablate.store.answers import Answers
-from evals.harness.decode import GenerationRequest, decode
+from evals.harness.conventions import Bos, Conventions, Messages, Trained
+from evals.harness.decode import GenerationRequest, UnsupportedGenerationError, decode
 from evals.harness.fingerprint import fingerprint
-from evals.reading.batches import Batches, Rows
+from evals.reading.batches import Batches, Rows, alike
 from evals.reading.causal import check_causal
 from evals.reading.mode import evaluating
 from zoo.model import Decoder
@@ -45,7 +45,8 @@ class Window:
 class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
     """Scores and continues text with a causal model.
 
-    eos: the token that ends a document; it also stands in for an empty context.
+    tokenizer: of a model that was trained here, with `eos`, the token that ends a document, and `bos`; or the
+        conventions of one that was trained elsewhere (see `evals.harness.conventions`), which say all three.
     context: the largest number of tokens that the model reads at once; longer contexts lose their beginning.
     batch: rows per forward pass, or `auto` (see `evals.reading.batches`).
     seed: of sampling, where a task asks for a temperature.
@@ -55,10 +56,11 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
     def __init__(
         self,
         model: Decoder,
-        tokenizer: Tokenizer,
+        tokenizer: Tokenizer | Conventions,
         *,
-        eos: int,
         context: int,
+        eos: int | None = None,
+        bos: Bos = "auto",
         batch: Rows = "auto",
         seed: int = 0,
         answers: Path | None = None,
@@ -71,14 +73,23 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         self.context = context
         self._batches = Batches(batch, model.spec.vocab_size)
         self.seed = seed
-        self._path = answers
+        self.answers = answers
         self._device = next(model.parameters()).device
-        self._encoder = tokenizer
-        self._eos = eos
+        if isinstance(tokenizer, Conventions):
+            self.conventions = tokenizer
+        elif eos is None:
+            raise ValueError("a tokenizer needs eos, the token that ends a document")
+        else:
+            self.conventions = Trained(tokenizer, eos, bos)
 
     @property
     def eot_token_id(self) -> int:
-        return self._eos
+        return min(self.conventions.ends)
+
+    @property
+    def prefix_token_id(self) -> int:
+        """Stands for an empty context."""
+        return self.conventions.first
 
     @property
     def device(self) -> torch.device:
@@ -90,22 +101,19 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         add_special_tokens: bool | None = None,
         **_: Any,
     ) -> list[int]:
-        """Tokens of the text alone: special tokens are added nowhere."""
-        return list(self._encoder.encode(string, add_special_tokens=False).ids)
+        read = self.conventions.encode_bare if add_special_tokens is False else self.conventions.encode
+        return read(string)
 
     def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
-        """Tokens of a context that is not empty, and of what follows it.
+        return self.conventions.pair(context, continuation)
 
-        As in lm-eval, spaces that end the context belong to the continuation, and both are encoded as one text where
-        that leaves the context's tokens alone. Where a token would span the boundary the continuation is encoded by
-        itself, so that all of it is scored and nothing else.
-        """
-        stripped = context.rstrip()
-        continuation = context[len(stripped) :] + continuation
-        head, whole = self.tok_encode(stripped), self.tok_encode(stripped + continuation)
-        if whole[: len(head)] == head:
-            return head, whole[len(head) :]
-        return head, self.tok_encode(continuation)
+    @property
+    def tokenizer_name(self) -> str:
+        """Tells lm-eval whose chat template its stored requests were rendered with."""
+        return self.conventions.identity
+
+    def apply_chat_template(self, chat_history: Messages, add_generation_prompt: bool = True) -> str:
+        return self.conventions.rendered(chat_history, add_generation_prompt)
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = True) -> list[Any]:
         """[(Σ log p(token | what precedes it) over the continuation, whether each token is the likeliest)]."""
@@ -116,14 +124,16 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         requests: list[Any],
         disable_tqdm: bool = True,
     ) -> list[float]:
-        """[log p(text)], each token scored once, in windows that share no scored token; eos precedes the first."""
-        encoded: list[Encoded] = [
-            (("", text), [self._eos], self.tok_encode(text)) for (text,) in (r.args for r in requests)
-        ]
+        """[log p(text)], each token scored once, in windows that share no scored token, the first of them after `first`
+        of the conventions."""
+        first, tokens = self.conventions.first, self.conventions.rolling
+        encoded: list[Encoded] = [(("", text), [first], tokens(text)) for (text,) in (r.args for r in requests)]
         return [total for total, _ in self._loglikelihood_tokens(encoded)]
 
     def _loglikelihood_tokens(self, requests: Sequence[Encoded], **_: Any) -> list[tuple[float, bool]]:
-        questions = [(context or [self._eos], continuation) for _strings, context, continuation in requests]
+        questions = [
+            (context or [self.conventions.first], continuation) for _strings, context, continuation in requests
+        ]
         found = self._remembered("likelihood", questions, self._likelihoods)
         return [(total, greedy) for total, greedy in found]
 
@@ -142,7 +152,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
 
     def _remembered(self, kind: str, questions: Sequence[Any], ask: Ask) -> list[Any]:
         """The answer to each question: the model is asked only what is not in the file, and the same but once."""
-        with Answers(self._path, self._owner if self._path else "") as answers, evaluating(self.model):
+        with Answers(self.answers, self._owner if self.answers else "") as answers, evaluating(self.model):
             keys = [answers.key(kind, question) for question in questions]
             found = answers.known(keys)
             missing = {key: place for place, key in enumerate(keys) if key not in found}
@@ -156,9 +166,9 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         """All that decides an answer but for the question."""
         kind = self._device.type
         numerics = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else "as it is"
-        words = hashlib.sha256(self._encoder.to_str().encode()).hexdigest()
         reads = "prompts as prefixes" if self.model.spec.visible == "prefix" else ""
-        return f"{fingerprint(self.model)} {words} {self.context} {self._eos} {kind} {numerics}{reads}"
+        words = f"{self.conventions.identity} {self.context} {self.eot_token_id}"
+        return f"{fingerprint(self.model)} {words} {kind} {numerics}{reads}"
 
     def _windows(self, request: int, context: list[int], continuation: list[int]) -> Iterator[Window]:
         """Rows that score every token of the continuation once, with at most `self.context` tokens read in each."""
@@ -178,9 +188,15 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
                 yield Window(request, given + predicted, len(predicted) - of_context)
 
     def _score(self, windows: list[Window]) -> list[tuple[float, bool]]:
+        found: dict[int, tuple[float, bool]] = {}
+        for places in alike(self.model, windows, lambda window: len(window.tokens)):
+            found |= zip(places, self._score_together([windows[place] for place in places]), strict=True)
+        return [found[place] for place in range(len(windows))]
+
+    def _score_together(self, windows: list[Window]) -> list[tuple[float, bool]]:
         """(Σ log p, is greedy) of each row. Padding is on the right, where a causal model cannot see it."""
         longest = max(len(w.tokens) for w in windows) - 1
-        tokens = torch.full((len(windows), longest), self._eos)
+        tokens = torch.full((len(windows), longest), self.eot_token_id)
         targets = torch.full((len(windows), longest), -1)
         for row, window in enumerate(windows):
             read = len(window.tokens) - 1
@@ -209,17 +225,25 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         disable_tqdm: bool = True,
     ) -> list[str]:
         """Text that continues each prompt, without the stop sequence that ended it."""
-        prompts = [
-            GenerationRequest.parse(i, self.tok_encode(prompt) or [self._eos], settings, self.context)
-            for i, (prompt, settings) in enumerate(r.args for r in requests)
-        ]
+        if problem := self.conventions.generation_problem():
+            raise UnsupportedGenerationError(f"{problem}, which is not supported")
+        prompts = [self._prompt(i, text, settings) for i, (text, settings) in enumerate(r.args for r in requests)]
         questions = [(self.seed, *prompt.question) for prompt in prompts]
         return self._remembered("text", questions, lambda missing: self._texts([prompts[i] for i in missing]))
+
+    def _prompt(self, place: int, text: str, settings: Mapping[str, Any]) -> GenerationRequest:
+        read = self.conventions.encode(text) or [self.conventions.first]
+        whole = {**self.conventions.generation, **settings}
+        return GenerationRequest.parse(place, read, whole, self.context, self.conventions.stops)
 
     def _texts(self, prompts: list[GenerationRequest]) -> Iterator[tuple[int, str]]:
         found = self._batches.run(
             prompts,
             lambda request: len(request.prompt) + request.max_new,
-            lambda some: decode(self.model, self._encoder, some, eos=self._eos, seed=self.seed),
+            self._decoded,
         )
         yield from ((request.place, text) for request, text in found)
+
+    def _decoded(self, prompts: list[GenerationRequest]) -> list[str]:
+        how = self.conventions
+        return decode(self.model, how, prompts, ends=how.ends, seed=self.seed, hides_special=how.hides_special)

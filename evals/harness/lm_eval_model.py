@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 import zoo
 from ablate.store import Store, jsonfile
 from ablate.store.documents import RunDocument, TextMeta
+from evals.harness.conventions import Bos, Published
 from evals.harness.lm import Encoded, ZooLM
 
 OWNER = "ablate: whose answers these are"
@@ -40,16 +41,19 @@ class Checkpoint(ZooLM):
     dtype: `bfloat16` computes products in it; by default as the run was trained, else float32.
     context: tokens read at once; by default those of the run's training.
     eos: the token that ends a document; by default that of the run's corpus, else the tokenizer's only special token.
+    bos: `auto`, `on` or `off`, as in a study. A model that was trained elsewhere has conventions of its own, eos among
+        them.
     batch_size: rows at once, or `auto`. max_batch_size has no use, since no size is tried.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 (each is an argument of the command line)
         self,
         path: str,
         device: str | None = None,
         dtype: Literal["float32", "bfloat16"] | None = None,
         context: int | None = None,
         eos: str | int | None = None,
+        bos: Bos | bool = "auto",
         batch_size: int | str = "auto",
         max_batch_size: int | None = None,
         seed: int = 0,
@@ -59,11 +63,15 @@ class Checkpoint(ZooLM):
         if where.startswith("cuda") and not torch.cuda.is_available():
             raise ModelFolderError(f"device={where}: there is no GPU here")
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        begins: Bos = ("on" if bos else "off") if isinstance(bos, bool) else bos
+        published = folder.parent / "published"
+        own = run is not None and run.conventions is not None and eos is None
         super().__init__(
             zoo.open(folder, device=where),
-            tokenizer,
+            Published.read(published, begins) if own else tokenizer,
             context=_context(folder, run, context),
-            eos=_eos(folder, run, tokenizer, eos),
+            eos=None if own else _eos(folder, run, tokenizer, eos),
+            bos=begins,
             batch="auto" if str(batch_size).startswith("auto") else int(batch_size),
             seed=seed,
         )

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from traceback import walk_tb
 
 from jinja2 import UndefinedError
 from lm_eval.api.group import Group
@@ -36,6 +37,18 @@ class Loaded:
     groups: dict[str, Group] = field(default_factory=dict)
     members: dict[str, list[str]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
+
+    def skip(self, name: str, reason: str) -> None:
+        """Set a task aside, and take it out of its groups."""
+        self.skipped[name] = reason
+        del self.tasks[name]
+        for group in self.groups.values():
+            group.pop(name)
+        self.groups = {each: group for each, group in self.groups.items() if group.get_all_tasks()}
+
+    def skip_all(self, reason: str) -> None:
+        for name in list(self.tasks):
+            self.skip(name, reason)
 
     def task_groups(self) -> dict[str, TaskGroup]:
         """Tasks that each group's score is a mean of, or, for metrics in `by_size`, a mean over the items of."""
@@ -104,6 +117,13 @@ def _collect(item: Task | Group | _Skipped, loaded: Loaded) -> list[str]:
     return names
 
 
+def failure_of(error: Exception) -> str:
+    """Why a task cannot be run whose own code raised this."""
+    *_, (frame, line) = walk_tb(error.__traceback__)
+    where = f"{Path(frame.f_code.co_filename).name}:{line}"
+    return f"its own code fails at {where}: {type(error).__name__}{f': {first_line(error)}' if str(error) else ''}"
+
+
 @dataclass
 class _Skipped:
     """Stands where a task would."""
@@ -135,8 +155,13 @@ class _Factory(TaskFactory):  # type: ignore[misc]  # lm_eval has no types
             self._skipped[name] = f"it needs a package that is not installed: {first_line(error)}"
         except (KeyError, UndefinedError) as error:
             if name not in self._places:
-                raise
-            self._skipped[name] = f"{self._places[name]} lacks the fields that it reads: {error}"
+                self._skipped[name] = failure_of(error)
+            else:
+                self._skipped[name] = f"{self._places[name]} lacks the fields that it reads: {error}"
+        except MemoryError:
+            raise
+        except Exception as error:  # a task's own code has errors of every kind
+            self._skipped[name] = failure_of(error)
         return _Skipped(name)
 
     def _data(self, entry: Entry, name: str, config: TaskConfig) -> TaskConfig:

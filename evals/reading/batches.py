@@ -8,6 +8,8 @@ from typing import Literal, TypeVar
 import torch
 
 from evals.counting import count
+from zoo.lengths import depends_on_length
+from zoo.model import Decoder
 
 Rows = int | Literal["auto"]
 Item = TypeVar("Item")
@@ -17,6 +19,17 @@ MOST_TOKENS = 8192
 """More at once make no pass faster."""
 MOST_LOGITS = 2**28
 """Numbers in the output of a pass in which every token is scored: 1 GiB."""
+
+
+def alike(model: Decoder, items: Sequence[Item], length: Callable[[Item], int]) -> list[list[int]]:
+    """Places of the items that a model may read in one pass: all of them, unless what it computes depends on the length
+    of its rows. Then only items of one length, so that none depends on its neighbours."""
+    if not depends_on_length(model.spec):
+        return [list(range(len(items)))]
+    places: dict[int, list[int]] = {}
+    for place, item in enumerate(items):
+        places.setdefault(length(item), []).append(place)
+    return list(places.values())
 
 
 class Batches:

@@ -12,6 +12,7 @@ from reports.figures.base import NEUTRAL, Figure, optional, short, stacked
 from reports.figures.style import ArmStyle, label
 from reports.findings.items import ItemDifference
 from reports.findings.shapes import ArmSummary, Score, StudySummary
+from reports.findings.signal import signal_to_noise
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.sections._qualities import is_drawn
@@ -28,6 +29,7 @@ COLUMNS = (
     "low",
     "high",
     "p (Holm)",
+    "signal to noise",
     "independent items",
     "seeds",
     "note",
@@ -79,7 +81,11 @@ def verdict(arm: ArmSummary, item: ItemDifference) -> str:
 def _figure(drawn: Found, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
     panels = list(dict.fromkeys((item.task, item.metric) for _, item in drawn))
     scores = {(score.task, score.metric): score for arm in summary.arms[:1] for score in arm.scores}
-    titles = {(item.task, item.metric): _title(item, summary.baseline, scores) for _, item in reversed(drawn)}
+    titles = {
+        (item.task, item.metric): _title(item, summary.baseline, scores)
+        + _signal(signal_to_noise(summary.arms, item.task, item.metric))
+        for _, item in reversed(drawn)
+    }
     figure = stacked(
         [titles[panel] for panel in panels], [style[arm].label for arm in dict.fromkeys(arm for arm, _ in drawn)]
     )
@@ -87,7 +93,11 @@ def _figure(drawn: Found, summary: StudySummary, style: Mapping[str, ArmStyle]) 
         _row(figure, style[arm], item, panels.index((item.task, item.metric)) + 1)
     for place in range(len(panels)):
         figure.add_vline(x=0, line=NEUTRAL, row=place + 1, col=1)
-    rows = [_numbers(arm, item) for arm in summary.arms for item in arm.items]
+    rows = [
+        _numbers(arm, item, signal_to_noise(summary.arms, item.task, item.metric))
+        for arm in summary.arms
+        for item in arm.items
+    ]
     return Figure(
         key="eval-differences",
         title=f"Evaluation scores against {summary.baseline}, item by item",
@@ -108,6 +118,10 @@ def _title(item: ItemDifference, baseline: str, scores: Mapping[tuple[str, str],
     own = f" · {label(baseline)} {score.value:.3g}" if score and score.value is not None else ""
     chance = f", chance {score.chance:.2g}" if own and score and score.chance is not None else ""
     return f"{label(item.task)}: {label(item.metric)}{own}{chance}{side}"
+
+
+def _signal(ratio: float | None) -> str:
+    return "" if ratio is None else f" · signal to noise {ratio:.1f}"
 
 
 def _row(figure: go.Figure, look: ArmStyle, item: ItemDifference, place: int) -> None:
@@ -144,7 +158,7 @@ def _row(figure: go.Figure, look: ArmStyle, item: ItemDifference, place: int) ->
     )
 
 
-def _numbers(arm: ArmSummary, item: ItemDifference) -> tuple[str, ...]:
+def _numbers(arm: ArmSummary, item: ItemDifference, signal: float | None) -> tuple[str, ...]:
     return (
         arm.name,
         item.task,
@@ -154,6 +168,7 @@ def _numbers(arm: ArmSummary, item: ItemDifference) -> tuple[str, ...]:
         optional(item.low),
         optional(item.high),
         words.p_value(item.p),
+        optional(signal),
         words.whole(item.items),
         ", ".join(map(str, item.seeds)),
         item.reason or "",

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from reports.figures.base import NEUTRAL, Figure, optional, stacked
 from reports.figures.style import ArmStyle, label
 from reports.findings.shapes import Score, StudySummary
+from reports.findings.signal import signal_to_noise
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.wording.table import frame_table
@@ -48,7 +49,11 @@ def _figure(summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
     for panel, chance in chances.items():
         figure.add_vline(x=chance, line=NEUTRAL, row=panels.index(panel) + 1, col=1)
     rows = [
-        (arm.name, s.task, s.metric, optional(s.value), optional(s.half_width), optional(s.chance)) for arm, s in scores
+        (
+            *(arm.name, s.task, s.metric),
+            *map(optional, (s.value, s.half_width, s.chance, signal_to_noise(summary.arms, s.task, s.metric))),
+        )
+        for arm, s in scores
     ]
     return Figure(
         key="evals",
@@ -57,7 +62,7 @@ def _figure(summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
         + (" Tasks of groups have a figure of their own." if summary.grouped else ""),
         alt="; ".join(f"{r[0]} {r[1]} {r[2]}: {r[3]}" for r in rows if r[1] not in summary.grouped),
         drawing=figure,
-        table=frame_table(("arm", "task", "metric", "score", "±", "chance"), rows, 3),
+        table=frame_table(("arm", "task", "metric", "score", "±", "chance", "signal to noise"), rows, 3),
     )
 
 

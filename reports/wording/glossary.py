@@ -21,5 +21,7 @@ TERMS = {
     "look": "Each time a question is judged it spends a part of the 5 %, whatever more seeds or other arms would show.",
     "rung": "A study at one size or length of its ladder, all of whose rungs ask the same.",
     "matched": "Spent alike by every arm: FLOPs, tokens, parameters or seconds.",
+    "signal to noise": "Of a score: how far the arms lie apart, over its standard error. Below about 2 the task cannot "
+    "tell these arms apart.",
     "KV cache": "Memory that a model keeps of each sequence while it generates.",
 }

@@ -37,6 +37,11 @@ class Position(Variant):
         return None
 
     @property
+    def by_length(self) -> bool:
+        """Whether a token's position means something else in a longer text: then padding changes what is computed."""
+        return False
+
+    @property
     def score_factor(self) -> float:
         """Factor on the mixer's own score scale, 1/√d; a scale that the spec gives stands as it is."""
         return 1.0

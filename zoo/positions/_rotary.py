@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Annotated, Literal
 
 import torch
@@ -53,6 +52,11 @@ class Rotary(Position):
         """Factor on the rotated queries and keys."""
         return 1.0 if self.scaling is None else self.scaling.magnitude
 
+    @property
+    def by_length(self) -> bool:
+        """Whether frequencies are others in a longer text."""
+        return self.scaling is not None and self.scaling.by_length
+
     def counted(self, head_dim: int) -> int:
         """d in θ_i = base^(−2i/d)."""
         return int(head_dim * self.fraction)
@@ -85,15 +89,9 @@ class RotaryLayer(PositionLayer):
     def rotate_keys(self, k: Tensor, step: Step) -> Tensor:
         return self._turn(k, step)
 
-    @cached_property
-    def _depends_on_length(self) -> bool:
-        """Whether frequencies are others in a longer text."""
-        short, long = (self.spec.frequencies(self.dim, torch.tensor(length)) for length in (1, 2**40))
-        return not torch.equal(short, long)
-
     def moved(self, k: Tensor, by: int) -> Tensor:
         """Rotations add up, as long as frequencies stay what they are."""
-        if self._depends_on_length:
+        if self.spec.by_length:
             reason = "frequencies change with the length of the text, and what is cached was turned by others"
             raise UnsupportedError("position.scaling", reason)
         step = Step(torch.tensor([by], device=k.device), start=by)

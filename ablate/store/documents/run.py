@@ -98,6 +98,9 @@ class RunDocument(Document):
     imported: str | None = Field(default=None, exclude_if=is_none)
     """Digest of the checkpoint that the model is, where it was trained elsewhere. Then `data` is the text that its loss
     is of, and there are no `steps`."""
+    conventions: str | None = Field(default=None, exclude_if=is_none)
+    """Digest of the files in `published/`: of the tokenizer of an imported model, as it was published, with which tasks
+    are put to it. Absent where transformers cannot read them, and in runs of versions before December 2026."""
     teacher: RunTeacher | None = Field(default=None, exclude_if=is_none)
     """Model that it is distilled from, if any."""
     plugins: dict[str, str] | None = Field(default=None, exclude_if=is_none)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,6 +13,9 @@ from zoo.axis import Variant
 
 class Scaling(Variant):
     """Frequencies θ from a base and a number of features, and what comes with them."""
+
+    by_length: ClassVar[bool] = True
+    """Whether frequencies change with the length of the text. Assumed of a scaling that does not say otherwise."""
 
     @property
     def magnitude(self) -> float:

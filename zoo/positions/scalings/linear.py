@@ -18,6 +18,7 @@ class Linear(Scaling):
     examples: ClassVar[Examples] = ({"factor": 4.0},)
     kind: Literal["linear"] = "linear"
     supports: ClassVar[Operations] = EVERY_OPERATION
+    by_length: ClassVar[bool] = False
     factor: PositiveFloat
     """Factor that positions are divided by: new length / original length."""
 

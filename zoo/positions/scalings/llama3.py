@@ -26,6 +26,7 @@ class Llama3(Scaling):
     examples: ClassVar[Examples] = ({"original_length": 8},)
     kind: Literal["llama3"] = "llama3"
     supports: ClassVar[Operations] = EVERY_OPERATION
+    by_length: ClassVar[bool] = False
     factor: PositiveFloat = 8.0
     """Factor that slow frequencies are divided by."""
     low_freq_factor: PositiveFloat = 1.0

@@ -22,6 +22,7 @@ class NTK(Scaling):
     examples: ClassVar[Examples] = ({"factor": 4.0},)
     kind: Literal["ntk"] = "ntk"
     supports: ClassVar[Operations] = EVERY_OPERATION
+    by_length: ClassVar[bool] = False
     factor: PositiveFloat
     """Factor by which the slowest pair turns more slowly: new length / original length."""
 

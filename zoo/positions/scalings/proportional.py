@@ -21,6 +21,7 @@ class Proportional(Scaling):
 
     kind: Literal["proportional"] = "proportional"
     supports: ClassVar[Operations] = EVERY_OPERATION
+    by_length: ClassVar[bool] = False
     proportion: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the pairs, the first ones, that are rotated at all."""
     factor: PositiveFloat = 1.0

@@ -32,6 +32,7 @@ class YaRN(Scaling):
     examples: ClassVar[Examples] = ({"factor": 4.0, "original_length": 8, "truncate": False},)
     kind: Literal["yarn"] = "yarn"
     supports: ClassVar[Operations] = EVERY_OPERATION
+    by_length: ClassVar[bool] = False
     factor: PositiveFloat
     """Factor that slow frequencies are divided by: new length / L."""
     original_length: Annotated[PositiveInt, AtMost(64)]

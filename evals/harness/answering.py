@@ -1,0 +1,97 @@
+"""Tasks put to a model by lm-eval: those that fail are set aside, and the others keep their scores."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from traceback import walk_tb
+from typing import Any
+
+import numpy as np
+from lm_eval.api.task import Task
+from lm_eval.evaluator import evaluate as lm_evaluate
+
+from evals.harness import lm as adapter
+from evals.harness.decode import UnsupportedGenerationError
+from evals.harness.lm import ZooLM
+from evals.harness.loading import Loaded, failure_of
+from evals.harness.selection import TaskSelection
+
+
+def results_of(loaded: Loaded, lm: ZooLM, spec: TaskSelection) -> Any:
+    """lm-eval's results of all tasks that can be run; of the others, `loaded` has the reason. None if there are none.
+
+    All tasks share their batches. Only where one of them fails, each is tried alone to find out which. The model's
+    answers are kept meanwhile, so that it answers nothing twice.
+    """
+    with _keeping_answers(lm):
+        try:
+            return _evaluate(lm, loaded, spec)
+        except Exception as error:
+            if not _is_a_tasks(error):
+                raise
+        for name, task in list(loaded.tasks.items()):
+            try:
+                with seeded(lm.seed):
+                    _evaluate(lm, Loaded(tasks={name: task}), spec)
+            except Exception as error:
+                if not _is_a_tasks(error):
+                    raise
+                known = isinstance(error, UnsupportedGenerationError)
+                loaded.skip(name, str(error) if known else failure_of(error))
+        with seeded(lm.seed):
+            return _evaluate(lm, loaded, spec) if loaded.tasks else None
+
+
+def _evaluate(lm: ZooLM, loaded: Loaded, spec: TaskSelection) -> Any:
+    for task in loaded.tasks.values():
+        _set_fewshot(task, spec, lm.seed)
+    wanted = {"tasks": loaded.tasks, "groups": loaded.groups}
+    chat = {"apply_chat_template": True, "fewshot_as_multiturn": True} if spec.chat_template else {}
+    return lm_evaluate(lm, wanted, limit=spec.limit, bootstrap_iters=0, **chat)
+
+
+def _set_fewshot(task: Task, spec: TaskSelection, seed: int) -> None:
+    """lm-eval's rule: a task that fixes the number at 0 keeps it, since its items make no sense after others."""
+    own = task.get_config("num_fewshot")
+    if own is None or (spec.fewshot is not None and own != 0):
+        task.set_config(key="num_fewshot", value=spec.fewshot or 0)
+    task.set_fewshot_seed(seed=seed)
+
+
+def _is_a_tasks(error: Exception) -> bool:
+    """Whether a task is to blame, rather than the model that answered or this machine."""
+    if isinstance(error, UnsupportedGenerationError):
+        return True
+    if isinstance(error, MemoryError):
+        return False
+    return all(frame.f_code.co_filename != adapter.__file__ for frame, _ in walk_tb(error.__traceback__))
+
+
+@contextmanager
+def _keeping_answers(lm: ZooLM) -> Iterator[None]:
+    if lm.answers is not None:
+        yield
+        return
+    with TemporaryDirectory() as folder:
+        lm.answers = Path(folder) / "answers.db"
+        try:
+            yield
+        finally:
+            lm.answers = None
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Some tasks draw from the global generators: they are seeded inside, and as before outside."""
+    python, numpy = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
