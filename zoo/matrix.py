@@ -81,9 +81,8 @@ def axes() -> Mapping[str, tuple[Option, ...]]:
 
 def combine(chosen: Iterable[Option]) -> ModelSpec:
     """The small model with these choices. Raises SpecError where they cannot be combined."""
-    order = list(axes())
     data = _small()
-    for option in sorted(chosen, key=lambda option: order.index(option.axis)):
+    for option in sorted(chosen, key=lambda option: _places()[option.axis]):
         data = merge(data, option.edits)
     return checked(ModelSpec, data)
 
@@ -127,6 +126,12 @@ def document() -> MatrixDocument:
         if (reason := unserved(option, kind)) is not None:
             conflicts.setdefault(reason, []).append([option.axis, option.name, "cache", kind])
     return MatrixDocument(axes=names | {"cache": kinds}, conflicts=conflicts)
+
+
+@cache
+def _places() -> Mapping[str, int]:
+    """Places of the axes in their order."""
+    return {axis: place for place, axis in enumerate(axes())}
 
 
 @cache

@@ -89,8 +89,10 @@ def check_claims(claims: Iterable[Claim]) -> None:
 
 
 def _conflicts(claims: list[Claim]) -> Iterator[tuple[Claim, Claim, Ground]]:
-    for breaker in claims:
-        for needer in claims:
-            if needer is not breaker and breaker.meets(needer):
+    needers = [claim for claim in claims if claim.needs]
+    for breaker in (claim for claim in claims if claim.breaks):
+        for needer in needers:
+            broken = breaker.breaks & needer.needs
+            if broken and needer is not breaker and breaker.meets(needer):
                 # In the order of the class, whatever the order of a set.
-                yield from ((breaker, needer, ground) for ground in Ground if ground in breaker.breaks & needer.needs)
+                yield from ((breaker, needer, ground) for ground in Ground if ground in broken)

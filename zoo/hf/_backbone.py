@@ -4,15 +4,37 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from typing import ClassVar
 
-from zoo.hf._family import Family
+from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
+from zoo.hf._config import Config, ConfigJson
+from zoo.hf._ffn import plain_activation, theirs_by_name
+from zoo.hf._keyed import Keyed
+from zoo.hf._keys import Keys, read
 from zoo.hf._pairs import Pair, same
 from zoo.mixers import Mixer
 from zoo.spec import ModelSpec
 
 
-class Backbone(Family):
+class Backbone(Keyed):
     """x + mixer(norm(x)) in every layer, and no FFN."""
+
+    norm_keys: ClassVar[Keys] = {"layer_norm_epsilon": "eps"}
+
+    def mixer(self, config: Config) -> SpecJson:
+        act = plain_activation(config, self.activation_key)
+        return {**self.mixer_fixed, **read(self.mixer_keys, config), "activation": act}
+
+    def ffn(self, config: Config) -> SpecJson:
+        return {"kind": "none"}
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        return {}
+
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
+        """The activation is the mixer's."""
+        return {self.activation_key: theirs_by_name(gated=False)[getattr(layer.mixer, "activation", "")]}
 
     @abstractmethod
     def mixer_weights(self, mixer: Mixer, ours: str, theirs: str) -> Iterator[Pair]:

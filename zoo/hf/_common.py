@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns._dense import Dense
-from zoo.hf._pairs import Pair, both, same
+from zoo.hf._pairs import Pair, both, fused, same
 from zoo.mixers.attention import Attention
+from zoo.norms import Norm
+from zoo.positions.nope import NoPE
 from zoo.spec import ModelSpec
 
 T = TypeVar("T")
@@ -29,6 +31,11 @@ def attention(layer: BlockSpec) -> Attention:
 
 def dense(layer: BlockSpec) -> Dense:
     return expect(layer.ffn, Dense, "ffn")
+
+
+def turns(layer: BlockSpec) -> bool:
+    """Whether the layer's attention has positions."""
+    return not isinstance(attention(layer).position, NoPE)
 
 
 def norm_eps(layer: BlockSpec) -> float:
@@ -52,6 +59,12 @@ def outside(spec: ModelSpec) -> Iterator[Pair]:
         yield same("head.weight", "lm_head.weight")
 
 
+def linears(ours: str, theirs: str, names: dict[str, str], biases: Iterable[str]) -> Iterator[Pair]:
+    """Linear layers by our name and theirs. biases: ours of those that have a bias."""
+    for our_name, their_name in names.items():
+        yield from both(f"{ours}.{our_name}", f"{theirs}.{their_name}", bias=our_name in biases)
+
+
 def attention_weights(mixer: Attention, ours: str, theirs: str) -> Iterator[Pair]:
     """q, k, v, o with biases, and norms of queries and keys."""
     for name in ("q", "k", "v", "o"):
@@ -61,13 +74,22 @@ def attention_weights(mixer: Attention, ours: str, theirs: str) -> Iterator[Pair
             yield same(f"{ours}.{name}.gain", f"{theirs}.{name}.weight")
 
 
-def gated_weights(ffn: Dense, ours: str, theirs: str) -> Iterator[Pair]:
-    """gate, up, down with biases."""
-    for name in ("gate", "up", "down"):
+def dense_weights(ffn: Dense, ours: str, theirs: str) -> Iterator[Pair]:
+    """gate where there is one, up, down with biases."""
+    for name in ("gate", "up", "down") if ffn.gated else ("up", "down"):
         yield from both(f"{ours}.{name}", f"{theirs}.{name}_proj", bias=ffn.bias)
 
 
-def pre_norms(ours: str, theirs: str) -> Iterator[Pair]:
-    """Norms before the mixer and before the FFN."""
-    yield same(f"{ours}.mixer_residual.norm_in.gain", f"{theirs}.input_layernorm.weight")
-    yield same(f"{ours}.ffn_residual.norm_in.gain", f"{theirs}.post_attention_layernorm.weight")
+def fused_gate_up(ffn: Dense, ours: str, theirs: str) -> Iterator[Pair]:
+    """gate and up in one matrix of theirs, down."""
+    gate_up = [f"{ours}.gate.weight", f"{ours}.up.weight"]
+    yield fused(gate_up, f"{theirs}.gate_up_proj.weight", [ffn.width] * 2)
+    yield same(f"{ours}.down.weight", f"{theirs}.down_proj.weight")
+
+
+def norm_weights(norm: Norm, ours: str, theirs: str) -> Iterator[Pair]:
+    """The gain and the bias that the norm has."""
+    if getattr(norm, "gain", True):
+        yield same(f"{ours}.gain", f"{theirs}.weight")
+    if getattr(norm, "bias", False):
+        yield same(f"{ours}.bias", f"{theirs}.bias")

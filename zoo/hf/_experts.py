@@ -8,10 +8,13 @@ import torch
 
 from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
+from zoo.hf._config import Config
 from zoo.hf._ffn import theirs_by_name
 from zoo.hf._pairs import Pair, Tensors, fused, same, stacked
 from zoo.hf._version import MAJOR
 
+PARTS = ("gate", "up", "down")
+"""Matrices of an expert."""
 MODULES = ("gate_proj", "up_proj", "down_proj")
 
 
@@ -21,8 +24,14 @@ def gated_experts(ours: str, theirs: str, width: int, experts: int, modules: Seq
         yield fused([f"{ours}.gate.weight", f"{ours}.up.weight"], f"{theirs}.gate_up_proj", [width] * 2, dim=1)
         yield same(f"{ours}.down.weight", f"{theirs}.down_proj")
         return
-    for part, module in zip(("gate", "up", "down"), modules, strict=True):
+    for part, module in zip(PARTS, modules, strict=True):
         yield stacked(f"{ours}.{part}.weight", [f"{theirs}.{i}.{module}.weight" for i in range(experts)])
+
+
+def balance_loss(config: Config) -> float:
+    """Weight of the balance loss, which the model has if it outputs router logits."""
+    weight, top_k = config["router_aux_loss_coef"], config["num_experts_per_tok"]
+    return float(weight * top_k / config["num_hidden_layers"]) if config["output_router_logits"] else 0.0
 
 
 def alternating(ours: Sequence[str], theirs: str) -> Pair:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import ClassVar
 
-from zoo.hf._common import attention, norm_eps
+from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
+from zoo.hf._common import attention, expect
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._pairs import Pair, Tensors, both, fused, same
+from zoo.hf._keyed import Keyed
+from zoo.hf._keys import QKV, WIDTH, Keys
+from zoo.hf._pairs import Pair, Tensors, fused, same
 from zoo.mixers.attention import Attention
-from zoo.spec import ModelSpec
+from zoo.positions.learned import Learned
 
-QKV = ("q", "k", "v")
 UNREAD = (
     "n_ctx",
     "n_special",
@@ -21,27 +25,42 @@ UNREAD = (
 """Keys of published configs that the language model does not read."""
 
 
-def sizes(spec: ModelSpec) -> ConfigJson:
-    """Sizes and rates that the configs of OpenAI's line share."""
-    layer = spec.layers[0]
-    mixer = attention(layer)
-    return {
-        "vocab_size": spec.vocab_size,
-        "n_embd": spec.d_model,
-        "n_layer": spec.n_layers,
-        "tie_word_embeddings": spec.tie_embeddings,
-        "layer_norm_epsilon": norm_eps(layer),
-        "embd_pdrop": spec.embedding_dropout,
-        "attn_pdrop": mixer.dropout,
-        "resid_pdrop": layer.dropout,
-        "n_head": mixer.heads,
+class OpenAILike(Keyed):
+    """Sizes and rates that the configs of OpenAI's line share: LayerNorm, biases, an FFN that is not gated."""
+
+    model_keys: ClassVar[Keys] = {
+        "vocab_size": "vocab_size",
+        "n_embd": "d_model",
+        "n_layer": "n_layers",
+        "tie_word_embeddings": "tie_embeddings",
+        "embd_pdrop": "embedding_dropout",
     }
+    block_keys: ClassVar[Keys] = {"resid_pdrop": "dropout"}
+    norm_keys: ClassVar[Keys] = {"layer_norm_epsilon": "eps"}
+    norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
+    mixer_keys: ClassVar[Keys] = {"n_head": "heads", "attn_pdrop": "dropout"}
+    mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "bias": True}
+    activation_key: ClassVar[str] = "activation_function"
+    gated: ClassVar[bool] = False
+    ffn_keys: ClassVar[Keys] = {"n_inner": WIDTH}
+    ffn_fixed: ClassVar[SpecJson] = {"bias": True}
+
+    def ffn(self, config: Config) -> SpecJson:
+        kind = super().ffn(config)
+        return {**kind, "d_ff": 4 * config["n_embd"] if kind["d_ff"] is None else int(kind["d_ff"])}
 
 
-def linears(ours: str, theirs: str, names: dict[str, str], biases: Iterable[str]) -> Iterator[Pair]:
-    """Linear layers by our name and theirs. biases: ours of those that have a bias."""
-    for our_name, their_name in names.items():
-        yield from both(f"{ours}.{our_name}", f"{theirs}.{their_name}", bias=our_name in biases)
+class LearnedPositions(Keyed):
+    """With a table of positions."""
+
+    length_key: ClassVar[str] = "n_positions"
+    offset: ClassVar[int] = 0
+
+    def position(self, config: Config) -> SpecJson:
+        return {"kind": "learned", "length": config[self.length_key], "offset": self.offset}
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        return {self.length_key: expect(attention(layer).position, Learned, "mixer.position").length}
 
 
 def fused_qkv(mixer: Attention, ours: str, theirs: str, groups: int) -> Iterator[Pair]:
@@ -62,12 +81,6 @@ def of_transposed(pair: Pair) -> Pair:
         return [matrix.transpose(-1, -2) for matrix in pair.write(x)]
 
     return Pair(pair.ours, pair.theirs, read, write)
-
-
-def inner(config: Config) -> int:
-    """Hidden features of the FFN, four times the stream's where the config does not say."""
-    given = config["n_inner"]
-    return int(given) if given is not None else 4 * int(config["n_embd"])
 
 
 def conv_weights(d_model: int, ours: str, theirs: str) -> Iterator[Pair]:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import ClassVar
 
 from zoo.edits import SpecJson
-from zoo.hf._config import Config
-from zoo.hf._layers import layered
+from zoo.hf._config import Config, ConfigJson
+from zoo.hf._ffn import plain_activation
+from zoo.hf._keys import Keys, read, write
+from zoo.hf._layers import FULL, layered, types_of
 from zoo.hf._llama_like import LlamaLike
+from zoo.mixers import Mixer
+from zoo.spec import ModelSpec
+
+EXPERTS, LINEAR = "experts", "linear_attention"
 
 
 class Layered(LlamaLike):
@@ -16,17 +22,59 @@ class Layered(LlamaLike):
     preference: ClassVar[int] = 2
 
     def spec(self, config: Config) -> SpecJson:
-        kinds = zip(self.mixer_kinds(config), self.ffn_kinds(config), strict=True)
-        return {**super().spec(config), **layered([[*mixer, *ffn] for mixer, ffn in kinds], self.edits(config))}
+        kinds = zip(self.mixer_kinds(config), self.sparse(config), strict=True)
+        names = [[*mixer, *[EXPERTS] * sparse] for mixer, sparse in kinds]
+        return {**super().spec(config), **layered(names, self.edits(config))}
 
     def mixer_kinds(self, config: Config) -> list[list[str]]:
         """Which of `edits` each layer has, that are about its mixer."""
         return [[] for _ in range(config["num_hidden_layers"])]
 
-    def ffn_kinds(self, config: Config) -> list[list[str]]:
-        """And about its FFN."""
-        return [[] for _ in range(config["num_hidden_layers"])]
+    def sparse(self, config: Config) -> list[bool]:
+        """Which layers have experts, as an edit."""
+        return [False] * int(config["num_hidden_layers"])
 
     def edits(self, config: Config) -> dict[str, SpecJson]:
         """Edits of the base block by name."""
+        return {EXPERTS: {"ffn": self.experts(config)}} if self.expert_keys else {}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        arguments = super().config(spec)
+        for layer in spec.layers:
+            arguments |= self.ffn_config(layer)
+        return {**arguments, **self.sparse_config([isinstance(layer.ffn, self.experts_class) for layer in spec.layers])}
+
+    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
+        """Arguments of the config class that say which layers have experts."""
         return {}
+
+
+class Hybrid(Layered):
+    """Layers with a state beside layers of attention, as `layer_types` say."""
+
+    state_class: ClassVar[type[Mixer]]
+    state_keys: ClassVar[Keys]
+    state_fixed: ClassVar[SpecJson]
+
+    def mixer_kinds(self, config: Config) -> list[list[str]]:
+        return [[LINEAR] * (kind == LINEAR) for kind in types_of(config, LINEAR)]
+
+    def edits(self, config: Config) -> dict[str, SpecJson]:
+        return {**super().edits(config), LINEAR: {"mixer": self.state(config)}}
+
+    def state(self, config: Config) -> SpecJson:
+        """The mixer of layers with a state."""
+        act = plain_activation(config, self.activation_key)
+        return {**self.state_fixed, **read(self.state_keys, config), "activation": act}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        arguments = super().config(spec)
+        for layer in spec.layers:
+            if isinstance(layer.mixer, self.state_class):
+                arguments |= self.state_config(layer.mixer)
+        types = [FULL if isinstance(layer.mixer, self.mixer_class) else LINEAR for layer in spec.layers]
+        return {**arguments, "layer_types": types}
+
+    def state_config(self, mixer: Mixer) -> ConfigJson:
+        """Arguments of the config class that a layer with a state tells."""
+        return write(self.state_keys, mixer, "mixer")

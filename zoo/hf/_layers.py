@@ -36,13 +36,13 @@ def windows(config: Config) -> SpecJson:
     return pattern([BASE if kind == FULL else "window" for kind in types], {"window": {"mixer.window": window}})
 
 
-def types_of(config: Config) -> list[str]:
-    """`layer_types`, one for each layer."""
+def types_of(config: Config, other: str = SLIDING) -> list[str]:
+    """`layer_types`, one for each layer: full attention or `other`."""
     layers = config["num_hidden_layers"]
     types: list[str] = config.get("layer_types") or [FULL] * layers
     for kind in types:
-        if kind not in (FULL, SLIDING):
-            raise UnsupportedError("layer_types", f"'{kind}' cannot be converted, only {FULL} and {SLIDING}")
+        if kind not in (FULL, other):
+            raise UnsupportedError("layer_types", f"'{kind}' cannot be converted, only {FULL} and {other}")
     if len(types) != layers:
         raise UnsupportedError("layer_types", f"has {len(types)} layers of {layers}")
     return types

@@ -7,10 +7,13 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
+from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keys import Keys, without
 from zoo.hf._pairs import Pair, same
 from zoo.hf.deepseek_v3 import DeepSeekV3
 from zoo.hf.kimi_linear import KimiLinear
+from zoo.mixers import Mixer
 from zoo.mixers.kda import KimiDeltaAttention
 from zoo.mixers.mla import MLA
 
@@ -20,33 +23,26 @@ class BailingHybrid(KimiLinear):
     Inclusion AI 2026, https://huggingface.co/inclusionAI/Ling-3.0-Flash."""
 
     model_types: ClassVar[tuple[str, ...]] = ("bailing_hybrid",)
+    mixer_keys: ClassVar[Keys] = without(KimiLinear.mixer_keys, "q_lora_rank")
+    mixer_fixed: ClassVar[SpecJson] = {**KimiLinear.mixer_fixed, "q_rank": None, "gate": "head"}
 
     def spec(self, config: Config) -> SpecJson:
         # By default they say what lists are, how many heads there are, and how wide.
-        config.ignore("layer_group_size", "short_conv_kernel_size", "mtp_loss_scaling_factor")
+        config.ignore("q_lora_rank", "layer_group_size", "short_conv_kernel_size", "mtp_loss_scaling_factor")
         return super().spec(config)
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "q_rank": None, "gate": "head"}
 
     def position(self, config: Config) -> SpecJson:
         return DeepSeekV3.position(self, config)
 
-    def delta(self, config: Config) -> SpecJson:
+    def state(self, config: Config) -> SpecJson:
         floor, safe = float(config["kda_lower_bound"]), config["kda_safe_gate"]
-        return {**super().delta(config), "low_rank": False, "decay_floor": floor if safe else None}
+        return {**super().state(config), "low_rank": False, "decay_floor": floor if safe else None}
 
-    def delta_config(self, mixer: object) -> ConfigJson:
-        if not isinstance(mixer, KimiDeltaAttention):
-            return {}
-        floor = {} if mixer.decay_floor is None else {"kda_lower_bound": mixer.decay_floor}
-        sizes = {"head_dim": mixer.features, "short_conv_kernel_size": mixer.conv}
-        return {**sizes, **floor, "kda_safe_gate": mixer.decay_floor is not None}
-
-    def block_config(self, layer: BlockSpec) -> ConfigJson:
-        arguments = super().block_config(layer)
-        del arguments["q_lora_rank"]
-        return arguments
+    def state_config(self, mixer: Mixer) -> ConfigJson:
+        delta = expect(mixer, KimiDeltaAttention, "mixer")
+        floor = {} if delta.decay_floor is None else {"kda_lower_bound": delta.decay_floor}
+        sizes = {"head_dim": delta.features, "short_conv_kernel_size": delta.conv}
+        return {**sizes, **floor, "kda_safe_gate": delta.decay_floor is not None}
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
         arguments = DeepSeekV3.position_config(self, layer)

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, dense, expect, norm_eps
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._family import Family, Task
-from zoo.hf._ffn import activation, ffn, name_of
+from zoo.hf._family import Task
+from zoo.hf._ffn import plain_activation
+from zoo.hf._gpt import LearnedPositions
+from zoo.hf._keys import Keys
 from zoo.hf._pairs import Pair, both, layernorm, same
-from zoo.positions.learned import Learned
 from zoo.spec import ModelSpec
 
 ATTENTION = {"q": "self.query", "k": "self.key", "v": "self.value", "o": "output.dense"}
@@ -28,7 +28,7 @@ POOLER = (
 """Keys of published configs about what the head of masked-language modelling does not read."""
 
 
-class BERT(Family):
+class BERT(LearnedPositions):
     """The encoder with the head of masked-language modelling. Devlin et al. 2018, arXiv:1810.04805."""
 
     model_types: ClassVar[tuple[str, ...]] = ("bert",)
@@ -36,57 +36,33 @@ class BERT(Family):
     buffers: ClassVar[tuple[str, ...]] = ("cls.predictions.bias",)
     """Another name of the bias that the head adds, or where embeddings are not tied a bias that nothing reads."""
 
+    length_key: ClassVar[str] = "max_position_embeddings"
+    model_keys: ClassVar[Keys] = {
+        **LearnedPositions.model_keys,
+        "type_vocab_size": "token_types",
+        "hidden_dropout_prob": "embedding_dropout",
+    }
+    model_fixed: ClassVar[SpecJson] = {"visible": "all", "head_bias": True, "embedding_norm": True}
+    block_keys: ClassVar[Keys] = {"hidden_dropout_prob": "dropout"}
+    block_fixed: ClassVar[SpecJson] = {"norm_placement": "post"}
+    norm_keys: ClassVar[Keys] = {"layer_norm_eps": "eps"}
+    norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
+    mixer_keys: ClassVar[Keys] = {"num_attention_heads": "heads", "attention_probs_dropout_prob": "dropout"}
+    mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "bias": True}
+    gated: ClassVar[bool] = False
+    ffn_fixed: ClassVar[SpecJson] = {"bias": True}
+
     def spec(self, config: Config) -> SpecJson:
         config.only("is_decoder", False)
         config.only("add_cross_attention", False)
         config.only("position_embedding_type", "absolute")
         config.ignore("classifier_dropout", *POOLER)
-        block_ffn = ffn(config, "hidden_act", gated=False)
-        return {
-            "vocab_size": config["vocab_size"],
-            "d_model": config["hidden_size"],
-            "n_layers": config["num_hidden_layers"],
-            "visible": "all",
-            "tie_embeddings": config["tie_word_embeddings"],
-            "token_types": config["type_vocab_size"],
-            "head_transform": name_of(**block_ffn),
-            "head_bias": True,
-            "embedding_norm": True,
-            "embedding_dropout": config["hidden_dropout_prob"],
-            "block": {
-                "norm": {"kind": "layernorm", "eps": config["layer_norm_eps"]},
-                "norm_placement": "post",
-                "dropout": config["hidden_dropout_prob"],
-                "mixer": {
-                    "kind": "attention",
-                    "heads": config["num_attention_heads"],
-                    "position": {"kind": "learned", "length": config["max_position_embeddings"]},
-                    "bias": True,
-                    "dropout": config["attention_probs_dropout_prob"],
-                },
-                "ffn": {**block_ffn, "d_ff": config["intermediate_size"], "bias": True},
-            },
-        }
+        return {**super().spec(config), "head_transform": plain_activation(config, self.activation_key)}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         if spec.visible != "all" or spec.token_types is None:
             raise UnsupportedError("visible", "only an encoder with token types has this counterpart")
-        layer = spec.layers[0]
-        mixer = attention(layer)
-        return {
-            "vocab_size": spec.vocab_size,
-            "hidden_size": spec.d_model,
-            "num_hidden_layers": spec.n_layers,
-            "tie_word_embeddings": spec.tie_embeddings,
-            "type_vocab_size": spec.token_types,
-            "layer_norm_eps": norm_eps(layer),
-            "hidden_dropout_prob": layer.dropout,
-            "attention_probs_dropout_prob": mixer.dropout,
-            "num_attention_heads": mixer.heads,
-            "max_position_embeddings": expect(mixer.position, Learned, "mixer.position").length,
-            "hidden_act": activation(layer.ffn, gated=False),
-            "intermediate_size": dense(layer).width,
-        }
+        return super().config(spec)
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
         theirs = "bert.embeddings"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, norm_eps
+from zoo.hf._common import attention, linears
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._family import Family
-from zoo.hf._gpt import fused_qkv, linears
+from zoo.hf._gpt import fused_qkv
+from zoo.hf._keyed import Keyed
+from zoo.hf._keys import Keys
 from zoo.hf._pairs import Pair, layernorm, same
 from zoo.spec import ModelSpec
 
@@ -27,50 +29,49 @@ UNREAD = (
 """Keys of published configs that transformers does not read."""
 
 
-class Bloom(Family):
+class Bloom(Keyed):
     """BigScience 2022, arXiv:2211.05100."""
 
     model_types: ClassVar[tuple[str, ...]] = ("bloom",)
+
+    model_keys: ClassVar[Keys] = {
+        "vocab_size": "vocab_size",
+        "hidden_size": "d_model",
+        "n_layer": "n_layers",
+        "tie_word_embeddings": "tie_embeddings",
+    }
+    model_fixed: ClassVar[SpecJson] = {"embedding_norm": True}
+    block_keys: ClassVar[Keys] = {"hidden_dropout": "dropout"}
+    norm_keys: ClassVar[Keys] = {"layer_norm_epsilon": "eps"}
+    norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
+    mixer_keys: ClassVar[Keys] = {"n_head": "heads", "attention_dropout": "dropout"}
+    mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "bias": True}
 
     def spec(self, config: Config) -> SpecJson:
         if config["slow_but_exact"] and config["pretraining_tp"] > 1:
             raise UnsupportedError("slow_but_exact", "transformers leaves out the biases of the output projections")
         config.ignore(*UNREAD)
-        return {
-            "vocab_size": config["vocab_size"],
-            "d_model": config["hidden_size"],
-            "n_layers": config["n_layer"],
-            "tie_embeddings": config["tie_word_embeddings"],
-            "embedding_norm": True,
-            "block": {
-                "norm": {"kind": "layernorm", "eps": config["layer_norm_epsilon"]},
-                "norm_placement": "normed" if config["apply_residual_connection_post_layernorm"] else "pre",
-                "dropout": config["hidden_dropout"],
-                "mixer": {
-                    "kind": "attention",
-                    "heads": config["n_head"],
-                    "position": "alibi",
-                    "bias": True,
-                    "dropout": config["attention_dropout"],
-                },
-                "ffn": {"kind": "gelu", "approximate": "tanh", "d_ff": 4 * config["hidden_size"], "bias": True},
-            },
-        }
+        return super().spec(config)
 
-    def config(self, spec: ModelSpec) -> ConfigJson:
-        layer = spec.layers[0]
-        mixer = attention(layer)
-        return {
-            "vocab_size": spec.vocab_size,
-            "hidden_size": spec.d_model,
-            "n_layer": spec.n_layers,
-            "tie_word_embeddings": spec.tie_embeddings,
-            "layer_norm_epsilon": norm_eps(layer),
-            "apply_residual_connection_post_layernorm": layer.norm_placement.kind == "normed",
-            "hidden_dropout": layer.dropout,
-            "n_head": mixer.heads,
-            "attention_dropout": mixer.dropout,
-        }
+    def block(self, config: Config) -> SpecJson:
+        normed = config["apply_residual_connection_post_layernorm"]
+        return {**super().block(config), "norm_placement": "normed" if normed else "pre"}
+
+    def position(self, config: Config) -> SpecJson:
+        return {"kind": "alibi"}
+
+    def ffn(self, config: Config) -> SpecJson:
+        return {"kind": "gelu", "approximate": "tanh", "d_ff": 4 * config["hidden_size"], "bias": True}
+
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
+        normed = layer.norm_placement.kind == "normed"
+        return {**super().block_config(layer), "apply_residual_connection_post_layernorm": normed}
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        return {}
+
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
+        return {}
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
         yield same("embedding.weight", "transformer.word_embeddings.weight")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
 
 import torch
 
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
-from zoo.hf._common import attention, norm_eps
+from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keys import BIAS, Keys
 from zoo.hf._llama_like import LlamaLike
-from zoo.hf._pairs import Pair, same
+from zoo.hf._pairs import Pair
 from zoo.spec import ModelSpec
 
 
@@ -23,42 +24,28 @@ class Cohere(LlamaLike):
     model_types: ClassVar[tuple[str, ...]] = ("cohere",)
     heeds_qk_norm: ClassVar[bool] = True
     """Whether the model reads `use_qk_norm`."""
-
-    def spec(self, config: Config) -> SpecJson:
-        return {**super().spec(config), "logit_scale": config["logit_scale"]}
-
-    def block(self, config: Config) -> SpecJson:
-        return {**super().block(config), "topology": "parallel"}
-
-    def norm(self, config: Config) -> SpecJson:
-        return {"kind": "layernorm", "eps": config["layer_norm_eps"], "bias": False}
+    model_keys: ClassVar[Keys] = {**LlamaLike.model_keys, "logit_scale": "logit_scale"}
+    block_fixed: ClassVar[SpecJson] = {"topology": "parallel"}
+    norm_keys: ClassVar[Keys] = {"layer_norm_eps": "eps"}
+    norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm", "bias": False}
+    mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}
+    rope_layout: ClassVar[Literal["half", "interleaved"]] = "interleaved"
+    norm_names: ClassVar[Mapping[str, str]] = {"mixer_residual.norm_in": "input_layernorm"}
 
     def mixer(self, config: Config) -> SpecJson:
-        mixer = {**super().mixer(config), "bias": config["attention_bias"]}
-        mixer["position"] = {**mixer["position"], "layout": "interleaved"}
+        mixer = super().mixer(config)
         if self.heeds_qk_norm and config["use_qk_norm"]:
             mixer |= {"qk_norm": self.norm(config), "qk_norm_over": "heads"}
         return mixer
 
     def config(self, spec: ModelSpec) -> ConfigJson:
-        arguments = {**super().config(spec), "logit_scale": spec.logit_scale}
+        arguments = super().config(spec)
         if arguments["head_dim"] * arguments["num_attention_heads"] == spec.d_model:
             del arguments["head_dim"]
         return arguments
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:
-        mixer = attention(layer)
-        return {
-            **super().block_config(layer),
-            "attention_bias": bool(mixer.bias),
-            "use_qk_norm": mixer.qk_norm is not None,
-        }
-
-    def norm_config(self, layer: BlockSpec) -> ConfigJson:
-        return {"layer_norm_eps": norm_eps(layer)}
-
-    def norm_weights(self, ours: str, theirs: str) -> Iterator[Pair]:
-        yield same(f"{ours}.mixer_residual.norm_in.gain", f"{theirs}.input_layernorm.weight")
+        return {**super().block_config(layer), "use_qk_norm": attention(layer).qk_norm is not None}
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         mixer = attention(layer)

@@ -37,13 +37,14 @@ class Cohere2(Cohere):
 
     def spec(self, config: Config) -> SpecJson:
         config.ignore(*UNREAD)
-        types, window = types_of(config), config["sliding_window"]
-        if window is None and SLIDING in types:
+        types = types_of(config)
+        if config["sliding_window"] is None and SLIDING in types:
             raise UnsupportedError("sliding_window", "layers with sliding attention need one")
-        spec = super().spec(config)
-        spec["block"]["mixer"]["window"] = window
         full = {"mixer.position": "nope", "mixer.window": None}
-        return {**spec, **pattern([FULL if kind == FULL else BASE for kind in types], {FULL: full})}
+        return {**super().spec(config), **pattern([FULL if kind == FULL else BASE for kind in types], {FULL: full})}
+
+    def mixer(self, config: Config) -> SpecJson:
+        return {**super().mixer(config), "window": config["sliding_window"]}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         arguments = {**super().config(spec), **window_config(spec)}

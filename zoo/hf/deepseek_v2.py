@@ -8,8 +8,8 @@ from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns.deepseek_moe import DeepSeekMoE
-from zoo.hf._common import dense
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keys import Keys, without
 from zoo.hf.deepseek_v3 import DeepSeekV3
 
 GREEDY, GROUPED = "greedy", "group_limited_greedy"
@@ -20,27 +20,31 @@ class DeepSeekV2(DeepSeekV3):
     arXiv:2405.04434."""
 
     model_types: ClassVar[tuple[str, ...]] = ("deepseek_v2",)
-
-    def ffn(self, config: Config) -> SpecJson:
-        return {**super().ffn(config), "bias": config["mlp_bias"]}
+    ffn_keys: ClassVar[Keys] = {**DeepSeekV3.ffn_keys, "mlp_bias": "bias"}
+    expert_fixed: ClassVar[SpecJson] = {
+        **DeepSeekV3.expert_fixed,
+        "score": "softmax",
+        "group_score": "max",
+        "normalise": False,
+        "bias_rate": None,
+    }
+    expert_keys: ClassVar[Keys] = {
+        **without(DeepSeekV3.expert_keys, "n_group", "topk_group", "norm_topk_prob"),
+        "mlp_bias": "shared_bias",
+    }
 
     def interleaved(self, config: Config) -> bool:
         return True
 
     def experts(self, config: Config) -> SpecJson:
-        config.only("scoring_func", "softmax")
         # transformers does not normalise, whatever norm_topk_prob says, and has no groups where it is greedy.
         config.ignore("norm_topk_prob", "n_group", "topk_group")
         grouped = config.only("topk_method", GREEDY, GROUPED) == GROUPED
-        return self.shared_and_fine(config) | {
-            "score": "softmax",
-            "groups": config["n_group"] if grouped else 1,
-            "top_groups": config["topk_group"] if grouped else 1,
-            "group_score": "max",
-            "normalise": False,
-            "bias_rate": None,
-            "shared_bias": config["mlp_bias"],
-        }
+        groups = {"groups": config["n_group"], "top_groups": config["topk_group"]} if grouped else {}
+        return {**super().experts(config), "groups": 1, "top_groups": 1, **groups}
+
+    def check_routing(self, config: Config) -> None:
+        config.only("scoring_func", "softmax")
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:
         arguments = super().block_config(layer)
@@ -52,11 +56,10 @@ class DeepSeekV2(DeepSeekV3):
         return arguments
 
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
-        moe = layer.ffn
-        bias = moe.shared_bias if isinstance(moe, DeepSeekMoE) else dense(layer).bias
-        return {**super().ffn_config(layer), "mlp_bias": bias}
-
-    def grouping(self, moe: DeepSeekMoE) -> ConfigJson:
-        if moe.groups == 1:
-            return {"topk_method": GREEDY}
-        return {"topk_method": GROUPED, "n_group": moe.groups, "topk_group": moe.top_groups}
+        arguments = super().ffn_config(layer)
+        if not isinstance(layer.ffn, DeepSeekMoE):
+            return arguments
+        if layer.ffn.groups == 1:
+            return {**arguments, "topk_method": GREEDY}
+        groups = {"n_group": layer.ffn.groups, "topk_group": layer.ffn.top_groups}
+        return {**arguments, "topk_method": GROUPED, **groups}

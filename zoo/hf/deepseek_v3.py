@@ -10,8 +10,11 @@ from zoo.edits import SpecJson
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._fine_experts import FineExperts
+from zoo.hf._keyed import Keyed
+from zoo.hf._keys import Key, Keys
 from zoo.hf._pairs import Pair, both, fused, same
 from zoo.hf._rope import rope, rope_config
+from zoo.mixers import Mixer
 from zoo.mixers.mla import MLA
 
 
@@ -20,26 +23,28 @@ class DeepSeekV3(FineExperts):
 
     model_types: ClassVar[tuple[str, ...]] = ("deepseek_v3",)
 
+    has_head_dim: ClassVar[bool] = False
+    mixer_class: ClassVar[type[Mixer]] = MLA
+    mixer_keys: ClassVar[Keys] = {
+        "num_attention_heads": "heads",
+        "num_key_value_heads": "heads",
+        "q_lora_rank": "q_rank",
+        "kv_lora_rank": "kv_rank",
+        "qk_nope_head_dim": "nope_dim",
+        "qk_rope_head_dim": "rope_dim",
+        "v_head_dim": "v_dim",
+        "attention_bias": "bias",
+        "attention_dropout": Key("dropout", lambda rate: float(rate or 0.0)),
+    }
+    mixer_fixed: ClassVar[SpecJson] = {"kind": "mla", "latent_norm": {"kind": "rmsnorm", "eps": 1e-6}}
+
     def spec(self, config: Config) -> SpecJson:
         config.ignore("qk_head_dim")  # it follows from others
         return super().spec(config)
 
     def mixer(self, config: Config) -> SpecJson:
-        heads = config["num_attention_heads"]
-        config.only("num_key_value_heads", heads)
-        return {
-            "kind": "mla",
-            "heads": heads,
-            "q_rank": config["q_lora_rank"],
-            "kv_rank": config["kv_lora_rank"],
-            "nope_dim": config["qk_nope_head_dim"],
-            "rope_dim": config["qk_rope_head_dim"],
-            "v_dim": config["v_head_dim"],
-            "latent_norm": {"kind": "rmsnorm", "eps": 1e-6},
-            "bias": config["attention_bias"],
-            "dropout": float(config["attention_dropout"] or 0.0),
-            "position": self.position(config),
-        }
+        config.only("num_key_value_heads", config["num_attention_heads"])
+        return Keyed.mixer(self, config)
 
     def head_dim(self, config: Config) -> int:
         """Features that are turned. A config has them under this name too."""
@@ -54,23 +59,6 @@ class DeepSeekV3(FineExperts):
 
     def interleaved(self, config: Config) -> bool:
         return bool(config.get("rope_interleave", True))
-
-    def block_config(self, layer: BlockSpec) -> ConfigJson:
-        mixer = expect(layer.mixer, MLA, "mixer")
-        return {
-            **self.norm_config(layer),
-            "num_attention_heads": mixer.heads,
-            "num_key_value_heads": mixer.heads,
-            "q_lora_rank": mixer.q_rank,
-            "kv_lora_rank": mixer.kv_rank,
-            "qk_nope_head_dim": mixer.nope_dim,
-            "qk_rope_head_dim": mixer.rope_dim,
-            "v_head_dim": mixer.v_dim,
-            "attention_bias": mixer.bias,
-            "attention_dropout": mixer.dropout,
-            **self.ffn_config(layer),
-            **self.position_config(layer),
-        }
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
         position = expect(layer.mixer, MLA, "mixer").position

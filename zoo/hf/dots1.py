@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
-from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._fine_experts import FineExperts
+from zoo.hf._keys import BIAS, Keys
 from zoo.hf._layers import SLIDING, layer_types, types_of, window_of
 from zoo.spec import ModelSpec
 
@@ -20,7 +19,7 @@ class Dots1(FineExperts):
     arXiv:2506.05767."""
 
     model_types: ClassVar[tuple[str, ...]] = ("dots1",)
-
+    mixer_keys: ClassVar[Keys] = {**FineExperts.mixer_keys, "attention_bias": BIAS}
     scoring: ClassVar[tuple[str, ...]] = ("sigmoid", "noaux_tc")
 
     def mixer_kinds(self, config: Config) -> list[list[str]]:
@@ -31,10 +30,7 @@ class Dots1(FineExperts):
         return {**super().edits(config), WINDOW: {"mixer.window": config["sliding_window"]}}
 
     def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "bias": config["attention_bias"], "qk_norm": self.norm(config)}
+        return {**super().mixer(config), "qk_norm": self.norm(config)}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         return {**super().config(spec), "layer_types": layer_types(spec), "sliding_window": window_of(spec)}
-
-    def block_config(self, layer: BlockSpec) -> ConfigJson:
-        return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}

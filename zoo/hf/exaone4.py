@@ -7,13 +7,13 @@ from typing import ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention
+from zoo.hf._common import attention, turns
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keys import Keys
 from zoo.hf._layers import FULL, SLIDING, layer_types, pattern, types_of, window_of
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf.olmo2 import Olmo2
 from zoo.model_settings import BASE
-from zoo.positions.nope import NoPE
 from zoo.spec import ModelSpec
 
 
@@ -22,6 +22,7 @@ class Exaone4(Olmo2):
     no positions. LG AI Research 2025, arXiv:2507.11407."""
 
     model_types: ClassVar[tuple[str, ...]] = ("exaone4",)
+    mixer_keys: ClassVar[Keys] = LlamaLike.mixer_keys
 
     def spec(self, config: Config) -> SpecJson:
         config.ignore("sliding_window_pattern")  # it only says what layer_types are by default
@@ -37,19 +38,13 @@ class Exaone4(Olmo2):
         return {**LlamaLike.mixer(self, config), **own}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
-        window, far = window_of(spec), any(isinstance(attention(layer).position, NoPE) for layer in spec.layers)
+        window, far = window_of(spec), not all(map(turns, spec.layers))
         # With any window at all, layers of full attention have no positions.
-        return {
-            **super().config(spec),
-            "sliding_window": window or (1 if far else None),
-            "layer_types": layer_types(spec),
-        }
+        own = {"sliding_window": window or (1 if far else None), "layer_types": layer_types(spec)}
+        return {**super().config(spec), **own}
 
     def typical(self, spec: ModelSpec) -> BlockSpec:
         return next((layer for layer in spec.layers if attention(layer).window is not None), spec.layers[0])
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
-        return {} if isinstance(attention(layer).position, NoPE) else super().position_config(layer)
-
-    def block_config(self, layer: BlockSpec) -> ConfigJson:
-        return LlamaLike.block_config(self, layer)
+        return super().position_config(layer) if turns(layer) else {}

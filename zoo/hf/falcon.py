@@ -5,73 +5,56 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, dense, norm_eps
+from zoo.hf._common import attention, dense, linears
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._family import Family
-from zoo.hf._ffn import activation, ffn
-from zoo.hf._gpt import fused_qkv, linears
+from zoo.hf._gpt import fused_qkv
+from zoo.hf._keyed import Keyed
+from zoo.hf._keys import BIAS, WIDTH, Keys
 from zoo.hf._pairs import Pair, layernorm, same
-from zoo.hf._rope import rope, rope_config
 from zoo.positions.alibi import ALiBi
 from zoo.spec import ModelSpec
 
 
-class Falcon(Family):
+class Falcon(Keyed):
     """Almazrouei et al. 2023, arXiv:2311.16867."""
 
     model_types: ClassVar[tuple[str, ...]] = ("falcon",)
+
+    norm_keys: ClassVar[Keys] = {"layer_norm_epsilon": "eps"}
+    norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
+    mixer_keys: ClassVar[Keys] = {"num_attention_heads": "heads", "bias": BIAS}
+    activation_key: ClassVar[str] = "activation"
+    gated: ClassVar[bool] = False
+    ffn_keys: ClassVar[Keys] = {"ffn_hidden_size": WIDTH, "bias": "bias"}
 
     def spec(self, config: Config) -> SpecJson:
         config.only("hidden_dropout", 0.0)
         config.only("attention_dropout", 0.0)
         config.ignore("apply_residual_connection_post_layernorm", "ff_factor")  # transformers does not read them
         config.ignore("max_position_embeddings", "rope_parameters")
-        head_dim = config["hidden_size"] // config["num_attention_heads"]
-        return {
-            "vocab_size": config["vocab_size"],
-            "d_model": config["hidden_size"],
-            "n_layers": config["num_hidden_layers"],
-            "tie_embeddings": config["tie_word_embeddings"],
-            "block": {
-                "norm": {"kind": "layernorm", "eps": config["layer_norm_epsilon"]},
-                "topology": _topology(config),
-                "mixer": {
-                    "kind": "attention",
-                    "heads": config["num_attention_heads"],
-                    "kv_heads": _kv_heads(config),
-                    "position": _alibi(config) if config["alibi"] else rope(config, head_dim),
-                    "bias": config["bias"],
-                },
-                "ffn": {
-                    **ffn(config, "activation", gated=False),
-                    "d_ff": config["ffn_hidden_size"],
-                    "bias": config["bias"],
-                },
-            },
-        }
+        return super().spec(config)
 
-    def config(self, spec: ModelSpec) -> ConfigJson:
-        layer = spec.layers[0]
-        mixer = attention(layer)
-        heads, kv_heads, _ = mixer.sizes()
-        arguments = {
-            "vocab_size": spec.vocab_size,
-            "hidden_size": spec.d_model,
-            "num_hidden_layers": spec.n_layers,
-            "tie_word_embeddings": spec.tie_embeddings,
-            "layer_norm_epsilon": norm_eps(layer),
-            "num_attention_heads": heads,
-            "bias": bool(mixer.bias),
-            "activation": activation(layer.ffn, gated=False),
-            "ffn_hidden_size": dense(layer).width,
-            **_layout(layer.topology, heads, kv_heads),
-        }
-        if isinstance(mixer.position, ALiBi):
-            doubled = mixer.position.factor > 1
-            return arguments | {"alibi": True, "attn_implementation": "eager" if doubled else "sdpa"}
-        return arguments | {"alibi": False, **rope_config(mixer.position)}
+    def block(self, config: Config) -> SpecJson:
+        return {**super().block(config), "topology": _topology(config)}
+
+    def mixer(self, config: Config) -> SpecJson:
+        return {**super().mixer(config), "kv_heads": _kv_heads(config)}
+
+    def position(self, config: Config) -> SpecJson:
+        return _alibi(config) if config["alibi"] else super().position(config)
+
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
+        heads, kv_heads, _ = attention(layer).sizes()
+        return {**super().block_config(layer), **_layout(layer.topology, heads, kv_heads)}
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        position = attention(layer).position
+        if isinstance(position, ALiBi):
+            return {"alibi": True, "attn_implementation": "eager" if position.factor > 1 else "sdpa"}
+        return {"alibi": False, **super().position_config(layer)}
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
         yield same("embedding.weight", "transformer.word_embeddings.weight")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import ClassVar
 
-from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
-from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keys import Key, Keys
 from zoo.hf._layers import window_config, windows
-from zoo.hf._pairs import Pair, same
+from zoo.hf._llama_like import DOUBLE
 from zoo.hf.gemma import Gemma
 from zoo.spec import ModelSpec
+
+
+def _scalar(scale: float | None) -> int:
+    """A whole number, as the config wants it: another scale is not found again, and so refused."""
+    return max(1, round((scale or 1.0) ** -2))
 
 
 class Gemma2(Gemma):
@@ -20,38 +24,19 @@ class Gemma2(Gemma):
     2024, arXiv:2408.00118."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gemma2",)
+    model_keys: ClassVar[Keys] = {**Gemma.model_keys, "final_logit_softcapping": "final_softcap"}
+    block_fixed: ClassVar[SpecJson] = {"norm_placement": "double"}
+    mixer_keys: ClassVar[Keys] = {
+        **Gemma.mixer_keys,
+        "query_pre_attn_scalar": Key("scale", lambda scalar: scalar**-0.5, _scalar),
+        "attn_logit_softcapping": "softcap",
+    }
     activation_key: ClassVar[str] = "hidden_activation"
+    norm_names: ClassVar[Mapping[str, str]] = DOUBLE
 
     def spec(self, config: Config) -> SpecJson:
         config.ignore("sliding_window_size")  # transformers does not read it
-        return {**super().spec(config), "final_softcap": config["final_logit_softcapping"], **windows(config)}
-
-    def block(self, config: Config) -> SpecJson:
-        return {**super().block(config), "norm_placement": "double"}
-
-    def mixer(self, config: Config) -> SpecJson:
-        scale = config["query_pre_attn_scalar"] ** -0.5
-        return {**super().mixer(config), "scale": scale, "softcap": config["attn_logit_softcapping"]}
+        return {**super().spec(config), **windows(config)}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
-        return {
-            **super().config(spec),
-            "final_logit_softcapping": spec.final_softcap,
-            **window_config(spec),
-        }
-
-    def block_config(self, layer: BlockSpec) -> ConfigJson:
-        mixer = attention(layer)
-        # A whole number, as the config wants it: another scale is not found again, and so refused.
-        scalar = max(1, round((mixer.scale or 1.0) ** -2))
-        return {
-            **super().block_config(layer),
-            "query_pre_attn_scalar": scalar,
-            "attn_logit_softcapping": mixer.softcap,
-        }
-
-    def norm_weights(self, ours: str, theirs: str) -> Iterator[Pair]:
-        yield same(f"{ours}.mixer_residual.norm_in.gain", f"{theirs}.input_layernorm.weight")
-        yield same(f"{ours}.mixer_residual.norm_out.gain", f"{theirs}.post_attention_layernorm.weight")
-        yield same(f"{ours}.ffn_residual.norm_in.gain", f"{theirs}.pre_feedforward_layernorm.weight")
-        yield same(f"{ours}.ffn_residual.norm_out.gain", f"{theirs}.post_feedforward_layernorm.weight")
+        return {**super().config(spec), **window_config(spec)}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, attention_weights, dense, expect, gated_weights
+from zoo.hf._common import attention, attention_weights, dense, expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import plain_activation, theirs_by_name
+from zoo.hf._keys import BIAS, Keys
 from zoo.hf._layers import FULL, SLIDING, layer_types, layered, types_of, window_config
-from zoo.hf._llama_like import LlamaLike
+from zoo.hf._llama_like import DOUBLE, LlamaLike
 from zoo.hf._pairs import Pair, same
 from zoo.hf._rope import layered_rope_config, rope
 from zoo.mixers.attention import Attention
@@ -29,24 +30,29 @@ class Gemma3n(LlamaLike):
     model_types: ClassVar[tuple[str, ...]] = ("gemma3n_text",)
     buffers: ClassVar[tuple[str, ...]] = ("*inv_freq",)
     preference: ClassVar[int] = 2
+    model_keys: ClassVar[Keys] = {**LlamaLike.model_keys, "final_logit_softcapping": "final_softcap"}
+    model_fixed: ClassVar[SpecJson] = {"embedding_scale": "sqrt_d_model"}
+    block_fixed: ClassVar[SpecJson] = {"norm_placement": "double"}
+    mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}
+    mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "scale": 1.0}
+    ffn_keys: ClassVar[Keys] = {}
     activation_key: ClassVar[str] = "hidden_activation"
+    norm_names: ClassVar[Mapping[str, str]] = DOUBLE
 
     def spec(self, config: Config) -> SpecJson:
         return {
             **super().spec(config),
-            "embedding_scale": "sqrt_d_model",
-            "final_softcap": config["final_logit_softcapping"],
             "altup": self._altup(config),
             "per_layer_embeddings": self._inputs(config),
             **layered(self._kinds(config), self._edits(config)),
         }
 
     def block(self, config: Config) -> SpecJson:
-        return {**super().block(config), "norm_placement": "double", "laurel": {"rank": config["laurel_rank"]}}
+        return {**super().block(config), "laurel": {"rank": config["laurel_rank"]}}
 
     def mixer(self, config: Config) -> SpecJson:
-        own = {"bias": config["attention_bias"], "scale": 1.0, "qk_norm": self.norm(config)}
-        return {**super().mixer(config), **own, "v_norm": {**self.norm(config), "gain": False}}
+        norm = self.norm(config)
+        return {**super().mixer(config), "qk_norm": norm, "v_norm": {**norm, "gain": False}}
 
     def position(self, config: Config) -> SpecJson:
         return rope(config, self.head_dim(config), FULL)
@@ -98,7 +104,6 @@ class Gemma3n(LlamaLike):
             "intermediate_size": [dense(layer).width for layer in spec.layers],
             "activation_sparsity_pattern": [dense(layer).sparsity for layer in spec.layers],
             "num_kv_shared_layers": sum(mixer.reuse_kv for mixer in mixers),
-            "final_logit_softcapping": spec.final_softcap,
             "altup_num_inputs": spec.altup.streams,
             "altup_active_idx": spec.altup.active,
             "altup_coef_clip": spec.altup.clip,
@@ -110,8 +115,7 @@ class Gemma3n(LlamaLike):
     def block_config(self, layer: BlockSpec) -> ConfigJson:
         if layer.laurel is None:
             raise UnsupportedError("block.laurel", "Gemma 3n has it")
-        biased = bool(attention(layer).bias)
-        return {**super().block_config(layer), "attention_bias": biased, "laurel_rank": layer.laurel.rank}
+        return {**super().block_config(layer), "laurel_rank": layer.laurel.rank}
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
         return {}
@@ -127,21 +131,12 @@ class Gemma3n(LlamaLike):
         for i in range(spec.n_layers):
             yield from _beside(i)
 
-    def norm_weights(self, ours: str, theirs: str) -> Iterator[Pair]:
-        yield same(f"{ours}.mixer_residual.norm_in.gain", f"{theirs}.input_layernorm.weight")
-        yield same(f"{ours}.mixer_residual.norm_out.gain", f"{theirs}.post_attention_layernorm.weight")
-        yield same(f"{ours}.ffn_residual.norm_in.gain", f"{theirs}.pre_feedforward_layernorm.weight")
-        yield same(f"{ours}.ffn_residual.norm_out.gain", f"{theirs}.post_feedforward_layernorm.weight")
-
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         mixer = expect(layer.mixer, Attention, "mixer")
         borrowed = {f"{ours}.{name}" for name in ("k", "v", "k_norm")} if mixer.reuse_kv else set()
         for pair in attention_weights(mixer, ours, theirs):
             if pair.ours[0].rpartition(".")[0] not in borrowed:
                 yield pair
-
-    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        yield from gated_weights(dense(layer), ours, theirs)
 
 
 def _sizes(config: Config) -> list[SpecJson]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
 
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
-from zoo.hf._common import attention, dense
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._gpt import QKV
-from zoo.hf._llama_like import LlamaLike
-from zoo.hf._pairs import Pair, fused, same
-from zoo.spec import ModelSpec
+from zoo.hf._common import dense, fused_gate_up
+from zoo.hf._config import Config
+from zoo.hf._keys import QKV_BIAS, Keys
+from zoo.hf._llama_like import PRE, LlamaLike
+from zoo.hf._pairs import Pair
 
 OUTPUT_NORMS = {
     "mixer_residual.norm_out": "post_self_attn_layernorm",
@@ -25,25 +24,14 @@ class GLM(LlamaLike):
 
     model_types: ClassVar[tuple[str, ...]] = ("glm", "glm4")
     partial_rotary: ClassVar[bool] = True
+    rope_layout: ClassVar[Literal["half", "interleaved"]] = "interleaved"
+    mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": QKV_BIAS}
 
     def block(self, config: Config) -> SpecJson:
         return {**super().block(config), "norm_placement": "double" if config["model_type"] == "glm4" else "pre"}
 
-    def mixer(self, config: Config) -> SpecJson:
-        mixer = {**super().mixer(config), "bias": list(QKV) if config["attention_bias"] else False}
-        mixer["position"] = {**mixer["position"], "layout": "interleaved"}
-        return mixer
-
-    def block_config(self, layer: BlockSpec) -> ConfigJson:
-        return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}
-
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield from super().weights(spec)
-        for i, layer in enumerate(spec.layers):
-            for ours, theirs in OUTPUT_NORMS.items() if layer.norm_placement.kind == "double" else ():
-                yield same(f"blocks.{i}.{ours}.gain", f"model.layers.{i}.{theirs}.weight")
+    def norms(self, layer: BlockSpec) -> Mapping[str, str]:
+        return PRE | OUTPUT_NORMS if layer.norm_placement.kind == "double" else PRE
 
     def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        sizes = [dense(layer).width] * 2
-        yield fused([f"{ours}.gate.weight", f"{ours}.up.weight"], f"{theirs}.gate_up_proj.weight", sizes)
-        yield same(f"{ours}.down.weight", f"{theirs}.down_proj.weight")
+        return fused_gate_up(dense(layer), ours, theirs)

@@ -9,7 +9,7 @@ from zoo.edits import SpecJson
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._fine_experts import FineExperts
-from zoo.hf._gpt import QKV
+from zoo.hf._keys import QKV_BIAS, Keys
 
 
 class Glm4Moe(FineExperts):
@@ -17,13 +17,10 @@ class Glm4Moe(FineExperts):
 
     model_types: ClassVar[tuple[str, ...]] = ("glm4_moe",)
     partial_rotary: ClassVar[bool] = True
+    mixer_keys: ClassVar[Keys] = {**FineExperts.mixer_keys, "attention_bias": QKV_BIAS}
 
     def mixer(self, config: Config) -> SpecJson:
-        norm = self.norm(config) if config["use_qk_norm"] else None
-        bias = list(QKV) if config["attention_bias"] else False
-        return {**super().mixer(config), "bias": bias, "qk_norm": norm}
+        return {**super().mixer(config), "qk_norm": self.norm(config) if config["use_qk_norm"] else None}
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:
-        mixer = attention(layer)
-        own = {"attention_bias": bool(mixer.bias), "use_qk_norm": mixer.qk_norm is not None}
-        return {**super().block_config(layer), **own}
+        return {**super().block_config(layer), "use_qk_norm": attention(layer).qk_norm is not None}

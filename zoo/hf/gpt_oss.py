@@ -7,14 +7,16 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
+from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
-from zoo.hf._common import attention, expect
+from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import alternating
+from zoo.hf._experts import alternating, balance_loss
+from zoo.hf._keys import BIAS, Keys, read, write
 from zoo.hf._layers import window_config, windows
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, both, same, transposed
-from zoo.hf.mixtral import routing, routing_config
+from zoo.hf.mixtral import Mixtral
 from zoo.spec import ModelSpec
 
 
@@ -22,43 +24,42 @@ class GptOss(LlamaLike):
     """Llama with sinks, windows on some layers, and experts with clamped SwiGLU. OpenAI 2025, arXiv:2508.10925."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt_oss",)
+    mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}
+    mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "sinks": True}
+    experts_class: ClassVar[type[MoE]] = TopKMoE
+    expert_keys: ClassVar[Keys] = Mixtral.expert_keys
 
     def spec(self, config: Config) -> SpecJson:
         config.ignore("experts_per_token", "initial_context_length")  # transformers does not read them
         return {**super().spec(config), **windows(config)}
 
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "bias": config["attention_bias"], "sinks": True}
-
     def ffn(self, config: Config) -> SpecJson:
         config.ignore("hidden_act")  # the experts have their own
         return {
             "kind": "topk_moe",
-            "d_ff": config["intermediate_size"],
             "activation": "clamped_swiglu",
             "swiglu_alpha": float(config.get("swiglu_alpha", 1.702)),
             "swiglu_limit": float(config.get("swiglu_limit", 7.0)),
             "bias": True,
             "router_bias": True,
-            **routing(config),
+            "balance_loss": balance_loss(config),
+            **read(self.expert_keys, config),
         }
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         return {**super().config(spec), **window_config(spec)}
 
-    def block_config(self, layer: BlockSpec) -> ConfigJson:
-        return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}
-
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         experts = expect(layer.ffn, TopKMoE, "ffn")
         clamp = {"swiglu_alpha": experts.swiglu_alpha, "swiglu_limit": experts.swiglu_limit}
-        return {**routing_config(experts), **{key: value for key, value in clamp.items() if value is not None}}
+        sizes = write(self.expert_keys, experts, "ffn")
+        return {**sizes, **{key: value for key, value in clamp.items() if value is not None}}
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         yield from super().mixer_weights(layer, ours, theirs)
         yield same(f"{ours}.sinks", f"{theirs}.sinks")
 
-    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+    def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
         yield from both(f"{ours}.router", f"{theirs}.router", bias=True)
         ours, theirs = f"{ours}.experts", f"{theirs}.experts"
         yield alternating([f"{ours}.gate.weight", f"{ours}.up.weight"], f"{theirs}.gate_up_proj")

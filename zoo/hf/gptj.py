@@ -6,66 +6,40 @@ import math
 from collections.abc import Iterator
 from typing import ClassVar
 
+from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, dense, expect
+from zoo.hf._common import attention, expect, linears
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._family import Family
-from zoo.hf._ffn import activation, ffn
-from zoo.hf._gpt import UNREAD, inner, linears, sizes
+from zoo.hf._gpt import UNREAD, OpenAILike
 from zoo.hf._pairs import Pair, layernorm, same
 from zoo.positions.rope import RoPE
 from zoo.spec import ModelSpec
 
 
-class GPTJ(Family):
+class GPTJ(OpenAILike):
     """Wang & Komatsuzaki 2021, https://github.com/kingoflolz/mesh-transformer-jax."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gptj",)
 
+    model_fixed: ClassVar[SpecJson] = {"head_bias": True}
+    block_fixed: ClassVar[SpecJson] = {"topology": "parallel"}
+    mixer_fixed: ClassVar[SpecJson] = {"kind": "attention"}
+
     def spec(self, config: Config) -> SpecJson:
         config.ignore(*UNREAD, "n_positions", "rotary", "scale_attn_weights")
-        return {
-            "vocab_size": config["vocab_size"],
-            "d_model": config["n_embd"],
-            "n_layers": config["n_layer"],
-            "tie_embeddings": config["tie_word_embeddings"],
-            "head_bias": True,
-            "embedding_dropout": config["embd_pdrop"],
-            "block": {
-                "norm": {"kind": "layernorm", "eps": config["layer_norm_epsilon"]},
-                "topology": "parallel",
-                "dropout": config["resid_pdrop"],
-                "mixer": {
-                    "kind": "attention",
-                    "heads": config["n_head"],
-                    "position": self._rope(config),
-                    "dropout": config["attn_pdrop"],
-                },
-                "ffn": {
-                    **ffn(config, "activation_function", gated=False),
-                    "d_ff": inner(config),
-                    "bias": True,
-                },
-            },
-        }
+        return super().spec(config)
 
-    def _rope(self, config: Config) -> SpecJson:
+    def position(self, config: Config) -> SpecJson:
         head_dim = config["n_embd"] // config["n_head"]
         turned = config["rotary_dim"]
         if not 0 < turned <= head_dim or turned % 2:
             raise UnsupportedError("rotary_dim", f"{turned} of {head_dim} features of a head cannot be turned")
         return {"kind": "rope", "layout": "interleaved", "fraction": fraction(turned, head_dim)}
 
-    def config(self, spec: ModelSpec) -> ConfigJson:
-        layer = spec.layers[0]
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
         mixer = attention(layer)
-        return {
-            **sizes(spec),
-            "rotary_dim": expect(mixer.position, RoPE, "mixer.position").turned(mixer.sizes()[2]),
-            "activation_function": activation(layer.ffn, gated=False),
-            "n_inner": dense(layer).width,
-        }
+        return {"rotary_dim": expect(mixer.position, RoPE, "mixer.position").turned(mixer.sizes()[2])}
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
         yield same("embedding.weight", "transformer.wte.weight")

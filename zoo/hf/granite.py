@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
-from zoo.hf._common import attention, reciprocal
+from zoo.hf._common import reciprocal
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keys import Key, Keys
 from zoo.hf.llama import Llama
-from zoo.spec import ModelSpec
 
 
 class Granite(Llama):
@@ -18,31 +18,16 @@ class Granite(Llama):
 
     model_types: ClassVar[tuple[str, ...]] = ("granite",)
     preference: ClassVar[int] = 1
-
-    def spec(self, config: Config) -> SpecJson:
-        return {
-            **super().spec(config),
-            "embedding_scale": float(config["embedding_multiplier"]),
-            "logit_scale": 1 / config["logits_scaling"],
-        }
+    model_keys: ClassVar[Keys] = {
+        **Llama.model_keys,
+        "embedding_multiplier": Key("embedding_scale", float, resolved="embedding_factor"),
+        "logits_scaling": Key("logit_scale", lambda scaling: 1 / scaling, reciprocal),
+    }
+    mixer_keys: ClassVar[Keys] = {**Llama.mixer_keys, "attention_multiplier": Key("scale", float)}
 
     def block(self, config: Config) -> SpecJson:
         placement = {"kind": "pre", "branch_scale": float(config["residual_multiplier"])}
         return {**super().block(config), "norm_placement": placement}
 
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "scale": float(config["attention_multiplier"])}
-
-    def config(self, spec: ModelSpec) -> ConfigJson:
-        return {
-            **super().config(spec),
-            "embedding_multiplier": spec.embedding_factor,
-            "logits_scaling": reciprocal(spec.logit_scale),
-        }
-
     def block_config(self, layer: BlockSpec) -> ConfigJson:
-        return {
-            **super().block_config(layer),
-            "residual_multiplier": layer.norm_placement.branch_scale,
-            "attention_multiplier": attention(layer).scale,
-        }
+        return {**super().block_config(layer), "residual_multiplier": layer.norm_placement.branch_scale}

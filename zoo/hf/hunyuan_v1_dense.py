@@ -9,6 +9,7 @@ from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keys import BIAS, Keys
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, both, same
 from zoo.positions.rope import RoPE
@@ -20,11 +21,11 @@ class Hunyuan(LlamaLike):
     https://github.com/Tencent-Hunyuan/Hunyuan-7B."""
 
     model_types: ClassVar[tuple[str, ...]] = ("hunyuan_v1_dense",)
+    mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}
 
     def mixer(self, config: Config) -> SpecJson:
         config.ignore("eod_token_id")
-        own = {"bias": config["attention_bias"], "qk_norm": self.norm(config), "qk_norm_after_position": True}
-        return {**super().mixer(config), **own}
+        return {**super().mixer(config), "qk_norm": self.norm(config), "qk_norm_after_position": True}
 
     def position(self, config: Config) -> SpecJson:
         """`dynamic` with an `alpha` is NTK-aware scaling by that, whatever the length, and reads nothing else."""
@@ -36,9 +37,6 @@ class Hunyuan(LlamaLike):
         return RoPE.model_validate({"base": float(parameters["rope_theta"]), "scaling": scaling}).model_dump(
             mode="json"
         )
-
-    def block_config(self, layer: BlockSpec) -> ConfigJson:
-        return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
         position = attention(layer).position

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
-from zoo.ffns.topk_moe import TopKMoE
+from zoo.ffns._moe import MoE
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import plain_activation
+from zoo.hf._keys import WIDTH, Keys, read, write
 from zoo.hf._pairs import Pair, same
 from zoo.hf._qwen_experts import QwenExperts
 from zoo.hf.mamba import mamba_weights
@@ -19,6 +20,13 @@ from zoo.mixers.mamba import Mamba
 from zoo.spec import ModelSpec
 
 MAMBA = "mamba"
+MAMBA_KEYS: Keys = {
+    "mamba_d_state": "state",
+    "mamba_dt_rank": "rank",
+    "mamba_d_conv": "conv",
+    "mamba_conv_bias": "conv_bias",
+    "mamba_proj_bias": "bias",
+}
 
 
 class Jamba(QwenExperts):
@@ -26,7 +34,17 @@ class Jamba(QwenExperts):
     2024, arXiv:2403.19887."""
 
     model_types: ClassVar[tuple[str, ...]] = ("jamba",)
-    width_key: ClassVar[str] = "intermediate_size"
+    has_head_dim: ClassVar[bool] = False
+    expert_fixed: ClassVar[SpecJson] = {"kind": "topk_moe", "softmax_over": "all"}
+    expert_keys: ClassVar[Keys] = {
+        "intermediate_size": WIDTH,
+        "num_experts": "experts",
+        "num_experts_per_tok": "top_k",
+    }
+    norm_names: ClassVar[Mapping[str, str]] = {
+        "mixer_residual.norm_in": "input_layernorm",
+        "ffn_residual.norm_in": "pre_ff_layernorm",
+    }
 
     def spec(self, config: Config) -> SpecJson:
         # Implementations, and an option of published configs that no model reads.
@@ -38,12 +56,8 @@ class Jamba(QwenExperts):
         return [[MAMBA] * (i % period != offset) for i in range(config["num_hidden_layers"])]
 
     def sparse(self, config: Config) -> list[bool]:
-        period, offset, layers = (
-            config["expert_layer_period"],
-            config["expert_layer_offset"],
-            config["num_hidden_layers"],
-        )
-        return [config["num_experts"] > 1 and i % period == offset for i in range(layers)]
+        period, offset = config["expert_layer_period"], config["expert_layer_offset"]
+        return [config["num_experts"] > 1 and i % period == offset for i in range(config["num_hidden_layers"])]
 
     def edits(self, config: Config) -> dict[str, SpecJson]:
         return {**super().edits(config), MAMBA: {"mixer": self._mamba(config)}}
@@ -52,34 +66,25 @@ class Jamba(QwenExperts):
         return {"kind": "nope"}
 
     def _mamba(self, config: Config) -> SpecJson:
+        own = {"inner": config["mamba_expand"] * config["hidden_size"], "part_norm": self.norm(config)}
         return {
             "kind": "mamba",
-            "inner": config["mamba_expand"] * config["hidden_size"],
-            "state": config["mamba_d_state"],
-            "rank": config["mamba_dt_rank"],
-            "conv": config["mamba_d_conv"],
-            "conv_bias": config["mamba_conv_bias"],
+            **read(MAMBA_KEYS, config),
             "activation": plain_activation(config, "hidden_act"),
-            "bias": config["mamba_proj_bias"],
-            "part_norm": self.norm(config),
+            **own,
         }
-
-    def experts(self, config: Config) -> SpecJson:
-        return {**super().experts(config), "softmax_over": "all"}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         arguments, mixers = super().config(spec), [layer.mixer for layer in spec.layers]
-        for key in ("mlp_only_layers", "decoder_sparse_step", "norm_topk_prob", "head_dim"):
-            arguments.pop(key, None)
-        attends = [isinstance(mixer, Attention) for mixer in mixers]
-        sparse = [isinstance(layer.ffn, TopKMoE) for layer in spec.layers]
-        if not any(sparse):
-            arguments["num_experts"] = 1
-        sizes = {key: value for mixer in mixers for key, value in _mamba_config(mixer, spec.d_model).items()}
-        return {**arguments, **sizes, **_every("attn", attends), **_every("expert", sparse)}
+        for mixer in mixers:
+            if isinstance(mixer, Mamba):
+                inner, rank = mixer.sizes()
+                sizes = {"mamba_expand": inner // spec.d_model, "mamba_dt_rank": rank}
+                arguments |= {**write(MAMBA_KEYS, mixer, "mixer"), **sizes}
+        return {**arguments, **_every("attn", [isinstance(mixer, Attention) for mixer in mixers])}
 
-    def typical(self, spec: ModelSpec) -> BlockSpec:
-        return next((layer for layer in spec.layers if isinstance(layer.mixer, Attention)), spec.layers[0])
+    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
+        return {**_every("expert", sparse), **({} if any(sparse) else {"num_experts": 1})}
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
         return {}
@@ -92,10 +97,6 @@ class Jamba(QwenExperts):
     def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:
         yield same("norm.gain", "model.final_layernorm.weight")
 
-    def norm_weights(self, ours: str, theirs: str) -> Iterator[Pair]:
-        yield same(f"{ours}.mixer_residual.norm_in.gain", f"{theirs}.input_layernorm.weight")
-        yield same(f"{ours}.ffn_residual.norm_in.gain", f"{theirs}.pre_ff_layernorm.weight")
-
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         if not isinstance(layer.mixer, Mamba):
             yield from super().mixer_weights(layer, ours, theirs)
@@ -105,25 +106,10 @@ class Jamba(QwenExperts):
         for i, name in enumerate(("dt", "b", "c")):
             yield same(f"{ours}.part_norms.{i}.gain", f"{theirs}.{name}_layernorm.weight")
 
-    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        for pair in super().ffn_weights(layer, ours, theirs):
+    def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
+        for pair in super().expert_weights(moe, ours, theirs):
             names = tuple(name.replace(".gate.weight", ".router.weight") for name in pair.theirs)
             yield Pair(pair.ours, names, pair.read, pair.write)
-
-
-def _mamba_config(mixer: object, d_model: int) -> ConfigJson:
-    """Arguments of the config class that a layer with a state tells."""
-    if not isinstance(mixer, Mamba):
-        return {}
-    inner, rank = mixer.sizes()
-    return {
-        "mamba_expand": inner // d_model,
-        "mamba_d_state": mixer.state,
-        "mamba_dt_rank": rank,
-        "mamba_d_conv": mixer.conv,
-        "mamba_conv_bias": mixer.conv_bias,
-        "mamba_proj_bias": mixer.bias,
-    }
 
 
 def _every(name: str, there: list[bool]) -> dict[str, int]:

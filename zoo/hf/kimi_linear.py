@@ -7,85 +7,48 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
-from zoo.errors import UnsupportedError
-from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._ffn import plain_activation
-from zoo.hf._fine_experts import EXPERTS
-from zoo.hf._layers import FULL
+from zoo.hf._fine_experts import ListedExperts
+from zoo.hf._keys import Key, Keys, without
+from zoo.hf._layered import Hybrid
 from zoo.hf._pairs import Pair, reshaped, same
 from zoo.hf.deepseek_v3 import DeepSeekV3
+from zoo.mixers import Mixer
 from zoo.mixers.kda import KimiDeltaAttention
 from zoo.mixers.mla import MLA
-from zoo.spec import ModelSpec
-
-LINEAR = "linear_attention"
-DENSE, SPARSE = "dense", "sparse"
 
 
-class KimiLinear(DeepSeekV3):
+class KimiLinear(Hybrid, ListedExperts, DeepSeekV3):
     """Kimi Delta Attention in most layers and latent attention without positions in the others, with experts. Kimi
     Team 2025, arXiv:2510.26692."""
 
     model_types: ClassVar[tuple[str, ...]] = ("kimi_linear",)
-    count_key: ClassVar[str] = "num_local_experts"
+    expert_keys: ClassVar[Keys] = {
+        **without(DeepSeekV3.expert_keys, "n_routed_experts"),
+        "num_local_experts": "experts",
+    }
+    state_class: ClassVar[type[Mixer]] = KimiDeltaAttention
+    state_fixed: ClassVar[SpecJson] = {"kind": "kda"}
+    state_keys: ClassVar[Keys] = {
+        "linear_num_heads": "heads",
+        "linear_head_dim": Key("head_dim", resolved="features"),
+        "linear_conv_kernel_dim": "conv",
+    }
 
     def spec(self, config: Config) -> SpecJson:
         # What layer_types are by default, and sizes that follow from others.
         config.ignore("linear_attn_config", "max_position_embeddings", "head_dim")
         return {**super().spec(config), "tie_embeddings": False}  # whatever the config says of it
 
-    def mixer_kinds(self, config: Config) -> list[list[str]]:
-        types = config["layer_types"]
-        for kind in types:
-            if kind not in (FULL, LINEAR):
-                raise UnsupportedError("layer_types", f"'{kind}' cannot be converted, only {FULL} and {LINEAR}")
-        return [[LINEAR] * (kind == LINEAR) for kind in types]
-
-    def ffn_kinds(self, config: Config) -> list[list[str]]:
-        config.ignore("first_k_dense_replace")  # it says what mlp_layer_types are by default
-        return [[EXPERTS] * (kind == SPARSE) for kind in config["mlp_layer_types"]]
-
-    def edits(self, config: Config) -> dict[str, SpecJson]:
-        return {**super().edits(config), LINEAR: {"mixer": self.delta(config)}}
-
     def position(self, config: Config) -> SpecJson:
         return {"kind": "nope"}
 
-    def delta(self, config: Config) -> SpecJson:
-        """The mixer of layers with a state."""
-        return {
-            "kind": "kda",
-            "heads": config["linear_num_heads"],
-            "head_dim": config["linear_head_dim"],
-            "conv": config["linear_conv_kernel_dim"],
-            "activation": plain_activation(config, "hidden_act"),
-            "head_norm": {"kind": "rmsnorm", "eps": config["rms_norm_eps"]},
-        }
-
-    def config(self, spec: ModelSpec) -> ConfigJson:
-        mixers = [layer.mixer for layer in spec.layers]
-        linear = {key: value for mixer in mixers for key, value in self.delta_config(mixer).items()}
-        types = [FULL if isinstance(mixer, MLA) else LINEAR for mixer in mixers]
-        return {**super().config(spec), **linear, "layer_types": types}
-
-    def ffn_kinds_config(self, spec: ModelSpec) -> ConfigJson:
-        kinds = [SPARSE if isinstance(layer.ffn, DeepSeekMoE) else DENSE for layer in spec.layers]
-        return {"mlp_layer_types": kinds}
-
-    def delta_config(self, mixer: object) -> ConfigJson:
-        """Arguments of the config class that a layer with a state tells."""
-        if not isinstance(mixer, KimiDeltaAttention):
-            return {}
-        sizes = {"linear_num_heads": mixer.heads, "linear_head_dim": mixer.features}
-        return {**sizes, "linear_conv_kernel_dim": mixer.conv}
-
-    def typical(self, spec: ModelSpec) -> BlockSpec:
-        return next((layer for layer in spec.layers if isinstance(layer.mixer, MLA)), spec.layers[0])
-
     def position_config(self, layer: BlockSpec) -> ConfigJson:
         return {}
+
+    def state(self, config: Config) -> SpecJson:
+        return {**super().state(config), "head_norm": self.norm(config)}
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         if isinstance(layer.mixer, MLA):

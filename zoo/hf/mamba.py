@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from zoo.edits import SpecJson
 from zoo.hf._backbone import Backbone
-from zoo.hf._common import expect, norm_eps
+from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._ffn import plain_activation, theirs_by_name
+from zoo.hf._keys import Keys
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
 from zoo.mixers import Mixer as AnyMixer
 from zoo.mixers.mamba import Mamba as Mixer
@@ -32,52 +32,28 @@ class Mamba(Backbone):
 
     model_types: ClassVar[tuple[str, ...]] = ("mamba",)
 
+    mixer_class: ClassVar[type[AnyMixer]] = Mixer
+    mixer_keys: ClassVar[Keys] = {
+        "state_size": "state",
+        "conv_kernel": "conv",
+        "use_conv_bias": "conv_bias",
+        "use_bias": "bias",
+    }
+    mixer_fixed: ClassVar[SpecJson] = {"kind": "mamba"}
+
     def spec(self, config: Config) -> SpecJson:
         # Initial values, and the precision of the stream.
         config.ignore("time_step_min", "time_step_max", "time_step_floor", "time_step_scale", "time_step_init_scheme")
         config.ignore("rescale_prenorm_residual", "residual_in_fp32", *UNREAD)
-        return {
-            "vocab_size": config["vocab_size"],
-            "d_model": config["hidden_size"],
-            "n_layers": config["num_hidden_layers"],
-            "tie_embeddings": config["tie_word_embeddings"],
-            "block": {
-                "norm": {"kind": "rmsnorm", "eps": config["layer_norm_epsilon"]},
-                "mixer": self.mixer(config),
-                "ffn": "none",
-            },
-        }
+        return super().spec(config)
 
     def mixer(self, config: Config) -> SpecJson:
-        return {
-            "kind": "mamba",
-            "inner": int(config["expand"] * config["hidden_size"]),
-            "state": config["state_size"],
-            "rank": config["time_step_rank"],
-            "conv": config["conv_kernel"],
-            "conv_bias": config["use_conv_bias"],
-            "activation": plain_activation(config, "hidden_act"),
-            "bias": config["use_bias"],
-        }
+        sizes = {"inner": int(config["expand"] * config["hidden_size"]), "rank": config["time_step_rank"]}
+        return {**super().mixer(config), **sizes}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
-        layer = spec.layers[0]
-        mixer = expect(layer.mixer, Mixer, "mixer")
-        inner, rank = mixer.sizes()
-        return {
-            "vocab_size": spec.vocab_size,
-            "hidden_size": spec.d_model,
-            "num_hidden_layers": spec.n_layers,
-            "tie_word_embeddings": spec.tie_embeddings,
-            "layer_norm_epsilon": norm_eps(layer),
-            "expand": inner // spec.d_model,
-            "state_size": mixer.state,
-            "time_step_rank": rank,
-            "conv_kernel": mixer.conv,
-            "use_conv_bias": mixer.conv_bias,
-            "use_bias": mixer.bias,
-            "hidden_act": theirs_by_name(gated=False)[mixer.activation],
-        }
+        inner, rank = expect(spec.layers[0].mixer, Mixer, "mixer").sizes()
+        return {**super().config(spec), "expand": inner // spec.d_model, "time_step_rank": rank}
 
     def mixer_weights(self, mixer: AnyMixer, ours: str, theirs: str) -> Iterator[Pair]:
         return mamba_weights(expect(mixer, Mixer, "mixer"), ours, theirs)

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from zoo.edits import SpecJson
 from zoo.hf._backbone import Backbone
-from zoo.hf._common import expect, norm_eps
+from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._ffn import plain_activation, theirs_by_name
+from zoo.hf._keys import Key, Keys
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
 from zoo.mixers import Mixer as AnyMixer
 from zoo.mixers.mamba2 import Mamba2 as Mixer
@@ -25,57 +25,32 @@ class Mamba2(Backbone):
 
     model_types: ClassVar[tuple[str, ...]] = ("mamba2",)
 
+    mixer_class: ClassVar[type[AnyMixer]] = Mixer
+    mixer_keys: ClassVar[Keys] = {
+        "num_heads": "heads",
+        "head_dim": Key("head_dim", resolved="features"),
+        "state_size": "state",
+        "n_groups": "groups",
+        "conv_kernel": "conv",
+        "use_conv_bias": "conv_bias",
+        "use_bias": "bias",
+        "chunk_size": "chunk",
+    }
+    mixer_fixed: ClassVar[SpecJson] = {"kind": "mamba2"}
+
     def spec(self, config: Config) -> SpecJson:
         # Initial values, the precision of the stream, and what follows from the heads.
         config.ignore("time_step_rank", "time_step_min", "time_step_max", "time_step_floor", "rescale_prenorm_residual")
         config.ignore("residual_in_fp32", "expand", *UNREAD)
-        eps = config["layer_norm_epsilon"]
-        return {
-            "vocab_size": config["vocab_size"],
-            "d_model": config["hidden_size"],
-            "n_layers": config["num_hidden_layers"],
-            "tie_embeddings": config["tie_word_embeddings"],
-            "block": {
-                "norm": {"kind": "rmsnorm", "eps": eps},
-                "mixer": {
-                    "kind": "mamba2",
-                    "heads": config["num_heads"],
-                    "head_dim": config["head_dim"],
-                    "state": config["state_size"],
-                    "groups": config["n_groups"],
-                    "conv": config["conv_kernel"],
-                    "conv_bias": config["use_conv_bias"],
-                    "bias": config["use_bias"],
-                    "head_norm": {"kind": "rmsnorm", "eps": eps},
-                    "chunk": config["chunk_size"],
-                    "activation": plain_activation(config, "hidden_act"),
-                    **_limits(config),
-                },
-                "ffn": "none",
-            },
-        }
+        return super().spec(config)
+
+    def mixer(self, config: Config) -> SpecJson:
+        return {**super().mixer(config), "head_norm": self.norm(config), **_limits(config)}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
-        layer = spec.layers[0]
-        mixer = expect(layer.mixer, Mixer, "mixer")
-        return {
-            "vocab_size": spec.vocab_size,
-            "hidden_size": spec.d_model,
-            "num_hidden_layers": spec.n_layers,
-            "tie_word_embeddings": spec.tie_embeddings,
-            "layer_norm_epsilon": norm_eps(layer),
-            "expand": mixer.widths[0] // spec.d_model,
-            "num_heads": mixer.heads,
-            "head_dim": mixer.features,
-            "state_size": mixer.state,
-            "n_groups": mixer.groups,
-            "conv_kernel": mixer.conv,
-            "use_conv_bias": mixer.conv_bias,
-            "use_bias": mixer.bias,
-            "chunk_size": mixer.chunk,
-            "hidden_act": theirs_by_name(gated=False)[mixer.activation],
-            "time_step_limit": (mixer.step_min, mixer.step_max or math.inf),
-        }
+        mixer = expect(spec.layers[0].mixer, Mixer, "mixer")
+        limits = (mixer.step_min, mixer.step_max or math.inf)
+        return {**super().config(spec), "expand": mixer.widths[0] // spec.d_model, "time_step_limit": limits}
 
     def mixer_weights(self, mixer: AnyMixer, ours: str, theirs: str) -> Iterator[Pair]:
         return mamba2_weights(expect(mixer, Mixer, "mixer"), ours, theirs)

@@ -14,6 +14,8 @@ from zoo.hf._common import attention_weights, expect, norm_eps
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn, plain_activation, theirs_by_name
+from zoo.hf._keys import DROPOUT, WIDTH, Key, Keys, read, write
+from zoo.hf._layered import LINEAR
 from zoo.hf._layers import FULL, pattern
 from zoo.hf._pairs import Pair, both, same
 from zoo.hf.mamba2 import mamba2_weights
@@ -22,7 +24,36 @@ from zoo.mixers.mamba2 import Mamba2
 from zoo.model_settings import BASE
 from zoo.spec import ModelSpec
 
-LINEAR, MOE, MLP = "linear_attention", "moe", "mlp"
+MOE, MLP = "moe", "mlp"
+ATTENTION_KEYS: Keys = {
+    "num_attention_heads": "heads",
+    "num_key_value_heads": "kv_heads",
+    "head_dim": "head_dim",
+    "attention_dropout": DROPOUT,
+}
+MAMBA_KEYS: Keys = {
+    "mamba_num_heads": "heads",
+    "mamba_head_dim": Key("head_dim", resolved="features"),
+    "ssm_state_size": "state",
+    "n_groups": "groups",
+    "conv_kernel": "conv",
+    "use_conv_bias": "conv_bias",
+    "use_bias": "bias",
+    "chunk_size": "chunk",
+    "time_step_min": Key("step_min", float),
+}
+MLP_KEYS: Keys = {"intermediate_size": WIDTH, "mlp_bias": "bias"}
+EXPERT_KEYS: Keys = {
+    "moe_intermediate_size": WIDTH,
+    "n_routed_experts": "experts",
+    "num_experts_per_tok": "top_k",
+    "moe_shared_expert_intermediate_size": Key("shared_d_ff", resolved="shared_width"),
+    "mlp_bias": "shared_bias",
+    "n_group": "groups",
+    "topk_group": "top_groups",
+    "norm_topk_prob": "normalise",
+    "routed_scaling_factor": Key("scale", float),
+}
 
 
 class NemotronH(Family):
@@ -62,50 +93,22 @@ class NemotronH(Family):
     def _mamba(self, config: Config) -> SpecJson:
         return {
             "kind": "mamba2",
-            "heads": config["mamba_num_heads"],
-            "head_dim": config["mamba_head_dim"],
-            "state": config["ssm_state_size"],
-            "groups": config["n_groups"],
-            "conv": config["conv_kernel"],
-            "conv_bias": config["use_conv_bias"],
+            **read(MAMBA_KEYS, config),
             "activation": plain_activation(config, "mamba_hidden_act"),
-            "bias": config["use_bias"],
-            "chunk": config["chunk_size"],
-            "step_min": float(config["time_step_min"]),
             "head_norm": {"kind": "rmsnorm", "eps": config["layer_norm_epsilon"]},
         }
 
     def _attention(self, config: Config) -> SpecJson:
         config.ignore("attention_bias")  # transformers does not read it
-        return {
-            "kind": "attention",
-            "heads": config["num_attention_heads"],
-            "kv_heads": config["num_key_value_heads"],
-            "head_dim": config["head_dim"],
-            "position": "nope",
-            "dropout": float(config["attention_dropout"]),
-        }
+        return {"kind": "attention", **read(ATTENTION_KEYS, config), "position": "nope"}
 
     def _mlp(self, config: Config) -> SpecJson:
-        kind = ffn(config, "mlp_hidden_act", gated=False)
-        return {**kind, "d_ff": config["intermediate_size"], "bias": config["mlp_bias"]}
+        return {**ffn(config, "mlp_hidden_act", gated=False), **read(MLP_KEYS, config)}
 
     def _experts(self, config: Config) -> SpecJson:
-        return {
-            "kind": "deepseek_moe",
-            "activation": plain_activation(config, "mlp_hidden_act"),
-            "d_ff": config["moe_intermediate_size"],
-            "experts": config["n_routed_experts"],
-            "top_k": config["num_experts_per_tok"],
-            "shared_experts": 1,
-            "shared_d_ff": config["moe_shared_expert_intermediate_size"],
-            "shared_bias": config["mlp_bias"],
-            "groups": config["n_group"],
-            "top_groups": config["topk_group"],
-            "normalise": config["norm_topk_prob"],
-            "scale": float(config["routed_scaling_factor"]),
-            "balance_loss": 0.0,
-        }
+        act = plain_activation(config, "mlp_hidden_act")
+        fixed = {"kind": "deepseek_moe", "shared_experts": 1, "balance_loss": 0.0}
+        return {**fixed, "activation": act, **read(EXPERT_KEYS, config)}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         arguments = {
@@ -140,51 +143,21 @@ def _kind(layer: BlockSpec) -> str:
 
 def _layer_config(layer: BlockSpec) -> ConfigJson:
     """Arguments of the config class that a layer tells."""
-    kind = _kind(layer)
+    kind, names = _kind(layer), theirs_by_name(gated=False)
     if kind == FULL:
-        mixer = expect(layer.mixer, Attention, "mixer")
-        heads = {"num_attention_heads": mixer.heads, "num_key_value_heads": mixer.kv_heads, "head_dim": mixer.head_dim}
-        return {**heads, "attention_dropout": mixer.dropout}
+        return write(ATTENTION_KEYS, expect(layer.mixer, Attention, "mixer"))
     if kind == LINEAR:
-        return _mamba_config(expect(layer.mixer, Mamba2, "mixer"))
+        mixer = expect(layer.mixer, Mamba2, "mixer")
+        return {**write(MAMBA_KEYS, mixer), "mamba_hidden_act": names[mixer.activation]}
     if kind == MLP:
-        dense = expect(layer.ffn, Dense, "ffn")
-        shape = {"intermediate_size": dense.width, "mlp_bias": dense.bias}
-        return {**shape, "mlp_hidden_act": activation(dense, gated=False)}
-    return _experts_config(expect(layer.ffn, DeepSeekMoE, "ffn"))
-
-
-def _mamba_config(mixer: Mamba2) -> ConfigJson:
-    return {
-        "mamba_num_heads": mixer.heads,
-        "mamba_head_dim": mixer.features,
-        "ssm_state_size": mixer.state,
-        "n_groups": mixer.groups,
-        "conv_kernel": mixer.conv,
-        "use_conv_bias": mixer.conv_bias,
-        "mamba_hidden_act": theirs_by_name(gated=False)[mixer.activation],
-        "use_bias": mixer.bias,
-        "chunk_size": mixer.chunk,
-        "time_step_min": mixer.step_min,
-    }
-
-
-def _experts_config(moe: DeepSeekMoE) -> ConfigJson:
-    names = theirs_by_name(gated=False)
+        return {
+            **write(MLP_KEYS, expect(layer.ffn, Dense, "ffn")),
+            "mlp_hidden_act": activation(layer.ffn, gated=False),
+        }
+    moe = expect(layer.ffn, DeepSeekMoE, "ffn")
     if moe.activation not in names:
         raise UnsupportedError("ffn.activation", f"{moe.activation} has no counterpart")
-    return {
-        "mlp_hidden_act": names[moe.activation],
-        "moe_intermediate_size": moe.width,
-        "n_routed_experts": moe.experts,
-        "num_experts_per_tok": moe.top_k,
-        "moe_shared_expert_intermediate_size": moe.shared_width,
-        "mlp_bias": moe.shared_bias,
-        "n_group": moe.groups,
-        "topk_group": moe.top_groups,
-        "norm_topk_prob": moe.normalise,
-        "routed_scaling_factor": moe.scale,
-    }
+    return {**write(EXPERT_KEYS, moe), "mlp_hidden_act": names[moe.activation]}
 
 
 def _weights(layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:

@@ -4,33 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
-from zoo.hf._common import attention
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._layers import FULL, SLIDING, layer_types, window_config, windows
-from zoo.hf._rope import layered_rope_config, rope
+from zoo.hf._rope_by_type import RopeByType
 from zoo.hf.olmo2 import Olmo2
-from zoo.spec import ModelSpec
 
 
-class Olmo3(Olmo2):
+class Olmo3(RopeByType, Olmo2):
     """OLMo 2 with windows on some layers, and other positions there. Team Olmo 2025, arXiv:2512.13961."""
 
     model_types: ClassVar[tuple[str, ...]] = ("olmo3",)
-
-    def spec(self, config: Config) -> SpecJson:
-        spec = {**super().spec(config), **windows(config)}
-        if "window" in spec["blocks"]:
-            spec["blocks"]["window"]["mixer.position"] = rope(config, self.head_dim(config), SLIDING)
-        return spec
-
-    def position(self, config: Config) -> SpecJson:
-        return rope(config, self.head_dim(config), FULL)
-
-    def config(self, spec: ModelSpec) -> ConfigJson:
-        positions = dict(zip(layer_types(spec), (attention(layer).position for layer in spec.layers), strict=True))
-        return {**super().config(spec), **window_config(spec), **layered_rope_config(positions)}
-
-    def position_config(self, layer: BlockSpec) -> ConfigJson:
-        return {}

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keys import BIAS, WIDTH, Keys, without
 from zoo.hf._qwen_experts import QwenExperts
-from zoo.spec import ModelSpec
 
 
 class Olmoe(QwenExperts):
@@ -18,22 +16,20 @@ class Olmoe(QwenExperts):
     arXiv:2409.02060."""
 
     model_types: ClassVar[tuple[str, ...]] = ("olmoe",)
-    width_key: ClassVar[str] = "intermediate_size"
+    mixer_keys: ClassVar[Keys] = {**QwenExperts.mixer_keys, "attention_bias": BIAS}
+    expert_keys: ClassVar[Keys] = {
+        **without(QwenExperts.expert_keys, "moe_intermediate_size"),
+        "intermediate_size": WIDTH,
+    }
 
     def sparse(self, config: Config) -> list[bool]:
         return [True] * int(config["num_hidden_layers"])
 
     def mixer(self, config: Config) -> SpecJson:
         config.only("clip_qkv", None)  # transformers clips behind the norm
-        norm = {"qk_norm": self.norm(config), "qk_norm_over": "full"}
-        return {**super().mixer(config), "bias": config["attention_bias"], **norm}
+        return {**super().mixer(config), "qk_norm": self.norm(config), "qk_norm_over": "full"}
 
-    def config(self, spec: ModelSpec) -> ConfigJson:
-        arguments = super().config(spec)
-        if arguments.pop("mlp_only_layers"):
+    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
+        if not all(sparse):
             raise UnsupportedError("ffn", "every layer has experts")
-        del arguments["decoder_sparse_step"]
-        return arguments
-
-    def block_config(self, layer: BlockSpec) -> ConfigJson:
-        return {**super().block_config(layer), "attention_bias": bool(attention(layer).bias)}
+        return {}

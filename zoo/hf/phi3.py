@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
-from zoo.hf._common import attention, dense
+from zoo.hf._common import attention, dense, fused_gate_up
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keys import DROPOUT, Keys
 from zoo.hf._pairs import Pair, fused, same
 from zoo.hf.mistral import Mistral
 
@@ -19,14 +20,12 @@ class Phi3(Mistral):
 
     model_types: ClassVar[tuple[str, ...]] = ("phi3",)
     partial_rotary: ClassVar[bool] = True
+    block_keys: ClassVar[Keys] = {"resid_pdrop": DROPOUT}
 
     def block(self, config: Config) -> SpecJson:
         config.ignore("embd_pdrop", "full_attn_mod", "interpolate_factor")  # transformers does not read them
         config.ignore("original_max_position_embeddings")  # of LongRoPE, which reads it
-        return {**super().block(config), "dropout": float(config["resid_pdrop"])}
-
-    def block_config(self, layer: BlockSpec) -> ConfigJson:
-        return {**super().block_config(layer), "resid_pdrop": layer.dropout}
+        return super().block(config)
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
         """LongRoPE's length stands beside its other settings."""
@@ -41,6 +40,4 @@ class Phi3(Mistral):
         yield same(f"{ours}.o.weight", f"{theirs}.o_proj.weight")
 
     def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        sizes = [dense(layer).width] * 2
-        yield fused([f"{ours}.gate.weight", f"{ours}.up.weight"], f"{theirs}.gate_up_proj.weight", sizes)
-        yield same(f"{ours}.down.weight", f"{theirs}.down_proj.weight")
+        return fused_gate_up(dense(layer), ours, theirs)

@@ -8,6 +8,7 @@ from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keys import BIAS, Keys
 from zoo.hf._qwen_experts import QwenExperts
 
 
@@ -15,13 +16,11 @@ class Qwen3Moe(QwenExperts):
     """Qwen 3's attention, a window on all layers or none, and experts. Yang et al. 2025, arXiv:2505.09388."""
 
     model_types: ClassVar[tuple[str, ...]] = ("qwen3_moe",)
+    mixer_keys: ClassVar[Keys] = {**QwenExperts.mixer_keys, "attention_bias": BIAS, "sliding_window": "window"}
 
     def mixer(self, config: Config) -> SpecJson:
         config.ignore("use_sliding_window", "max_window_layers")  # the window is null where it is not used
-        own = {"bias": config["attention_bias"], "qk_norm": self.norm(config), "window": config["sliding_window"]}
-        return {**super().mixer(config), **own}
+        return {**super().mixer(config), "qk_norm": self.norm(config)}
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:
-        mixer = attention(layer)
-        window = {"use_sliding_window": mixer.window is not None, "sliding_window": mixer.window}
-        return {**super().block_config(layer), "attention_bias": bool(mixer.bias), **window}
+        return {**super().block_config(layer), "use_sliding_window": attention(layer).window is not None}

@@ -8,7 +8,7 @@ from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._gpt import QKV
+from zoo.hf._keys import DROPOUT, QKV, Keys
 from zoo.hf.llama import Llama
 
 
@@ -18,9 +18,7 @@ class SeedOss(Llama):
 
     model_types: ClassVar[tuple[str, ...]] = ("seed_oss",)
     preference: ClassVar[int] = 1
-
-    def block(self, config: Config) -> SpecJson:
-        return {**super().block(config), "dropout": float(config["residual_dropout"])}
+    block_keys: ClassVar[Keys] = {"residual_dropout": DROPOUT}
 
     def mixer(self, config: Config) -> SpecJson:
         biases = [*QKV] * config["attention_bias"] + ["o"] * config["attention_out_bias"]
@@ -28,5 +26,4 @@ class SeedOss(Llama):
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:
         bias = attention(layer).bias
-        biases = {"attention_bias": "q" in bias, "attention_out_bias": "o" in bias}
-        return {**super().block_config(layer), **biases, "residual_dropout": layer.dropout}
+        return {**super().block_config(layer), "attention_bias": "q" in bias, "attention_out_bias": "o" in bias}

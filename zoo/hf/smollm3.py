@@ -7,11 +7,10 @@ from typing import ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention
+from zoo.hf._common import turns
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import SLIDING, layer_types, layered, types_of, window_of
 from zoo.hf.llama import Llama
-from zoo.positions.nope import NoPE
 from zoo.spec import ModelSpec
 
 
@@ -32,7 +31,7 @@ class SmolLM3(Llama):
             raise UnsupportedError("layer_types", f"{SLIDING} needs use_sliding_window and sliding_window")
         config.ignore("use_sliding_window", "sliding_window")
         kinds = [
-            ["window"] * (kind == SLIDING) + ["nope"] * (not turns) for kind, turns in zip(types, rotary, strict=True)
+            ["window"] * (kind == SLIDING) + ["nope"] * (not turned) for kind, turned in zip(types, rotary, strict=True)
         ]
         edits = {"nope": {"mixer.position": "nope"}, "window": {"mixer.window": window}}
         return {**super().spec(config), **layered(kinds, edits)}
@@ -41,18 +40,14 @@ class SmolLM3(Llama):
         window = window_of(spec)
         return {
             **super().config(spec),
-            "no_rope_layers": [int(_turns(layer)) for layer in spec.layers],
+            "no_rope_layers": [int(turns(layer)) for layer in spec.layers],
             "use_sliding_window": window is not None,
             "sliding_window": window,
             "layer_types": layer_types(spec),
         }
 
     def typical(self, spec: ModelSpec) -> BlockSpec:
-        return next((layer for layer in spec.layers if _turns(layer)), spec.layers[0])
+        return next((layer for layer in spec.layers if turns(layer)), spec.layers[0])
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
-        return super().position_config(layer) if _turns(layer) else {}
-
-
-def _turns(layer: BlockSpec) -> bool:
-    return not isinstance(attention(layer).position, NoPE)
+        return super().position_config(layer) if turns(layer) else {}

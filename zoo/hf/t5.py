@@ -8,10 +8,12 @@ from typing import ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, dense, expect, norm_eps
+from zoo.hf._common import attention, dense, expect
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._family import Family, Task
+from zoo.hf._family import Task
 from zoo.hf._ffn import activation, ffn
+from zoo.hf._keyed import Keyed
+from zoo.hf._keys import WIDTH, Keys, read, write
 from zoo.hf._pairs import Pair, same
 from zoo.positions import t5
 from zoo.spec import ModelSpec
@@ -19,7 +21,7 @@ from zoo.spec import ModelSpec
 PROJECTIONS = ("q", "k", "v", "o")
 
 
-class T5(Family):
+class T5(Keyed):
     """Raffel et al. 2019, arXiv:1910.10683; mT5: Xue et al. 2020, arXiv:2010.11934.
 
     The first version ties the head to the token table and divides what it reads by √d_model. v1.1 and mT5 gate the FFN,
@@ -31,70 +33,58 @@ class T5(Family):
     task: ClassVar[Task] = "sequence to sequence"
     says_tied: ClassVar[bool] = True
 
+    model_keys: ClassVar[Keys] = {
+        "vocab_size": "vocab_size",
+        "d_model": "d_model",
+        "num_decoder_layers": "n_layers",
+        "dropout_rate": "embedding_dropout",
+    }
+    block_keys: ClassVar[Keys] = {"dropout_rate": "dropout"}
+    norm_keys: ClassVar[Keys] = {"layer_norm_epsilon": "eps"}
+    mixer_keys: ClassVar[Keys] = {"num_heads": "heads", "d_kv": "head_dim", "dropout_rate": "dropout"}
+    mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "scale": 1.0}
+    position_keys: ClassVar[Keys] = {
+        "relative_attention_num_buckets": "buckets",
+        "relative_attention_max_distance": "max_distance",
+    }
+    ffn_keys: ClassVar[Keys] = {"d_ff": WIDTH, "dropout_rate": "dropout"}
+
     def spec(self, config: Config) -> SpecJson:
         config.only("is_encoder_decoder", True)
         config.ignore("is_decoder", "initializer_factor", "classifier_dropout", "feed_forward_proj")
         config.ignore("decoder_start_token_id", "n_positions", "output_past")  # relative positions have no end
-        d_model, dropout = config["d_model"], config["dropout_rate"]
         scaled = config["model_type"] == "t5" and config["scale_decoder_outputs"]
         return {
-            "vocab_size": config["vocab_size"],
-            "d_model": d_model,
-            "n_layers": config["num_decoder_layers"],
+            **super().spec(config),
             "encoder": {"n_layers": config["num_layers"]},
             "tie_embeddings": config["tie_word_embeddings"],
-            "logit_scale": d_model**-0.5 if scaled else 1.0,
-            "embedding_dropout": dropout,
-            "block": {
-                "norm": {"kind": "rmsnorm", "eps": config["layer_norm_epsilon"]},
-                "dropout": dropout,
-                "mixer": self._mixer(config),
-                "cross": {"scale": 1.0, "dropout": dropout},
-                "ffn": {
-                    **ffn(config, "dense_act_fn", gated=config["is_gated_act"]),
-                    "d_ff": config["d_ff"],
-                    "dropout": dropout,
-                },
-            },
+            "logit_scale": config["d_model"] ** -0.5 if scaled else 1.0,
         }
 
-    def _mixer(self, config: Config) -> SpecJson:
-        return {
-            "kind": "attention",
-            "heads": config["num_heads"],
-            "head_dim": config["d_kv"],
-            "scale": 1.0,
-            "dropout": config["dropout_rate"],
-            "position": {
-                "kind": "t5",
-                "buckets": config["relative_attention_num_buckets"],
-                "max_distance": config["relative_attention_max_distance"],
-            },
-        }
+    def block(self, config: Config) -> SpecJson:
+        return {**super().block(config), "cross": {"scale": 1.0, "dropout": config["dropout_rate"]}}
+
+    def position(self, config: Config) -> SpecJson:
+        return {"kind": "t5", **read(self.position_keys, config)}
+
+    def ffn(self, config: Config) -> SpecJson:
+        return {**ffn(config, "dense_act_fn", gated=config["is_gated_act"]), **read(self.ffn_keys, config)}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         if spec.encoder is None:
             raise UnsupportedError("encoder", "only a model with an encoder has this counterpart")
-        layer = spec.layers[0]
-        mixer, hidden = attention(layer), dense(layer)
-        position = expect(mixer.position, t5.T5, "mixer.position")
+        tied = spec.logit_scale != 1  # all that it decides
+        return {**super().config(spec), "num_layers": spec.encoder.n_layers, "tie_word_embeddings": tied}
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        return write(self.position_keys, expect(attention(layer).position, t5.T5, "mixer.position"))
+
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
+        hidden = dense(layer)
         act = activation(hidden, gated=hidden.gated)
+        # Where gated, `gelu` would mean its tanh.
         proj = f"gated-{'gelu_python' if act == 'gelu' else act}" if hidden.gated else act
-        return {
-            "vocab_size": spec.vocab_size,
-            "d_model": spec.d_model,
-            "num_layers": spec.encoder.n_layers,
-            "num_decoder_layers": spec.n_layers,
-            "num_heads": mixer.heads,
-            "d_kv": mixer.head_dim,
-            "d_ff": hidden.width,
-            "feed_forward_proj": proj,  # where gated, `gelu` would mean its tanh
-            "tie_word_embeddings": spec.logit_scale != 1,  # all that it decides
-            "dropout_rate": layer.dropout,
-            "layer_norm_epsilon": norm_eps(layer),
-            "relative_attention_num_buckets": position.buckets,
-            "relative_attention_max_distance": position.max_distance,
-        }
+        return {**write(self.ffn_keys, hidden, "ffn"), "feed_forward_proj": proj}
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
         yield same("embedding.weight", "shared.weight")

@@ -1,0 +1,64 @@
+"""Settings that a config and a spec both have: tables of their names, read in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from zoo.edits import SpecJson
+from zoo.errors import UnsupportedError
+from zoo.hf._config import Config, ConfigJson
+
+QKV = ("q", "k", "v")
+
+
+def _equal(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True)
+class Key:
+    """Our setting behind a key of theirs. `read` makes our value of theirs, `write` theirs of ours."""
+
+    ours: str
+    read: Callable[[Any], Any] = _equal
+    write: Callable[[Any], Any] = _equal
+    resolved: str = ""
+    """Attribute of a parsed spec that has the value with defaults filled in, if it is not `ours`."""
+
+
+Keys: TypeAlias = Mapping[str, str | Key]
+"""Their keys, with our settings of one part of a spec. A name alone stands for equal values."""
+
+BIAS = Key("bias", write=bool)
+QKV_BIAS = Key("bias", lambda biased: list(QKV) if biased else False, bool)
+DROPOUT = Key("dropout", float)
+WIDTH = Key("d_ff", resolved="width")
+
+
+def read(keys: Keys, config: Config) -> SpecJson:
+    """Our settings."""
+    known = {theirs: _key(ours) for theirs, ours in keys.items()}
+    return {key.ours: key.read(config[theirs]) for theirs, key in known.items()}
+
+
+def write(keys: Keys, part: Any, path: str = "") -> ConfigJson:
+    """Their keys for a part of a spec that stands at `path`. Raises UnsupportedError for a part of another kind."""
+    arguments = {}
+    for theirs, ours in keys.items():
+        key = _key(ours)
+        attribute = key.resolved or key.ours
+        if not hasattr(part, attribute):
+            raise UnsupportedError(path, f"{getattr(part, 'kind', part)} has no counterpart")
+        arguments[theirs] = key.write(getattr(part, attribute))
+    return arguments
+
+
+def without(keys: Keys, *left_out: str) -> Keys:
+    """The table without some of their keys."""
+    return {theirs: ours for theirs, ours in keys.items() if theirs not in left_out}
+
+
+def _key(ours: str | Key) -> Key:
+    return Key(ours) if isinstance(ours, str) else ours

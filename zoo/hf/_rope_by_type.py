@@ -1,0 +1,32 @@
+"""Windows on some layers, and other positions there."""
+
+from __future__ import annotations
+
+from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
+from zoo.hf._common import attention
+from zoo.hf._config import Config, ConfigJson
+from zoo.hf._layers import FULL, SLIDING, layer_types, window_config, windows
+from zoo.hf._llama_like import LlamaLike
+from zoo.hf._rope import layered_rope_config, rope
+from zoo.spec import ModelSpec
+
+
+class RopeByType(LlamaLike):
+    """Llama's block with RoPE of each of `layer_types`."""
+
+    def spec(self, config: Config) -> SpecJson:
+        spec = {**super().spec(config), **windows(config)}
+        if "window" in spec["blocks"]:
+            spec["blocks"]["window"]["mixer.position"] = rope(config, self.head_dim(config), SLIDING)
+        return spec
+
+    def position(self, config: Config) -> SpecJson:
+        return rope(config, self.head_dim(config), FULL)
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        positions = dict(zip(layer_types(spec), (attention(layer).position for layer in spec.layers), strict=True))
+        return {**super().config(spec), **window_config(spec), **layered_rope_config(positions)}
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        return {}
