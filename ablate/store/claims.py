@@ -5,8 +5,8 @@
 - To claim a free folder is to rename a folder with one's own file to `claim/`, which fails where that is not empty.
 - The owner writes to its file again and again, its heartbeat. Others watch it by their own clocks, since clocks of
   machines differ, and count only time in which they were awake themselves.
-- An owner that ended on this machine, or that was silent for too long, is replaced: its file is renamed to one's own
-  name. The old name is like no other, so of several that try one succeeds. Until the new owner's record is in the file,
+- An owner that ended on this machine, or that was silent for too long, is replaced (where the machine seems to have
+  restarted, a few missed beats are enough): its file is renamed to one's own name. The old name is like no other, so of several that try one succeeds. Until the new owner's record is in the file,
   the old one's says nothing of it.
 - An owner that was replaced finds its file gone as soon as it looks: before every write (`files.fenced`) and at every
   beat. A log is opened before its owner looks, and whoever takes over replaces logs by new files, so what a stopped
@@ -77,8 +77,14 @@ class Watch:
         return found
 
     def is_gone(self, holder: ClaimRecord, stall_seconds: float) -> bool:
-        """Whether the owner that was just seen has ended, or was silent for too long."""
-        return processes.has_ended(holder.host, holder.pid, holder.started) or self.is_silent(holder, stall_seconds)
+        """Whether the owner that was just seen has ended, or was silent for too long.
+
+        A machine of this one's name that started at another time is this one, restarted, or a copy that is at work:
+        a few missed beats tell.
+        """
+        if processes.has_ended(holder.host, holder.pid, holder.started):
+            return True
+        return self.is_silent(holder, 0.0 if processes.is_of_another_start(holder.host) else stall_seconds)
 
     def is_silent(self, holder: ClaimRecord, stall_seconds: float) -> bool:
         return self.silent_seconds > max(stall_seconds, BEATS * holder.beat_seconds)

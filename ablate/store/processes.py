@@ -37,15 +37,17 @@ def group(pid: int) -> int | None:
         return None
 
 
+def is_of_another_start(where: tuple[str, str, str]) -> bool:
+    """Whether a machine of this one's name started at another time: this one, before it restarted, or another that was
+    copied from the same image."""
+    (machine, boot, _), (our_machine, our_boot, _) = where, here()
+    return machine == our_machine and boot != our_boot
+
+
 def has_ended(where: tuple[str, str, str], pid: int, since: str | None) -> bool:
     """Whether a process that began at `since` is known to be no more. Of other machines nothing is known."""
-    (machine, boot, _), (our_machine, our_boot, _) = where, here()
-    if machine == our_machine and boot != our_boot:
-        return True
-    return where == here() and _has_ended_here(pid, since)
-
-
-def _has_ended_here(pid: int, since: str | None) -> bool:
+    if where != here():
+        return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

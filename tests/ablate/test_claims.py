@@ -114,7 +114,6 @@ def test_an_owner_tells_how_far_it_is_and_a_shorter_record_leaves_nothing_of_a_l
     [
         ({"pid": 2**22 + 1}, True),
         ({"started": "1"}, True),  # another process has its number now
-        ({"host": (processes.here()[0], "an earlier start", "")}, True),
         ({"host": ("another machine", "", "")}, False),
         ({"host": (*processes.here()[:2], "another container"), "pid": 2**22 + 1}, False),
         ({}, False),
@@ -127,6 +126,40 @@ def test_only_an_owner_that_surely_ended_is_replaced_at_once(
     begun = time.monotonic()
     with claimed(tmp_path, stall_seconds=0.25):
         assert (time.monotonic() - begun < 0.25) == at_once
+
+
+def test_the_claim_of_a_machine_that_restarted_is_free_after_a_few_beats(tmp_path: Path) -> None:
+    leave(tmp_path, host=(processes.here()[0], "an earlier start", ""))
+    begun = time.monotonic()
+    with claimed(tmp_path, stall_seconds=300.0):
+        assert 0.02 * claims.BEATS < time.monotonic() - begun < 30.0
+
+
+def test_a_machine_of_the_same_name_that_is_at_work_keeps_its_claim(tmp_path: Path) -> None:
+    """Two machines from one image have one name, and started at different times."""
+    leave(tmp_path, host=(processes.here()[0], "another start", ""))
+    watch = Watch(tmp_path)
+    for beat in range(20):
+        (tmp_path / "claim" / "x.json").write_text(
+            record_of(host=(processes.here()[0], "another start", ""), beat=beat).model_dump_json()
+        )
+        holder = watch.holder()
+        assert holder is not None and not watch.is_gone(holder, stall_seconds=0.0)
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("hours", [-24.0, 24.0])
+def test_a_wall_clock_that_jumps_changes_no_claim(
+    hours: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(tmp_path, host=("another machine", "", ""))
+    watch, now = Watch(tmp_path), time.time
+    watch.holder()
+    monkeypatch.setattr(time, "time", lambda: now() + 3600 * hours)
+    holder = watch.holder()
+    assert holder is not None and not watch.is_gone(holder, stall_seconds=1.0)
+    with claimed(tmp_path / "own"), pytest.raises(LockedError), claimed(tmp_path / "own", blocking=False):
+        pass
 
 
 @pytest.mark.parametrize("stall_seconds", [300.0, 0.0])
