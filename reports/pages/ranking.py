@@ -134,10 +134,16 @@ def differs(cost: Cost) -> bool:
 
 def said_alike(others: Sequence[Cost]) -> str:
     """`The same KV cache and parameters to within 2 %. No measurable difference in peak memory.`"""
-    declared = list(dict.fromkeys(cost.name for cost in others if cost.declared))
-    measured = list(dict.fromkeys(cost.name for cost in others if not cost.declared))
+    same = list(dict.fromkeys(cost.name for cost in others if _is_same(cost)))
+    unsure = list(dict.fromkeys(cost.name for cost in others if not _is_same(cost)))
     said = (
-        f"The same {listed(declared)} to within {100 * VISIBLE:.0f} %." if declared else "",
-        f"No measurable difference in {listed(measured)}." if measured else "",
+        f"The same {listed(same)} to within {100 * VISIBLE:.0f} %." if same else "",
+        f"No measurable difference in {listed(unsure)}." if unsure else "",
     )
     return " ".join(filter(None, said))
+
+
+def _is_same(cost: Cost) -> bool:
+    """Whether no arm's differs visibly, for all that measurements scatter."""
+    ends = [end for each in cost.ratios.values() for end in (each.low, each.high) if end is not None]
+    return cost.declared or (bool(ends) and max(abs(end - 1) for end in ends) <= VISIBLE)

@@ -11,8 +11,9 @@ from reports.findings.shapes import StudySummary
 from reports.statistics.estimates import Estimate
 from reports.wording.listing import listed
 
-SAME_MEMORY = 0.01
-"""Peak memory is that of a whole process: a share of it by which two runs of one arm may well differ."""
+SAME_MEMORY = 0.02
+"""Peak memory is that of a whole process: a share of it by which two runs of one arm may well differ, and which no
+figure shows."""
 SAME = "the same"
 NO_CHANGE = "no measurable change in"
 UNKNOWN_SPEED = "speeds not measured"

@@ -18,7 +18,7 @@ from reports.wording.listing import listed
 
 MOST_WORDS = 25
 MOST_NAMED = 3
-LEAST = 1
+LEAST = 2
 """Per cent by which times differ at least to be told."""
 OPEN = ("inconclusive", "cannot tell")
 WITHHELD = {
