@@ -34,7 +34,7 @@ SEARCHED = ("search_small_lm",)
 """Studies of many short trials, and no arms."""
 ON_TASKS = ("mqar", "hybrid_recall", "swa_recall")
 """Studies on synthetic tasks: models of a few small layers."""
-TUNED = ("norm_placement", "ffn_activation", "rope_base", "gqa_groups", "swa_nope")
+TUNED = ("norm_placement", "ffn_activation", "rope_base", "gqa_groups")
 """Studies of which every arm has its own best rate, and trains for long enough."""
 TWO_SEEDS = ("screening",)
 """All runs of a design tell of one noise."""
@@ -106,7 +106,7 @@ def test_every_scale_can_be_planned(name: str) -> None:
     smoke, cpu, gpu = (plan_of(name, scale) for scale in ("smoke", "cpu", "gpu"))
     assert max(arm.flops for arm in smoke.arms) < 1e11  # seconds
     assert smoke.study.tune is None or name == "optimizers"
-    assert sum(arm.flops * len(arm.runs) for arm in cpu.arms) < (3e14 if name in HOURS else 6e13)  # or minutes
+    assert sum(arm.flops * len(arm.runs) for arm in cpu.arms) < (3e14 if name in HOURS else 8e13)  # or minutes
     assert all(len(arm.runs) in ((2,) if name in TWO_SEEDS else (3, 4, 5, 9)) for arm in cpu.arms)
     assert all((1e4 if name in ON_TASKS else 5e4) < arm.parameters < 1.2e6 for arm in cpu.arms)
     assert all(30e6 < arm.parameters < 125e6 for arm in gpu.arms)
