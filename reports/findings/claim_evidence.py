@@ -193,11 +193,13 @@ def _score(summary: StudySummary, arm: str, against: str, measure: str) -> Evide
     shown = effect.negative() if reverse else effect
     if of.withheld:
         return untested(of.withheld, shown)
-    if item.higher_is_better is None or item.p is None or effect.low is None or effect.high is None:
+    if item.higher_is_better is None or effect.low is None or effect.high is None:
         return Evidence("cannot tell", shown, reason="it is not known which way it is better, or how far it scatters")
     ahead = (effect.low, effect.high) if item.higher_is_better else (-effect.high, -effect.low)
+    if item.p is None and not (effect.low < 0 == effect.mean < effect.high):
+        return Evidence("cannot tell", shown, reason=UNDECIDED)
     verdict: Verdict = "better" if ahead[0] > 0 else "worse"
-    if item.p >= ALPHA:
+    if item.p is None or item.p >= ALPHA:
         verdict = "inconclusive"
     plain = Evidence(verdict, shown, None, ahead)
     return plain.swapped() if reverse else plain

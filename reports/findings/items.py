@@ -190,12 +190,22 @@ def _difference(empty: ItemDifference, pairs: pl.DataFrame) -> tuple[ItemDiffere
     known = replace(empty, difference=mean, items=len(weights), by_seed=by_seed)
     if len(weights) < 2:
         return known, None
+    if not cells.any() and _are_shares(pairs):
+        differing = 1 - ALPHA ** (1 / len(weights))
+        return replace(known, low=-differing, high=differing), None
     if np.ptp(by_seed) == 0:  # one seed, or several that are not independent
         low, high = _over_items(cells.mean(axis=0) * weights, weights)
         return replace(known, low=low, high=high), None
     table = crossed(cells, weights)
     interval = table.interval()
     return replace(known, low=interval.low, high=interval.high), table
+
+
+def _are_shares(pairs: pl.DataFrame) -> bool:
+    """Whether scores are right or wrong, or shares of what is right: none differs by more than one. Where no item of n
+    differs, at most 1 − α^(1/n) of all items do, at level α, and so much is the difference at most."""
+    shares = (pl.col(side).is_between(0, pl.col("weight")).all() for side in ("value", "value_base"))
+    return all(pairs.select(*shares).row(0))
 
 
 def _cells(pairs: pl.DataFrame) -> tuple[Floats, Floats]:

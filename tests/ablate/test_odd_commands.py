@@ -26,8 +26,30 @@ BUSY = ("run", "search", "serve", "bench")
 
 NAMES = ["", "-", "--", "~", "..", "/", "/dev/null", "no_such", "é\u202e", "x" * 3000, "a b", "*", "[", "%s", "{}"]
 NUMBERS = ["-1", "0", "1e999", "nan", "99999999999999999999", "0x10", "1_000", "٣", "auto"]
-EDITS = ["", "=", "train.lr=", "=1", "train.lr=nan", "seeds=-1", "seeds=[]", "base=~", "arms={a: {}}", "x.y.z=1", "a=&b [*b]"]
-FILES = ["runs", "norm.yaml", "broken.yaml", "empty.yaml", "list.yaml", "binary.yaml", "losses.csv", "empty.csv", "folder"]
+EDITS = [
+    "",
+    "=",
+    "train.lr=",
+    "=1",
+    "train.lr=nan",
+    "seeds=-1",
+    "seeds=[]",
+    "base=~",
+    "arms={a: {}}",
+    "x.y.z=1",
+    "a=&b [*b]",
+]
+FILES = [
+    "runs",
+    "norm.yaml",
+    "broken.yaml",
+    "empty.yaml",
+    "list.yaml",
+    "binary.yaml",
+    "losses.csv",
+    "empty.csv",
+    "folder",
+]
 
 STUDY = """question: Which norm?
 source: by hand

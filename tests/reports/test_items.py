@@ -22,6 +22,7 @@ from reports.sections import draw
 from reports.sections.items import verdict
 from reports.statistics.crossed import crossed
 from tests.reports.factory import Arm, StudyOf, arm_documents, typical
+from tests.reports.test_claims import claim
 
 Rows = list[dict[str, Any]]
 
@@ -221,10 +222,20 @@ def test_one_seed_has_an_interval_over_items_and_no_p(tmp_path: Path) -> None:
     assert item.p is None
 
 
-def test_equal_answers_differ_by_nothing(tmp_path: Path) -> None:
-    study = StudyOf([Arm("base", [2.4, 2.4], steps=4), Arm("arm", [2.4, 2.4], steps=4)])
-    item = found(reports.summarise(study.write(tmp_path)), "arm", "heldout_pairs")
-    assert (item.difference, item.low, item.high, item.p) == (0.0, 0.0, 0.0, None)
+def test_equal_answers_differ_by_no_more_than_items_that_were_not_asked_can(tmp_path: Path) -> None:
+    """Where no item differs, the largest share of all items that may is that of Clopper and Pearson 1934."""
+    alike = claim("arm", "same", "base", measure="heldout_pairs/acc", by=0.9)
+    study = StudyOf([Arm("base", [2.4, 2.4], steps=4), Arm("arm", [2.4, 2.4], steps=4)], claims=[alike])
+    summary = reports.summarise(study.write(tmp_path))
+    item = found(summary, "arm", "heldout_pairs")
+    most = stats.binomtest(0, item.items, alternative="less").proportion_ci(0.95).high
+    assert (item.difference, item.p) == (0.0, None)
+    assert (item.low, item.high) == pytest.approx((-most, most))
+    (outcome,) = summary.claims
+    assert outcome.outcome == "holds"
+    stricter = StudyOf(study.arms, claims=[claim("arm", "same", "base", measure="heldout_pairs/acc", by=most / 2)])
+    (outcome,) = reports.summarise(stricter.write(tmp_path / "stricter")).claims
+    assert outcome.outcome == "cannot tell"
 
 
 def test_the_interval_over_items_is_about_that_of_the_central_limit() -> None:
