@@ -38,9 +38,9 @@ STUDIES = (
 )
 SCALE = "cpu"
 PLANE = "trade-offs"
-RECORDED = """Each [recorded result](../../studies/results) as the atlas shows it: the figure is that of its report, where
-loss curves, costs, evaluations and runs follow. `python docs/gallery/make.py --recorded` pictures them again, and
-writes this page."""
+RECORDED = """Each [recorded result](../../studies/results) as the atlas shows it: the figure is that of its report,
+where loss curves, costs, evaluations and runs follow. `python docs/gallery/make.py --recorded` pictures them again,
+and writes this page."""
 OF_REPORTS = """The first screen of each report. `python docs/gallery/make.py` trains, measures and pictures them
 again, and writes this page."""
 WIDTH, HEIGHT = 1280, 860
