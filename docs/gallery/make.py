@@ -1,7 +1,7 @@
-"""Rebuild the gallery: run the studies that the store lacks, look at each report at three widths, light and dark, and
-picture its first screen.
+"""Rebuild the gallery: look at each page at three widths, light and dark, and picture its first screen.
 
-    python docs/gallery/make.py [--store runs] [STUDY …]
+    python docs/gallery/make.py --recorded                    of the recorded results and the atlas, in a minute
+    python docs/gallery/make.py [--store runs] [STUDY …]      of reports, after running the studies that the store lacks
 
 A page that is wider than its window, or says anything to the browser's console, ends it. Eight studies at the scale
 `cpu` take about two hours on two cores; what the store has is not trained again.
@@ -14,6 +14,7 @@ import argparse
 import base64
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +23,7 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import ablate
+from ablate.api.atlas import RESULTS, gathered
 
 HERE = Path(__file__).parent
 STUDIES = (
@@ -35,6 +37,12 @@ STUDIES = (
     "rope_base",
 )
 SCALE = "cpu"
+PLANE = "trade-offs"
+RECORDED = """Each [recorded result](../../studies/results) as the atlas shows it: the figure is that of its report,
+where loss curves, costs, evaluations and runs follow. `python docs/gallery/make.py --recorded` pictures them again,
+and writes this page."""
+OF_REPORTS = """The first screen of each report. `python docs/gallery/make.py` trains, measures and pictures them
+again, and writes this page."""
 WIDTH, HEIGHT = 1280, 860
 WIDTHS, SCHEMES = (390, WIDTH, 2560), ("light", "dark")
 QUALITY = 70
@@ -49,16 +57,42 @@ def main() -> None:
     parser.add_argument("--store", default="runs")
     parser.add_argument("--note", help="what readers of the page should know of these runs")
     parser.add_argument("--as-stored", action="store_true", help="picture what the store has, and train nothing")
+    parser.add_argument("--recorded", action="store_true", help="picture recorded results alone")
     options = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        found = _recorded(Path(folder)) if options.recorded else _reports(options, Path(folder))
+        _draw({**found.pages, "atlas": found.atlas, "models": found.atlas.with_name("models.html")})
+    for left in HERE.glob("*.webp"):
+        if left.stem not in {*found.pages, "atlas", "models"}:
+            left.unlink()
+    (HERE / "README.md").write_text("\n".join(_page(found, options.note)) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Found:
+    """Pages to picture by name, the atlas, and what is said of each study: its name, answer and command."""
+
+    pages: dict[str, Path]
+    atlas: Path
+    studies: Sequence[tuple[str, str, str]]
+    about: str
+
+
+def _recorded(folder: Path) -> Found:
+    """Pages of the results that ship."""
+    results, _ = gathered([RESULTS])
+    atlas = ablate.atlas(out=folder)
+    pages = {result.study: folder / "results" / f"{result.name}.html" for result in results}
+    return Found(pages, atlas, [(each.study, each.answer, each.command) for each in results], RECORDED)
+
+
+def _reports(options: argparse.Namespace, folder: Path) -> Found:
+    """Reports of a store's studies, and the plane of all their arms."""
     results = [_result(name, options.store, options.as_stored) for name in options.studies]
     index = ablate.report(options.store)
-    pictures = {result.name: _report(result) for result in results}
-    pictures["trade-offs"] = index.with_name("trade-offs.html")
-    with TemporaryDirectory() as folder:
-        pictures["atlas"] = ablate.atlas([options.store], out=folder)
-        pictures["models"] = pictures["atlas"].with_name("models.html")
-        _draw(pictures)
-    (HERE / "README.md").write_text("\n".join(_page(results, options.note)) + "\n", encoding="utf-8")
+    pages = {result.name: _report(result) for result in results} | {PLANE: index.with_name("trade-offs.html")}
+    said = [(each.name, each.headline, f"ablate run studies/{each.name}.yaml --scale {SCALE}") for each in results]
+    return Found(pages, ablate.atlas([options.store], out=folder), said, OF_REPORTS)
 
 
 def _result(name: str, store: str, as_stored: bool) -> ablate.StudyResult:
@@ -117,37 +151,32 @@ def _webp(page: Page) -> bytes:
     return base64.b64decode(found["data"])
 
 
-def _page(results: Sequence[ablate.StudyResult], note: str | None) -> Iterator[str]:
+def _page(found: Found, note: str | None) -> Iterator[str]:
     yield "# Gallery"
     yield ""
-    yield "The first screen of each report. `python docs/gallery/make.py` trains, measures and pictures them again, and"
-    yield "writes this page."
+    yield found.about
     if note:
         yield ""
         yield note
-    for result in results:
-        yield ""
-        yield f"## {result.name}"
-        yield ""
-        yield result.headline
-        yield ""
-        yield f"![First screen of the report]({result.name}.webp)"
-        yield ""
-        yield f"`ablate run studies/{result.name}.yaml --scale {SCALE}`"
-    yield ""
-    yield "## All of them in one plane"
-    yield ""
-    yield "Every arm against the baseline of its study: `trade-offs.html`, beside the store's index."
-    yield ""
-    yield "![Trade-offs of all studies](trade-offs.webp)"
-    yield ""
-    yield "## The atlas"
-    yield ""
+    for name, answer, command in found.studies:
+        yield from (
+            "",
+            f"## {name}",
+            "",
+            answer,
+            "",
+            f"![Question, answer and every arm]({name}.webp)",
+            "",
+            f"`{command}`",
+        )
+    if PLANE in found.pages:
+        yield from ("", "## All of them in one plane", "")
+        yield "Every arm against the baseline of its study: `trade-offs.html`, beside the store's index."
+        yield from ("", f"![Trade-offs of all studies]({PLANE}.webp)")
+    yield from ("", "## The atlas", "")
     yield "A card for each claim that the studies state (`ablate atlas`), and the table of published models."
-    yield ""
-    yield "![Claims, and whether they hold](atlas.webp)"
-    yield ""
-    yield "![Published models](models.webp)"
+    yield from ("", "![Claims, and whether they hold](atlas.webp)")
+    yield from ("", "![Published models](models.webp)")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from reports.pages.ranking import differs, said_alike
 from reports.reading.outcomes import FAILED
 from reports.results.document import RecordedArm, RecordedInterval, RecordedResult
 from reports.sections._costs import Cost
+from reports.sections.trade_off import rank
 from reports.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, Estimate
 from reports.wording.arm_names import brief
 from reports.wording.words import interval, plus_minus
@@ -21,7 +22,7 @@ DECLARED = ("kv-", "parameters", "flops-per-token")
 
 def ranked_result(result: RecordedResult) -> Ranked:
     """The figure. A design, whose arms are compared with nothing, has a row for each effect."""
-    costs = list(_costs(result.arms))
+    costs = sorted(_costs(result.arms), key=rank)
     columns = [cost for cost in costs if differs(cost)][:MOST_COLUMNS]
     rows = list(_effects(result) if result.effects else _arms(result, costs))
     rows.sort(key=lambda row: (row.difference is None, row.difference.mean if row.difference else 0.0))
@@ -51,10 +52,12 @@ def _arms(result: RecordedResult, costs: Sequence[Cost]) -> Iterator[Row]:
             difference=NO_DIFFERENCE if is_base else found,
             said=_loss(arm) if is_base else _said(found),
             note=f"{failed} of {failed + len(arm.seeds)} seeds did not train" if failed else "",
-            costs={
-                c.key: SAME_RATIO if is_base else c.ratios[arm.name] for c in costs if is_base or arm.name in c.ratios
-            },
+            costs={c.key: SAME_RATIO for c in costs} if is_base else _ratios(arm.name, costs),
         )
+
+
+def _ratios(arm: str, costs: Sequence[Cost]) -> dict[str, Estimate]:
+    return {cost.key: cost.ratios[arm] for cost in costs if arm in cost.ratios}
 
 
 def _effects(result: RecordedResult) -> Iterator[Row]:

@@ -101,6 +101,8 @@ def _runs(store: Store, document: SearchDocument) -> dict[str, TrialRun]:
     """Runs of the trials, with the curves of as many as a page has room for, those of the best trials first."""
     trials = sorted(document.trials, key=lambda trial: not trial.best)
     digests = list(dict.fromkeys(digest for trial in trials for digest in trial.runs))
+    if not digests:
+        return {}
     logged, counts = store.read_many_metrics(digests[:MOST_CURVES], ("step", "loss"))
     ends = list(accumulate(counts)) + [0] * len(digests)
     curves = {digest: logged[end - count : end] for digest, count, end in zip(digests, counts, ends, strict=False)}

@@ -23,7 +23,7 @@ class Inputs:
     def of(cls, documents: StudyDocuments) -> Inputs:
         found = documents.data.values()
         first = (documents.store.read_run(arm.runs[0].digest) for arm in documents.study.arms if arm.runs)
-        contexts = {int(run.train["context"]) for run in first if run is not None and "context" in run.train}
+        contexts = {context for run in first if run and isinstance(context := run.train.get("context"), int)}
         return cls(
             sources=tuple(dict.fromkeys(filter(None, map(_source, found)))),
             vocabularies=tuple(sorted({meta.vocab_size for meta in found})),

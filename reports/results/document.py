@@ -12,6 +12,7 @@ from pydantic import Field, JsonValue
 from ablate.store.documents import Part, StudyClaim
 from ablate.store.documents._document import is_none
 from reports.findings.judged_claim import Outcome
+from reports.findings.shapes import Verdict
 
 Range: TypeAlias = tuple[float, float]
 
@@ -62,7 +63,7 @@ class RecordedArm(Part):
     """Edits of the base by path, those that tuning chose among them."""
     parts: tuple[str, ...] = ()
     """Parts of its model and training that not every arm has: `norm_placement=post`."""
-    verdict: str
+    verdict: Verdict
     loss: RecordedInterval | None
     difference: RecordedInterval | None
     """Paired difference from the baseline."""
@@ -83,7 +84,7 @@ class RecordedEffect(Part):
     """Effect of a factor of a design, or of an interaction."""
 
     name: str
-    verdict: str
+    verdict: Verdict
     difference: RecordedInterval | None
     detectable: float | None
 

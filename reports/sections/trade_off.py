@@ -42,13 +42,13 @@ class TradeOff(Section):
     def shown(self) -> tuple[Cost, ...]:
         """Those in which arms may differ, that which the study is about first."""
         differing = [cost for cost in self.costs if not cost.is_same]
-        return tuple(sorted(differing, key=_rank))
+        return tuple(sorted(differing, key=rank))
 
     @property
     def distinct(self) -> tuple[Cost, ...]:
         """Each cost once, that which the study is about first: of caches, that at the longest context."""
         found: dict[str, Cost] = {}
-        for cost in sorted(self.costs, key=_rank):
+        for cost in sorted(self.costs, key=rank):
             found.setdefault(cost.name, cost)
         return tuple(found.values())
 
@@ -60,7 +60,7 @@ class TradeOff(Section):
             yield _figure(self.shown, found, list(same), summary, style)
 
 
-def _rank(cost: Cost) -> int:
+def rank(cost: Cost) -> int:
     """The cache, or else time. FLOPs are nearest to a time."""
     return next((place for place, key in enumerate(FIRST) if cost.key.startswith(key)), len(FIRST))
 

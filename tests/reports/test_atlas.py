@@ -292,6 +292,16 @@ def test_the_tables_of_the_readme_are_up_to_date() -> None:
     assert all(f"]({link})" in text for link in links.values()), "a shipped study that the README does not name"
 
 
+def test_the_gallery_shows_every_recorded_result_as_it_is_recorded() -> None:
+    gallery = ROOT / "docs" / "gallery"
+    text = (gallery / "README.md").read_text(encoding="utf-8")
+    results, _ = gathered([RESULTS])
+    stale = "out of date: python docs/gallery/make.py --recorded"
+    assert all(f"## {result.study}\n\n{result.answer}\n" in text for result in results), stale
+    shown = set(re.findall(r"\]\((\S+\.webp)\)", text))
+    assert shown == {path.name for path in gallery.glob("*.webp")}, stale
+
+
 def test_tables_are_written_between_their_markers_alone(result: RecordedResult, tmp_path: Path) -> None:
     page = tmp_path / "docs" / "page.md"
     page.parent.mkdir()

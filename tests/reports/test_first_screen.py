@@ -246,7 +246,8 @@ NAMES = """() => {
   const others = (name, i) => [...shown.slice(i + 1), ...marks.filter(m => trace(m) !== trace(name))];
   return {
     shown: shown.length,
-    clash: shown.flatMap((a, i) => others(a, i).filter(b => meet(box(a), box(b))).map(b => [a.textContent, b.textContent])),
+    clash: shown.flatMap((a, i) =>
+      others(a, i).filter(b => meet(box(a), box(b))).map(b => [a.textContent, b.textContent])),
     outside: shown.filter(e => box(e).left < frame.left - 1 || box(e).right > frame.right + 1).map(e => e.textContent),
   };
 }"""

@@ -199,7 +199,8 @@ def test_a_click_on_a_trial_opens_its_runs(browser: playwright.Browser, stored: 
     assert page.text_content("#trial-title") == "Trial 0, finished"
     page.keyboard.press("Escape")
     overlaps = """() => [...document.querySelectorAll('[id^="slice-"], [id^="parallel-"]')].flatMap(figure => {
-      const texts = [...figure.querySelectorAll('[class$="tick"] text, [class$="title"]')].filter(e => e.textContent);
+      const every = figure.querySelectorAll('[class$="tick"] text, text[class$="title"]');
+      const texts = [...every].filter(e => e.textContent);
       const box = e => e.getBoundingClientRect();
       return texts.flatMap((a, i) => texts.slice(i + 1).filter(b =>
         box(a).left < box(b).right - 1 && box(b).left < box(a).right - 1 &&
