@@ -116,6 +116,10 @@ class Checkpoint:
                 if (path := folder / name).is_file():
                     eos = _end_of_text(folder)
                     return {"kind": kind, "path": str(path), **({"eos": eos} if eos else {})}
+        for folder in dict.fromkeys((self.folder, self._base)):
+            if all((folder / name).is_file() for name in ("vocab.json", "merges.txt")):
+                eos = _end_of_text(folder)
+                return {"kind": "transformers", "path": str(folder), **({"eos": eos} if eos else {})}
         return None
 
     @cached_property
@@ -149,10 +153,7 @@ class Checkpoint:
     @property
     def without_tokenizer(self) -> str:
         """Why it has no tokenizer, and what to do."""
-        reason = f"{self.folder} has no {' and no '.join(TOKENIZERS.values())}"
-        if not (self.folder / "vocab.json").is_file():
-            return reason
-        return f"{reason}: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) makes one of its vocab.json"
+        return f"{self.folder} has no {', no '.join(TOKENIZERS.values())}, and no vocab.json with merges.txt"
 
     def load(self) -> Decoder:
         """Raises CheckpointError."""

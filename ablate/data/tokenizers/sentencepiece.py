@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.decoders import Decoder
 from tokenizers.models import Model
 from tokenizers.normalizers import Normalizer
+from tokenizers.pre_tokenizers import PreTokenizer
 
 from ablate.data.tokenizers._loaded import LocalTokenizer
 from ablate.data.tokenizers._sentencepiece import BPE, NORMAL, UNIGRAM, USER_DEFINED, SentencePieceModel, parsed
 from ablate.errors import DataError
+from ablate.store.documents import JsonObject
 
 SPACE = "▁"
 NEVER = -1e9
-"""The score of what text does not spell. Any other way to cut it is likelier, but for one with an unknown character."""
+"""The score of what text does not spell. Any other way to cut it is likelier, but for one with an unknown character
+(see `_cuts`)."""
+STAND_IN = 0xF0000
+"""The first of the private characters that stand for user-defined symbols, which are spared by what prepares text."""
 
 
 class SentencePieceTokenizer(LocalTokenizer):
@@ -33,6 +39,11 @@ class SentencePieceTokenizer(LocalTokenizer):
 
     def loaded(self, base: Path) -> Tokenizer:
         return Tokenizer.from_str(_converted(self.read(base), self.path))
+
+    def identity(self, base: Path) -> JsonObject:
+        """With a version where the first conversion gave other ids for some texts."""
+        found = super().identity(base)
+        return {**found, "identity_version": 2} if _corrected(parsed(self.read(base))) else found
 
 
 @lru_cache(maxsize=2)
@@ -49,15 +60,21 @@ def _converted(content: bytes, path: str) -> str:
         )
     tokenizer = Tokenizer(_unigram(found) if found.kind == UNIGRAM else _bpe(found))
     tokenizer.normalizer = normalizers.Sequence(list(_normalizers(found)))
+    if found.kind == UNIGRAM and (cuts := list(_cuts(found))):
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(cuts)
     tokenizer.decoder = decoders.Sequence(list(_decoders(found)))
     return tokenizer.to_str()
+
+
+def _corrected(found: SentencePieceModel) -> bool:
+    """Whether the conversion is another than before December 2026."""
+    symbols = any(piece.type == USER_DEFINED for piece in found.pieces)
+    return bool(symbols or found.strips or found.charsmap or (found.kind == UNIGRAM and list(_cuts(found))))
 
 
 def _refusal(found: SentencePieceModel) -> str | None:
     if found.kind not in (UNIGRAM, BPE):
         return "cuts text into words or characters"
-    if found.kind == BPE and any(piece.type == USER_DEFINED for piece in found.pieces):
-        return "has user-defined symbols in a BPE"
     if found.suffix or not found.escapes:
         return "marks spaces in another way than ▁ before a word"
     return None
@@ -76,8 +93,28 @@ def _unigram(found: SentencePieceModel) -> Model:
     return models.Unigram(scored, found.unknown, found.byte_fallback)
 
 
+def _cuts(found: SentencePieceModel) -> Iterator[PreTokenizer]:
+    """Cut text that spells a control symbol, byte or unused piece at a character that is unknown: an unknown character
+    costs more than `NEVER`, so that the piece would be taken. No piece that other text spells has such a character."""
+    spelt = {letter for piece in found.pieces if piece.type == NORMAL for letter in piece.text}
+    ends: dict[tuple[str, str], list[str]] = {}
+    for piece in found.pieces:
+        if piece.type not in (NORMAL, USER_DEFINED):
+            place = next((place for place, letter in enumerate(piece.text) if letter not in spelt), None)
+            if place is not None:
+                ends.setdefault((piece.text[:place], piece.text[place]), []).append(piece.text[place + 1 :])
+    for (before, unknown), after in ends.items():
+        rest = "|".join(map(re.escape, after))
+        behind = f"(?<={re.escape(before)})" if before else ""
+        # Unknown characters that follow each other are one token: what is before the cut stays with it.
+        side = "merged_with_previous" if all(after) else "merged_with_next"
+        yield pre_tokenizers.Split(Regex(f"{behind}{re.escape(unknown)}(?={rest})"), side)
+
+
 def _bpe(found: SentencePieceModel) -> Model:
-    """Pairs in the order of their unions' scores. Only normal pieces come from merges."""
+    """Pairs in the order of their unions' scores. Only normal pieces come from merges, and a user-defined symbol is one
+    character, which merges with nothing."""
+    stand_ins = dict(_stand_ins(found))
     scores = {piece.text: piece.score for piece in found.pieces if piece.type == NORMAL}
     merges = [
         (-score, piece[:cut], piece[cut:])
@@ -87,7 +124,10 @@ def _bpe(found: SentencePieceModel) -> Model:
     ]
     ranked = sorted(merges, key=lambda merge: merge[0])
     return models.BPE(
-        {piece.text: index for index, piece in enumerate(found.pieces)},
+        {
+            stand_ins.get(piece.text, piece.text) if piece.type == USER_DEFINED else piece.text: index
+            for index, piece in enumerate(found.pieces)
+        },
         [(left, right) for _, left, right in ranked],
         unk_token=found.pieces[found.unknown].text,
         fuse_unk=True,
@@ -95,20 +135,38 @@ def _bpe(found: SentencePieceModel) -> Model:
     )
 
 
+def _stand_ins(found: SentencePieceModel) -> Iterator[tuple[str, str]]:
+    """User-defined symbols and what stands for them, the longest first, since that one is looked for first."""
+    symbols = sorted((p.text for p in found.pieces if p.type == USER_DEFINED), key=len, reverse=True)
+    yield from ((symbol, chr(STAND_IN + place)) for place, symbol in enumerate(symbols))
+
+
 def _normalizers(found: SentencePieceModel) -> Iterator[Normalizer]:
-    if found.charsmap:
-        yield normalizers.Precompiled(found.charsmap)
-    if found.strips:
-        yield normalizers.Strip()
-        yield normalizers.Replace(Regex(" {2,}"), " ")
-    if found.prefix:
+    for symbol, stand_in in _stand_ins(found):
+        yield normalizers.Replace(symbol, stand_in)
+    if found.prefix and not found.strips:
         yield normalizers.Prepend(SPACE)
+    if found.charsmap:
+        precompiled = normalizers.Precompiled(found.charsmap)
+        # `Precompiled` reads what people see as one character at once, and this pair is one.
+        yield normalizers.Replace(Regex("\\r(?=\\n)"), precompiled.normalize_str("\r"))
+        yield precompiled
+    if found.strips:
+        yield normalizers.Replace(Regex(f"\\A +|[ {SPACE}]+\\z"), "")
+        yield normalizers.Replace(Regex(" {2,}"), " ")
+        if found.prefix:
+            yield normalizers.Prepend(SPACE)
     yield normalizers.Replace(" ", SPACE)
+    for symbol, stand_in in _stand_ins(found):
+        # Unigram knows the symbols as they are written; BPE looks for them again in what text has become.
+        yield normalizers.Replace(*((symbol, stand_in) if found.kind == BPE else (stand_in, symbol)))
 
 
 def _decoders(found: SentencePieceModel) -> Iterator[Decoder]:
     yield decoders.Replace(SPACE, " ")
     yield decoders.ByteFallback()
     yield decoders.Fuse()
+    if found.kind == BPE:
+        yield from (decoders.Replace(stand_in, symbol) for symbol, stand_in in _stand_ins(found))
     if found.prefix:
         yield decoders.Strip(" ", 1, 0)

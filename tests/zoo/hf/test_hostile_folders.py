@@ -198,6 +198,8 @@ def test_a_model_of_sentencepiece_is_a_tokenizer(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path)
     (tmp_path / "vocab.json").write_text("{}")
     assert checkpoint.tokenizer is None
-    assert checkpoint.without_tokenizer.endswith("save_pretrained(DIR) makes one of its vocab.json")
+    assert checkpoint.without_tokenizer.endswith("and no vocab.json with merges.txt")
+    (tmp_path / "merges.txt").write_text("")
+    assert checkpoint.tokenizer == {"kind": "transformers", "path": str(tmp_path)}
     (tmp_path / "tokenizer.model").write_bytes(b"")
     assert checkpoint.tokenizer == {"kind": "sentencepiece", "path": str(tmp_path / "tokenizer.model")}

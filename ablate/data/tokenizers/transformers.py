@@ -1,0 +1,52 @@
+"""A tokenizer in files that only transformers knows how to put together."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from tokenizers import Tokenizer
+
+from ablate.data.paths import expanded
+from ablate.data.tokenizers._loaded import LoadedTokenizer
+from ablate.errors import DataError
+
+
+class TransformersTokenizer(LoadedTokenizer):
+    """A folder as transformers saves tokenizers, such as one with `vocab.json` and `merges.txt`: pairs merge in the
+    order of their lines, in words that the class named in its configs cuts. Needs the extra `hf`.
+
+    A corpus is known by what transformers makes of the files.
+    """
+
+    kind: Literal["transformers"] = "transformers"
+    path: str
+    """The folder. Relative to the study's file; `~` and `$VARIABLES` are expanded."""
+
+    @property
+    def named(self) -> str:
+        return self.path
+
+    def content(self, base: Path) -> str:
+        return hashlib.sha256(_made(expanded(self.path, base)).encode()).hexdigest()
+
+    def loaded(self, base: Path) -> Tokenizer:
+        return Tokenizer.from_str(_made(expanded(self.path, base)))
+
+
+@lru_cache(maxsize=2)
+def _made(folder: Path) -> str:
+    """The tokenizer as a tokenizer.json. Raises DataError."""
+    if not folder.is_dir():
+        raise DataError(f"tokenizer.path: there is no folder {folder}")
+    try:
+        from transformers import AutoTokenizer  # noqa: PLC0415 (slow to load, and an extra)
+    except ImportError as error:
+        raise DataError(f"tokenizer.path: {folder} needs transformers: pip install transformers") from error
+    try:
+        return str(AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer.to_str())
+    except Exception as error:  # its readers have errors of many kinds
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise DataError(f"tokenizer.path: {folder}: transformers cannot read its tokenizer: {said}") from error
