@@ -110,9 +110,14 @@ def names_with(owner: type[BaseModel], *facts: Fact) -> tuple[str, ...]:
     return tuple(name for name in owner.model_fields if facts_of(owner, name) & set(facts))
 
 
-@cache
 def said_of(owner: type[BaseModel], name: str, kind: type[T]) -> T | None:
     """Metadata of this class that a setting declares; None without any."""
+    found: T | None = _first_said(owner, name, kind)
+    return found
+
+
+@cache  # a spec asks for its features' each time it is parsed
+def _first_said(owner: type[BaseModel], name: str, kind: type) -> Any:
     return next((said for said in facts_of(owner, name) if isinstance(said, kind)), None)
 
 
