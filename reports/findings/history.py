@@ -70,8 +70,8 @@ def _entries(
     first = _first(ledger)
     judged = judgements(difference_claim, lambda test: test.p, (), ledger)
     p_corrected, in_rounds = corrected(judged, told), rounds(judged, told)
-    judged = [p for claims in in_rounds for p in claims.values() if p is not None]
-    decided = iter(DECIDE[rule](judged) if rule else ())
+    p_values = [p for claims in in_rounds for p in claims.values() if p is not None]
+    decided = iter(DECIDE[rule](p_values) if rule else ())
     for place, claims in enumerate(in_rounds, start=1):
         for claim, p in claims.items():
             record, test = first[claim]
