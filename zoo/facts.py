@@ -110,15 +110,19 @@ def names_with(owner: type[BaseModel], *facts: Fact) -> tuple[str, ...]:
     return tuple(name for name in owner.model_fields if facts_of(owner, name) & set(facts))
 
 
-@cache
 def said_of(owner: type[BaseModel], name: str, kind: type[T]) -> T | None:
     """Metadata of this class that a setting declares; None without any."""
     return next((said for said in facts_of(owner, name) if isinstance(said, kind)), None)
 
 
+@cache  # a spec asks for all of its settings whenever it is parsed
+def _plain_way(owner: type[BaseModel], name: str) -> As | None:
+    return said_of(owner, name, As)
+
+
 def written_out(part: Spec, name: str) -> Any:
     """The value of a setting: the part that it stands for, where it is the plain way to write one."""
-    value, plain = getattr(part, name), said_of(type(part), name, As)
+    value, plain = getattr(part, name), _plain_way(type(part), name)
     return plain.make(value) if plain is not None and value else value
 
 

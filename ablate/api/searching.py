@@ -178,7 +178,8 @@ class _StudySearch:
         seed = owner.seed(trials)
         trials.sampler, trials.pruner = make_sampler(self.spec, seed), make_pruner(self.spec)
         progress = Lines(self.store, self.study.name, {}, teller(self.context.progress))
-        progress.say(f"{self.spec.trials} trials, {_count_ended(trials)} of them done already{notice}")
+        done = sum(map(ended, trials.get_trials(deepcopy=False)))
+        progress.say(f"{self.spec.trials} trials, {done} of them done already{notice}")
         prepare_corpora(self.study, self.store, progress.data)
         prepare_checkpoints(self.study, self.store)
         search = Search(trials, self.spec, self.lab, owner, seed, progress.say)
@@ -226,10 +227,6 @@ class _StudySearch:
         write_tables(document, self.folder)
         failures = [*self.failures, *(f"trial {number}: {error}" for number, error in search.failed.items())]
         return SearchResult(document, reports.render_search(self.folder.path), promoted, tuple(failures))
-
-
-def _count_ended(trials: optuna.Study) -> int:
-    return sum(map(ended, trials.get_trials(deepcopy=False)))
 
 
 @contextmanager

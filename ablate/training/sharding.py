@@ -49,7 +49,7 @@ class Sharded:
     def spread(self) -> None:
         """Take this process's part of the whole model, which is the same everywhere."""
         for part, whole in self._pairs():
-            part.to_local().copy_(_part_of(whole, part))
+            part.to_local().copy_(distribute_tensor(whole, part.device_mesh, part.placements).to_local())
         self._copy_buffers(self.whole, self.model)
 
     def updates(self, own: Updates) -> ShardedUpdates:
@@ -137,7 +137,3 @@ def _part_like(value: Any, parameter: Tensor) -> Any:
     if not isinstance(value, Tensor) or value.shape != parameter.shape or not isinstance(parameter.data, DTensor):
         return value
     return distribute_tensor(value.to(parameter.device), parameter.data.device_mesh, parameter.data.placements)
-
-
-def _part_of(whole: Tensor, part: DTensor) -> Tensor:
-    return distribute_tensor(whole, part.device_mesh, part.placements).to_local()

@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import polars as pl
 import scipy  # whose parts are loaded when they are first used
 
 from ablate.noise.power import detectable
@@ -159,7 +158,8 @@ def _detectable(sd: float | None, count: int, half: float) -> float | None:
 
 def _accuracy(summary: StudySummary, arm: str, against: str) -> Evidence:
     reason = waiting(summary.study, summary.runs)
-    both = [_accuracies(summary, name) for name in (arm, against)]
+    finished = summary.runs.filter(status="finished").select("arm", "seed", "accuracy").drop_nulls()
+    both = [finished.filter(arm=name).drop("arm") for name in (arm, against)]
     pairs = both[0].join(both[1], on="seed", suffix="_other").sort("seed")
     values = (pairs["accuracy"] - pairs["accuracy_other"]).to_list()
     asked = sum(len(claim.pairs) for claim in summary.study.claims if claim.measure == ACCURACY)
@@ -172,10 +172,6 @@ def _accuracy(summary: StudySummary, arm: str, against: str) -> Evidence:
     verdict: Verdict = "better" if effect.low > 0 else "worse" if effect.high < 0 else "inconclusive"
     seen = _detectable(effect.sd, len(values), (effect.high - effect.low) / 2)
     return Evidence(verdict, effect, seen, (effect.low, effect.high))
-
-
-def _accuracies(summary: StudySummary, arm: str) -> pl.DataFrame:
-    return summary.runs.filter(arm=arm, status="finished").select("seed", "accuracy").drop_nulls()
 
 
 def _score(summary: StudySummary, arm: str, against: str, measure: str) -> Evidence:

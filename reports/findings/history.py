@@ -70,7 +70,8 @@ def _entries(
     first = _first(ledger)
     judged = judgements(difference_claim, lambda test: test.p, (), ledger)
     p_corrected, in_rounds = corrected(judged, told), rounds(judged, told)
-    decided = _decided([p for claims in in_rounds for p in claims.values() if p is not None], rule)
+    p_values = [p for claims in in_rounds for p in claims.values() if p is not None]
+    decided = iter(DECIDE[rule](p_values) if rule else ())
     for place, claims in enumerate(in_rounds, start=1):
         for claim, p in claims.items():
             record, test = first[claim]
@@ -89,10 +90,6 @@ def _entries(
                 level=decision.level if decision else None,
                 discovery=decision.discovery if decision else None,
             )
-
-
-def _decided(p_values: Sequence[float], rule: Rule | None) -> Iterator[Decision]:
-    return iter(DECIDE[rule](p_values) if rule else ())
 
 
 def _first(ledger: Sequence[LedgerRecord]) -> dict[LedgerClaim, tuple[LedgerRecord, LedgerTest]]:

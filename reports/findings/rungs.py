@@ -13,7 +13,7 @@ fixed rates it has none.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -192,11 +192,7 @@ def _word(before: Estimate, after: Estimate) -> Word:
     """Verdict word for a significant change."""
     if before.excludes(0) and after.excludes(0) and before.mean * after.mean < 0:
         return "flips"
-    middle = estimate(_middle(before.values, after.values))
+    middle = estimate([(one + other) / 2 for one, other in zip(before.values, after.values, strict=True)])
     if middle is None or not middle.excludes(0):
         return "changes"
     return "grows" if (after.mean - before.mean) * middle.mean > 0 else "shrinks"
-
-
-def _middle(before: Sequence[float], after: Sequence[float]) -> list[float]:
-    return [(one + other) / 2 for one, other in zip(before, after, strict=True)]

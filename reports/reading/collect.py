@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 
 from ablate.store import Store
-from ablate.store.documents import LedgerRecord
 from ablate.store.documents.costs import CROWDED
 from reports.reading import evaluations
 from reports.reading.collected import Collected
@@ -57,15 +56,11 @@ def collect(study_dir: Path | str, store: Store | None = None) -> Collected:
         environments={digest: result.environment for digest, result in documents.results.items() if result},
         losses=_losses(documents),
         ledger=store.read_ledger(documents.study.name),
-        elsewhere=_elsewhere(store, documents.study.name),
+        elsewhere=tuple(store.read_ledger(other) for other in store.ledgers() if other != documents.study.name),
         inputs=Inputs.of(documents),
         costs=documents.costs,
         frames={name: frame for each in sections().values() for name, frame in each.collect(documents).items()},
     )
-
-
-def _elsewhere(store: Store, name: str) -> tuple[tuple[LedgerRecord, ...], ...]:
-    return tuple(store.read_ledger(other) for other in store.ledgers() if other != name)
 
 
 def _run_row(documents: StudyDocuments, key: RunKey) -> Row:

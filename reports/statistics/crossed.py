@@ -57,11 +57,6 @@ class Crossed:
         half = root / math.sqrt(math.prod(self.shape))
         return Interval(self.mean, self.mean - half, self.mean + half)
 
-    @property
-    def spread_of_rows(self) -> float:
-        """√(R · Var ȳ): the standard deviation of R rows alone that would give the mean as much noise."""
-        return math.sqrt((self.row_square + max(self.column_square - self.residual_square, 0.0)) / self.shape[1])
-
     def p(self) -> float:
         """The level at which the interval of the mean ends at zero; NaN where all values are equal."""
         return self._level_of(abs(self.mean))

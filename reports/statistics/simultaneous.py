@@ -1,12 +1,11 @@
 """Intervals over the arms of a study that agree with Holm's verdicts. Pure.
 
-    difference:   CI_i(α/m), cut at zero where Holm calls arm i different: then of one sign, else around zero
-    margin:       [min(0, L_i), max(0, U_i)], L and U one-sided at α/m, cut at ± margin where Holm calls it a tie
+    CI_i(α/m), cut at zero where Holm calls arm i different: then of one sign, else around zero
 
 Holm rejects a p ≤ α/m in any case, so an interval at α/m that excludes zero is always one of a rejected arm, and the
 cut serves the arms that only a later step rejects. Three things hold, for m arms of any dependence:
 
-- At most 5 % of studies have an interval that wrongly excludes zero (wrongly lies within the margin): Holm's promise.
+- At most 5 % of studies have an interval that wrongly excludes zero: Holm's promise.
 - At most 5 % of studies have a CI_i(α/m), before the cut, that misses its truth: Bonferroni's.
 - Each interval contains the uncorrected CI_i(α), since Holm rejects only p ≤ α. So each covers its own truth in 95 %.
 
@@ -15,8 +14,6 @@ on the nulls alone. Any bound on the size of the other effects then costs on top
 Holm and hold jointly say of a rejected arm no more than its sign, unless all arms are rejected (Strassburger and Bretz
 2008, doi:10.1002/sim.3338; Guilbaud 2008, doi:10.1002/bimj.200710449). Here a rejected arm keeps its far end, and the
 joint coverage after the cut is at least 1 − α·(2 − 1/m).
-
-The tie interval without its cut is that of Bofinger 1985 and Hsu et al. 1994 (Biometrika 81:103).
 """
 
 from __future__ import annotations
@@ -33,8 +30,7 @@ from reports.statistics.interval import Interval
 class Evidence:
     """One arm: an estimate, the p of a test, and the ends that belong to the test at any level.
 
-    The p of a difference is below `level` where `interval(level)`, two-sided, excludes zero; that of a tie is where
-    `interval(level)`, two one-sided bounds, lies within the margin.
+    p is below `level` where `interval(level)`, two-sided, excludes zero.
     """
 
     value: float
@@ -56,17 +52,5 @@ def difference_intervals(tests: Sequence[Evidence], alpha: float = ALPHA) -> tup
             low, high = (max(low, 0.0), high) if test.value > 0 else (low, min(high, 0.0))
         elif low > 0 or high < 0:  # beside a p that was judged with other noise
             low, high = min(low, 0.0), max(high, 0.0)
-        found.append(Interval(test.value, low, high))
-    return tuple(found)
-
-
-def tie_intervals(tests: Sequence[Evidence], margin: float, alpha: float = ALPHA) -> tuple[Interval, ...]:
-    """One interval per arm; it lies within ± `margin` exactly where Holm's corrected p of a tie is below `alpha`."""
-    found = []
-    for test, p in zip(tests, holm([test.p for test in tests]), strict=True):
-        low, high = test.interval(alpha / len(tests))
-        low, high = min(low, 0.0), max(high, 0.0)
-        if p < alpha:
-            low, high = max(low, -margin), min(high, margin)
         found.append(Interval(test.value, low, high))
     return tuple(found)

@@ -25,9 +25,9 @@ from evals.evaluations import load_imports
 from tests.ablate.conftest import measured_once
 from tests.ablate.soak import NUMBERS, Soak, made_study
 
-SHOTS = 2
-"""Number of shots with each signal."""
-RUNS, STEPS = 2, 150
+SHOTS = 1
+"""Number of shots with each signal; the soaks of the slow suite have many."""
+RUNS, STEPS = 2, 100
 
 
 class Copy:

@@ -239,7 +239,8 @@ def _numerics() -> RunNumerics:
     return enforce("cpu", "float32").identity()
 
 
-def test_a_measurement_that_fails_says_why(tmp_path: Path) -> None:
+def test_a_measurement_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ablate.running.rehearsing.FEWEST", 1)
     said: list[str] = []
     clock = calibration(tmp_path, corpus=lambda: tmp_path / "nothing", said=said)
     with pytest.raises(CalibrationError, match=r"could not be measured: .*holds no prepared corpus"):

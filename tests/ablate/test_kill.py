@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import defaultdict
 from contextlib import contextmanager
@@ -78,17 +79,27 @@ def test_workers_end_with_their_killed_parent_and_the_study_goes_on(study, undis
 
 
 def test_two_commands_at_once_do_not_train_a_run_twice(study, undisturbed, tmp_path):
+    """One with its pool, and one in this process, which begins as soon as the other trains."""
     store = tmp_path / "runs"
-    both = [start(study, store), start(study, store)]
-    begun = defaultdict(set)
-    while any(process.poll() is None for process in both):
-        for path in store.glob("*/metrics.ndjson"):
-            begun[path.parent.name].add(path.stat().st_ino)  # training begins by replacing this file
-        time.sleep(0.005)
-    for process in both:
+    begun, ended = defaultdict(set), threading.Event()
+
+    def watch():
+        while not ended.wait(0.005):
+            for path in store.glob("*/metrics.ndjson"):
+                begun[path.parent.name].add(path.stat().st_ino)  # training begins by replacing this file
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        process = start(study, store)
+        wait_until(lambda: begun or process.poll() is not None)
+        assert go_on(study, store) == 0
         status, out, err = finish(process)
-        assert status == 0, err
-        assert json.loads(out)["failed"] == 0  # one document and nothing else
+    finally:
+        ended.set()
+        watching.join()
+    assert status == 0, err
+    assert json.loads(out)["failed"] == 0  # one document and nothing else
     assert {len(files) for files in begun.values()} == {1}
     assert outcome(store) == undisturbed
 

@@ -7,7 +7,7 @@ import pytest
 import zoo
 from tests.zoo.hf import kinds, parity
 
-FAST, WIDE = 2, 60
+FAST, WIDE = 1, 60
 
 
 def check(family: str, seed: int) -> None:
