@@ -11,7 +11,10 @@ import torch
 import zoo
 from ablate.training.optimizers import Trained
 from ablate.training.spec import TrainSpec
+from evals.costs.devices import device
+from evals.costs.roofline import predict
 from zoo.costs import Cost
+from zoo.costs_decoding import decode_cost
 from zoo.decode import Sampling
 from zoo.loss import Head, next_token_loss
 from zoo.positions.rope import RoPE
@@ -221,3 +224,15 @@ def test_a_soft_cap_of_30_takes_100_to_29_9() -> None:
     free, capped = (zoo.build(zoo.load("small", **edits, final_softcap=cap)) for cap in (None, 30.0))
     tokens = torch.arange(8)[None]
     torch.testing.assert_close(capped(tokens), 30 * torch.tanh(free(tokens) / 30))
+
+
+@pytest.mark.parametrize(("kv_heads", "slower"), [(32, 6.2), (1, 1.2)])
+def test_a_token_reads_the_whole_cache_which_grows_with_the_text(kv_heads: int, slower: float) -> None:
+    """2·L·K·d numbers more for each token before it. With Llama 7B on an H100, a token after 128 k others takes six
+    times as long as the first, and with one head of keys and values a fifth longer."""
+    layers, head_dim = 32, 128
+    spec = zoo.load("llama", **{"block.mixer.kv_heads": kv_heads})
+    short, long = (decode_cost(spec, 1, context).cache_elements for context in (1, 2**17))
+    assert (long - short) / (2**17 - 1) == 2 * layers * kv_heads * head_dim
+    first, last = (predict(spec, device("h100"), context=context).decode.memory_seconds for context in (1, 2**17))
+    assert last / first == pytest.approx(slower, rel=0.03)

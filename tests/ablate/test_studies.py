@@ -32,7 +32,7 @@ QUICK = ("norm_kind", "uptraining")
 """Run at their smoke scale in every test session: plain arms, arms that start from another."""
 SEARCHED = ("search_small_lm",)
 """Studies of many short trials, and no arms."""
-ON_TASKS = ("mqar", "hybrid_recall", "swa_recall")
+ON_TASKS = ("mqar", "hybrid_recall", "swa_recall", "attention_depth")
 """Studies on synthetic tasks: models of a few small layers."""
 TUNED = ("norm_placement", "ffn_activation", "rope_base", "gqa_groups")
 """Studies of which every arm has its own best rate, and trains for long enough."""
@@ -42,6 +42,8 @@ SAME_CACHE = ("mqa_fewer_heads", "head_dim")
 """Head sizes are the question, or follow from it."""
 HOURS = ("small_predicts_large", "norm_warmup", "activation_growth")
 """Half an hour of two cores and more at `cpu`."""
+BY_PRECISION = ("norm_precision",)
+"""Arms that train in float32, on a GPU too."""
 SHORT = ("uptraining",)
 """Arms that train on for 5 % of a run, which is the question."""
 TRAINED = [name for name in STUDIES if name not in (*AT_START, *SEARCHED)]
@@ -111,7 +113,7 @@ def test_every_scale_can_be_planned(name: str) -> None:
     assert all((1e4 if name in ON_TASKS else 5e4) < arm.parameters < 1.2e6 for arm in cpu.arms)
     assert all(30e6 < arm.parameters < 125e6 for arm in gpu.arms)
     assert all(9e16 <= arm.flops / share < 1.001e18 for arm, share in shares(gpu))
-    assert {arm.train.dtype for arm in gpu.arms} == {"bfloat16"}
+    assert {arm.train.dtype for arm in gpu.arms} == {"bfloat16", *(["float32"] if name in BY_PRECISION else [])}
 
 
 @pytest.mark.parametrize("name", TRAINED)
