@@ -20,6 +20,8 @@ _COLUMNS = {
     "digest": pl.String,
     "source": pl.String,
     "files": pl.String,
+    "duplicates": pl.Int64,
+    "empty": pl.Int64,
     "vocabulary": pl.Int64,
     "unit": pl.String,
     "documents": pl.Int64,
@@ -51,9 +53,9 @@ def prepare(
         device: determines the scale if none is given.
 
     Returns:
-        A row for each corpus: what was read (files by the format recognised, documents or pieces of them, bytes),
-        tokens of each split, the share of the bytes that is held out, and how the training text begins. Null for
-        synthetic tasks.
+        A row for each corpus: what was read (files by the format recognised, documents or pieces of them, bytes, texts
+        skipped as duplicates or since they are empty), tokens of each split, the share of the bytes that is held out,
+        and how the training text begins. Null for synthetic tasks.
 
     Raises:
         StudyError: the study or its data cannot be read.
@@ -80,6 +82,8 @@ def _row(corpus: AnyCorpus, source: DataSource, folder: Path) -> dict[str, objec
         "unit": meta.unit,
         "documents": meta.documents.total,
         "bytes": meta.bytes.total,
+        "duplicates": meta.taken.duplicates if meta.taken else None,
+        "empty": meta.taken.empty if meta.taken else None,
         **{f"{split}_tokens": count for split, count in meta.tokens.model_dump().items()},
         "held_out_share": meta.bytes.held_out / meta.bytes.total,
         "begins": _beginning(corpus),

@@ -17,12 +17,14 @@ from ablate.data.tokenizers._encoder import Encoder
 from ablate.data.writing import SplitWriter
 from ablate.errors import DataError
 from ablate.store import DataFolder
-from ablate.store.documents import PerSplit, ReferenceLosses, TextMeta
+from ablate.store.documents import PerSplit, ReferenceLosses, TakenText, TextMeta
 
 TOKENIZER_BYTES = 16_000_000
 """A tokenizer is learnt from at most so much text, taken evenly over the train split."""
 CHANGED = "the data changed while it was read, as a file does that is still being written: run again when it is whole"
 BATCH_BYTES = 1_000_000
+BEGINNING = 200
+"""So many characters of the training text are shown."""
 
 
 def write_corpus(
@@ -43,7 +45,14 @@ def write_corpus(
     tokens = _write_tokens(spec, identity, found, encoder, folder, base, progress)
     encoder.tokenizer.save(str(folder.tokenizer_path))
     references = reference_losses(folder, identity.vocab_size, found.bytes, tokens)
-    folder.write(_meta(asked, identity, base, found, encoder, tokens, references))
+    meta = _meta(asked, identity, base, found, encoder, tokens, references)
+    folder.write(meta.model_copy(update={"taken": _taken(spec, base, found)}))
+
+
+def _taken(spec: TextSource, base: Path, found: Survey) -> TakenText:
+    first = next(each for each in documents(spec, base, found.largest) if found.split_of(each) == "train")
+    begins = first.utf8[: 4 * BEGINNING].decode(errors="ignore")[:BEGINNING]  # at most four bytes a character
+    return TakenText(formats=spec.formats(base), duplicates=found.duplicates, empty=found.empty, begins=begins)
 
 
 def _encoder(spec: TextSource, found: Survey, base: Path, progress: Progress) -> Encoder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -54,6 +55,10 @@ class Survey:
     documents: PerSplit
     """Number of documents."""
     bytes: PerSplit
+    duplicates: int
+    """Texts that were left out, since they had been read before."""
+    empty: int
+    """Texts that were left out, since there is nothing in them."""
 
     def split_of(self, document: TextDocument) -> Split:
         return self.held_out.get(document.hash, "train")
@@ -76,8 +81,9 @@ def survey(source: TextSource, base: Path) -> Survey:
 def _survey(source: TextSource, base: Path, largest: int | None, chosen: bool) -> Survey:
     sizes: dict[bytes, int] = {}
     given: set[bytes] = set()
+    tally = _Tally()
     unit: Unit = "document"
-    for each, document in _units(source, base, largest):
+    for each, document in _units(source, base, largest, tally):
         unit = "piece" if each == "piece" else unit
         sizes[document.hash] = len(document.utf8)
         if document.given:
@@ -94,6 +100,8 @@ def _survey(source: TextSource, base: Path, largest: int | None, chosen: bool) -
         documents=PerSplit(**{split: len(each) for split, each in splits.items()}),
         bytes=PerSplit(**{split: sum(each) for split, each in splits.items()}),
         held_out=held_out,
+        duplicates=tally["duplicate"],
+        empty=tally["empty"],
     )
 
 
@@ -111,7 +119,7 @@ def _largest(total: int, fraction: float) -> int:
 
 def documents(source: TextSource, base: Path, largest: int | None) -> Iterator[TextDocument]:
     """Every document once, in the source's order, those given to be held out first. largest: as the survey found it."""
-    return (document for _, document in _units(source, base, largest))
+    return (document for _, document in _units(source, base, largest, _Tally()))
 
 
 def _parts(sizes: Mapping[bytes, int], fraction: float) -> dict[bytes, HeldOutPart]:
@@ -147,13 +155,17 @@ def _check(documents: int, held_out: int, chosen: bool) -> None:
         )
 
 
-def _units(source: TextSource, base: Path, largest: int | None) -> Iterator[tuple[Unit, TextDocument]]:
+_Tally = Counter[str]
+"""Number of texts that were left out, by reason."""
+
+
+def _units(source: TextSource, base: Path, largest: int | None, tally: _Tally) -> Iterator[tuple[Unit, TextDocument]]:
     held_out = source.held_out(base)
     texts = map(_utf8, source.documents(base))
     if held_out is None:
-        units = _split_or_cut(_unique(texts, given=False), FEWEST_DOCUMENTS)
+        units = _split_or_cut(_unique(texts, False, tally), FEWEST_DOCUMENTS)
     else:
-        units = _both(map(_utf8, held_out), texts)
+        units = _both(map(_utf8, held_out), texts, tally)
     return units if largest is None else _cut_above(largest, units)
 
 
@@ -169,14 +181,18 @@ def _cut_above(largest: int, units: Iterator[tuple[Unit, TextDocument]]) -> Iter
                 yield unit if whole else "piece", TextDocument(utf8, key, document.given)
 
 
-def _both(held_out: Iterable[bytes], texts: Iterable[bytes]) -> Iterator[tuple[Unit, TextDocument]]:
-    given = list(_unique(held_out, given=True))
+def _both(held_out: Iterable[bytes], texts: Iterable[bytes], tally: _Tally) -> Iterator[tuple[Unit, TextDocument]]:
+    given = list(_unique(held_out, True, tally))
     unit: Unit = "document"
     seen = {document.hash for document in given}  # whole, also where they are cut
     for unit, document in _split_or_cut(iter(given), len(SHARES)):
         seen.add(document.hash)
         yield unit, document
-    yield from ((unit, d) for d in _unique(texts, given=False) if d.hash not in seen)
+    for document in _unique(texts, False, tally):
+        if document.hash in seen:
+            tally["duplicate"] += 1
+        else:
+            yield unit, document
 
 
 def _split_or_cut(whole: Iterator[TextDocument], fewest: int) -> Iterator[tuple[Unit, TextDocument]]:
@@ -188,16 +204,18 @@ def _split_or_cut(whole: Iterator[TextDocument], fewest: int) -> Iterator[tuple[
         return
     size = min(PIECE_BYTES, max(1, sum(len(document.utf8) for document in first) // FEWEST_DOCUMENTS))
     cut = (piece for document in first for piece in pieces(document.utf8, size))
-    for document in _unique(cut, given=any(document.given for document in first)):
+    for document in _unique(cut, any(document.given for document in first), _Tally()):
         yield "piece", document
 
 
-def _unique(texts: Iterable[bytes], given: bool) -> Iterator[TextDocument]:
-    """Each text once, empty ones left out."""
+def _unique(texts: Iterable[bytes], given: bool, tally: _Tally) -> Iterator[TextDocument]:
+    """Each text once, empty ones left out; others are tallied."""
     seen: set[bytes] = set()
     for utf8 in texts:
         key = hashlib.sha256(utf8).digest()
-        if utf8 and key not in seen:
+        if not utf8 or key in seen:
+            tally["duplicate" if utf8 else "empty"] += 1
+        else:
             seen.add(key)
             yield TextDocument(utf8, key, given)
 

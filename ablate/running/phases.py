@@ -82,6 +82,9 @@ def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
     store, corpus = Store(request.store), open_corpus(Path(request.corpus))
     if store.read_run(request.digest) is None:
         store.write_run(request.identity)
+    if isinstance(corpus, Corpus):
+        for line in corpus.meta.receipt:
+            LOG.info("%s", line)
     started = _now()
     with team_of(request) as team, peak_memory(numerics.device) as memory, waiting() as waited:
         session = session_of(request, corpus, numerics, team, stop=lambda: stop.asked)

@@ -1,7 +1,7 @@
 """Bits per byte of the right answer: a score of every task with choices, smooth where accuracy is at chance.
 
-−Σ log₂ p(answer | question) / Σ bytes of the answers, over items. Heineman et al. 2025, arXiv:2508.13144, find it the
-least noisy score of small models.
+−Σ log₂ p(answer | question) / Σ bytes of the answers, over items. Heineman et al. 2025, arXiv:2508.13144, find that
+scores of this kind tell models apart more reliably than accuracy does.
 """
 
 from __future__ import annotations

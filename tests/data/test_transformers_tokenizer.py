@@ -36,7 +36,10 @@ def test_vocab_and_merges(family: str, cls: str, tmp_path: Path) -> None:
 
 
 def test_what_transformers_cannot_read_is_one_line(tmp_path: Path) -> None:
-    for path, message in ((tmp_path, "transformers cannot read its tokenizer"), (tmp_path / "no", "there is no folder")):
+    for path, message in (
+        (tmp_path, "transformers cannot read its tokenizer"),
+        (tmp_path / "no", "there is no folder"),
+    ):
         with pytest.raises(DataError, match=message) as refused:
             tokenizer_of({"kind": "transformers", "path": str(path)}).vocabulary(Path())
         assert len(str(refused.value).splitlines()) == 1

@@ -11,6 +11,7 @@ from ablate.store.documents.data import (
     PerSplit,
     ReferenceLosses,
     SyntheticMeta,
+    TakenText,
     TextMeta,
     TextSplit,
 )
@@ -133,6 +134,7 @@ __all__ = [
     "StudyTrial",
     "StudyTuning",
     "SyntheticMeta",
+    "TakenText",
     "TaskGroup",
     "TextMeta",
     "TextSplit",

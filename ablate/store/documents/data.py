@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
@@ -83,6 +84,19 @@ class ReferenceLosses(Part):
         return "stalled" if loss > self.stalled_above else "trained"
 
 
+class TakenText(Part):
+    """Text as it was found, before it was split and tokenised."""
+
+    formats: dict[str, int]
+    """Number of files by the format recognised; empty for a source that is not read from files."""
+    duplicates: int
+    """Texts that were skipped, since they had been read before."""
+    empty: int
+    """Texts that were skipped, since there is nothing in them."""
+    begins: str
+    """The first 200 characters of the training text."""
+
+
 class DataDocument(Document):
     """Fields of every corpus."""
 
@@ -127,6 +141,24 @@ class TextMeta(DataDocument):
     """Version of the tokenizers library."""
     references: ReferenceLosses
     """Losses to compare a model's with."""
+    taken: TakenText | None = Field(default=None, exclude_if=is_none)
+    """What was found; absent in corpora of versions before December 2026."""
+
+    @property
+    def receipt(self) -> Iterator[str]:
+        """What was taken, in a line for each thing."""
+        name = f"{self.spec.get('source', 'text')}"
+        if self.taken and self.taken.formats:
+            yield f"{name}: files read as " + ", ".join(f"{n:,} {form}" for form, n in self.taken.formats.items())
+        whole = "documents" if self.unit == "document" else "documents and pieces of documents"
+        yield f"{name}: {self.documents.total:,} {whole}, {self.bytes.total:,} bytes"
+        if self.taken:
+            skipped = f"{self.taken.duplicates:,} duplicates, {self.taken.empty:,} empty documents"
+            yield f"{name}: skipped {skipped}"
+        yield "tokens: " + ", ".join(f"{split} {count:,}" for split, count in self.tokens.model_dump().items())
+        yield f"held out: {self.bytes.held_out / self.bytes.total:.1%} of the bytes"
+        if self.taken:
+            yield "the training text begins: " + self.taken.begins.replace("\n", "⏎")
 
 
 class SyntheticMeta(DataDocument):

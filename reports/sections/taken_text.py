@@ -1,0 +1,35 @@
+"""Text that was taken: what was recognised in the files, what was skipped, and how it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import polars as pl
+
+from reports.reading.collected import Collected
+from reports.reading.documents import StudyDocuments
+from reports.sections import Section
+
+
+@dataclass(frozen=True)
+class TakenText(Section):
+    """`receipts`: the lines of each corpus."""
+
+    place: ClassVar[int] = 36
+    title: ClassVar[str] = "Text"
+    template: ClassVar[str] = "taken_text.html.j2"
+
+    receipts: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
+        rows = [{"corpus": digest, "line": line} for digest, meta in documents.corpora.items() for line in meta.receipt]
+        return {cls.name(): pl.DataFrame(rows, schema={"corpus": pl.String, "line": pl.String})}
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        rows = data.frames[cls.name()]
+        found = rows.group_by("corpus", maintain_order=True).agg("line")["line"].to_list()
+        return cls(tuple(map(tuple, found))) if found else None
