@@ -17,6 +17,7 @@ import zoo
 from ablate.cli import main
 from ablate.data.examples import HeldOutRows
 from ablate.machine.numerics import enforce
+from ablate.running import rehearsing
 from ablate.store.documents import RunData, RunDocument
 from ablate.training.spec import TrainSpec
 from evals.costs import matmul
@@ -56,6 +57,12 @@ def measured_once(*how: Any) -> float:
 def _speed_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every plan and every run measures it, which takes longer than to train a toy, and no question here is of it."""
     monkeypatch.setattr(matmul, "_measure", measured_once)
+
+
+@pytest.fixture(autouse=True)
+def _speeds_in_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arms are timed against each other in five: each takes seconds to start, and two show all that several do."""
+    monkeypatch.setattr(rehearsing, "PROCESSES", 2)
 
 
 @pytest.fixture

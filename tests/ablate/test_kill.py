@@ -92,7 +92,8 @@ def test_two_commands_at_once_do_not_train_a_run_twice(study, undisturbed, tmp_p
     watching.start()
     try:
         process = start(study, store)
-        wait_until(lambda: begun or process.poll() is not None)
+        while not begun and process.poll() is None:
+            time.sleep(0.01)
         assert go_on(study, store) == 0
         status, out, err = finish(process)
     finally:
