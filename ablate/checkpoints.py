@@ -17,7 +17,6 @@ from ablate.data.paths import expanded
 from ablate.store import AblateError, Store, sums
 from ablate.store.documents import JsonObject
 from zoo.checkpoint import read_json
-from zoo.hf import base_of, spec_of
 
 if TYPE_CHECKING:
     from zoo.model import Decoder
@@ -77,6 +76,8 @@ class Checkpoint:
     @cached_property
     def spec(self) -> zoo.ModelSpec:
         """Read from its config alone. Raises CheckpointError."""
+        from zoo.hf import spec_of  # noqa: PLC0415 (slow to load, and few studies name a checkpoint)
+
         try:
             own = self.folder / "spec.json"
             return zoo.parse(read_json(own)) if own.exists() else spec_of(self.folder)
@@ -94,6 +95,8 @@ class Checkpoint:
     @property
     def _base(self) -> Path:
         """Where the weights are that an adapter belongs to; else the folder itself. Raises CheckpointError."""
+        from zoo.hf import base_of  # noqa: PLC0415 (as above)
+
         try:
             return base_of(self.folder)
         except zoo.UnsupportedError as error:

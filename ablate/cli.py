@@ -69,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options = _parser().parse_args(given)
+        options.own_process = arguments is None  # which ends with the command
         with _signals_as_ctrl_c(), _plain_warnings():
             return cast(Command, options.command).run(options)
     except AblateError as error:

@@ -108,6 +108,59 @@ def test_zoo_alone_loads_no_torch_and_has_all_that_it_names() -> None:
     assert all(hasattr(zoo, name) for name in zoo.__all__)
 
 
+HEAVY = {
+    *("torch", "transformers", "tokenizers", "datasets", "lm_eval", "huggingface_hub", "pandas", "pyarrow", "polars"),
+    *("plotly", "scipy", "optuna", "ray", "wandb"),
+}
+
+
+def heavy_after(command: str, store: Path) -> set[str]:
+    """Heavy packages that a command has loaded when it ends; placeholders of torch are none."""
+    code = (
+        "import atexit, sys\n"
+        f"names = {HEAVY - {'torch'}}\n"
+        "atexit.register(lambda: print('LOADED', *names & {*sys.modules}, *(['torch'] if real() else [])))\n"
+        "real = lambda: getattr(sys.modules.get('torch'), '__file__', None) is not None\n"
+        "from ablate.cli import main\n"
+        "sys.exit(main())"
+    )
+    words = command.replace("STORE", str(store)).split()
+    out = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert out.returncode == 0, out.stderr
+    return set(out.stdout.rpartition("LOADED")[2].split())
+
+
+@pytest.mark.parametrize(
+    ("command", "loads"),
+    [
+        ("list --store STORE", set()),
+        ("claims norm", set()),
+        ("zoo", {"tokenizers", "huggingface_hub"}),
+        ("zoo alibi", {"tokenizers", "huggingface_hub"}),
+        ("zoo llama3", {"tokenizers"}),
+        ("schema", {"tokenizers"}),
+        ("plan norm_placement --scale cpu --store STORE", {"torch", "scipy", "tokenizers"}),
+    ],
+)
+def test_each_command_loads_what_it_needs(command: str, loads: set[str], tmp_path: Path) -> None:
+    assert heavy_after(command, tmp_path / "runs") == loads
+
+
+def test_specs_without_torch_are_the_same() -> None:
+    code = "import json\n{}from ablate.study.schema import study_schema\nprint(json.dumps(study_schema()))"
+    with_torch, without = (
+        subprocess.run([sys.executable, "-c", code.format(first)], capture_output=True, text=True, check=True, cwd=ROOT)
+        for first in ("", "from zoo.without_torch import pretend\npretend()\n")
+    )
+    assert with_torch.stdout == without.stdout != ""
+
+
+def test_placeholders_compute_nothing() -> None:
+    code = "from zoo.without_torch import pretend; pretend(); import torch; torch.zeros(2)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert "torch.zeros is called in a process that pretends to have torch" in out.stderr
+
+
 def test_help_loads_nothing_heavy() -> None:
     statement = (
         "import ablate.cli\ntry: ablate.cli.main(['--help'])\nexcept SystemExit as e: assert e.code in (0, None)\n"

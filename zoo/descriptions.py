@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
-from collections.abc import Mapping
+import linecache
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 
@@ -28,13 +28,30 @@ def descriptions(cls: type[BaseModel]) -> Mapping[str, str]:
 def _own(cls: type[BaseModel]) -> dict[str, str]:
     found = {name: field.description for name, field in cls.model_fields.items() if field.description}
     try:
-        source = inspect.getsource(cls)
+        classes = _classes_in(inspect.getsourcefile(cls) or "")
     except (OSError, TypeError):  # made of others' fields, which have descriptions with them; a plug-in that is gone
         return found
-    (defined,) = ast.parse(textwrap.dedent(source)).body
-    assert isinstance(defined, ast.ClassDef)
-    for field, below in pairwise(defined.body):
+    defined = classes.get(cls.__qualname__)
+    for field, below in pairwise(defined.body if defined else ()):
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 found[name] = " ".join(text.split())
     return found
+
+
+@cache
+def _classes_in(path: str) -> Mapping[str, ast.ClassDef]:
+    """Classes of a file by qualified name. `inspect.getsource` would parse the file again for each of them."""
+    return dict(_classes_of(ast.parse("".join(linecache.getlines(path))), ""))
+
+
+def _classes_of(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef]]:
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case ast.ClassDef(name=name):
+                yield f"{prefix}{name}", child
+                yield from _classes_of(child, f"{prefix}{name}.")
+            case ast.FunctionDef(name=name):
+                yield from _classes_of(child, f"{prefix}{name}.<locals>.")
+            case ast.If() | ast.Try() | ast.With():
+                yield from _classes_of(child, prefix)

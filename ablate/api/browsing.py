@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-import zoo
 from ablate.api.frames import ledger_frame
-from ablate.api.result import StudyResult
-from ablate.api.runs import find_run
 from ablate.errors import ArgumentError
 from ablate.store import Store, StoreError
 from ablate.store.documents import JsonObject, SearchDocument, StudyDocument
-from ablate.training.trained import trained_model
 from reports.findings.history import RULES, Rule, history
 from zoo.errors import did_you_mean
+
+if TYPE_CHECKING:
+    import zoo
+    from ablate.api.result import StudyResult
 
 QUESTIONS = {
     "name": pl.String,
@@ -83,6 +84,8 @@ class Runs:
         Example:
             >>> ablate.open("runs").result("norm_placement").contrasts
         """
+        from ablate.api.result import StudyResult  # noqa: PLC0415 (a ledger needs no figures)
+
         named = [document for document in self._documents() if document.name == name]
         if not named:
             known = [document.name for document in self._documents()]
@@ -126,6 +129,9 @@ class Runs:
             >>> runs = ablate.open("runs")
             >>> runs.model(runs.runs["digest"][0]).spec
         """
+        from ablate.api.runs import find_run  # noqa: PLC0415 (only a model needs torch)
+        from ablate.training.trained import trained_model  # noqa: PLC0415 (as above)
+
         store, found = find_run(run, self.store.root)
         model: zoo.Decoder = trained_model(store, found.digest).eval()
         return model

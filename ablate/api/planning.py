@@ -17,7 +17,7 @@ from ablate.planning.durations import Duration, duration
 from ablate.planning.exports import Export, export_lines, exports
 from ablate.planning.foresight import Foresight, detectable_lines, foresight
 from ablate.planning.lengths import Corpora, length_lines, prepared
-from ablate.planning.memory import MemoryNeed, Room, needs, warnings
+from ablate.planning.memory import MemoryNeed, Room, needs, surely_fits, warnings
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.plan_shown import brought_lines, matched_line, plan_json, plan_rows, remarks, tuning_runs
 from ablate.planning.study_document import study_rates
@@ -181,27 +181,42 @@ class StudyPlan:
     @cached_property
     def exports(self) -> dict[str, Export]:
         """The transformers architecture that `ablate.export` would write for each arm; empty if transformers is not
-        installed."""
+        installed. Takes seconds, to load transformers."""
         return exports(self.planned)
 
     def _export_document(self, arm: str) -> JsonObject | None:
         found = self.exports.get(arm)
         return {"model_type": found.model_type, "reason": found.reason or None} if found else None
 
-    def tables(self) -> list[tuple[str | None, list[tuple[str, ...]]]]:
-        """A table of text for each rung, the header first, with the rung's name; None without a ladder."""
-        return [(plan.study.rung, self._rows(plan)) for plan in (rung.plan for rung in self.outcome.rungs)]
+    def tables(self, details: bool = False) -> list[tuple[str | None, list[tuple[str, ...]]]]:
+        """A table of text for each rung, the header first, with the rung's name; None without a ladder.
 
-    def _rows(self, plan: Plan) -> list[tuple[str, ...]]:
-        return plan_rows(plan, self.speed, corpora=self.corpora, needs=self.needs[plan.study.rung])
+        Args:
+            details: also the peak memory of a run, which is shown in any case if a run may not fit.
+        """
+        return [(plan.study.rung, self._rows(plan, details)) for plan in (rung.plan for rung in self.outcome.rungs)]
 
-    def notes(self) -> list[str]:
-        """Lines below the tables: the matched quantities, the tuning, and the number of runs."""
+    def _rows(self, plan: Plan, details: bool) -> list[tuple[str, ...]]:
+        found = self.needs[plan.study.rung] if details or self._memory_matters else None
+        return plan_rows(plan, self.speed, corpora=self.corpora, needs=found)
+
+    @cached_property
+    def _memory_matters(self) -> bool:
+        """Whether a run may not fit in memory, or is to be cut so that it does."""
+        cut = self.execution.microbatch is not None or self.execution.recompute
+        return cut or not all(surely_fits(arm, self.room) for rung in self.outcome.rungs for arm in rung.plan.arms)
+
+    def notes(self, details: bool = False) -> list[str]:
+        """Lines below the tables: the matched quantities, the tuning, and the number of runs.
+
+        Args:
+            details: also the architecture of transformers that each arm can be exported as.
+        """
         notes = [*brought_lines(self.asked), matched_line(self.outcome.plan), *remarks(self.asked, self.tuned)]
         notes += length_lines(self.outcome.plan, self.corpora)
-        for rung in self.outcome.rungs:
+        for rung in self.outcome.rungs if self._memory_matters else ():
             notes += warnings(rung.plan, self.needs[rung.plan.study.rung], self.execution, self.room)
-        notes += export_lines(self.exports)
+        notes += export_lines(self.exports if details else {})
         if self.study.is_search_alone:
             return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
         notes += detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)

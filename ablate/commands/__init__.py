@@ -107,6 +107,14 @@ def engine_settings(options: argparse.Namespace) -> dict[str, str]:
     return address | dict(text.split("=", 1) for text in options.slurm)
 
 
+def builds_no_model(options: argparse.Namespace) -> None:
+    """Spare a command the time that torch takes to load, if the process is the command's own."""
+    from zoo.without_torch import pretend
+
+    if options.own_process:
+        pretend()
+
+
 def positive(text: str) -> int:
     """An argument that is a whole number from 1."""
     if not text.isdecimal() or int(text) < 1:

@@ -1,8 +1,10 @@
 """Show what a study would run and cost, without training.
 
 Time is estimated from this machine's matmul speed, which is measured first. If the budget is in seconds, the time of a
-training step is measured for every arm, with --workers processes at once, unless the store has it already. Peak memory
-is that of one run, predicted by tracing a training step on tensors without data.
+training step is measured for every arm, with --workers processes at once, unless the store has it already.
+
+A run that may not fit in memory is reported. --details predicts each arm's peak memory and attention backend, by
+tracing a training step on tensors without data (a second an arm), and the transformers architecture that it exports to.
 
 The difference that the study will probably detect follows from the noise of comparable stored runs, else from what was
 measured elsewhere at the nearest size.
@@ -49,6 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how many seeds detect such a difference with 80 %% power, and how long they take",
     )
     parser.add_argument(
+        "--details", action="store_true", help="also predict peak memory, attention backends and exports (takes longer)"
+    )
+    parser.add_argument(
         "--device",
         help="cpu or cuda (default: cuda if there is a GPU); with --at, a device such as h200, or this",
     )
@@ -89,11 +94,11 @@ def _show_plan(options: argparse.Namespace) -> int:
         print_json({**plan.document(), "detect": asdict(detection) if detection else None})
         return DONE
     print_prose([plan.study.question])
-    for rung, rows in plan.tables():
+    for rung, rows in plan.tables(options.details):
         if rung:
             print(f"\n{rung}")
         print_table(rows)
-    print_prose([*plan.notes(), *([str(detection)] if detection else [])])
+    print_prose([*plan.notes(options.details), *([str(detection)] if detection else [])])
     return DONE
 
 

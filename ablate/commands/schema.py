@@ -12,7 +12,7 @@ import argparse
 import json
 from pathlib import Path
 
-from ablate.commands import DONE, print_json
+from ablate.commands import DONE, builds_no_model
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -20,11 +20,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    builds_no_model(options)
     from ablate.study.schema import study_schema
 
+    schema = json.dumps(study_schema(), ensure_ascii=False)  # on one line: it is megabytes, and for editors
     if options.file is None:
-        print_json(study_schema())
+        print(schema)
     else:
-        Path(options.file).write_text(json.dumps(study_schema(), ensure_ascii=False), encoding="utf-8")
+        Path(options.file).write_text(schema, encoding="utf-8")
         print(options.file)
     return DONE

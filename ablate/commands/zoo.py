@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from ablate.commands import add_json
+from ablate.commands import add_json, builds_no_model
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,12 +31,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ablate.commands._catalogue import show_all, show_matrix, show_one
-
     if options.check:
         from ablate.commands._conformance import show_check
 
         return show_check(options.check, options.json)
     if options.matrix:
+        from ablate.commands._catalogue import show_matrix
+
         return show_matrix(options.matrix, options.json)
+    builds_no_model(options)
+    from ablate.commands._catalogue import show_all, show_one
+
     return show_one(options.name, options.small, options.json) if options.name else show_all(options.json)

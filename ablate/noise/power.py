@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import scipy  # whose parts are loaded when they are first used
 from numpy.typing import NDArray
+from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.noise.scatter import Floats, Noise
 
@@ -30,15 +30,8 @@ def detectable(error: float, freedom: int, comparisons: int = 1, power: float = 
     Solves power = P(T > t_crit) for T noncentral t with noncentrality δ / error; finding the wrong sign does not count
     as finding it.
     """
-    critical = float(scipy.stats.t.isf(alpha / comparisons / 2, freedom))
-
-    def missing(noncentrality: float) -> float:
-        return float(scipy.stats.nct.sf(critical, freedom, noncentrality)) - power
-
-    high = critical
-    while missing(high) < 0:
-        high *= 2
-    return float(scipy.optimize.brentq(missing, 0.0, high)) * error
+    critical = -special.stdtrit(freedom, alpha / comparisons / 2)
+    return float(special.nctdtrinc(freedom, 1 - power, critical)) * error
 
 
 def detectable_by(noise: Noise, seeds: int, arms: int, comparisons: int | None = None, alpha: float = ALPHA) -> float:
@@ -124,6 +117,6 @@ def _one_sided(effect: float, seeds: NDArray[np.int_], alpha: float, freedom: ND
     The latter is cut at ± FAR · t_crit, where P is 1 or 0: far beyond, its series converges no more.
     """
     known = seeds - 1 if freedom is None else freedom
-    critical = scipy.stats.t.isf(alpha, known)
+    critical = -special.stdtrit(known, alpha)
     noncentrality = np.clip(effect * np.sqrt(seeds), -FAR * critical, FAR * critical)
-    return np.asarray(scipy.stats.nct.sf(critical, known, noncentrality))
+    return np.asarray(1 - special.nctdtr(known, noncentrality, critical))

@@ -8,7 +8,6 @@ from importlib.util import find_spec
 
 from ablate.planning.plan import ArmPlan
 from evals.reading.causal import obstacle
-from zoo.hf import REMOTE, native
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,8 @@ def exports(arms: Sequence[ArmPlan]) -> dict[str, Export]:
 
 
 def _export(arm: ArmPlan) -> Export:
+    from zoo.hf import REMOTE, native  # noqa: PLC0415 (slow to load)
+
     family, reason = native(arm.spec)
     if family is None and obstacle(arm.spec) is None:
         return Export(REMOTE, reason)
@@ -44,6 +45,8 @@ def export_lines(found: Mapping[str, Export]) -> Iterator[str]:
 
 
 def _said(model_type: str | None) -> str:
+    from zoo.hf import REMOTE  # noqa: PLC0415 (slow to load)
+
     if model_type == REMOTE:
         return "with a modeling file of ours (trust_remote_code), since no family of transformers fits"
     return f"as {model_type}" if model_type else "not: only causal models have a modeling file of ours"

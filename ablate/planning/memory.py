@@ -43,6 +43,22 @@ class MemoryNeed:
         return self.peak_memory_bytes is None or self.peak_memory_bytes <= room.each
 
 
+FEWEST_TERMS = 8
+"""Terms of the sums in matrix products: an activation costs at least 2 FLOPs for each."""
+COPIES = 10
+"""Tensors of that size that training keeps of each product: inputs of norms, masks, gates and their gradients."""
+PROCESS_BYTES = 2**30
+"""Memory of a process with torch and the text."""
+
+
+def surely_fits(arm: ArmPlan, room: Room) -> bool:
+    """Whether a run fits by arithmetic that errs on the large side, so that nobody need trace a training step."""
+    rows = arm.train.batch * arm.train.context
+    activations = rows * arm.cost.flops_per_token_forward / (2 * FEWEST_TERMS) * COPIES * 4
+    weights = 16 * arm.cost.params  # with gradients and two moments, in float32
+    return arm.teacher is None and PROCESS_BYTES + weights + activations <= room.each
+
+
 def needs(plan: Plan, execution: Execution, room: Room) -> dict[str, MemoryNeed]:
     """Memory needs by arm. `microbatch: auto` halves until an arm fits, as training does until it stops running out."""
     return {arm.name: _need(plan, arm, execution, room) for arm in plan.arms}

@@ -107,12 +107,14 @@ def plan_rows(
 ) -> list[tuple[str, ...]]:
     """The same as text, a header first: one row per arm, differences from the baseline in per cent.
 
-    What matching edited has a column of its own where it edited something. Tokens per parameter are those of
-    non-embedding parameters, and include what an arm that starts from another was trained on before.
+    What matching edited has a column of its own where it edited something, and so have memory needs that are given.
+    Tokens per parameter are those of non-embedding parameters, and include what an arm that starts from another was
+    trained on before.
     """
     columns = ["arm", "parameters", "embedding", "FLOP/token", "steps", "tokens", "tokens/parameter", "epochs"]
     solved = ["solved to match"] * any(arm.matching for arm in plan.arms)
-    rows = [(*columns, "FLOPs", "KV bytes/token", "seconds/run", "peak memory", "attention", *solved)]
+    traced = ["peak memory", "attention"] * (needs is not None)
+    rows = [(*columns, "FLOPs", "KV bytes/token", "seconds/run", *traced, *solved)]
     for arm in plan.arms:
         estimate = _seconds(arm, speed)
         edits = ", ".join(f"{path}={value}" for path, value in arm.matching.items())
@@ -130,8 +132,7 @@ def plan_rows(
                 f"{arm.flops:.3g}{_percent(arm.differs['flops'])}",
                 "–" if arm.kv_bytes_per_token is None else f"{arm.kv_bytes_per_token:,.0f}",
                 "" if estimate is None else f"{_seconds_text(estimate)}{_percent(arm.differs.get('seconds', 0.0))}",
-                memory_text(need),
-                need.attention or "–" if need else "–",
+                *([memory_text(need), (need.attention if need else None) or "–"] if traced else []),
                 *([edits] * len(solved)),
             )
         )

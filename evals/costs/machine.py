@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
 import torch
 from torch import nn
+from torch.optim.adamw import adamw
 
 import zoo
 from evals.costs.bandwidth import copy_bytes_per_second, matvec_bytes_per_second
@@ -77,18 +79,34 @@ def training_seconds_per_layer(device: str, clock: Clock = time.perf_counter) ->
     Deep and narrow models, and small ones on fast devices, take little else.
     """
     model = _all_overhead(device)
-    optimizer = torch.optim.AdamW(model.parameters())
+    step = _adamw(list(model.parameters()))
     tokens = torch.zeros(1, _TOKENS, dtype=torch.long, device=device)
     seconds = []
     for _ in range(1 + _STEPS):  # the first one sets up
         synchronise(torch.device(device))
         start = clock()
         nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        step()
+        model.zero_grad()
         synchronise(torch.device(device))
         seconds.append(clock() - start)
     return median(seconds[1:]) / _LAYERS
+
+
+def _adamw(parameters: list[nn.Parameter]) -> Callable[[], None]:
+    """A step of AdamW. The class `torch.optim.AdamW` loads torch's compiler, which takes two seconds."""
+    first, second = ([torch.zeros_like(each) for each in parameters] for _ in range(2))
+    counts = [torch.zeros(()) for _ in parameters]
+
+    def step() -> None:
+        gradients = [each.grad for each in parameters if each.grad is not None]
+        with torch.no_grad():
+            adamw(
+                list(parameters), gradients, first, second, [], counts,
+                amsgrad=False, beta1=0.9, beta2=0.999, lr=1e-3, weight_decay=0.01, eps=1e-8, maximize=False,
+            )  # fmt: skip
+
+    return step
 
 
 def _all_overhead(device: str) -> Decoder:
