@@ -6,12 +6,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import zlib
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from reports.pages.plotly_js import plotly_js
 
@@ -23,13 +24,20 @@ STYLES = ("palette.css", "report.css", "ranked.css", "claims.css")
 
 @cache
 def environment() -> Environment:
-    return Environment(
+    found = Environment(
         loader=PackageLoader("reports.pages"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.filters["coded"] = coded
+    return found
+
+
+def coded(sentence: str) -> Markup:
+    """A sentence as HTML, with what stands between backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(sentence))))
 
 
 def source(name: str) -> str:

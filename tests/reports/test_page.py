@@ -18,6 +18,7 @@ from reports.figures import CONFIG
 from reports.figures.style import PALETTE, label, looks
 from reports.findings.summary import summarise_study
 from reports.pages.plotly_js import CARTESIAN, plotly_js
+from reports.pages.templating import coded
 from reports.sections import draw
 from reports.sections.losses import Losses
 from tests.reports.browsing import data_of, unpacked
@@ -62,6 +63,12 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     labels = re.findall(r'"name": ?"([^"]*)"', json.dumps(data_of(text)))
     assert "&lt;b&gt;x&lt;/b&gt;&lt;/script&gt;" in labels
     assert not any("<" in name for name in labels)
+
+
+def test_code_between_backticks_is_code_and_markup_is_not() -> None:
+    said = coded("Speeds: `ablate run <b>x</b>` measures <i>them</i>; one ` alone stays.")
+    code = "<code>ablate run &lt;b&gt;x&lt;/b&gt;</code>"
+    assert said == f"Speeds: {code} measures &lt;i&gt;them&lt;/i&gt;; one ` alone stays."
 
 
 def test_nothing_is_fetched_and_nothing_can_be_uploaded(tmp_path: Path) -> None:
