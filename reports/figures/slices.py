@@ -38,6 +38,7 @@ def slices(
     figure.update_layout(look.layout, margin_r=36, meta={"leastWidth": PANEL_PIXELS * min(COLUMNS, len(axes))})
     figure.update_xaxes(**_plain(look.layout.xaxis))
     figure.update_yaxes(**_plain(look.layout.yaxis))
+    found = "best" if len(best_numbers) == 1 else "front"
     for number, axis in enumerate(axes):
         place = {"row": number // COLUMNS + 1, "col": number % COLUMNS + 1}
         for best in (False, True):
@@ -45,7 +46,7 @@ def slices(
             chosen = [i for i in own if not math.isnan(axis.places[i])]
             figure.add_scatter(
                 **_points(trials, scores, axis, chosen),
-                **_marks(best),
+                **_marks(best, found),
                 showlegend=bool(best_numbers) and not number,
                 **place,
             )
@@ -77,9 +78,9 @@ def _points(
     }
 
 
-def _marks(best: bool) -> Attributes:
+def _marks(best: bool, found: str) -> Attributes:
     name, colour, symbol, size = (
-        ("best", PALETTE[1], "diamond", 10) if best else ("other trials", PALETTE[0], "circle", 6)
+        (found, PALETTE[1], "diamond", 10) if best else ("other trials", PALETTE[0], "circle", 6)
     )
     marker = {"color": colour, "symbol": symbol, "size": size, "opacity": 1.0 if best else 0.6}
     return {"mode": "markers", "name": name, "legendgroup": name, "marker": marker}

@@ -9,9 +9,22 @@ function room(name, frame) {
   return Math.min(left - frame.left, frame.right - right) - GAP;
 }
 
-// To the other side of its point; every trace of a plane has one.
+// The point that a name belongs to: of its trace, the nearest one where Plotly has put the name.
+const pointOf = new WeakMap();
+function bind(name) {
+  const { left, right, top, bottom } = name.getBoundingClientRect();
+  const far = (mark) => {
+    const box = mark.getBoundingClientRect();
+    const [x, y] = [(box.left + box.right) / 2, (box.top + box.bottom) / 2];
+    return Math.hypot(Math.max(left - x, 0, x - right), Math.max(top - y, 0, y - bottom));
+  };
+  const marks = [...name.closest(".trace").querySelectorAll(".point")];
+  pointOf.set(name, marks.reduce((near, mark) => (far(mark) < far(near) ? mark : near)));
+}
+
+// To the other side of its point.
 function flip(name) {
-  const point = name.closest(".trace").querySelector(".point").getBoundingClientRect();
+  const point = pointOf.get(name).getBoundingClientRect();
   const { left, right } = name.getBoundingClientRect();
   const middle = (point.left + point.right) / 2;
   const isRight = left + right > 2 * middle;
@@ -67,7 +80,7 @@ function separate(div, frame) {
   const taken = [];
   for (const name of names) {
     name.style.visibility = "";
-    const mark = name.closest(".trace").querySelector(".point");
+    const mark = pointOf.get(name);
     const here = name.getBoundingClientRect();
     const own = mark.getBoundingClientRect();
     const others = [...taken, ...points.filter(([other]) => other !== mark).map(([, box]) => box)];
@@ -99,6 +112,7 @@ function shrink(title, drawing) {
 function fitAll(div) {
   const frame = div.querySelector(".nsewdrag")?.getBoundingClientRect();
   if (frame) {
+    div.querySelectorAll(".textpoint text").forEach((name) => pointOf.has(name) || bind(name));
     div.querySelectorAll(".textpoint text").forEach((name) => fit(name, frame));
     separate(div, frame);
   }
