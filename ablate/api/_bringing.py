@@ -84,6 +84,9 @@ def brought(
     _refuse_namesake(store, name, run)
     if store.status(run.digest) != "finished":
         teller(progress)(f"{name}: reading held-out text")
+        if checkpoint.published and run.conventions is None:
+            said = "transformers cannot read its tokenizer, so that tasks are put to it without its BOS"
+            teller(progress)(f"{name}: {said}")
     take_in(store, checkpoint, run, corpus, numerics)
     return run, corpus
 
