@@ -21,6 +21,7 @@ from ablate.training.stop import TO_END, Stopped, as_ctrl_c
 
 COMMANDS = (
     "list",
+    "status",
     "new",
     "run",
     "plan",
@@ -41,6 +42,7 @@ COMMANDS = (
     "schema",
     "export",
     "bench",
+    "completion",
 )
 UNREAD = 141
 
@@ -68,10 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        options = _parser().parse_args(given)
+        options = _parser().parse_args(given or ["status", "--next"])
         options.own_process = arguments is None  # which ends with the command
         with _signals_as_ctrl_c(), _plain_warnings():
-            return cast(Command, options.command).run(options)
+            status = cast(Command, options.command).run(options)
+            sys.stdout.flush()  # here a reader that has gone is no error
+            return status
     except AblateError as error:
         message = _as_option(error) if isinstance(error, ArgumentError) else str(error)
         print(f"ablate: {message}" if "\n" not in message else message, file=sys.stderr)

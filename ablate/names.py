@@ -34,7 +34,7 @@ def clashes(root: Path) -> Iterator[str]:
 
 def _installed(root: Path) -> dict[str, str] | None:
     """Sizes by path of the files that pip installed in our packages; None for a checkout."""
-    record = next(root.glob("ablate-*.dist-info/RECORD"), None)
+    record = next(root.glob("ablate_lm-*.dist-info/RECORD"), None)
     if record is None:
         return None
     lines = record.read_text(encoding="utf-8").splitlines()

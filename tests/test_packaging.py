@@ -120,8 +120,8 @@ def installed(root: Path) -> Path:
         (root / name).mkdir(parents=True)
         (root / name / "__init__.py").write_text(f'"""{name} of ablate"""', encoding="utf-8")
         rows.append(f"{name}/__init__.py,sha256=x,{(root / name / '__init__.py').stat().st_size}\n")
-    (root / "ablate-0.1.0.dist-info").mkdir()
-    (root / "ablate-0.1.0.dist-info" / "RECORD").write_text("".join(rows), encoding="utf-8")
+    (root / "ablate_lm-0.1.0.dist-info").mkdir()
+    (root / "ablate_lm-0.1.0.dist-info" / "RECORD").write_text("".join(rows), encoding="utf-8")
     return root
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABCMeta
-from collections.abc import Sequence
+from collections.abc import MutableSequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -51,7 +51,7 @@ def _placeholder(name: str) -> _Placeholder:
 
 
 class _Module(ModuleType):
-    __path__: Sequence[str] = ()
+    __path__: MutableSequence[str] = []
     __version__ = "0"
 
     def __getattr__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""A run of a store, by what a caller knows of it."""
+"""A run or a study of a store, by what a caller knows of it."""
 
 from __future__ import annotations
 
@@ -28,6 +28,31 @@ def named_run(name: str | Path, root: str | Path, known: Callable[[Store], Seque
         reason = f"{len(found)} runs match: {', '.join(found)}" if found else "there is no such run"
         raise StoreError(f"{name}: {reason} in {store.root}/: give a digest, STUDY/ARM or STUDY/ARM/SEED")
     return store, found[0]
+
+
+def study_name(study: str | Path) -> str:
+    """The name of a study that is given by its name or its file."""
+    return Path(study).stem if str(study).endswith((".yaml", ".yml")) else str(study)
+
+
+def named_folder(study: str | Path, scale: str | None, root: str | Path) -> Path:
+    """The folder of the one study or search in a store that a caller means by its name, its file or its full name.
+
+    Raises StoreError.
+    """
+    store, name = Store(root), study_name(study)
+    every = [(folder.path, found) for folder in (*store.studies(), *store.searches()) if (found := folder.read())]
+    named = [(path, each) for path, each in every if name in (each.name, f"{each.name}-{each.scale}")]
+    fitting = [path for path, each in named if scale in (None, each.scale)]
+    if len(fitting) == 1:
+        return fitting[0]
+    scales = ", ".join(dict.fromkeys(each.scale for _, each in named))
+    if len(fitting) > 1:
+        raise StoreError(f"{name}: it was run at several scales in {root}/: give --scale, one of {scales}")
+    if named:
+        raise StoreError(f"{name}: it was not run at scale '{scale}' in {root}/, only at {scales}")
+    near = did_you_mean(name, [each.name for _, each in every])
+    raise StoreError(f"{name}: there is no such study in {root}/{near or ' (see `ablate list`)'}")
 
 
 def _placed(store: Store, place: str) -> str | None:

@@ -33,7 +33,7 @@ class OptionError(AblateError):
 
 def add_study(parser: argparse.ArgumentParser) -> None:
     """The study that a command reads, and the store."""
-    parser.add_argument("study", metavar="STUDY.yaml", help="path of a study, or the name of a shipped one")
+    parser.add_argument("study", metavar="STUDY", help="name of a shipped study, or the path of a file")
     parser.add_argument(
         "--scale", help="a scale of the study (default: on a GPU, gpu-quick or, if there is none, gpu; else cpu)"
     )

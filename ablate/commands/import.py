@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("directory", metavar="DIR", help="a checkpoint folder")
     parser.add_argument("--name", help="the name in reports and for other commands (default: the folder's)")
-    parser.add_argument("--study", metavar="STUDY.yaml", help="path of a study, or the name of a shipped one")
+    parser.add_argument("--study", metavar="STUDY", help="name of a shipped study, or the path of a file")
     parser.add_argument("--scale", help="a scale of the study")
     parser.add_argument(
         "--set", dest="sets", action="append", default=[], metavar="PATH=VALUE", help="edit the study (may be repeated)"

@@ -23,7 +23,7 @@ RULE = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("study", metavar="STUDY", help="the study's name, such as norm_placement")
+    parser.add_argument("study", metavar="STUDY", help="name of a study, or the path of its file")
     parser.add_argument("--fdr", choices=("lord", "saffron"), help="online control of the false-discovery rate at 5 %%")
     add_store(parser)
     add_json(parser)
@@ -31,8 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     import ablate
+    from ablate.api.named import study_name
 
-    found = ablate.open(options.store).ledger(options.study, options.fdr)
+    found = ablate.open(options.store).ledger(study_name(options.study), options.fdr)
     if options.json:
         print_json(found.to_dicts())
     else:

@@ -1,7 +1,7 @@
 """Re-render a report from the store: a study, a search, or a whole store with an index.
 
-PATH is the folder of a study, such as runs/studies/norm_placement-cpu, or of a search, such as
-runs/searches/search_small_lm-cpu, or a store, such as runs.
+STUDY is a name, such as norm_placement, the path of its file, or a folder: of a study, such as
+runs/studies/norm_placement-cpu, of a search, or a whole store, such as runs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate.commands import DONE, OptionError, add_json, print_json
+from ablate.commands import DONE, OptionError, add_json, add_store, print_json
 
 if TYPE_CHECKING:
     from ablate.store.documents import JsonObject
@@ -22,7 +22,9 @@ BESIDE = Path()
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH", type=Path)
+    parser.add_argument("path", metavar="STUDY", type=Path, help="name or file of a study, or a folder")
+    parser.add_argument("--scale", help="the study's scale, if the store has it at several")
+    add_store(parser)
     parser.add_argument(
         "--export",
         metavar="DIR",
@@ -56,6 +58,8 @@ def run(options: argparse.Namespace) -> int:
         raise OptionError("--note is for --record")
     if options.record is not None and options.export:
         raise OptionError("--record and --export exclude each other")
+    if not options.path.exists() or options.path.is_file():
+        options.path = _folder_of(options)
     if options.record is not None:
         return _record(options)
     if options.export:
@@ -69,6 +73,15 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(page)
     return DONE
+
+
+def _folder_of(options: argparse.Namespace) -> Path:
+    """The folder of the study that a name or a file means. A file may also be a page in its folder."""
+    from ablate.api.named import named_folder
+
+    if options.path.is_file() and options.path.suffix not in (".yaml", ".yml"):
+        return Path(options.path)
+    return named_folder(options.path, options.scale, options.store)
 
 
 def _drawn_before(folder: Path, kind: str) -> Path:

@@ -65,7 +65,7 @@ def project_version() -> str:
     if declared.exists():
         version: str = tomllib.loads(declared.read_text(encoding="utf-8"))["project"]["version"]
         return version
-    return metadata.version("ablate")
+    return metadata.version("ablate-lm")
 
 
 class GitState(NamedTuple):

@@ -1,0 +1,75 @@
+"""Show what runs now, and how far each study of a store is. `ablate list` has the answers.
+
+Runs of tuning and of searches count once their study has planned its arms.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from ablate.commands import DONE, add_json, add_store, print_json, print_table
+
+if TYPE_CHECKING:
+    from ablate.api.status import StudyState
+
+BEGIN = (
+    ("ablate run norm_placement --scale smoke", "train, measure and report a small study, in about a minute"),
+    ("ablate list --shipped", "the questions that come with the tool"),
+    ("ablate new my_question", "begin a study of your own"),
+    ("ablate zoo", "what a model can be made of"),
+)
+GO_ON = (
+    ("ablate list", "the answers so far"),
+    ("ablate status", "what runs now"),
+    ("ablate report STUDY", "draw a study's page again"),
+    ("ablate new my_question", "begin a study of your own"),
+)
+"""Commands, and what they do: for an empty store, and for one with studies."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--next", action="store_true", help="show what can be done next, as `ablate` alone does")
+    add_store(parser)
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    from ablate.api.status import states
+    from ablate.store import Store
+
+    found = states(Store(options.store))
+    if options.json:
+        print_json([asdict(each) for each in found])
+        return DONE
+    if found:
+        print_table([("study", "scale", "runs ended", "failed", "running"), *map(_row, found)], text_columns=2)
+        if running := list(_running(found)):
+            print_table([("run", "step", "last sign of life", "digest"), *running])
+    elif not options.next:
+        print(f"{options.store}/ has no studies yet.")
+    if options.next:
+        _show_next(GO_ON if found else BEGIN)
+    return DONE
+
+
+def _row(state: StudyState) -> tuple[str, ...]:
+    counts = state.failed, len(state.running)
+    return state.name, state.scale, f"{state.ended}/{state.runs}", *(str(count or "–") for count in counts)
+
+
+def _running(states: Sequence[StudyState]) -> Iterator[tuple[str, ...]]:
+    for state in states:
+        for run in state.running:
+            name = f"{state.name}-{state.scale}/{run.arm}/{run.seed}"
+            yield name, f"{run.step:,}/{run.steps:,}", f"{run.beat_seconds_ago:.0f} s ago", run.digest
+
+
+def _show_next(commands: Sequence[tuple[str, str]]) -> None:
+    width = max(len(command) for command, _ in commands)
+    print("Next:")
+    for command, effect in commands:
+        print(f"  {command:{width}}   {effect}")
+    print("`ablate --help` lists every command.")

@@ -1,0 +1,98 @@
+"""`ablate` alone, `ablate status` and `ablate completion`; studies by name; readers that stop early."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ablate
+from ablate.cli import COMMANDS, main
+from ablate.store import Store
+from ablate.study.written import shipped
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+def test_ablate_alone_says_what_can_be_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    named = [line.split()[1] for line in printed(capsys).splitlines() if line.startswith("  ablate ")]
+    assert named and set(named) <= set(COMMANDS)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_status_counts_runs_that_ended_and_shows_those_that_run(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = Store(shutil.copytree(trained, tmp_path / "runs"))
+    (before,) = json.loads(printed(capsys, "status", "--store", str(copy.root), "--json"))
+    assert before["ended"] == before["runs"] == ablate.open(trained).studies["ended"][0]
+    assert before["running"] == []
+    digest = copy.runs()[0]
+    (copy.run_dir(digest) / "result.json").unlink()
+    with copy.claim(digest):
+        (now,) = json.loads(printed(capsys, "status", "--store", str(copy.root), "--json"))
+        assert [run["digest"] for run in now["running"]] == [digest]
+        assert digest in printed(capsys, "status", "--store", str(copy.root))
+    (after,) = json.loads(printed(capsys, "status", "--store", str(copy.root), "--json"))
+    assert (after["ended"], after["running"]) == (before["ended"] - 1, [])
+
+
+def test_a_report_takes_a_study_by_name_file_or_folder(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (name,), (scale,) = (ablate.open(trained).studies[column] for column in ("name", "scale"))
+    of_folder = printed(capsys, "report", str(trained / "studies" / f"{name}-{scale}"))
+    for study in (name, f"{name}.yaml", f"{name}-{scale}"):
+        assert printed(capsys, "report", study, "--store", str(trained)) == of_folder
+    assert main(["report", name, "--scale", "other", "--store", str(trained)]) == 2
+    assert f"was not run at scale 'other' in {trained}/, only at {scale}" in capsys.readouterr().err
+    assert main(["report", name[:-1], "--store", str(trained)]) == 2
+    assert f"did you mean '{name}'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (["pl"], "plan"),
+        (["plan", ""], "norm_placement"),
+        (["plan", "x", "--sc"], "--scale"),
+        (["plan", "x", "--scale", ""], "cpu-long"),
+        (["run", "x", "--device", ""], "cuda"),
+        (["zoo", ""], "llama3"),
+    ],
+)
+def test_words_are_completed(line: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert expected in printed(capsys, "completion", "words", *line).splitlines()
+
+
+def test_bash_completes_a_study() -> None:
+    script = f"""
+        ablate() {{ {sys.executable} -m ablate "$@"; }}
+        eval "$(ablate completion bash)"
+        COMP_WORDS=(ablate plan norm_p); COMP_CWORD=2
+        _ablate ablate norm_p plan; echo "${{COMPREPLY[@]}}" """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == [name for name in shipped() if name.startswith("norm_p")]
+
+
+@pytest.mark.parametrize("command", ["", "--help", "list", "status", "claims norm", "zoo", "zoo llama3", "plan --help"])
+def test_a_reader_that_left_gets_no_message(command: str, tmp_path: Path) -> None:
+    """The reader has ended before anything is written."""
+    line = f"{sys.executable} -m ablate {command} | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", f"cd {tmp_path}; sleep 0.01; PYTHONPATH={ROOT} {line}"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode in (0, 1, 141), done.stderr) == (True, "")
