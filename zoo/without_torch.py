@@ -14,7 +14,7 @@ from collections.abc import MutableSequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from zoo.registry import plugins
 
@@ -51,7 +51,7 @@ def _placeholder(name: str) -> _Placeholder:
 
 
 class _Module(ModuleType):
-    __path__: MutableSequence[str] = []
+    __path__: ClassVar[MutableSequence[str]] = []
     __version__ = "0"
 
     def __getattr__(self, name: str) -> Any:

@@ -41,7 +41,9 @@ def named_folder(study: str | Path, scale: str | None, root: str | Path) -> Path
     Raises StoreError.
     """
     store, name = Store(root), study_name(study)
-    every = [(folder.path, found) for folder in (*store.studies(), *store.searches()) if (found := folder.read())]
+    studies = [(folder.path, found) for folder in store.studies() if (found := folder.read())]
+    searches = [(folder.path, found) for folder in store.searches() if (found := folder.read())]
+    every = [*studies, *searches]
     named = [(path, each) for path, each in every if name in (each.name, f"{each.name}-{each.scale}")]
     fitting = [path for path, each in named if scale in (None, each.scale)]
     if len(fitting) == 1:

@@ -27,7 +27,12 @@ QUICK = "--context 16 --batch 1 --rounds 1"
 MODELS = "~/models/SmolLM2-135M", "~/models/mine"
 
 EXECUTED: dict[str, list[tuple[str, str]]] = {
-    "README.md": [("ablate run studies/norm_placement.yaml", SMOKE)],
+    "README.md": [
+        ("ablate run studies/norm_placement.yaml", SMOKE),
+        ("ablate new my_question", ""),
+        ("ablate plan my_question.yaml", SMOKE),
+        ("ablate run my_question.yaml", SMOKE),
+    ],
     "docs/first_study.md": [
         ("ablate new my_study", ""),
         ("ablate run my_study.yaml --scale smoke", ""),

@@ -122,7 +122,7 @@ def _content(name: str) -> Any:
 def _loader() -> Any:
     """PyYAML's, in C where it was built with libyaml: ruamel.yaml takes a second for all presets. It reads YAML 1.1,
     where `1e-5` is a text; here it is a number, as in studies."""
-    loader = type("Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
+    loader: Any = type("Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
     exponential = re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
     loader.add_implicit_resolver("tag:yaml.org,2002:float", exponential, list("-+0123456789"))
     return loader
