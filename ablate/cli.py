@@ -14,36 +14,11 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NoReturn, Protocol, cast
 
-from ablate.commands import BAD_INPUT
+from ablate.commands import BAD_INPUT, COMMANDS
 from ablate.errors import ArgumentError
 from ablate.store import AblateError
 from ablate.training.stop import TO_END, Stopped, as_ctrl_c
 
-COMMANDS = (
-    "list",
-    "status",
-    "new",
-    "run",
-    "plan",
-    "data",
-    "search",
-    "import",
-    "eval",
-    "generate",
-    "report",
-    "atlas",
-    "claims",
-    "compare",
-    "ledger",
-    "logs",
-    "serve",
-    "check",
-    "zoo",
-    "schema",
-    "export",
-    "bench",
-    "completion",
-)
 UNREAD = 141
 
 EXAMPLES = """examples:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import sys
 from abc import ABCMeta
-from collections.abc import MutableSequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 from zoo.registry import plugins
 
@@ -51,8 +50,9 @@ def _placeholder(name: str) -> _Placeholder:
 
 
 class _Module(ModuleType):
-    __path__: ClassVar[MutableSequence[str]] = []
-    __version__ = "0"
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__version__ = "0"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

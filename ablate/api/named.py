@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ablate.store import Store, StoreError
-from ablate.store.documents import StudyDocument
+from ablate.store.documents import SearchDocument, StudyDocument
 from zoo.errors import did_you_mean
 
 
@@ -41,9 +41,9 @@ def named_folder(study: str | Path, scale: str | None, root: str | Path) -> Path
     Raises StoreError.
     """
     store, name = Store(root), study_name(study)
-    studies = [(folder.path, found) for folder in store.studies() if (found := folder.read())]
-    searches = [(folder.path, found) for folder in store.searches() if (found := folder.read())]
-    every = [*studies, *searches]
+    every: list[tuple[Path, StudyDocument | SearchDocument]] = []
+    every += [(folder.path, found) for folder in store.studies() if (found := folder.read())]
+    every += [(folder.path, search) for folder in store.searches() if (search := folder.read())]
     named = [(path, each) for path, each in every if name in (each.name, f"{each.name}-{each.scale}")]
     fitting = [path for path, each in named if scale in (None, each.scale)]
     if len(fitting) == 1:

@@ -14,6 +14,32 @@ from ablate.store import AblateError
 if TYPE_CHECKING:
     from rich.table import Table
 
+COMMANDS = (
+    "list",
+    "status",
+    "new",
+    "run",
+    "plan",
+    "data",
+    "search",
+    "import",
+    "eval",
+    "generate",
+    "report",
+    "atlas",
+    "claims",
+    "compare",
+    "ledger",
+    "logs",
+    "serve",
+    "check",
+    "zoo",
+    "schema",
+    "export",
+    "bench",
+    "completion",
+)
+"""In the order of the help."""
 PIPE_WIDTH = 200
 """A pipe has no width: tables there are as wide as they like, within reason."""
 

@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Iterable, Sequence
 from importlib import resources
 
-from ablate.commands import DONE
+from ablate.commands import COMMANDS, DONE
 
 SCRIPTS = {
     "bash": """_ablate() {
@@ -49,8 +49,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _words(line: Sequence[str]) -> Iterable[str]:
     """Words that may stand where the last one of a line is being written."""
-    from ablate.cli import COMMANDS
-
     if len(line) < 2:
         return COMMANDS
     if line[0] not in COMMANDS:
