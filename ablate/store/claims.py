@@ -6,8 +6,8 @@
 - The owner writes to its file again and again, its heartbeat. Others watch it by their own clocks, since clocks of
   machines differ, and count only time in which they were awake themselves.
 - An owner that ended on this machine, or that was silent for too long, is replaced (where the machine seems to have
-  restarted, a few missed beats are enough): its file is renamed to one's own name. The old name is like no other, so of several that try one succeeds. Until the new owner's record is in the file,
-  the old one's says nothing of it.
+  restarted, a few missed beats are enough): its file is renamed to one's own name. The old name is like no other, so of
+  several that try one succeeds. Until the new owner's record is in the file, the old one's says nothing of it.
 - An owner that was replaced finds its file gone as soon as it looks: before every write (`files.fenced`) and at every
   beat. A log is opened before its owner looks, and whoever takes over replaces logs by new files, so what a stopped
   process writes after it has looked ends in a file without a name.

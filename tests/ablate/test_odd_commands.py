@@ -112,7 +112,7 @@ def contents(folder: Path) -> set[tuple[str, int]]:
 def said_by(line: list[str]) -> tuple[Any, str]:
     """Status, and what a command wrote to standard error."""
     error = io.StringIO()
-    with redirect_stdout(io.StringIO()), redirect_stderr(error), no_input():
+    with redirect_stdout(io.StringIO()), redirect_stderr(error), NoInput():
         try:
             status = cli.main(line)
         except SystemExit as end:
@@ -120,7 +120,7 @@ def said_by(line: list[str]) -> tuple[Any, str]:
     return status, error.getvalue()
 
 
-class no_input:
+class NoInput:
     """Standard input that has ended."""
 
     def __enter__(self) -> None:
