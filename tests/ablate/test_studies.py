@@ -34,7 +34,7 @@ SEARCHED = ("search_small_lm",)
 """Studies of many short trials, and no arms."""
 ON_TASKS = ("mqar", "hybrid_recall", "swa_recall", "attention_depth")
 """Studies on synthetic tasks: models of a few small layers."""
-TUNED = ("norm_placement", "ffn_activation", "rope_base", "gqa_groups")
+TUNED = ("norm_placement", "ffn_activation", "gqa_groups")
 """Studies of which every arm has its own best rate, and trains for long enough."""
 TWO_SEEDS = ("screening",)
 """All runs of a design tell of one noise."""
