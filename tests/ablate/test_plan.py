@@ -26,6 +26,7 @@ from ablate.store.documents import CacheBytes, RunProbes, SpentBudget
 from ablate.study.reading import load_study
 from evals.costs.machine import Speed
 from tests.documents import measure_of
+from zoo.axis import variants
 from zoo.identity import identity_of
 
 DATA = DataIdentity("d" * 32, 257, "")
@@ -203,6 +204,26 @@ def test_patterns_of_blocks_have_one_spelling() -> None:
     other = zoo.load("small", n_layers=4, blocks=blocks, pattern=["same", "block", "local", "block"])
     assert canonical_model(one) == canonical_model(other)
     assert zoo.parse(canonical_model(one)).resolve() == one.resolve()
+
+
+AXES = {"mixers": "block.mixer", "ffns": "block.ffn", "norms": "block.norm", "residuals": "block.norm_placement"}
+
+
+@pytest.mark.parametrize(
+    ("path", "variant"),
+    [
+        (path, {"kind": kind, **example})
+        for axis, path in AXES.items()
+        for kind, cls in variants(f"zoo.{axis}").items()
+        for example in cls.examples
+    ],
+    ids=lambda value: value["kind"] if isinstance(value, dict) else value,
+)
+def test_a_stored_model_is_read_back(path: str, variant: dict[str, Any]) -> None:
+    """A run's document has what resolution filled in, which a variant must not take for a setting that it lacks."""
+    visible = "all" if variant["kind"] == "linformer" else "causal"
+    spec = zoo.load("small", **{"visible": visible, path: variant})
+    assert zoo.parse(canonical_model(spec)).resolve() == spec.resolve()
 
 
 def test_the_vocabulary_follows_the_data(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class Cosine(MultiHead):
     def resolve(self, d_model: int) -> Self:
         if self.qk_norm is not None:
             raise SpecError("qk_norm", "cosine attention already normalises queries and keys")
-        if self.scale is not None:
+        if self.scale not in (None, self.position.score_factor):  # a resolved spec has the latter
             raise SpecError("scale", "cosine attention learns its scale: set initial_scale")
         if self.initial_scale > self.max_scale:
             raise SpecError("initial_scale", f"{self.initial_scale:g} is above max_scale {self.max_scale:g}")
