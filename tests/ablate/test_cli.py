@@ -43,13 +43,13 @@ def test_the_version_is_that_of_the_project(flag, capsys):
     ("arguments", "words"),
     [
         (["rnu"], "unknown command 'rnu' (did you mean 'run'?)"),
-        (["frobnicate"], "unknown command 'frobnicate': one of list, new, run"),
-        (["run"], "STUDY.yaml"),
+        (["frobnicate"], "unknown command 'frobnicate': one of list, status, new"),
+        (["run"], "STUDY"),
         (["run", "x.yaml", "--workers", "0"], "'0' is not a whole number from 1"),
         (["run", "x.yaml", "--checkpoint-seconds", "nan"], "'nan' is not a time in seconds"),
         (["search", "x.yaml", "--checkpoint-seconds", "soon"], "'soon' is not a time in seconds"),
         (["run", "x.yaml", "--sclae", "cpu"], "ablate run: unknown argument --sclae (did you mean '--scale'?)"),
-        ([], "COMMAND"),
+        (["--bogus"], "COMMAND"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(arguments, words, capsys):

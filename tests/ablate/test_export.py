@@ -137,7 +137,7 @@ def test_the_plan_says_what_each_arm_becomes(study: Path, tmp_path: Path) -> Non
     pre, post = (arm["export"] for arm in plan.document()["arms"])  # type: ignore[union-attr]
     assert pre == {"model_type": "granite", "reason": None}
     assert post["model_type"] == "ablate" and "norm_placement" in post["reason"]
-    (line,) = (note for note in plan.notes() if note.startswith("exports: "))
+    (line,) = (note for note in plan.notes(details=True) if note.startswith("exports: "))
     assert line.startswith("exports: pre as granite; post with a modeling file of ours")
 
 
