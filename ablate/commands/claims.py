@@ -10,9 +10,10 @@ import argparse
 from collections.abc import Iterator
 from itertools import groupby
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 from ablate.commands import DONE, OptionError, add_json, print_json, print_table
+from ablate.store.documents import JsonObject
 
 if TYPE_CHECKING:
     from ablate.store.documents.handbook import HandbookClaim
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _document(entry: HandbookClaim) -> dict[str, Any]:
+def _document(entry: HandbookClaim) -> JsonObject:
     return {**entry.model_dump(mode="json"), "answer": entry.answer, "commands": list(entry.commands)}
 
 

@@ -6,7 +6,7 @@ scores of this kind tell models apart more reliably than accuracy does.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from lm_eval.api.group import Group
 from lm_eval.api.metrics import bits_per_byte
@@ -16,6 +16,9 @@ from evals.harness.loading import Loaded
 
 METRIC = "bits_per_byte"
 KEY = f"{METRIC},none"
+
+Sample: TypeAlias = dict[str, Any]
+"""What lm-eval logs of one question."""
 
 
 def add_bits_per_byte(results: Any, loaded: Loaded) -> None:
@@ -49,7 +52,7 @@ def _add_mean(results: Any, group: Group) -> None:
         results["higher_is_better"].setdefault(group.name, {})[METRIC] = False
 
 
-def _right(task: Task, sample: dict[str, Any]) -> int | None:
+def _right(task: Task, sample: Sample) -> int | None:
     """Place of the right choice, as lm-eval finds it; None where there are several, or none."""
     target = sample["target"]
     choices = task.doc_to_choice(sample["doc"])
@@ -58,7 +61,7 @@ def _right(task: Task, sample: dict[str, Any]) -> int | None:
     return target if isinstance(target, int) and 0 <= target < len(choices) else None
 
 
-def _of(sample: dict[str, Any], right: int) -> tuple[float, int]:
+def _of(sample: Sample, right: int) -> tuple[float, int]:
     """(log p of the right answer, its bytes), with the space before it."""
     log_p, _is_likeliest = sample["filtered_resps"][right]
     _context, answer = sample["arguments"][right]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -33,6 +33,9 @@ _ABOUT_OUTPUT = ("output_", "return_", "_")
 _INERT: tuple[Any, ...] = (None, 0, 1, [], {}, "")
 """Values that switch a setting of generation off."""
 
+Generation: TypeAlias = Mapping[str, Any]
+"""Settings of a generation_config.json."""
+
 
 class Conventions(ABC):
     """How strings become a model's tokens, and its tokens strings.
@@ -46,7 +49,7 @@ class Conventions(ABC):
     """Strings that end a generated text, beside those of the task."""
     hides_special: bool = False
     """Whether special tokens are left out of generated text."""
-    generation: Mapping[str, Any] = {}
+    generation: Generation = field(default_factory=dict)
     """Settings of generation where a task has none."""
     has_template: bool = False
 
@@ -234,7 +237,7 @@ def _read_tokenizer(folder: Path, bos: Bos) -> PreTrainedTokenizerBase:
     return found
 
 
-def _generation_of(folder: Path) -> dict[str, Any]:
+def _generation_of(folder: Path) -> Generation:
     path = folder / "generation_config.json"
     found = read_json(path) if path.is_file() else {}
     return found if isinstance(found, dict) else {}

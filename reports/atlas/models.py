@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from reports.atlas.sources import PublishedModel
+if TYPE_CHECKING:
+    from reports.atlas.sources import PublishedModel
 
 COLUMNS = {
     "name": "model",

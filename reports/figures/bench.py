@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import plotly.graph_objects as go
 
 from reports.figures.style import blank, looks
 
+Document: TypeAlias = Mapping[str, Any]
+"""What `ablate bench --json` prints."""
 
-def bench_figure(document: Mapping[str, Any], sides: Sequence[str], phases: Mapping[str, str]) -> go.Figure:
+
+def bench_figure(document: Document, sides: Sequence[str], phases: Mapping[str, str]) -> go.Figure:
     """document: that of `ablate bench --json`. sides: the libraries. phases: titles by name. Whiskers reach to
     the quartiles of the rounds; behind them stand the median tokens per second."""
     figure = blank("share of the machine's ceiling (%)", "", 140 + 90 * len(phases))
@@ -43,7 +46,7 @@ def bench_figure(document: Mapping[str, Any], sides: Sequence[str], phases: Mapp
     return figure
 
 
-def bench_page(document: Mapping[str, Any], sides: Sequence[str], phases: Mapping[str, str], words: str) -> str:
+def bench_page(document: Document, sides: Sequence[str], phases: Mapping[str, str], words: str) -> str:
     """A whole HTML page of it that works offline. words: what the figure is of."""
     figure = bench_figure(document, sides, phases)
     figure.update_layout(title={"text": words, "font": {"size": 13}}, margin={"t": 60, "l": 200, "r": 120})

@@ -131,7 +131,9 @@ def test_what_cannot_start_is_named(folder: Path, sets: dict[str, Any], message:
 def test_a_checkpoint_without_a_tokenizer_needs_one_to_be_named(folder: Path, tmp_path: Path) -> None:
     bare = shutil.copytree(folder / "llama", tmp_path / "bare", ignore=shutil.ignore_patterns("tokenizer*"))
     sets: dict[str, Any] = {"base.checkpoint": str(bare)}
-    with pytest.raises(ablate.StudyError, match=r"no tokenizer\.model: name its tokenizer in data"):
+    with pytest.raises(
+        ablate.StudyError, match=r"no tokenizer\.model, and no vocab\.json with merges\.txt: name its tokenizer in data"
+    ):
         ablate.load_study(folder / "up.yaml", sets=sets)
     named = sets | {"data.tokenizer": {"kind": "file", "path": "llama/tokenizer.json"}}
     assert ablate.load_study(folder / "up.yaml", sets=named).arms

@@ -401,7 +401,7 @@ def test_the_atlas_in_a_browser(pages: dict[str, str], tmp_path: Path, browser: 
     page.close()
     page = visit(browser, tmp_path / "handbook.html").page
     every = page.evaluate(shown)
-    for name, value in (("topic", "norms"), ("standing", "disputed"), ("grade", "must tie"), ("answer", "planned")):
+    for name, value in (("topic", "norms"), ("standing", "disputed"), ("grade", "must tie"), ("answer", "exact check")):
         page.select_option(f"#{name}", value)
         assert 0 < page.evaluate(shown) < every
         page.select_option(f"#{name}", "")

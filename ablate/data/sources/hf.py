@@ -130,7 +130,7 @@ class _Download:
             if row[self.column] is not None:
                 yield string(row[self.column], self.column, where)
 
-    def _rows(self) -> Iterator[Mapping[str, Any]]:
+    def _rows(self) -> Iterator[Mapping[str, object]]:
         load = _imported("datasets").load_dataset
         try:
             stream = load(self.path, self.name, split=self.split, revision=self.commit, streaming=True)
