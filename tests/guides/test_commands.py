@@ -96,6 +96,7 @@ NOT_EXECUTED = {
     r"README\.md: git clone ": "downloads",
     r".*: (python3 -m venv|pip install)": "installs from an index: .ci/run does both",
     r".*: (ruff|pytest)": "the checks themselves",
+    r"README\.md: git clone": "fetches the repository that the tests are in",
     r"docs/benchmarks/.*: (PYTHONPATH=\. )?python ": "measures a machine for minutes",
     r".*: optuna-dashboard": "serves until it is stopped",
 }
