@@ -93,7 +93,6 @@ ELSEWHERE = {
 }
 """Commands, as patterns of `page: command`, that the test of their subject executes on something small."""
 NOT_EXECUTED = {
-    r"README\.md: git clone ": "downloads",
     r".*: (python3 -m venv|pip install)": "installs from an index: .ci/run does both",
     r".*: (ruff|pytest)": "the checks themselves",
     r"README\.md: git clone": "fetches the repository that the tests are in",
