@@ -10,12 +10,12 @@ from typing import get_args
 from ablate.store.documents.handbook import Answer, Grade, HandbookClaim, Literature
 from reports.atlas.cards import Card
 
-CHOICES: Mapping[str, tuple[str, ...]] = {
+FILTERS: Mapping[str, tuple[str, ...]] = {
     "standing": get_args(Literature),
     "grade": get_args(Grade),
     "answer": get_args(Answer),
 }
-"""What the page filters by, beside words and topics."""
+"""What the page filters by, beside words and topics, with every value in its order."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,14 @@ def rows(handbook: Sequence[HandbookClaim], cards: Sequence[Card]) -> tuple[Hand
     return tuple(HandbookRow(entry, tuple(stating.get(entry.id, ()))) for entry in handbook)
 
 
+def choices(handbook: Sequence[HandbookClaim]) -> dict[str, tuple[str, ...]]:
+    """Values of each filter that some claim has."""
+    found = {name: {getattr(entry, name) for entry in handbook} for name in FILTERS}
+    used = {name: tuple(value for value in values if value in found[name]) for name, values in FILTERS.items()}
+    return {"topic": tuple(dict.fromkeys(entry.topic for entry in handbook)), **used}
+
+
 def answers(handbook: Sequence[HandbookClaim]) -> dict[str, int]:
     """Number of claims by what tests them."""
     found = Counter(entry.answer for entry in handbook)
-    return {answer: found[answer] for answer in get_args(Answer)}
+    return {answer: found[answer] for answer in get_args(Answer) if answer in found}

@@ -15,7 +15,7 @@ from ablate.store.files import write_text
 from reports.atlas import models as model_table
 from reports.atlas.cards import STANDINGS, Card, cards, conditions_of
 from reports.atlas.forest import forest
-from reports.atlas.handbook import CHOICES, answers, rows
+from reports.atlas.handbook import answers, choices, rows
 from reports.atlas.result_pages import ranked_result
 from reports.atlas.sources import ARXIV, Sources, year_of
 from reports.atlas.topics import TOPICS
@@ -64,7 +64,7 @@ def atlas_pages(
             shared,
             rows=rows(sources.handbook, found),
             answers=answers(sources.handbook),
-            choices={"topic": list(dict.fromkeys(entry.topic for entry in sources.handbook)), **CHOICES},
+            choices=choices(sources.handbook),
             year=year_of,
         ),
         "variants.html": _page("variants", "", shared, axes=by_axis(variants)),
