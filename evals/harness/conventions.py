@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tokenizers import Tokenizer
@@ -49,7 +50,7 @@ class Conventions(ABC):
     """Strings that end a generated text, beside those of the task."""
     hides_special: bool = False
     """Whether special tokens are left out of generated text."""
-    generation: Generation = field(default_factory=dict)
+    generation: Generation = MappingProxyType({})
     """Settings of generation where a task has none."""
     has_template: bool = False
 
