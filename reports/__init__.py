@@ -302,7 +302,7 @@ def search_table(search_dir: Path | str) -> tuple[tuple[str, ...], ...]:
 
 
 def search_answer(search_dir: Path | str) -> str:
-    """What a search found, in one sentence."""
+    """The answer of a search in one sentence."""
     from reports.findings.searches import read_search  # noqa: PLC0415 (keeps the import cheap)
     from reports.wording.search_words import headline  # noqa: PLC0415
 

@@ -1,16 +1,15 @@
-"""`ablate status`: what a store's studies have, and what runs now."""
+"""`ablate status`: how far a store's studies are, and what runs now."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from ablate.store import Store
-from ablate.store.claims import Watch, last_beat
+from ablate.store.claims import last_beat
 from ablate.store.documents import StudyDocument
-from ablate.store.processes import has_ended
+from reports.reading.progress import STALLED_SECONDS, Running, study_progress
 
 
 @dataclass(frozen=True)
@@ -44,19 +43,13 @@ def states(store: Store) -> list[StudyState]:
 
 
 def _state(store: Store, study: StudyDocument) -> StudyState:
-    runs = [(arm.name, run) for arm in study.arms for run in arm.runs]
-    open_runs = [(arm, run) for arm, run in runs if store.status(run.digest) in ("absent", "partial")]
-    failed = sum(store.read_error(run.digest) is not None for _, run in open_runs)
-    running = tuple(_running(store, [(arm, run.digest, run.seed) for arm, run in open_runs]))
-    return StudyState(study.name, study.scale, len(runs), len(runs) - len(open_runs), failed, running)
+    found = study_progress(store, study)
+    running = tuple(_alive(store, found.runs))
+    return StudyState(study.name, study.scale, found.total, found.ended, found.failed, running)
 
 
-def _running(store: Store, runs: list[tuple[str, str, int]]) -> Iterator[RunningRun]:
-    for arm, digest, seed in runs:
-        folder: Path = store.run_dir(digest)
-        holder, document = Watch(folder).holder(), store.read_run(digest)
-        if holder is None or document is None or has_ended(holder.host, holder.pid, holder.started):
-            continue
-        last = store.last_step(digest)
-        ago = max(0.0, time.time() - last_beat(folder))
-        yield RunningRun(digest, arm, seed, last.step if last else 0, document.steps, ago)
+def _alive(store: Store, runs: tuple[Running, ...]) -> Iterator[RunningRun]:
+    for run in runs:
+        ago = time.time() - last_beat(store.run_dir(run.digest))
+        if ago < STALLED_SECONDS:
+            yield RunningRun(run.digest, run.arm, run.seed, run.step, run.steps, max(0.0, ago))

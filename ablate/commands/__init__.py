@@ -39,7 +39,7 @@ COMMANDS = (
     "bench",
     "completion",
 )
-"""In the order of the help."""
+"""Commands in the order of the help."""
 PIPE_WIDTH = 200
 """A pipe has no width: tables there are as wide as they like, within reason."""
 

@@ -24,7 +24,7 @@ TOKENIZER_BYTES = 16_000_000
 CHANGED = "the data changed while it was read, as a file does that is still being written: run again when it is whole"
 BATCH_BYTES = 1_000_000
 BEGINNING = 200
-"""So many characters of the training text are shown."""
+"""Number of characters of the training text that are shown."""
 
 
 def write_corpus(

@@ -18,7 +18,7 @@ METRIC = "bits_per_byte"
 KEY = f"{METRIC},none"
 
 Sample: TypeAlias = dict[str, Any]
-"""What lm-eval logs of one question."""
+"""Record of one question, as lm-eval logs it."""
 
 
 def add_bits_per_byte(results: Any, loaded: Loaded) -> None:

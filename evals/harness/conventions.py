@@ -39,7 +39,7 @@ Generation: TypeAlias = Mapping[str, Any]
 
 
 class Conventions(ABC):
-    """How strings become a model's tokens, and its tokens strings.
+    """Rules by which strings become a model's tokens, and its tokens strings.
 
     first: the token that stands for an empty context. ends: the tokens that end a generated text.
     """
@@ -114,9 +114,9 @@ class Trained(Conventions):
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=skip_special_tokens))
 
     def pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
-        """As in lm-eval, spaces that end the context belong to the continuation, and both are encoded as one text where
-        that leaves the context's tokens alone. Where a token would span the boundary the continuation is encoded by
-        itself, so that all of it is scored and nothing else.
+        """Encode both as one text where that leaves the context's tokens alone. Where a token would span the boundary
+        the continuation is encoded by itself, so that all of it is scored and nothing else. As in lm-eval, spaces that
+        end the context belong to the continuation.
         """
         context, continuation = _spaces_after(context, continuation)
         head, whole = self.encode(context), self.encode(context + continuation)

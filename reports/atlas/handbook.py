@@ -15,7 +15,7 @@ FILTERS: Mapping[str, tuple[str, ...]] = {
     "grade": get_args(Grade),
     "answer": get_args(Answer),
 }
-"""What the page filters by, beside words and topics, with every value in its order."""
+"""Filters of the page, beside words and topics, with every value in its order."""
 
 
 @dataclass(frozen=True)

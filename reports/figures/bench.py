@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from reports.figures.style import blank, looks
 
 Document: TypeAlias = Mapping[str, Any]
-"""What `ablate bench --json` prints."""
+"""Document that `ablate bench --json` prints."""
 
 
 def bench_figure(document: Document, sides: Sequence[str], phases: Mapping[str, str]) -> go.Figure:

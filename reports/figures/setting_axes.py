@@ -26,13 +26,13 @@ class SettingAxis:
     path: str
     title: str
     places: tuple[float, ...]
-    """Of the trials, in their order; NaN where a trial lacks the setting."""
+    """Places of the trials, in their order; NaN where a trial lacks the setting."""
     low: float
     high: float
     ticks: tuple[Tick, ...]
 
     def share(self, place: float) -> float:
-        """Of the way from the low end to the high one."""
+        """Share of the way from the low end to the high one."""
         return (place - self.low) / (self.high - self.low or 1.0)
 
 

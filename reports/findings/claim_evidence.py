@@ -192,7 +192,8 @@ def _score(summary: StudySummary, arm: str, against: str, measure: str) -> Evide
     if item.higher_is_better is None or effect.low is None or effect.high is None:
         return Evidence("cannot tell", shown, reason="it is not known which way it is better, or how far it scatters")
     ahead = (effect.low, effect.high) if item.higher_is_better else (-effect.high, -effect.low)
-    if item.p is None and not (effect.low < 0 == effect.mean < effect.high):
+    no_item_differs = effect.low < 0 == effect.mean < effect.high and len(item.seeds) > 1
+    if item.p is None and not no_item_differs:
         return Evidence("cannot tell", shown, reason=UNDECIDED)
     verdict: Verdict = "better" if ahead[0] > 0 else "worse"
     if item.p is None or item.p >= ALPHA:

@@ -283,7 +283,7 @@ class StudySummary:
     claims: tuple[JudgedClaim, ...] = ()
     """Outcomes of what the study claims, in its order."""
     inputs: Inputs = NO_INPUTS
-    """What the arms read."""
+    """Data, vocabularies and contexts of the arms."""
 
     def section(self, kind: type[Shown]) -> Shown | None:
         """The result of a section; None if it has nothing to show."""

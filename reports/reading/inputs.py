@@ -1,4 +1,4 @@
-"""What the arms of a study read in training: data, vocabulary and context."""
+"""Inputs of the arms of a study in training: data, vocabulary and context."""
 
 from __future__ import annotations
 

@@ -13,12 +13,14 @@ from ablate.store.documents import StudyArm, StudyDocument, StudyRun
 
 STALLED_SECONDS = 120.0
 """A study of which nothing was written for so long is not running."""
+ENDED = ("finished", "diverged")
 
 
 @dataclass(frozen=True)
 class Running:
     """A run that has begun and not ended. `loss` is None where it was not finite, or nothing was logged yet."""
 
+    digest: str
     arm: str
     seed: int
     step: int
@@ -28,9 +30,10 @@ class Running:
 
 @dataclass(frozen=True)
 class StudyProgress:
-    """Runs of the study that ended, of all that it asked for so far, and those under way."""
+    """Runs of the study that ended and that failed, of all that it asked for so far, and those under way."""
 
     ended: int
+    failed: int
     total: int
     runs: tuple[Running, ...]
     is_running: bool
@@ -45,10 +48,11 @@ class StudyProgress:
 def study_progress(store: Store, study: StudyDocument) -> StudyProgress:
     keys = {run.digest: (arm, run) for arm, run in _planned(study)}
     statuses = {digest: store.status(digest) for digest in keys}
-    ended = sum(status in ("finished", "diverged") for status in statuses.values())
+    ended = sum(status in ENDED for status in statuses.values())
     last = _last_written(store, study, keys) if ended < len(keys) else _last_beat(store, keys)
     return StudyProgress(
         ended=ended,
+        failed=sum(store.read_error(digest) is not None for digest, status in statuses.items() if status not in ENDED),
         total=len(keys),
         runs=tuple(_running(store, *keys[digest]) for digest, status in statuses.items() if status == "partial"),
         is_running=time.time() - last < STALLED_SECONDS,
@@ -68,7 +72,7 @@ def _planned_at(study: StudyDocument) -> float:
 
 def _running(store: Store, arm: StudyArm, run: StudyRun) -> Running:
     last = store.last_step(run.digest)
-    return Running(arm.name, run.seed, last.step if last else 0, arm.steps, last.loss if last else None)
+    return Running(run.digest, arm.name, run.seed, last.step if last else 0, arm.steps, last.loss if last else None)
 
 
 def _last_written(store: Store, study: StudyDocument, digests: Iterable[str]) -> float:

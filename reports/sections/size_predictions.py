@@ -20,7 +20,7 @@ from reports.wording.table import frame_table
 
 CHANCE = 0.5
 FEWEST_PAIRS = 4
-"""Of fewer pairs no share is drawn."""
+"""Pairs of which a share is drawn, at least."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class SizePredictionsSection(Section):
 
 
 def _some(steps: Sequence[AccuracyFrom]) -> list[AccuracyFrom]:
-    """Of many steps those over all pairs, over a half and over a quarter of them, as far as there are such."""
+    """Steps over all pairs, over a half and over a quarter of them, as far as there are such."""
     few = ([step for step in steps if step.pairs <= most * steps[0].pairs][:1] for most in (1.0, 0.5, 0.25))
     return [step for found in few for step in found]
 

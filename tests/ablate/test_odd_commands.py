@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ablate import cli
+from ablate.commands import COMMANDS
 
 QUIET = list(HealthCheck)
 QUICK = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=QUIET)
@@ -64,27 +66,26 @@ tune: off
 """
 
 
-def parsers() -> dict[str, argparse.ArgumentParser]:
-    """The parser of every command."""
-    actions = cli._parser()._actions
-    return next(action.choices for action in actions if isinstance(action, argparse._SubParsersAction))
-
-
 def options() -> list[tuple[str, str]]:
     """Every option of every command."""
-    found = ((name, option) for name, parser in parsers().items() for option in parser._option_string_actions)
-    return [(name, option) for name, option in found if option not in ("-h", "--help")]
+    found = []
+    for name in COMMANDS:
+        parser = argparse.ArgumentParser(add_help=False)
+        importlib.import_module(f"ablate.commands.{name}").configure(parser)
+        found += [(name, option) for action in parser._actions for option in action.option_strings]
+    return found
 
 
+OPTIONS = options()
 VALUES = st.one_of(st.sampled_from([*NAMES, *NUMBERS, *EDITS, *FILES]), st.text(alphabet="aé-=:/.\n\t{}[]", max_size=8))
 
 
 @st.composite
 def lines(draw: st.DrawFn) -> list[str]:
     """A command with an option or two of its own, and odd words before, between and after."""
-    name, option = draw(st.sampled_from(options()))
+    name, option = draw(st.sampled_from(OPTIONS))
     words = draw(st.lists(st.sampled_from(FILES[2:]) if name in BUSY else VALUES, max_size=2))
-    more = [other for command, other in options() if command == name]
+    more = [other for command, other in OPTIONS if command == name]
     tail = draw(st.lists(st.one_of(VALUES, st.sampled_from(more)), max_size=2))
     return [name, *words, option, draw(VALUES), *tail]
 
@@ -112,22 +113,12 @@ def contents(folder: Path) -> set[tuple[str, int]]:
 def said_by(line: list[str]) -> tuple[Any, str]:
     """Status, and what a command wrote to standard error."""
     error = io.StringIO()
-    with redirect_stdout(io.StringIO()), redirect_stderr(error), NoInput():
+    with redirect_stdout(io.StringIO()), redirect_stderr(error), patch("sys.stdin", io.StringIO()):
         try:
             status = cli.main(line)
         except SystemExit as end:
             status = end.code
     return status, error.getvalue()
-
-
-class NoInput:
-    """Standard input that has ended."""
-
-    def __enter__(self) -> None:
-        self._own, sys.stdin = sys.stdin, io.StringIO()
-
-    def __exit__(self, *_: object) -> None:
-        sys.stdin = self._own
 
 
 def tried(place: Path, line: list[str]) -> None:

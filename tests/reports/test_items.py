@@ -15,6 +15,7 @@ from scipy import stats
 import reports
 from ablate.store import Store
 from ablate.store.documents import LedgerRecord
+from reports.findings.claim_evidence import UNDECIDED
 from reports.findings.items import ItemDifference, _over_items, item_differences
 from reports.findings.shapes import StudySummary
 from reports.reading.collect import collect
@@ -236,6 +237,9 @@ def test_equal_answers_differ_by_no_more_than_items_that_were_not_asked_can(tmp_
     stricter = StudyOf(study.arms, claims=[claim("arm", "same", "base", measure="heldout_pairs/acc", by=most / 2)])
     (outcome,) = reports.summarise(stricter.write(tmp_path / "stricter")).claims
     assert outcome.outcome == "cannot tell"
+    alone = [Arm("base", [2.4], steps=4), Arm("arm", [2.4], steps=4)]
+    (outcome,) = reports.summarise(StudyOf(alone, claims=[alike]).write(tmp_path / "alone")).claims
+    assert (outcome.outcome, outcome.reason) == ("cannot tell", UNDECIDED)
 
 
 def test_the_interval_over_items_is_about_that_of_the_central_limit() -> None:

@@ -142,11 +142,11 @@ class TextMeta(DataDocument):
     references: ReferenceLosses
     """Losses to compare a model's with."""
     taken: TakenText | None = Field(default=None, exclude_if=is_none)
-    """What was found; absent in corpora of versions before December 2026."""
+    """Text as it was found; absent in corpora of versions before December 2026."""
 
     @property
     def receipt(self) -> Iterator[str]:
-        """What was taken, in a line for each thing."""
+        """Lines that say what was taken, one for each thing."""
         name = f"{self.spec.get('source', 'text')}"
         if self.taken and self.taken.formats:
             yield f"{name}: files read as " + ", ".join(f"{n:,} {form}" for form, n in self.taken.formats.items())
