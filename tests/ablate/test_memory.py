@@ -16,7 +16,8 @@ from torch._C._profiler import _EventType
 import ablate
 import zoo
 from ablate.machine.numerics import Numerics
-from ablate.planning.memory import Room
+from ablate.planning.budgets import training_cost
+from ablate.planning.memory import Room, most_bytes
 from ablate.training.accumulation import Accumulation
 from ablate.training.batch import Batch
 from ablate.training.learner import Learner
@@ -25,6 +26,7 @@ from ablate.training.optim import build_optimizer
 from ablate.training.spec import TrainSpec
 from tests.ablate.toy import toy_study
 from zoo.attend import executed_backends
+from zoo.matrix import Option, axes, combine
 
 CPU = Numerics("cpu", "float32", "highest")
 SMALL: dict[str, Any] = {"d_model": 32, "n_layers": 2, "vocab_size": 512, "block.mixer.heads": 2}
@@ -81,6 +83,31 @@ def test_the_peak_is_the_allocators(edits: Any, training: Any, rows: int | None,
 def test_shapes_that_depend_on_data_are_not_foreseen() -> None:
     spec = zoo.load("small", **SMALL, **{"block.ffn": {"kind": "topk_moe", "capacity_factor": 1.0}})
     assert foreseen(spec, TrainSpec(context=16, batch=2), CPU) == Foreseen(None, None)
+
+
+LENGTH, ROWS = 16, 512
+"""Of a batch whose activations are most of what a small model needs, and whose texts every choice can read."""
+OPTIONS = [option for of in axes().values() for option in of]
+NEAREST = ("mamba3", "rwkv7", "mamba")
+"""Mixers that keep most beside their products, in states that their scans write for each token."""
+
+
+@pytest.mark.parametrize(
+    "option",
+    [pytest.param(each, marks=() if each.name in NEAREST else pytest.mark.slow) for each in OPTIONS],
+    ids=str,
+)
+def test_what_surely_fits_needs_less_than_the_arithmetic_says(option: Option) -> None:
+    spec = combine([option])
+    train = TrainSpec.model_validate(
+        {"context": LENGTH, "batch": ROWS, **({"objective": "masked"} if spec.visible == "all" else {})}
+    )
+    if spec.encoder is not None:
+        pytest.skip("it is trained on other examples")
+    peak, _ = foreseen(spec, train, CPU)
+    if peak is None:
+        pytest.skip("its shapes depend on the data")
+    assert peak < most_bytes(training_cost(train, spec, [LENGTH]), train.batch * train.context)
 
 
 @pytest.fixture
