@@ -13,9 +13,9 @@ from textwrap import fill
 from typing import TYPE_CHECKING, get_args
 
 from ablate.commands import DONE, OptionError, add_json, print_json, print_table
-from ablate.store.documents import JsonObject
 
 if TYPE_CHECKING:
+    from ablate.store.documents import JsonObject
     from ablate.store.documents.handbook import HandbookClaim
 
 WIDTH = 80

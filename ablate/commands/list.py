@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypedDict
 from ablate.commands import DONE, add_json, add_store, print_json, print_table
 
 if TYPE_CHECKING:
-    from ablate import Runs
+    from ablate.store import Store
 
 WIDTH = 90
 """Characters of an answer or a question."""
@@ -64,17 +64,19 @@ def _stored(store: str, words: Sequence[str]) -> Iterator[Row]:
     found = ablate.open(store)
     for name, scale, question, runs, ended in found.studies.select(STORED).iter_rows():
         if _has(name, question, words):
-            answer = _answer(found, name, scale) if ended else ""
+            answer = _answer(found.store, name, scale) if ended else ""
             yield {"name": name, "scale": scale, "question": question, "runs": runs, "ended": ended, "answer": answer}
 
 
-def _answer(found: Runs, name: str, scale: str) -> str:
+def _answer(store: Store, name: str, scale: str) -> str:
     """The headline, or why there is none."""
-    import ablate
+    import reports
+    from ablate.store import StoreError
+    from reports.reading.documents import ReportError
 
     try:
-        return found.result(name, scale).headline
-    except (ablate.ReportError, ablate.StoreError) as error:
+        return reports.headline(reports.summarise(store.study(name, scale).path, store))
+    except (ReportError, StoreError) as error:
         return str(error)
 
 
