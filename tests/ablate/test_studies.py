@@ -34,8 +34,10 @@ SEARCHED = ("search_small_lm",)
 """Studies of many short trials, and no arms."""
 ON_TASKS = ("mqar", "hybrid_recall", "swa_recall", "attention_depth")
 """Studies on synthetic tasks: models of a few small layers."""
-TUNED = ("norm_placement", "ffn_activation", "gqa_groups")
+TUNED = ("norm_placement", "ffn_activation", "rope_base", "gqa_groups", "swa_nope")
 """Studies of which every arm has its own best rate, and trains for long enough."""
+NOT_CARRIED = ("rope_base", "swa_nope")
+"""Those of them that tune when they are run, since no result on their text is recorded yet."""
 TWO_SEEDS = ("screening",)
 """All runs of a design tell of one noise."""
 SAME_CACHE = ("mqa_fewer_heads", "head_dim")
@@ -44,6 +46,10 @@ HOURS = ("small_predicts_large", "norm_warmup", "activation_growth")
 """Half an hour of two cores and more at `cpu`."""
 BY_PRECISION = ("norm_precision",)
 """Arms that train in float32, on a GPU too."""
+HALF_HOURS = (
+    *("cosine_attention", "linformer", "lora_settings", "multi_token", "rope_base", "rope_short_bases", "swa_nope"),
+)
+"""Half an hour of two cores, their tuning apart."""
 SHORT = ("uptraining",)
 """Arms that train on for 5 % of a run, which is the question."""
 TRAINED = [name for name in STUDIES if name not in (*AT_START, *SEARCHED)]
@@ -108,7 +114,8 @@ def test_every_scale_can_be_planned(name: str) -> None:
     smoke, cpu, gpu = (plan_of(name, scale) for scale in ("smoke", "cpu", "gpu"))
     assert max(arm.flops for arm in smoke.arms) < 1e11  # seconds
     assert smoke.study.tune is None or name == "optimizers"
-    assert sum(arm.flops * len(arm.runs) for arm in cpu.arms) < (3e14 if name in HOURS else 8e13)  # or minutes
+    most = 3e14 if name in HOURS else 6e13 if name in HALF_HOURS else 4e13  # or minutes
+    assert sum(arm.flops * len(arm.runs) for arm in cpu.arms) < most
     assert all(len(arm.runs) in ((2,) if name in TWO_SEEDS else (3, 4, 5, 9)) for arm in cpu.arms)
     assert all((1e4 if name in ON_TASKS else 5e4) < arm.parameters < 1.2e6 for arm in cpu.arms)
     assert all(30e6 < arm.parameters < 125e6 for arm in gpu.arms)
@@ -142,8 +149,11 @@ def test_verdicts_come_from_long_enough_runs_at_each_arm_s_own_rate(name: str) -
         least = 5 if (name, scale) == ("norm_placement", "cpu") else 12  # deep and narrow: its effects are large early
         assert all(arm.steps >= 500 and arm.length.tokens_per_parameter > least for arm in plan_of(name, scale).arms)
     study = study_at(name, "cpu")
-    assert all("train.lr" in arm.edits or arm.name == "post_same_rate" for arm in study.arms[1:])
-    assert study.carried is not None and (FOLDER.parent / study.carried.carried).exists()
+    if name in NOT_CARRIED:
+        assert study.tune is not None and study.tune.paths == ("train.lr",)
+    else:
+        assert all("train.lr" in arm.edits or arm.name == "post_same_rate" for arm in study.arms[1:])
+        assert study.carried is not None and (FOLDER.parent / study.carried.carried).exists()
     long = study_at(name, "cpu-long")
     assert len(long.seeds) >= 5
     assert long.tune is not None
