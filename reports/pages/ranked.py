@@ -107,6 +107,10 @@ class Axis:
     def cuts(self, value: float) -> bool:
         return not self.low <= value <= self.high
 
+    def dots(self, values: Sequence[float]) -> list[float]:
+        """Places of the seeds that are on the axis."""
+        return [self.place(value) for value in values if not self.cuts(value)]
+
     def ticks(self, most: int = MOST_TICKS) -> tuple[tuple[float, str], ...]:
         """Places and texts of round numbers."""
         rough = (self.high - self.low) / most

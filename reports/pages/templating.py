@@ -16,10 +16,12 @@ from markupsafe import Markup, escape
 
 from reports.pages.plotly_js import plotly_js
 
-FIGURES = ("stamp.js", "labels.js", "figures.js")
+FIGURES = ("rows.js", "stamp.js", "labels.js", "figures.js")
 """The scripts of every page with figures."""
 STYLES = ("palette.css", "report.css", "ranked.css", "claims.css")
 """The styles of every page; later ones win."""
+MOST_ROWS = 200
+"""Rows of a long table that a page has as HTML."""
 
 
 @cache
@@ -32,6 +34,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters["coded"] = coded
+    found.filters["packed"] = lambda rows: packed(compact(rows))
+    found.globals["MOST_ROWS"] = MOST_ROWS
     return found
 
 
@@ -62,7 +66,7 @@ def render(template: str, scripts: tuple[str, ...], data: Any, **context: Any) -
             style=Markup("".join(map(source, STYLES))),
             packed={
                 "plotly": _packed_once(plotly),
-                "data": packed(json.dumps(data, allow_nan=False, separators=(",", ":"))),
+                "data": packed(compact(data)),
             },
             script=Markup(script),
             policy=_policy(plotly, script),
@@ -82,6 +86,11 @@ def render_plain(template: str, styles: tuple[str, ...], script: str = "", **con
             policy=_policy(*filter(None, [script])),
         )
     )
+
+
+def compact(data: Any) -> str:
+    """JSON without spaces."""
+    return json.dumps(data, allow_nan=False, separators=(",", ":"))
 
 
 def packed(text: str) -> Markup:

@@ -13,7 +13,7 @@ from ablate.store.documents import StudyArm
 from reports.findings.curves import Floats, bin_starts
 from reports.reading.collected import Collected, RunCurve
 
-POINTS = 40_000
+POINTS = 20_000
 """Points on a page, over all runs together."""
 MOST, LEAST = 400, 20
 """Points of one run. With more runs than have room for so few, only the first ones of each arm are drawn raw."""

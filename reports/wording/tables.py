@@ -182,11 +182,11 @@ def _waited(share: float | None) -> str:
 
 
 def run_documents(summary: StudySummary) -> list[Row]:
-    """Each run in full, in the rows' order: for the page's details and its download."""
-    hidden = ("loss_spike_steps",)
-    return [
-        {name: value for name, value in run.items() if name not in hidden} for run in summary.runs.iter_rows(named=True)
-    ]
+    """Each run in full, in the rows' order, for the page's details and download: losses to 1e-7, times to 1e-3 s."""
+    numbers = pl.selectors.float()
+    losses = (numbers & pl.selectors.matches("loss$|bits_per_byte$|accuracy$")).round(7)
+    times = (numbers & pl.selectors.matches("seconds$|tokens_per_second$")).round(3)
+    return summary.runs.drop("loss_spike_steps").with_columns(losses, times).to_dicts()
 
 
 def _fixed(value: float | None, digits: int) -> str:

@@ -235,6 +235,35 @@ def test_the_first_screen_of_a_ladder_and_of_a_search(browser: playwright.Browse
         found.page.close()
 
 
+@pytest.mark.processes
+@no_chromium
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_first_screen_of_a_grid_with_an_arm_that_failed(
+    browser: playwright.Browser, tmp_path: Path, width: int
+) -> None:
+    draw = np.random.default_rng(0)
+    cells = [f"kv4_full+kv_heads={heads}+window={window}" for heads in (1, 2) for window in (16, 32)]
+    arms = [
+        Arm(name, scattered(2.4 + i / 50, draw), tokens_before=TOKENS) for i, name in enumerate(["kv4_full", *cells])
+    ]
+    broken = Arm("broken", [None] * SEEDS, tokens_before=TOKENS)
+    study = StudyOf([*arms, broken])
+    folder, store = study.write(tmp_path), Store(tmp_path)
+    for seed in range(SEEDS):
+        digest = study.digest(broken, seed)
+        store.run_path(digest).parent.mkdir(parents=True, exist_ok=True)
+        store.write_error(digest, "ValueError: <too big>", "Traceback (most recent call last):\nValueError: <too big>")
+    found = visit(browser, reports.render(folder), width)
+    seen = found.page.evaluate(FIRST)
+    assert (seen["clash"], found.messages) == ([], [])
+    assert len(seen["answer"].split()) <= MOST_WORDS
+    assert seen["wide"] <= width and seen["firstRow"] < 800
+    last = found.page.locator("table.ranked tbody tr").last
+    assert "broken" in last.text_content() and "ValueError: <too big>" in last.text_content()
+    assert "kv heads 2 · window 32" in found.page.text_content("table.ranked")
+    found.page.close()
+
+
 NAMES = """() => {
   const box = e => e.getBoundingClientRect();
   const frame = box(document.querySelector('#trade-off .nsewdrag'));

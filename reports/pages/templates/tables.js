@@ -1,15 +1,20 @@
 // The table of all runs: sorted, filtered, downloaded, and each run in full.
 const table = document.querySelector("table.runs");
-const rows = [...table.tBodies[0].rows];
-const facts = new Map(rows.map((row, i) => [row, data.runs[i]]));
+const MOST = Math.max(table.tBodies[0].rows.length, 200); // rows shown at once: a browser is slow with ten thousand
+const packed = document.querySelector("table.runs ~ script.rest");
+const written = [...table.tBodies[0].rows];
+const entries = [...written.map((row) => [...row.cells].map((cell) => cell.textContent)), ...(await restOf(table))].map(
+  (texts, i) => ({ texts, words: texts.join("\n").toLowerCase(), run: data.runs[i], row: written[i] }),
+);
+let matching = entries;
+
 const numberIn = (text) => {
   const match = text.replaceAll(",", "").replace("−", "-").match(/^[-+]?[\d.]+(?=\s|$)/);
   const units = { KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
   return match ? Number(match[0]) * (units[text.split(" ").at(-1)] ?? 1) : null;
 };
 
-function compare(a, b) {
-  const [x, y] = [numberIn(a), numberIn(b)];
+function compare([a, x], [b, y]) {
   if (x !== null && y !== null) return x - y;
   if ((x === null) !== (y === null)) return x === null ? 1 : -1;
   return a.localeCompare(b);
@@ -22,21 +27,20 @@ function compare(a, b) {
     const up = head.getAttribute("aria-sort") !== "ascending";
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
-    const text = new Map(rows.map((row) => [row, row.cells[column].textContent]));
-    rows.sort((a, b) => (up ? 1 : -1) * compare(text.get(a), text.get(b)));
-    table.tBodies[0].append(...rows);
+    const keys = new Map(entries.map((entry) => [entry, [entry.texts[column], numberIn(entry.texts[column])]]));
+    entries.sort((a, b) => (up ? 1 : -1) * compare(keys.get(a), keys.get(b)));
+    showMatching();
   });
 });
 
 const filter = document.getElementById("run-filter");
 function showMatching() {
   const wanted = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-  for (const row of rows) {
-    const text = row.textContent.toLowerCase();
-    row.hidden = !wanted.every((word) => text.includes(word));
-  }
-  const shown = rows.filter((row) => !row.hidden).length;
-  document.getElementById("run-count").textContent = `${shown} of ${rows.length} runs`;
+  matching = entries.filter((entry) => wanted.every((word) => entry.words.includes(word)));
+  const shown = matching.slice(0, MOST);
+  table.tBodies[0].replaceChildren(...shown.map(linked));
+  const part = shown.length < matching.length ? `, the first ${shown.length} shown` : "";
+  document.getElementById("run-count").textContent = `${matching.length} of ${entries.length} runs${part}`;
 }
 filter.addEventListener("input", showMatching);
 
@@ -46,10 +50,9 @@ const quoted = (value) => {
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 document.getElementById("run-csv").addEventListener("click", () => {
-  const shown = rows.filter((row) => !row.hidden).map((row) => facts.get(row));
   const names = Object.keys(data.runs[0]);
-  const lines = [names, ...shown.map((run) => names.map((name) => run[name]))];
-  const text = lines.map((line) => line.map(quoted).join(",") + "\r\n").join("");
+  const values = [names, ...matching.map(({ run }) => names.map((name) => run[name]))];
+  const text = values.map((line) => line.map(quoted).join(",") + "\r\n").join("");
   const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
   Object.assign(document.createElement("a"), { href: url, download: "runs.csv" }).click();
   URL.revokeObjectURL(url);
@@ -59,11 +62,15 @@ document.getElementById("run-csv").addEventListener("click", () => {
 const dialog = document.getElementById("run");
 const element = (tag, text, attributes = {}) =>
   Object.assign(document.createElement(tag), { textContent: text, ...attributes });
-rows.forEach((row) => {
-  const run = facts.get(row);
-  row.cells[0].dataset.arm = run.arm;
-  row.cells[1].replaceChildren(element("a", row.cells[1].textContent, { href: `#run-${run.digest}` }));
-});
+function linked(entry) {
+  if (entry.isLinked) return entry.row;
+  const { run, texts } = entry;
+  entry.row ??= rowOf(texts, Number(packed.dataset.labels));
+  entry.row.cells[0].dataset.arm = run.arm;
+  entry.row.cells[1].replaceChildren(element("a", texts[1], { href: `#run-${run.digest}` }));
+  entry.isLinked = true;
+  return entry.row;
+}
 
 // The run's part of its arm's raw losses, in steps.
 function curveOf({ digest }) {
@@ -82,9 +89,9 @@ function openRun() {
   const run = data.runs.find((each) => location.hash === `#run-${each.digest}`);
   if (!run) return;
   document.getElementById("run-title").textContent = `${run.arm}, seed ${run.seed}`;
-  const lines = Object.entries(run).filter(([, value]) => value !== null);
+  const known = Object.entries(run).filter(([, value]) => value !== null);
   document.getElementById("run-facts").replaceChildren(
-    ...lines.map(([name, value]) => {
+    ...known.map(([name, value]) => {
       const line = document.createElement("tr");
       const text = Number.isInteger(value) || typeof value === "string" ? value : value.toPrecision(6);
       line.append(element("th", name.replaceAll("_", " "), { scope: "row" }), element("td", String(text)));

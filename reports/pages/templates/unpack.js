@@ -15,8 +15,8 @@ function bytesOf(text) {
   return bytes.buffer.slice(0, Math.floor((text.length * 4) / 5));
 }
 
-function unpack(id) {
-  const packed = new Blob([bytesOf(document.getElementById(id).textContent)]);
+function unpack(element) {
+  const packed = new Blob([bytesOf(element.textContent)]);
   return new Response(packed.stream().pipeThrough(new DecompressionStream("deflate-raw"))).text();
 }
 
@@ -27,5 +27,5 @@ function run(source) {
   document.head.append(script);
 }
 
-const plotly = unpack("plotly").then(run);
-const data = JSON.parse(await unpack("data"));
+const plotly = unpack(document.getElementById("plotly")).then(run);
+const data = JSON.parse(await unpack(document.getElementById("data")));
