@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ablate.api.exporting import export
     from ablate.api.generating import Generated, generate
     from ablate.api.importing import Imported, import_model
+    from ablate.api.judging import Judgement, judge
     from ablate.api.logs import logs
     from ablate.api.planning import StudyPlan, plan
     from ablate.api.preparing import prepare
@@ -66,6 +67,7 @@ _HOME = {
     "Generated": "ablate.api.generating",
     "HandbookClaim": "ablate.store.documents.handbook",
     "Imported": "ablate.api.importing",
+    "Judgement": "ablate.api.judging",
     "LossComparison": "ablate.api.comparing",
     "MissingPackageError": "ablate.searching.samplers",
     "Problem": "ablate.study.problems",
@@ -92,6 +94,7 @@ _HOME = {
     "fit": "ablate.api.scaling",
     "generate": "ablate.api.generating",
     "import_model": "ablate.api.importing",
+    "judge": "ablate.api.judging",
     "load_study": "ablate.study.reading",
     "logs": "ablate.api.logs",
     "new": "ablate.api.starting",
@@ -120,6 +123,7 @@ __all__ = [
     "Generated",
     "HandbookClaim",
     "Imported",
+    "Judgement",
     "LossComparison",
     "MissingPackageError",
     "Problem",
@@ -147,6 +151,7 @@ __all__ = [
     "fit",
     "generate",
     "import_model",
+    "judge",
     "load_study",
     "logs",
     "new",

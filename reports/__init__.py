@@ -37,6 +37,7 @@ __all__ = [
     "record_look",
     "record_result",
     "render",
+    "render_campaign",
     "render_search",
     "render_site",
     "results_of_store",
@@ -95,6 +96,13 @@ def results_of_store(root: Path) -> Iterator[tuple[RecordedResult, Path | None]]
     from reports.results import results_of_store as results  # noqa: PLC0415 (keeps the import cheap)
 
     return results(root)
+
+
+def render_campaign(store: Store, name: str) -> Path:
+    """Draw the page of a campaign of proposals beside its file, and return its path."""
+    from reports.pages.campaign import render_campaign as render_page  # noqa: PLC0415 (keeps the import cheap)
+
+    return render_page(store, name)
 
 
 def write_atlas(results: Sequence[RecordedResult], sources: Sources, out: Path, pages: Mapping[str, Path]) -> Path:

@@ -29,6 +29,7 @@ COMMANDS = (
     "atlas",
     "claims",
     "compare",
+    "judge",
     "ledger",
     "logs",
     "serve",

@@ -72,6 +72,8 @@ class Check:
         for name in store.ledgers():
             yield from self._readable(store.read_ledger, name)
             self._note_unsealed(store.ledger(name))
+        for name in store.campaigns():
+            yield from self._readable(store.read_campaign, name)
 
     def _of_run(self, digest: str) -> Iterator[str]:
         store, folder = self.store, self.store.run_dir(digest)

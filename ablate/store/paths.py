@@ -20,6 +20,7 @@ FOLDERS = {
     "checkpoints",
     "calibration",
     "ledger",
+    "campaigns",
     "slurm",
     "allowed",
     "trackers",
@@ -159,6 +160,10 @@ class Paths:
         """The judgements for the question of that study, at any scale."""
         return self.root / "ledger" / f"{quote(name, safe='')}.ndjson"
 
+    def campaign_path(self, name: str) -> Path:
+        """The proposals of a campaign."""
+        return self.root / "campaigns" / f"{quote(name, safe='')}.ndjson"
+
     @property
     def index_path(self) -> Path:
         return self.root / "index.html"
@@ -171,6 +176,11 @@ class Paths:
 def tokenizer_in(model_dir: Path) -> Path:
     """The tokenizer of a saved model."""
     return model_dir / "tokenizer.json"
+
+
+def campaign_study(campaign: str, number: int) -> str:
+    """Name of the study that a campaign's proposal is judged by."""
+    return f"judge-{campaign}-{number}"
 
 
 def _safe(name: str, scale: str) -> str:

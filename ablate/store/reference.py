@@ -29,6 +29,7 @@ MODULES = (
     "costs",
     "design",
     "ledger",
+    "campaign",
     "search",
     "data",
     "imported",

@@ -8,6 +8,7 @@ reading (`ablate.store.logs`).
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -29,6 +30,7 @@ from ablate.store.documents import (
     MeasureDocument,
     MetricsRecord,
     ProbeRecord,
+    ProposalRecord,
     ResultDocument,
     RunDocument,
     SampleRecord,
@@ -36,7 +38,7 @@ from ablate.store.documents import (
 from ablate.store.files import StoreError, check_regular, remove_leftovers, replacing, write_text
 from ablate.store.folders import SearchFolder, StudyFolder
 from ablate.store.logs import Log, LogFile, Record, Whole, together
-from ablate.store.paths import Paths
+from ablate.store.paths import Paths, campaign_study
 
 if TYPE_CHECKING:
     import polars
@@ -101,6 +103,10 @@ class Store(Paths):
     def ledgers(self) -> list[str]:
         """Names of the studies that were judged, sorted."""
         return sorted(unquote(path.stem) for path in self.root.glob("ledger/*.ndjson"))
+
+    def campaigns(self) -> list[str]:
+        """Names of the campaigns, sorted."""
+        return sorted(unquote(path.stem) for path in self.root.glob("campaigns/*.ndjson"))
 
     def status(self, digest: str) -> Status:
         """`partial` means begun and not ended: it can be resumed, or begun again."""
@@ -237,6 +243,18 @@ class Store(Paths):
                 )
         return tuple(ledger.records())
 
+    def read_campaign(self, name: str) -> tuple[ProposalRecord, ...]:
+        """The lines of a campaign, the oldest first. Raises StoreError where one is missing whose study is there."""
+        log = self.campaign(name)
+        found = tuple(log.records())
+        known = {record.number for record in found}
+        pattern = re.compile(re.escape(quote(campaign_study(name, 0), safe="")[:-1]) + r"(\d+)-")
+        for path in self.root.glob("studies/judge-*"):
+            number = pattern.match(path.name)
+            if number and int(number[1]) not in known:
+                raise StoreError(f"{log.path} lacks proposal {number[1]}, whose study is {path}: {log.remedy}")
+        return found
+
     def append_ledger(self, name: str, record: LedgerRecord) -> None:
         self.ledger(name).append([record])
 
@@ -362,6 +380,10 @@ class Store(Paths):
     def ledger(self, name: str) -> LogFile[LedgerRecord]:
         remedy = "restore the file: verdicts count what was judged before"
         return LogFile(self.ledger_path(name), name, remedy, LedgerRecord)
+
+    def campaign(self, name: str) -> LogFile[ProposalRecord]:
+        remedy = "restore the file: decisions count what was proposed before"
+        return LogFile(self.campaign_path(name), name, remedy, ProposalRecord)
 
     def model_again(self, digest: str) -> str:
         """The remedy for a damaged model."""

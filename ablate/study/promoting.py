@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -15,17 +15,24 @@ REPLACED = ("question", "baseline", "arms", "seeds")
 DROPPED = (*REPLACED, "search", "tune", "grid", "ladder", "factors", "design", "contrasts", "claims")
 
 
-def confirming(study: Study, question: str, arms: Mapping[str, StudyMap], seeds: int | Sequence[int]) -> StudyMap:
-    """The study with these arms and seeds instead of its own. Arms tune their own rates, as by default."""
-    kept = _without(study.written.document.data)
+def confirming(
+    study: Study,
+    question: str,
+    arms: Mapping[str, StudyMap],
+    seeds: int | Sequence[int],
+    dropped: Collection[str] = DROPPED,
+) -> StudyMap:
+    """The study with these arms and seeds instead of its own, without its sections that are `dropped`: by default arms
+    tune their own rates, whatever the study says."""
+    kept = _without(study.written.document.data, dropped)
     if scales := kept.get("scales"):
-        kept["scales"] = {name: _without(edits) for name, edits in scales.items()}
+        kept["scales"] = {name: _without(edits, dropped) for name, edits in scales.items()}
     own = {"question": question, "baseline": study.baseline, "arms": dict(arms)}
     return {**own, "seeds": seeds if isinstance(seeds, int) else list(seeds), **kept}
 
 
-def _without(edits: StudyMap) -> StudyMap:
-    return {key: value for key, value in edits.items() if key.partition(".")[0] not in DROPPED}
+def _without(edits: StudyMap, dropped: Collection[str]) -> StudyMap:
+    return {key: value for key, value in edits.items() if key.partition(".")[0] not in dropped}
 
 
 def write_study(path: Path, comment: str, document: StudyMap) -> Path:

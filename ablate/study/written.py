@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,12 @@ class Written:
     def place(self) -> str:
         """Its name in messages."""
         return self.name if self.path is None else str(self.path)
+
+
+def derived(base: Written, name: str, data: Mapping[str, object], sets: Sets = ()) -> Written:
+    """A study made from another one, whose relative paths and edits it keeps; `sets` are edits on top."""
+    made = _from_map(data)
+    return replace(made, name=name, folder=base.folder, sets=(*base.sets, *edit_layers(sets)))
 
 
 def read_study(source: str | Path | Mapping[str, object]) -> Written:

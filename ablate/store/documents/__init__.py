@@ -3,6 +3,7 @@
 from ablate.store.documents._document import Document, Environment, JsonObject, JsonScalar, Nats, Part, Quartiles, Unit
 from ablate.store.documents.alias import AliasRecord
 from ablate.store.documents.calibration import CalibrationDocument
+from ablate.store.documents.campaign import ProposalOutcome, ProposalRecord, ProposalTest
 from ablate.store.documents.claims import StudyClaim
 from ablate.store.documents.costs import CostPoint, CostProcess, CostsDocument
 from ablate.store.documents.data import (
@@ -102,6 +103,9 @@ __all__ = [
     "PerSplit",
     "PrefillPoint",
     "ProbeRecord",
+    "ProposalOutcome",
+    "ProposalRecord",
+    "ProposalTest",
     "Quartiles",
     "Range",
     "ReferenceLosses",

@@ -1,0 +1,85 @@
+"""Judge a proposal to change a base: train both on fresh seeds, and say keep, discard or undecided.
+
+All proposals for one base are a campaign: of the changes that it keeps, at most a tenth are expected to be none,
+however many are proposed. What is kept becomes part of the base. The exit status is the decision: 0 keep, 10 discard,
+11 undecided; 2 where the proposal cannot be judged. A command that was killed goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from ablate.commands import (
+    DONE,
+    OptionError,
+    add_json,
+    add_run_options,
+    add_study,
+    given,
+    given_run_options,
+    print_json,
+)
+
+DISCARD, UNDECIDED = 10, 11
+"""Exit statuses of the decisions but `keep`, which is 0."""
+STATUS = {"keep": DONE, "discard": DISCARD, "undecided": UNDECIDED}
+UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_study(parser)
+    parser.add_argument(
+        "--change",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="an edit of the base, e.g. --change block.ffn.activation=relu2 (may be repeated)",
+    )
+    parser.add_argument("--arm", metavar="NAME", help="the edits of this arm of the study instead")
+    parser.add_argument("--name", help="what the proposal is called (default: its edits)")
+    parser.add_argument("--budget", default="20m", metavar="TIME", help="time of its runs: 90s, 20m, 2h (default: 20m)")
+    parser.add_argument(
+        "--replicate", metavar="SCALE", help="a second scale, at which a change must hold before it is kept"
+    )
+    parser.add_argument("--campaign", metavar="NAME", help="name of the campaign (default: the study's name and scale)")
+    parser.add_argument(
+        "--alpha", type=float, default=0.1, metavar="X", help="share of kept changes that may be none (default: 0.1)"
+    )
+    parser.add_argument(
+        "--init", action="store_true", help="write AGENTS.md, which tells a program how to propose changes, and stop"
+    )
+    add_run_options(parser)
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    import ablate
+
+    if options.init:
+        from ablate.api.judging import write_instructions
+
+        print(write_instructions(options.study, options.scale))
+        return DONE
+    found = ablate.judge(
+        options.study,
+        budget=_seconds(options.budget),
+        **given(options, "change", "arm", "name", "replicate", "campaign", "alpha"),
+        **given_run_options(options),
+    )
+    if options.json:
+        print_json(found.document())
+    else:
+        print(found)
+        if found.next:
+            print(f"Next: {found.next[0]}")
+        print(found.page)
+    return STATUS[found.decision]
+
+
+def _seconds(text: str) -> float:
+    """Raises OptionError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
+    if match is None:
+        raise OptionError(f"--budget {text}: expected a time such as 90s, 20m or 2h")
+    return float(match[1]) * UNITS[match[2]]

@@ -1,0 +1,134 @@
+"""Decisions on proposals to change a base: each has seeds of its own, and a level that depends on those before.
+
+The p-value is one-sided: that the change is no better. It is a discovery, and kept, where p ≤ α_t of SAFFRON
+(`reports.statistics.online_fdr`), so that of all changes kept in a campaign at most α are expected to be none. Base and
+change train on seeds that no other proposal used: p-values are independent, which the rule needs.
+
+A proposal that shows no sign of an improvement on its first seeds ends there. That makes no p-value smaller: where
+p ≤ ½, it is that of all seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from ablate.store.documents import JsonObject, ProposalRecord, ProposalTest, StudyArm
+from ablate.store.documents.campaign import Decision
+from reports.findings.losses import ArmLosses, judge
+from reports.findings.noise import study_noise
+from reports.findings.shapes import StudySummary
+from reports.statistics.online_fdr import saffron
+
+FALSE_DISCOVERIES = 0.1
+"""α: the share of kept changes that may be none, in expectation."""
+LEAST_SEEDS, MOST_SEEDS = 3, 12
+"""Seeds of the first look, and of all."""
+CONFIRMED = 0.05
+"""Level of the test at a second scale, where only what passed the first is tested."""
+WORTH = 0.01
+"""Nats below which an improvement is not worth a change, unless the study has a margin."""
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """A decision, its reason, and the level that p was held against."""
+
+    decision: Decision
+    reason: str
+    level: float
+
+
+def tested(summary: StudySummary, change: str) -> ProposalTest:
+    """The comparison of a change with its base, from all finished seeds. One-sided p = P(T ≤ t)."""
+    study = summary.study
+    arms = [_losses(summary.runs, name) for name in (study.baseline, change)]
+    (found,) = judge(arms, [(change, study.baseline)], study_noise(study.tuning, summary.runs), study.margin)
+    p = None if found.p is None or found.difference is None else found.p / 2
+    return ProposalTest(
+        scale=study.scale,
+        study=study.name,
+        seeds=tuple(sorted(seed for seed in arms[1].judging if isinstance(seed, int))),
+        difference=found.difference,
+        low=found.low if found.low is not None and found.low > -1e9 else None,
+        high=found.high if found.high is not None and found.high < 1e9 else None,
+        p=p if p is None or (found.difference or 0.0) < 0 else 1 - p,
+        verdict=found.verdict,
+    )
+
+
+def _losses(runs: pl.DataFrame, name: str) -> ArmLosses:
+    """Losses by seed; infinite for a run that stalled or diverged."""
+    own = runs.filter(pl.col("arm") == name, pl.col("status").is_in(["finished", "stalled", "diverged"]))
+    done = own.select("seed", pl.when(status="finished").then("loss")).iter_rows()
+    return ArmLosses(name, {seed: float("inf") if loss is None else loss for seed, loss in done}, {})
+
+
+def is_hopeless(test: ProposalTest) -> bool:
+    """Whether the first seeds show no sign of an improvement."""
+    return test.p is None or test.p > 0.5
+
+
+def rule(
+    test: ProposalTest, before: Sequence[float], worth: float, alpha: float = FALSE_DISCOVERIES, first: bool = False
+) -> Ruling:
+    """Decide on a test, given the p-values of all proposals before.
+
+    worth: the improvement below which a change is not worth keeping. first: whether it ended at the first look.
+    """
+    (*_, own) = saffron([*before, 1.0 if test.p is None else test.p], alpha)
+    if test.p is None or test.difference is None:
+        failed = test.verdict in ("stalled", "diverged")
+        word = "the change does not train" if failed else "too few seeds finished to compare"
+        return Ruling("discard" if failed else "undecided", word, own.level)
+    said = f"{len(test.seeds)} fresh paired seeds"
+    if own.discovery and test.verdict not in ("stalled", "diverged"):
+        return Ruling("keep", f"better on {said}: p = {test.p:.2g}, where {own.level:.2g} was allowed", own.level)
+    if test.low is not None and test.low > 0:
+        return Ruling("discard", f"worse on {said}", own.level)
+    if test.low is not None and test.low > -worth:
+        return Ruling("discard", f"not better by {worth:g} nats: an improvement is at most {-test.low:.2g}", own.level)
+    if first:
+        return Ruling("discard", f"no sign of an improvement on {said}", own.level)
+    return Ruling("undecided", f"p = {test.p:.2g} on {said}, where {own.level:.2g} was allowed", own.level)
+
+
+def confirm(ruling: Ruling, second: ProposalTest) -> Ruling:
+    """What a second scale makes of a change that was to be kept."""
+    if second.p is not None and second.p <= CONFIRMED:
+        return Ruling("keep", f"{ruling.reason}; confirmed at {second.scale} (p = {second.p:.2g})", ruling.level)
+    if second.low is not None and second.low > 0:
+        return Ruling("discard", f"{ruling.reason}; but worse at {second.scale}", ruling.level)
+    return Ruling("undecided", f"{ruling.reason}; not confirmed at {second.scale}", ruling.level)
+
+
+def latest(records: Iterable[ProposalRecord]) -> list[ProposalRecord]:
+    """The last line of each proposal, in the order of their decisions."""
+    found: dict[int, ProposalRecord] = {}
+    for record in records:
+        found.pop(record.number, None)
+        found[record.number] = record
+    return list(found.values())
+
+
+def p_values(records: Sequence[ProposalRecord]) -> list[float]:
+    """Those of the proposals that were decided, in the order of their decisions."""
+    decided = [record.outcome.test.p for record in records if record.outcome is not None]
+    return [1.0 if p is None else p for p in decided]
+
+
+def kept(records: Sequence[ProposalRecord]) -> list[ProposalRecord]:
+    """The changes that are part of the base by now."""
+    return [record for record in records if record.outcome is not None and record.outcome.decision == "keep"]
+
+
+def ratios(arm: StudyArm, base: StudyArm) -> JsonObject:
+    """What the change costs, by arithmetic."""
+    pairs = {
+        "parameters": (arm.parameters, base.parameters),
+        "flops_per_token": (arm.flops_per_token, base.flops_per_token),
+        "kv_bytes_per_token": (arm.kv_bytes_per_token, base.kv_bytes_per_token),
+    }
+    return {name: own / other for name, (own, other) in pairs.items() if own is not None and other}

@@ -1,0 +1,152 @@
+"""The page of a campaign: its proposals in order, what was kept, and how the base improved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+from ablate.store import Store
+from ablate.store.documents import ProposalRecord, ProposalTest
+from reports.findings.proposals import kept, latest
+from reports.findings.shapes import Verdict
+from reports.pages.ranked import Axis, Row
+from reports.pages.templating import render_plain
+from reports.statistics.estimates import Estimate
+from reports.wording import words
+
+MARKS: dict[str, Verdict] = {"keep": "better", "discard": "worse", "undecided": "inconclusive"}
+"""Mark of a decision: that of the verdict nearest to it."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The base after a proposal: improvement since the campaign began, with its interval, in nats."""
+
+    number: int
+    mean: float
+    low: float
+    high: float
+
+
+def render_campaign(store: Store, name: str) -> Path:
+    """Draw the page beside the campaign's file, and return its path."""
+    records = latest(store.read_campaign(name))
+    path = store.campaign_path(name).with_suffix(".html")
+    with store.replacing(path) as temporary:
+        temporary.write_text(campaign_page(name, records), encoding="utf-8")
+    return path
+
+
+def campaign_page(name: str, records: Sequence[ProposalRecord]) -> str:
+    """The page as text."""
+    decided = [record for record in records if record.outcome is not None]
+    rows = [_row(record) for record in decided]
+    path = steps(decided)
+    return render_plain(
+        "campaign.html.j2",
+        ("campaign.css",),
+        name=name,
+        alpha=records[0].alpha if records else None,
+        headline=headline(decided),
+        items=list(zip(decided, rows, strict=True)),
+        waiting=[record for record in records if record.outcome is None],
+        axis=Axis.of(rows),
+        steps=path,
+        drawing=_drawing(path),
+        words=words,
+    )
+
+
+def headline(decided: Sequence[ProposalRecord]) -> str:
+    """The campaign in a sentence or two."""
+    count, found = len(decided), kept(decided)
+    if not count:
+        return "No proposal has been decided yet."
+    proposals = f"{count} proposal{'s' * (count != 1)}"
+    if not found:
+        return f"None of {proposals} was kept."
+    last = steps(decided)[-1]
+    gained = f"{last.mean:.3f} nats better ({last.low:.3f} to {last.high:.3f})"
+    return f"{len(found)} of {proposals} kept: the base is {gained}."
+
+
+def steps(decided: Sequence[ProposalRecord]) -> list[Step]:
+    """Sums of what was kept after each proposal. Each has seeds of its own, so squared half-widths add up."""
+    gains = [_gain(record) for record in decided]
+    totals = accumulate(gains, lambda a, b: (a[0] + b[0], math.hypot(a[1], b[1])), initial=(0.0, 0.0))
+    return [Step(place, mean, mean - half, mean + half) for place, (mean, half) in enumerate(totals)]
+
+
+def _gain(record: ProposalRecord) -> tuple[float, float]:
+    """How much a proposal improved the base, and half the width of its interval."""
+    outcome = record.outcome
+    if outcome is None or outcome.decision != "keep" or outcome.test.difference is None:
+        return 0.0, 0.0
+    test = outcome.test
+    ends = [abs(end - outcome.test.difference) for end in (test.low, test.high) if end is not None]
+    return -outcome.test.difference, max(ends, default=0.0)
+
+
+def _row(record: ProposalRecord) -> Row:
+    outcome = record.outcome
+    assert outcome is not None
+    return Row(
+        name=record.name,
+        label=record.name,
+        gloss="",
+        verdict=MARKS[outcome.decision],
+        difference=_estimate(outcome.test),
+        said=_said(outcome.test),
+        note=outcome.reason,
+        costs={},
+    )
+
+
+def _estimate(test: ProposalTest) -> Estimate | None:
+    if test.difference is None:
+        return None
+    bounded = test.low is not None and test.high is not None
+    return Estimate(test.difference, test.low if bounded else None, test.high if bounded else None, None, ())
+
+
+def _said(test: ProposalTest) -> str:
+    if test.difference is None:
+        return words.NONE
+    ends = [words.signed(end, 3) if end is not None else "∞" for end in (test.low, test.high)]
+    return f"{words.signed(test.difference, 3)} ({ends[0]} to {ends[1]})"
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The improvement as paths, in a box 100 wide and 100 high: the line, and its band."""
+
+    line: str
+    band: str
+    top: float
+    bottom: float
+
+
+def _drawing(path: Sequence[Step]) -> Drawing | None:
+    if len(path) < 2 or path[-1].mean == 0:
+        return None
+    top, bottom = max(step.high for step in path), min(0.0, *(step.low for step in path))
+    across = [100 * step.number / (len(path) - 1) for step in path]
+
+    def up(value: float) -> float:
+        return round(100 * (top - value) / (top - bottom), 2)
+
+    def stairs(values: Sequence[float]) -> list[tuple[float, float]]:
+        """Flat until the next proposal."""
+        points = [(0.0, up(values[0]))]
+        for i in range(1, len(values)):
+            points += [(across[i], up(values[i - 1])), (across[i], up(values[i]))]
+        return points
+
+    line = stairs([step.mean for step in path])
+    band = [*stairs([step.high for step in path]), *reversed(stairs([step.low for step in path]))]
+    joined = ("L".join(f"{x:.2f},{y:.2f}" for x, y in points) for points in (line, band))
+    first, second = joined
+    return Drawing(f"M{first}", f"M{second}Z", top, bottom)
