@@ -244,8 +244,6 @@ class _Case:
         number = 1 + max((each.number for each in past), default=0)
         asked = proposal(self.study, "base", self.edits, [each.edits for each in kept(decided)], [FIRST_SEED])
         base = hashlib.sha256("\n".join(asked.arms[0].identity).encode()).hexdigest()[:20]
-        if asked.arms[0].identity == asked.arms[1].identity:
-            raise ArgumentError("change", "changes nothing: the base has these settings already", self.name)
         return ProposalRecord(
             at=_now(),
             number=number,

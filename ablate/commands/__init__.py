@@ -38,6 +38,7 @@ COMMANDS = (
     "schema",
     "export",
     "bench",
+    "mcp",
     "completion",
 )
 """Commands in the order of the help."""

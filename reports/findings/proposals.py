@@ -10,6 +10,7 @@ p ≤ ½, it is that of all seeds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ import polars as pl
 from ablate.store.documents import JsonObject, ProposalRecord, ProposalTest, StudyArm
 from ablate.store.documents.campaign import Decision
 from reports.findings.losses import ArmLosses, judge
-from reports.findings.noise import study_noise
+from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.shapes import StudySummary
 from reports.statistics.online_fdr import saffron
 
@@ -42,28 +43,40 @@ class Ruling:
 
 
 def tested(summary: StudySummary, change: str) -> ProposalTest:
-    """The comparison of a change with its base, from all finished seeds. One-sided p = P(T ≤ t)."""
+    """The comparison of a change with its base, from all seeds of a study that trained both."""
     study = summary.study
-    arms = [_losses(summary.runs, name) for name in (study.baseline, change)]
-    (found,) = judge(arms, [(change, study.baseline)], study_noise(study.tuning, summary.runs), study.margin)
-    p = None if found.p is None or found.difference is None else found.p / 2
+    base, own = (_losses(summary.runs, name) for name in (study.baseline, change))
+    return compared(base, own, study_noise(study.tuning, summary.runs), study.scale, study.name)
+
+
+def compared(base: ArmLosses, change: ArmLosses, noise: StudyNoise, scale: str, study: str) -> ProposalTest:
+    """The comparison of a change with its base, by the rules of pages. One-sided p = P(T ≤ t)."""
+    (found,) = judge((base, change), [(change.name, base.name)], noise)
+    one_sided = None
+    if found.p is not None and found.difference is not None:
+        one_sided = found.p / 2 if found.difference < 0 else 1 - found.p / 2
     return ProposalTest(
-        scale=study.scale,
-        study=study.name,
-        seeds=tuple(sorted(seed for seed in arms[1].judging if isinstance(seed, int))),
+        scale=scale,
+        study=study,
+        seeds=tuple(sorted(seed for seed in change.judging if isinstance(seed, int))),
         difference=found.difference,
-        low=found.low if found.low is not None and found.low > -1e9 else None,
-        high=found.high if found.high is not None and found.high < 1e9 else None,
-        p=p if p is None or (found.difference or 0.0) < 0 else 1 - p,
+        low=_finite(found.low),
+        high=_finite(found.high),
+        p=one_sided,
         verdict=found.verdict,
     )
+
+
+def _finite(end: float | None) -> float | None:
+    """None for an interval that has no end on this side."""
+    return None if end is None or math.isinf(end) else end
 
 
 def _losses(runs: pl.DataFrame, name: str) -> ArmLosses:
     """Losses by seed; infinite for a run that stalled or diverged."""
     own = runs.filter(pl.col("arm") == name, pl.col("status").is_in(["finished", "stalled", "diverged"]))
     done = own.select("seed", pl.when(status="finished").then("loss")).iter_rows()
-    return ArmLosses(name, {seed: float("inf") if loss is None else loss for seed, loss in done}, {})
+    return ArmLosses(name, {seed: math.inf if loss is None else loss for seed, loss in done}, {})
 
 
 def is_hopeless(test: ProposalTest) -> bool:

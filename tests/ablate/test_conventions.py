@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from lm_eval.api.instance import Instance
@@ -84,8 +85,19 @@ def imported(folder: Path) -> ablate.Imported:
 
 
 def _imported(folder: Path, store: Path) -> ablate.Imported:
+    """Beside a text of its own: the default one takes ten seconds to tokenise."""
+    text = folder.parent / "text.txt"
+    words = np.random.default_rng(0).choice(["the", "then", "thin", "in", "a", "cat", "sat", "on", "mat"], 20_000)
+    text.write_text("\n\n".join(" ".join(words[i : i + 50]) for i in range(0, len(words), 50)))
     return ablate.import_model(
-        folder, context=CONTEXT, measure=False, store=store, progress=False, tasks=["heldout_text"], limit=2
+        folder,
+        text=[str(text)],
+        context=CONTEXT,
+        measure=False,
+        store=store,
+        progress=False,
+        tasks=["heldout_text"],
+        limit=2,
     )
 
 

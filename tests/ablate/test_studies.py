@@ -36,7 +36,7 @@ ON_TASKS = ("mqar", "hybrid_recall", "swa_recall", "attention_depth")
 """Studies on synthetic tasks: models of a few small layers."""
 TUNED = ("norm_placement", "ffn_activation", "rope_base", "gqa_groups", "swa_nope")
 """Studies of which every arm has its own best rate, and trains for long enough."""
-NOT_CARRIED = ("rope_base", "swa_nope")
+NOT_CARRIED = ("swa_nope",)
 """Those of them that tune when they are run, since no result on their text is recorded yet."""
 TWO_SEEDS = ("screening",)
 """All runs of a design tell of one noise."""

@@ -1,0 +1,99 @@
+"""Tools of the Model Context Protocol: each is a command with `--json`, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ablate.commands import BAD_INPUT
+from ablate.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+
+INSTRUCTIONS = """Fair comparisons of small language models. `judge` decides whether a change improves a base: propose
+changes of its settings, one at a time, and believe its decision. `plan` says what a study takes, `zoo` what a model can
+be made of, `claims` what is known, `studies` what was found here."""
+
+Found = dict[str, Any]
+
+
+def tool_server(store: str | Path = "runs") -> MCPServer:
+    """The server, which `run()` starts. Raises ArgumentError where the SDK is not installed."""
+    try:
+        from mcp.server.mcpserver import MCPServer  # noqa: PLC0415 (an extra)
+    except ImportError as error:
+        reason = "needs the SDK of the Model Context Protocol: pip install 'ablate-lm[mcp]'"
+        raise ArgumentError("mcp", reason) from error
+    server = MCPServer("ablate", instructions=INSTRUCTIONS)
+    place = ["--store", str(store)]
+
+    @server.tool()
+    async def plan(study: str, scale: str | None = None, edits: Sequence[str] = ()) -> Found:
+        """Say what a study would train, what that costs, and what difference it would detect; trains nothing.
+
+        study: the path of a study file, or the name of one that ships. edits: such as `train.lr=1e-3`.
+        """
+        return await _answer("plan", study, *_given("--scale", scale), *_each("--set", edits), *place)
+
+    @server.tool()
+    async def judge(
+        study: str,
+        change: Sequence[str],
+        scale: str | None = None,
+        budget: str = "20m",
+        replicate: str | None = None,
+        campaign: str | None = None,
+    ) -> Found:
+        """Decide whether a change improves the base of a study: keep, discard or undecided. Trains for up to `budget`.
+
+        change: edits of the base, such as `block.ffn.activation=relu2`. replicate: a second scale that must confirm it.
+        """
+        options = {"--scale": scale, "--budget": budget, "--replicate": replicate, "--campaign": campaign}
+        given = [word for option, value in options.items() for word in _given(option, value)]
+        return await _answer("judge", study, *_each("--change", change), *given, *place)
+
+    @server.tool()
+    async def compare(file: str, baseline: str | None = None, margin: float | None = None) -> Found:
+        """Judge losses of anybody's runs: a CSV, parquet or JSON-lines file with columns arm, seed, loss."""
+        return await _answer("compare", file, *_given("--baseline", baseline), *_given("--margin", margin))
+
+    @server.tool()
+    async def zoo(name: str | None = None) -> Found:
+        """List all parts that a model can be made of, or show one with its settings, defaults and paper."""
+        return await _answer("zoo", *([] if name is None else [name]))
+
+    @server.tool()
+    async def claims(words: str = "") -> Found:
+        """Find what courses and papers claim about transformers, with sources, and what tests each claim."""
+        return await _answer("claims", *words.split())
+
+    @server.tool()
+    async def studies(words: str = "") -> Found:
+        """List the studies of the store with their answers, and those that ship."""
+        return await _answer("list", *words.split(), *place)
+
+    return server
+
+
+def _given(option: str, value: object) -> list[str]:
+    return [] if value is None else [option, str(value)]
+
+
+def _each(option: str, values: Sequence[str]) -> list[str]:
+    return [word for value in values for word in (option, value)]
+
+
+async def _answer(*command: str) -> Found:
+    """What the command prints with `--json`. Raises ToolError with its message where it refuses."""
+    import anyio  # noqa: PLC0415 (comes with the SDK)
+    from mcp.server.mcpserver.exceptions import ToolError  # noqa: PLC0415 (an extra)
+
+    done = await anyio.run_process([sys.executable, "-m", "ablate", *command, "--json"], check=False)
+    if done.returncode == BAD_INPUT or not done.stdout:
+        raise ToolError(done.stderr.decode().strip() or f"ended with status {done.returncode}")
+    found = json.loads(done.stdout)
+    return found if isinstance(found, dict) else {command[0]: found}

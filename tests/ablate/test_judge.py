@@ -1,0 +1,130 @@
+"""`ablate judge`: real proposals for a toy base, from the command line and from Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+import ablate
+from ablate.cli import main
+from ablate.commands.judge import DISCARD
+from ablate.store import Store, StoreError
+from reports.findings.proposals import LEAST_SEEDS, MOST_SEEDS, latest
+from tests.ablate.toy import toy_study
+
+CAMPAIGN = "toy-cpu"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return toy_study(tmp_path_factory.mktemp("judge"), "{slow: {train.lr: 1e-4}}", steps=40)
+
+
+def judged(path: Path, store: Path, *arguments: str, budget: str = "10m") -> int:
+    here = ["--store", str(store), "--scale", "cpu", "--engine", "inprocess", "--budget", budget]
+    return main(["judge", str(path), *here, "--json", *arguments])
+
+
+def test_a_change_is_kept_becomes_the_base_and_a_worse_one_is_discarded(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "runs"
+    assert judged(path, store, "--change", "train.lr=3e-2") == 0
+    first = json.loads(capsys.readouterr().out)
+    assert (first["decision"], first["number"], first["seeds"]) == ("keep", 1, MOST_SEEDS)
+    assert first["high"] < 0 and first["p"] < first["false_discovery"]["level"]
+    assert first["cost"] == {"parameters": 1.0, "flops_per_token": 1.0, "kv_bytes_per_token": 1.0}
+    assert first["spent_seconds"] > 0
+    assert judged(path, store, "--arm", "slow") == DISCARD
+    second = json.loads(capsys.readouterr().out)
+    assert (second["decision"], second["seeds"]) == ("discard", LEAST_SEEDS)
+    # The base of the second has what was kept: its own study says so, and no seed is used twice.
+    studies = [Store(store).study(f"judge-{CAMPAIGN}-{number}", "cpu").read() for number in (1, 2)]
+    assert all(study is not None and study.pilot for study in studies)
+    runs = [{run.seed for arm in study.arms for run in arm.runs} for study in studies if study]
+    assert not runs[0] & runs[1]
+    base = Store(store).read_run(studies[1].baseline_arm.runs[0].digest)  # type: ignore[union-attr]
+    assert base is not None and base.train["lr"] == 3e-2
+    assert main(["judge", str(path), "--store", str(store), "--scale", "cpu", "--change", "train.lr=3e-2"]) == 2
+    assert "arms.change: changes nothing in the base" in capsys.readouterr().err
+    assert not Store(store).ledgers()  # proposals have an error rate of their own
+    page = Path(second["page"]).read_text()
+    assert "1 of 2 proposals kept" in page
+    with pytest.raises(StoreError, match="lacks proposal 2"):
+        _shortened(Store(store), 2)
+    assert main(["check", str(store)]) == 1
+    assert "lacks proposal 2, whose study is" in capsys.readouterr().out
+
+
+def _shortened(store: Store, lines: int) -> None:
+    """A campaign whose file lost its last lines."""
+    log = store.campaign(CAMPAIGN).path
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:lines]))
+    store.read_campaign(CAMPAIGN)
+
+
+def test_one_that_was_interrupted_goes_on_with_the_same_seeds(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def interrupted(*args: object, **options: object) -> None:
+        calls.append(args)
+        raise KeyboardInterrupt
+
+    change = {"block.norm": "layernorm"}
+    given = {"store": tmp_path, "scale": "cpu", "engine": "inprocess", "progress": False, "budget": 600}
+    with monkeypatch.context() as patched:
+        patched.setattr("ablate.api.judging.run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ablate.judge(path, change=change, **given)
+    begun = latest(Store(tmp_path).read_campaign(CAMPAIGN))
+    assert [(each.number, each.outcome) for each in begun] == [(1, None)]
+    found = ablate.judge(path, change=change, **given)
+    assert found.record.number == 1 and found.proposals == 1
+    assert min(found.outcome.test.seeds) == 10_100
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"data.tokenizer": "bytes"}, "data.tokenizer is not for a proposal to change"),
+        ({"seeds": 3}, "seeds are fresh for every proposal"),
+        ({"train.context": 8}, "both read the same context"),
+        ({"evals.positions": None}, "both are measured alike"),
+        ({}, "nothing is changed"),
+    ],
+    ids=str,
+)
+def test_what_a_proposal_may_not_touch(path: Path, tmp_path: Path, change: dict[str, object], reason: str) -> None:
+    with pytest.raises(ablate.ArgumentError, match=reason):
+        ablate.judge(path, change=change, store=tmp_path, scale="cpu", progress=False)
+    assert not list(tmp_path.rglob("*.ndjson"))
+
+
+def test_what_cannot_be_judged_is_one_line(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert judged(path, tmp_path, "--change", "block.norm=lyernorm") == 2
+    assert "did you mean 'layernorm'" in capsys.readouterr().err
+    assert judged(path, tmp_path, "--arm", "slo") == 2
+    assert "no arm of that name (did you mean 'slow'?)" in capsys.readouterr().err
+    assert judged(path, tmp_path, "--change", "n_layers=2", budget="1s") == 2
+    assert "3 seeds of both at cpu take about" in capsys.readouterr().err
+    assert judged(path, tmp_path, "--change", "n_layers=2", budget="soon") == 2
+    assert "expected a time such as 90s, 20m or 2h" in capsys.readouterr().err
+    with FileLock(Store(tmp_path).campaign_path(CAMPAIGN).with_suffix(".lock")):
+        assert judged(path, tmp_path, "--change", "n_layers=2") == 2
+    assert "another command judges a proposal of it" in capsys.readouterr().err
+
+
+def test_instructions_are_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["judge", "norm_placement", "--scale", "cpu", "--init"]) == 0
+    text = Path("AGENTS.md").read_text()
+    assert "ablate judge norm_placement --scale cpu --change PATH=VALUE" in text
+    assert main(["judge", "norm_placement", "--init"]) == 2
+    assert "is there already" in capsys.readouterr().err

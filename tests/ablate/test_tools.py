@@ -1,0 +1,65 @@
+"""`ablate mcp`: its tools, called by the SDK's own client, give what the commands print with `--json`."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ablate
+from ablate.api.tools import tool_server
+from ablate.cli import main
+
+mcp = pytest.importorskip("mcp", reason="the SDK of the Model Context Protocol is not installed")
+
+
+def called(store: Path, name: str, **arguments: Any) -> Any:
+    async def call() -> Any:
+        async with mcp.Client(tool_server(store)) as client:
+            return await client.call_tool(name, arguments)
+
+    return asyncio.run(call())
+
+
+def test_its_tools_are_described(tmp_path: Path) -> None:
+    async def ask() -> Any:
+        async with mcp.Client(tool_server(tmp_path)) as client:
+            return await client.list_tools()
+
+    tools = {tool.name: tool for tool in asyncio.run(ask()).tools}
+    assert set(tools) == {"plan", "judge", "compare", "zoo", "claims", "studies"}
+    assert all(tool.description for tool in tools.values())
+
+
+def test_losses_are_judged_as_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "losses.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [
+                ["arm", "seed", "loss"],
+                *(["pre", i, 4.1 + i / 100] for i in range(4)),
+                *(["post", i, 4.3 + i / 90] for i in range(4)),
+            ]
+        )
+    found = called(tmp_path, "compare", file=str(path), baseline="pre")
+    assert main(["compare", str(path), "--baseline", "pre", "--json"]) == 0
+    assert not found.is_error
+    assert found.structured_content == json.loads(capsys.readouterr().out)
+    assert found.structured_content["contrasts"][0]["verdict"] == "worse"
+
+
+def test_a_proposal_that_cannot_be_judged_is_an_error_of_one_line(tmp_path: Path) -> None:
+    found = called(tmp_path, "judge", study="norm_placement", change=["seeds=3"], scale="smoke")
+    assert found.is_error
+    assert "seeds is not for a proposal to change: seeds are fresh for every proposal" in found.content[0].text
+
+
+def test_without_the_sdk_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
+    with pytest.raises(ablate.ArgumentError, match=r"pip install 'ablate-lm\[mcp\]'"):
+        tool_server(tmp_path)
