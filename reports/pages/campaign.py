@@ -9,16 +9,13 @@ from itertools import accumulate
 from pathlib import Path
 
 from ablate.store import Store
-from ablate.store.documents import ProposalRecord, ProposalTest
+from ablate.store.documents import ProposalOutcome, ProposalRecord, ProposalTest
 from reports.findings.proposals import kept, latest
 from reports.findings.shapes import Verdict
 from reports.pages.ranked import Axis, Row
 from reports.pages.templating import render_plain
 from reports.statistics.estimates import Estimate
 from reports.wording import words
-
-MARKS: dict[str, Verdict] = {"keep": "better", "discard": "worse", "undecided": "inconclusive"}
-"""Mark of a decision: that of the verdict nearest to it."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +94,21 @@ def _row(record: ProposalRecord) -> Row:
         name=record.name,
         label=record.name,
         gloss="",
-        verdict=MARKS[outcome.decision],
+        verdict=_mark(outcome),
         difference=_estimate(outcome.test),
         said=_said(outcome.test),
         note=outcome.reason,
         costs={},
     )
+
+
+def _mark(outcome: ProposalOutcome) -> Verdict:
+    """The verdict nearest to the decision, whose mark and colour it has."""
+    if outcome.decision == "keep":
+        return "better"
+    if outcome.decision == "undecided":
+        return "inconclusive"
+    return "worse" if outcome.test.low is not None and outcome.test.low > 0 else "no difference"
 
 
 def _estimate(test: ProposalTest) -> Estimate | None:

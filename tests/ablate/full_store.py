@@ -15,7 +15,7 @@ import torch
 from ablate.checkpoints import Checkpoint
 from ablate.cli import main
 from ablate.searching.storage import open_storage
-from ablate.store import Store
+from ablate.store import Store, StudyFolder
 from ablate.store.answers import Answers
 from ablate.store.documents import (
     CalibrationDocument,
@@ -23,10 +23,14 @@ from ablate.store.documents import (
     EvalsDocument,
     ImportDocument,
     ProbeRecord,
+    ProposalOutcome,
+    ProposalRecord,
+    ProposalTest,
     RunNumerics,
     SampleRecord,
     Score,
 )
+from ablate.store.paths import campaign_study
 from ablate.training.checkpoint import TrainingProgress, save_state
 from tests.documents import ENVIRONMENT, measure_of, metrics_of, quartiles
 from tests.reports.searching import search_of, trials_of
@@ -82,6 +86,8 @@ KINDS = [
     Kind("checkpoints/*/*"),
     Kind("calibration/*.json", removed=AGAIN),
     Kind("ledger/*.ndjson"),
+    Kind("campaigns/*.ndjson", cut="the proposal goes on where it stopped"),
+    Kind("campaigns/*.lock", changed="a lock"),
     Kind("aliases.ndjson", removed=AGAIN, cut=AGAIN),
     Kind("**/checked-*.json", changed="files are read again"),
     Kind("*/log.txt", changed="for people"),
@@ -92,7 +98,7 @@ KINDS = [
     Kind("searches/*/owners/*", changed="a lock"),
 ]
 CHANGED_KINDS = [kind for kind in KINDS if not kind.changed]
-OPTIONAL = ("searches/*/trials.*", "searches/*/owners/*", "searches/*/*.lock", "**/checked-*.json")
+OPTIONAL = ("searches/*/trials.*", "searches/*/owners/*", "searches/*/*.lock", "campaigns/*.lock", "**/checked-*.json")
 """Kinds of which this store has no file."""
 
 
@@ -118,8 +124,25 @@ def fill(trained: Path, study: Path, folder: Path) -> Path:
         _begin(store, digest, number)
         _keep_elsewhere(store, digest, number)
         _search(store, f"search{number}", number)
+    for number, like in enumerate(store.studies()[:2]):
+        _propose(store, f"campaign{number}", like)
     store.add_aliases({f"new{number}": digest for number, digest in enumerate(runs)})
     return root
+
+
+def _propose(store: Store, campaign: str, like: StudyFolder) -> None:
+    """A proposal that was judged, and its study."""
+    study, name = like.read(), campaign_study(campaign, 1)
+    assert study is not None
+    store.study(name, study.scale).write(study.model_copy(update={"name": name}))
+    test = ProposalTest(
+        scale="cpu", study=name, seeds=(1, 2), difference=-0.5, low=-0.75, high=-0.25, p=0.125, verdict="better"
+    )
+    outcome = ProposalOutcome(
+        decision="keep", reason="because", test=test, level=0.5, confirmed=None, costs={}, spent_seconds=1.0
+    )
+    begun = ProposalRecord(at="2026", number=1, name="x", scale="cpu", edits={"n_layers": 2}, alpha=0.1, base="b")
+    store.campaign(campaign).append([begun, begun.model_copy(update={"outcome": outcome})])
 
 
 def _finish(store: Store, digest: str, number: int) -> None:

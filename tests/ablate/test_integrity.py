@@ -142,6 +142,8 @@ def numbers(root: Path) -> dict[str, Any]:
         read[f"costs of {name}"] = partial(folder.read_costs, "c0")
     for digest in ("ca0", "ca1"):
         read[f"step time {digest}"] = partial(store.read_calibration, digest)
+    for name in store.campaigns():
+        read[f"proposals of {name}"] = partial(store.read_campaign, name)
     for folder in store.searches():
         read[f"trials of {folder.path.name}"] = partial(_trials, folder)
         read[f"result of {folder.path.name}"] = folder.read

@@ -12,10 +12,17 @@ import ablate
 from ablate.cli import main
 from ablate.commands.judge import DISCARD
 from ablate.store import Store, StoreError
-from reports.findings.proposals import LEAST_SEEDS, MOST_SEEDS, latest
+from reports.findings.proposals import LEAST_SEEDS, latest
 from tests.ablate.toy import toy_study
 
 CAMPAIGN = "toy-cpu"
+MOST_SEEDS = 4
+
+
+@pytest.fixture(autouse=True)
+def _few_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of a toy take longer to begin than to train."""
+    monkeypatch.setattr("ablate.api.judging.MOST_SEEDS", MOST_SEEDS)
 
 
 @pytest.fixture(scope="module")
