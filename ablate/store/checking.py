@@ -118,8 +118,14 @@ class Check:
             return
         if judged is not None and judged.study not in self.store.ledgers():
             yield from self._readable(self.store.read_ledger, judged.study)
-        elif judged is None and study.report_path.exists():
+        elif judged is None and study.report_path.exists() and self._judges(study):
             self.unchecked["report.html without a record of what the ledger must know"] += 1
+
+    def _judges(self, study: StudyFolder) -> bool:
+        """Whether its page has verdicts: a pilot's has none, and is in no ledger."""
+        readable, _ = self._attempt(study.read)
+        document = study.read() if readable else None
+        return document is not None and not document.pilot
 
     def _of_corpus(self, digest: str) -> Iterator[str]:
         folder = self.store.data(digest)

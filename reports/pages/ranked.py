@@ -152,6 +152,11 @@ class Ranked:
     def scrolls(self) -> bool:
         return len(self.rows) > SCREEN
 
+    def _reach(self, cost: Cost) -> float:
+        """Doublings at which a column's bars end: those of its farthest ratio, and at least one."""
+        known = (row.costs.get(cost.key) for row in self.rows)
+        return max(1.0, *(abs(math.log2(value.mean)) for value in known if value is not None))
+
     def cell(self, row: Row, cost: Cost) -> Cell | None:
         """A cost of a row; None where it is not known."""
         value = row.costs.get(cost.key)
@@ -164,10 +169,5 @@ class Ranked:
             f"{value.mean:.2f}×" if value.mean >= 0.1 else f"{value.mean:.2g}×",
             interval,
             kind,
-            _bar(value.mean),
+            round(50 + 46 * math.log2(value.mean) / self._reach(cost), 2),
         )
-
-
-def _bar(ratio: float) -> float:
-    """Where the bar of a ratio ends, in per cent of its cell: at an end for twice and for half, or beyond."""
-    return round(50 + 46 * max(-1.0, min(1.0, math.log2(ratio))), 2)

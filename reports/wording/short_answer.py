@@ -132,9 +132,9 @@ def _undecided(unsettled: Sequence[Judgement]) -> Iterator[str]:
     if len(unsettled) == 1:
         yield f"Undecided: {lowest.arm} differs by {_interval(lowest)}"
     else:
-        yield f"Undecided for {_names(unsettled)}: {lowest.arm}, the lowest, differs by {_interval(lowest)}"
+        yield f"Undecided for {_names(unsettled)}: {lowest.arm}, of lowest loss, differs by {_interval(lowest)}"
     if seen:
-        yield f"; {max(seen):.2g} would have shown"
+        yield f"; {max(seen):.2g} would have been seen"
 
 
 def _without_verdict(compared: Sequence[Judgement]) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _without_verdict(compared: Sequence[Judgement]) -> Iterator[str]:
     said = WITHHELD.get(reason, reason.partition(":")[0])
     yield f"{said[0].upper()}{said[1:]}"
     if compared[0].comparison.difference is not None:
-        yield f"; estimate for {compared[0].arm}, the lowest: {_interval(compared[0])}"
+        yield f"; estimate for {compared[0].arm}, of lowest loss: {_interval(compared[0])}"
 
 
 def _names(told: Sequence[Judgement]) -> str:

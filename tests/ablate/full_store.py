@@ -134,7 +134,9 @@ def _propose(store: Store, campaign: str, like: StudyFolder) -> None:
     """A proposal that was judged, and its study."""
     study, name = like.read(), campaign_study(campaign, 1)
     assert study is not None
-    store.study(name, study.scale).write(study.model_copy(update={"name": name}))
+    folder = store.study(name, study.scale)
+    folder.write(study.model_copy(update={"name": name, "pilot": True}))
+    folder.write_report("<html></html>")
     test = ProposalTest(
         scale="cpu", study=name, seeds=(1, 2), difference=-0.5, low=-0.75, high=-0.25, p=0.125, verdict="better"
     )

@@ -57,7 +57,7 @@ def summary_of(root: Path, *args: object, **options: object) -> StudySummary:
             "; arm_2 is 0.089 better; arm_3 is 0.099 worse.",
         ),
         ([2.4, 2.5, 2.6], None, "arm_0 is best: arm_1 is 0.101 nats (", "; arm_2 is 0.1"),
-        ([2.4, 2.4], None, "Undecided: arm_1 differs by −0.0", " would have shown"),
+        ([2.4, 2.4], None, "Undecided: arm_1 differs by −0.0", " would have been seen"),
         ([2.4, 2.4, 2.5], None, "No arm is shown to beat arm_0: arm_1 is undecided (−0.0", "; arm_2 is 0.091 worse."),
         ([2.4, 2.4, 2.4], 0.1, "arm_2 and arm_1 match arm_0 to within 0.1 nats, at the same cost.", ""),
         ([2.4, *[2.5] * 9], None, "arm_0 is best: arm_", "; 8 arms are worse too"),
