@@ -192,8 +192,10 @@ class Check:
             self._note_unbound(path)
 
     def _note_unbound(self, path: Path) -> None:
-        if path.exists() and not jsonfile.is_bound(path):
-            self.unchecked[f"{_kind(path)} without a checksum, or that does not say where it belongs"] += 1
+        """What cannot be read was told of by whoever read it."""
+        with suppress(OSError):
+            if not jsonfile.is_bound(path):
+                self.unchecked[f"{_kind(path)} without a checksum, or that does not say where it belongs"] += 1
 
     def _note_unsealed(self, log: SealedLog) -> None:
         """Damage was told of by whoever read it."""

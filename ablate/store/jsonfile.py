@@ -91,8 +91,11 @@ def write(path: Path, document: Document, place: str | None = None) -> None:
 
 
 def is_bound(path: Path) -> bool:
-    """Whether a document has a checksum and says where it belongs. One of an earlier version may lack either."""
-    found = checksum.unsealed_json(path.read_bytes())
+    """Whether a document has a checksum and says where it belongs. One of an earlier version may lack either.
+
+    Raises OSError where it cannot be read, or is no file.
+    """
+    found = checksum.unsealed_json(read_regular(path))
     return found.is_sealed and found.place is not None
 
 
