@@ -159,6 +159,8 @@ def place(full: Path, study: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora"
     parts = {f"{name}_A.weight": torch.zeros(2, 16), f"{name}_B.weight": torch.zeros(16, 2)}
     save_file(parts, folder / "adapter/adapter_model.safetensors")
+    with chdir(folder):
+        said_by(["plan", "tiny.yaml", *STORE])  # which notes the digests of today, once
     return folder
 
 
