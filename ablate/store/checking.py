@@ -25,7 +25,8 @@ PARTS_OF_A_RUN = ("model", "answers.db", "losses.ndjson", "measure-*.json", "eva
 def run_folders(store: Store) -> list[str]:
     """Names of the folders that may be of runs, sorted; without those that another user keeps to themselves."""
     with os.scandir(store.root) as entries:
-        found = [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+        # os.path: a link may lead to itself
+        found = [entry.name for entry in entries if not entry.name.startswith(".") and os.path.isdir(entry.path)]  # noqa: PTH112
     return sorted(set(found) - FOLDERS - {path.name for path in store.closed()})
 
 
@@ -53,6 +54,7 @@ class Check:
         self.unchecked: Counter[str] = Counter()
         self.unreadable: dict[str, None] = {}
         """What the system says of files that could not be read, which says nothing of their content."""
+        self._unread = 0
 
     def damages(self) -> Iterator[str]:
         store = self.store
@@ -106,7 +108,11 @@ class Check:
     @property
     def _doubts(self) -> int:
         """Number of files that could not be checked, or not in full, so far."""
-        return self.unchecked.total() + len(self.unreadable)
+        return self.unchecked.total() + self._unread
+
+    def _note_unread(self, error: OSError) -> None:
+        self._unread += 1
+        self.unreadable[str(error)] = None  # the same, perhaps, of many files
 
     def _of_run(self, digest: str) -> Iterator[str]:
         if not has_begun(self.store.root / digest):
@@ -216,7 +222,7 @@ class Check:
         except StoreError as error:
             return False, [str(error)]
         except OSError as error:
-            self.unreadable[str(error)] = None
+            self._note_unread(error)
             return False, []
 
     def _guarded(self, found: Iterator[str]) -> Iterator[str]:
@@ -224,7 +230,7 @@ class Check:
         try:
             yield from found
         except OSError as error:
-            self.unreadable[str(error)] = None
+            self._note_unread(error)
 
 
 def _kind(path: Path) -> str:

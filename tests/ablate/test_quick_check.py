@@ -151,6 +151,18 @@ def test_a_folder_that_changes_while_it_is_read_is_read_again(
     assert unchanged(root) == 2
 
 
+def test_what_could_not_be_read_is_read_again(root: Path, _later: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk says the same of every file, and not which."""
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "read_losses", fails)
+        assert len(ablate.check(root).unreadable) == 1
+    assert unchanged(root) == 0
+
+
 @pytest.mark.usefixtures("_later")
 def test_damage_is_told_again_until_it_is_mended(root: Path) -> None:
     path = root / "aa" / "losses.ndjson"

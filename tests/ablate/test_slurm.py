@@ -22,6 +22,7 @@ from ablate.running.engines.slurm import Slurm, _Job, minutes
 from ablate.running.options import Options
 from ablate.running.request import Request
 from ablate.store import Store
+from ablate.training.stop import ENDED_BY_REQUEST
 from tests.ablate.conftest import identity_of
 from tests.ablate.test_kill import outcome
 
@@ -140,6 +141,23 @@ def test_a_job_that_was_killed_is_submitted_again(state: str, error: Exception |
     assert used == TRIES and event is not None and event.kind == "failed"
 
 
+@pytest.mark.slow
+@pytest.mark.processes
+def test_submitit_says_of_a_job_that_was_killed_what_is_taken_for_that(tmp_path: Path) -> None:
+    import submitit  # noqa: PLC0415 (an extra)
+
+    handle = submitit.LocalExecutor(tmp_path / "slurm").submit(time.sleep, 500)
+    deadline = time.monotonic() + 300
+    while not (started := _processes(tmp_path)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(min(started), signal.SIGKILL)
+    handle.wait()
+    status, said = _Job(request_of(tmp_path), handle, lambda _: None).outcome() or (0, "")
+    assert status == ENDED_BY_REQUEST
+    assert said.startswith(f"Slurm job {handle.job_id}: ")
+
+
 def test_a_job_that_raised_has_failed(tmp_path: Path) -> None:
     from submitit.core.utils import FailedJobError  # noqa: PLC0415 (an extra)
 
@@ -214,7 +232,7 @@ def _end_jobs(store: Path, ending: signal.Signals) -> None:
     while not list(store.glob("*/state.pt")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    for process in _processes(store):
+    for process in sorted(_processes(store)):  # jobs before their workers
         with suppress(ProcessLookupError):  # it has just ended
             os.kill(process, ending)
 
