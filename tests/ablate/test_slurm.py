@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from pickle import UnpicklingError
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -239,12 +238,11 @@ def _end_jobs(store: Path, ending: signal.Signals) -> None:
 
 def _processes(store: Path) -> list[int]:
     """The jobs' own processes, and the workers that they started."""
-    found: dict[int, list[Any]] = {}
+    found: dict[int, tuple[int, list[str]]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            found[int(folder.name)] = (folder / "cmdline").read_text().split("\0")
-        except OSError:
-            continue  # it ended meanwhile
-    jobs = [pid for pid, words in found.items() if "submitit.core._submit" in words and str(store / "slurm") in words]
-    parents = {pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in found}
-    return [pid for pid in found if pid in jobs or parents[pid] in jobs]
+        with suppress(OSError):  # it ended meanwhile
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            found[int(folder.name)] = parent, (folder / "cmdline").read_text().split("\0")
+    mark = {"submitit.core._submit", str(store / "slurm")}
+    jobs = {pid for pid, (_, words) in found.items() if mark <= set(words)}
+    return [pid for pid, (parent, _) in found.items() if pid in jobs or parent in jobs]
