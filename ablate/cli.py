@@ -60,7 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
-    except (OSError, MemoryError) as error:  # a full disk, a folder that may not be written
+    except (OSError, MemoryError, RuntimeError) as error:  # a full disk, a folder that may not be written
+        if isinstance(error, RuntimeError) and not str(error).startswith("Symlink loop"):  # OSError from 3.13 on
+            raise
         print(f"ablate: {str(error) or 'out of memory'}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt as end:

@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from ablate.errors import ArgumentError
 from ablate.store.documents import JsonObject
+from ablate.store.files import check_regular
 from reports.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
 from zoo.errors import did_you_mean
 
@@ -111,6 +112,7 @@ def _frame(losses: pl.DataFrame | pd.DataFrame | Path | str) -> pl.DataFrame:
     if (read := READERS.get(path.suffix.lower())) is None:
         raise ArgumentError("losses", f"expected a file that ends in {', '.join(READERS)}", path)
     try:
+        check_regular(path)
         return read(path)
     except (OSError, pl.exceptions.PolarsError, ValueError) as error:
         raise ArgumentError("losses", f"cannot be read: {str(error).splitlines()[0]}", path) from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from ablate.api.named import named_run
 from ablate.running.runlog import DONE
 from ablate.store import Store
+from ablate.store.files import check_regular
 
 LOOK_SECONDS = 0.2
 
@@ -37,6 +38,7 @@ def logs(run: str | Path, *, store: str | Path = "runs", follow: bool = False) -
 
 def _lines(path: Path, follow: bool) -> Iterator[str]:
     rest, over = "", False
+    check_regular(path)
     with path.open(encoding="utf-8", errors="replace") as log:
         while True:
             *lines, rest = (rest + log.read()).split("\n")

@@ -28,6 +28,7 @@ import scipy  # whose parts are loaded when they are first used
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
 Row = Hashable
 SeedLosses = Mapping[Any, Mapping[Any, float]]
 """Losses by row and seed, which may be named by anything."""
@@ -141,7 +142,8 @@ def _twins(table: SeedLosses) -> Iterator[tuple[Row, Row]]:
 
 
 class _Fit:
-    """Least squares of one table. Row means are taken out first, so that only the blocks are solved for."""
+    """Least squares of one table. The means of rows or of blocks are taken out first, whichever are more, so that only
+    the fewer of the two are solved for: runs × fewer² operations."""
 
     def __init__(self, table: SeedLosses, blocks: bool) -> None:
         self.rows = [row for row, of in table.items() if len(of) > 1]
@@ -154,27 +156,44 @@ class _Fit:
             self._solve(table, blocks)
 
     def _solve(self, table: SeedLosses, blocks: bool) -> None:
-        places = {seed: place for place, seed in enumerate(dict.fromkeys(self.seeds))}
-        blocks_of = np.eye(len(places)) if blocks else np.empty((len(places), 0))
-        y, b = [], []
-        for row in self.rows:
-            losses = np.fromiter(table[row].values(), np.float64)
-            shares = blocks_of[[places[seed] for seed in table[row]]]
-            y.append(losses - losses.mean())
-            b.append(shares - shares.mean(axis=0))
-        values, design = np.concatenate(y), np.concatenate(b)
-        inverse = np.linalg.pinv(design.T @ design, rcond=1e-9)
-        self.deviations = values
-        left = values - design @ (inverse @ (design.T @ values))
+        losses = np.fromiter((loss for row in self.rows for loss in table[row].values()), np.float64)
+        row_of = np.repeat(np.arange(len(self.rows)), self.sizes)
+        self.deviations = _centred(losses, row_of)
+        left, self.leverage = self.deviations, 1 / np.repeat(self.sizes, self.sizes)
+        if blocks:
+            places = {seed: place for place, seed in enumerate(dict.fromkeys(self.seeds))}
+            block_of = np.array([places[seed] for seed in self.seeds])
+            more, fewer = (row_of, block_of) if len(places) <= len(self.rows) else (block_of, row_of)
+            left, self.leverage = _unexplained(self.deviations, more, fewer)
         self.residuals = np.where(abs(left) > ROUNDING, left, 0.0)
-        self.leverage = 1 / np.repeat(self.sizes, self.sizes) + np.einsum("ij,jk,ik->i", design, inverse, design)
         self.squares = float(self.residuals @ self.residuals)
-        self.freedom = len(values) - round(float(self.leverage.sum()))
+        self.freedom = len(losses) - round(float(self.leverage.sum()))
 
     def by_row(self) -> list[tuple[float, Row]]:
         """Mean squared residual of each row."""
         parts = np.split(self.residuals**2, np.cumsum(self.sizes)[:-1]) if self.rows else []
         return [(float(part.mean()), row) for row, part in zip(self.rows, parts, strict=True)]
+
+
+def _centred(values: Floats, group_of: Places) -> Floats:
+    """Values (runs,) less the mean of each one's group."""
+    means = np.bincount(group_of, values) / np.bincount(group_of)
+    return values - means[group_of]
+
+
+def _unexplained(values: Floats, more: Places, fewer: Places) -> tuple[Floats, Floats]:
+    """What the means of two crossed groupings leave of values (runs,), and each run's leverage.
+
+    The indicators of the second grouping, X, are projected on what the first leaves: D = X − P₁X. So the residual is
+    (1 − P₁)y − D(DᵀD)⁺Dᵀy, and the leverage 1/n₁ + diag D(DᵀD)⁺Dᵀ.
+    """
+    sizes = np.bincount(more)
+    shares = np.zeros((len(sizes), fewer.max() + 1))
+    np.add.at(shares, (more, fewer), 1.0)
+    design = np.eye(shares.shape[1])[fewer] - (shares / sizes[:, None])[more]
+    solved = design @ np.linalg.pinv(design.T @ design, rcond=1e-9)
+    left = _centred(values, more)
+    return left - solved @ (design.T @ left), 1 / sizes[more] + (solved * design).sum(axis=1)
 
 
 def _odd_run(fits: Sequence[_Fit], squares: float, freedom: int, odd: Mapping[Row, Odd]) -> tuple[int, Row, Odd] | None:

@@ -52,20 +52,8 @@ class Request(Part):
         return self.identity.digest
 
     def missing(self, store: Store | None = None) -> list[str]:
-        """Phases still to do: some of "train", "measure" and "evals", in that order.
-
-        A run that diverged is neither measured nor evaluated. store: one that knows results already.
-        """
-        store = store or Store(self.store)
-        status = store.status(self.digest)
-        if status == "diverged":
-            return []
-        phases = [] if status == "finished" else ["train"]
-        if self.measure_digest and store.read_measure(self.digest, self.measure_digest) is None:
-            phases.append("measure")
-        if self.evals_digest and store.read_evals(self.digest, self.evals_digest) is None:
-            phases.append("evals")
-        return phases
+        """Phases still to do (`missing_phases`). store: one that knows results already."""
+        return missing_phases(store or Store(self.store), self.digest, self.measure_digest, self.evals_digest)
 
     def to_json(self) -> str:
         return self.model_dump_json(by_alias=True)
@@ -73,3 +61,19 @@ class Request(Part):
     @classmethod
     def read(cls, path: Path) -> Request:
         return cls.model_validate_json(path.read_bytes())
+
+
+def missing_phases(store: Store, digest: str, measure: str | None, evals: str | None) -> list[str]:
+    """Phases of a run still to do: some of "train", "measure" and "evals", in that order.
+
+    A run that diverged is neither measured nor evaluated. measure, evals: digests of what is asked for.
+    """
+    status = store.status(digest)
+    if status == "diverged":
+        return []
+    phases = [] if status == "finished" else ["train"]
+    if measure and store.read_measure(digest, measure) is None:
+        phases.append("measure")
+    if evals and store.read_evals(digest, evals) is None:
+        phases.append("evals")
+    return phases

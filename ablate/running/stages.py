@@ -23,7 +23,7 @@ from ablate.running.costing import Costing
 from ablate.running.engines import Event
 from ablate.running.progress import Progress
 from ablate.running.rehearsing import CalibrationError
-from ablate.running.request import Request
+from ablate.running.request import Request, missing_phases
 from ablate.store import Store
 from ablate.store.documents import JsonObject, RunDocument
 from ablate.study.study import Study
@@ -123,8 +123,7 @@ class StudyRunner:
         self.labels |= {digest: (_label(plan, run), run.seed) for digest, (plan, run) in runs.items()}
         for plan, run in runs.values():
             self._ask_again(plan, run)
-        requests = [self.context.request(plan, run.identity) for plan, run in runs.values()]
-        missing = {request.digest: request.missing(self.store) for request in requests}
+        missing = {digest: self._missing(plan, digest) for digest, (plan, _) in runs.items()}
         self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
         progress.say(_reuse(stage.name, missing))
         if any("train" in phases for phases in missing.values()):
@@ -133,8 +132,13 @@ class StudyRunner:
             self._write_study(stage.outcome)
             for line in length_lines(stage.outcome.plan, prepared(self.store, stage.outcome.plan)):
                 progress.say(line)
-        if todo := [request for request in requests if missing[request.digest]]:
+        if todo := [self.context.request(plan, run.identity) for plan, run in runs.values() if missing[run.digest]]:
             self._run(todo, missing, progress)
+
+    def _missing(self, plan: Plan, digest: str) -> list[str]:
+        """A request for each of thousands of runs that are done takes longer than to see that they are."""
+        measure = plan.measure_digest if plan.measures(digest) else None
+        return missing_phases(self.store, digest, measure, plan.evals_digest)
 
     def _run(self, todo: Sequence[Request], missing: Mapping[str, Sequence[str]], progress: Progress) -> None:
         """Have the engine carry out what is to do."""

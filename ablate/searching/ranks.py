@@ -25,18 +25,30 @@ def best_first(values: Values, directions: Sequence[str]) -> list[int]:
 
 def fronts(values: Values, directions: Sequence[str]) -> list[list[int]]:
     """Trial numbers in fronts, the first not dominated by any other, each next only by those before."""
+    if not values:
+        return []
     signs = [1 if direction == "minimize" else -1 for direction in directions]
-    left = {number: tuple(s * v for s, v in zip(signs, of, strict=True)) for number, of in values.items()}
-    found = []
-    while left:
-        front = [n for n, own in left.items() if not any(_dominates(other, own) for other in left.values())]
-        found.append(front)
-        left = {number: own for number, own in left.items() if number not in front}
-    return found
+    numbers, points = np.array(list(values)), np.array(list(values.values()), dtype=np.float64) * signs
+    ranks = np.unique(points, return_inverse=True)[1].ravel() if len(signs) == 1 else _ranks(points)
+    order = np.argsort(ranks, kind="stable")
+    starts = np.flatnonzero(np.diff(ranks[order]))
+    return [front.tolist() for front in np.split(numbers[order], starts + 1)]
 
 
-def _dominates(a: Sequence[float], b: Sequence[float]) -> bool:
-    return all(x <= y for x, y in zip(a, b, strict=True)) and tuple(a) != tuple(b)
+def _ranks(points: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The front of each point (N, M), of which less is better: N² comparisons, and N² bytes."""
+    no_worse = np.ones((len(points), len(points)), dtype=np.bool_)
+    for column in points.T:
+        no_worse &= column[:, None] <= column[None, :]
+    dominates = no_worse & ~no_worse.T
+    dominated_by = dominates.sum(axis=0)
+    ranks, rank = np.empty(len(points), dtype=np.int64), 0
+    while len(front := np.flatnonzero(dominated_by == 0)):
+        ranks[front] = rank
+        dominated_by -= dominates[front].sum(axis=0)
+        dominated_by[front] = -1
+        rank += 1
+    return ranks
 
 
 def _crowding(values: NDArray[np.float64]) -> list[float]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from ablate.store.files import StoreError
 from ablate.store.folders import SearchFolder, StudyFolder
 from ablate.store.paths import FOLDERS
 from ablate.store.seals import SealedLog
+from ablate.store.stamps import WholeFolders, stamp
 from ablate.store.store import Store
 
 OF_A_RUN = ("run.json", "result.json", "metrics.ndjson", "state.pt")
@@ -20,9 +23,17 @@ PARTS_OF_A_RUN = ("model", "answers.db", "losses.ndjson", "measure-*.json", "eva
 
 
 def run_folders(store: Store) -> list[str]:
-    """Digests of the runs that have begun, also of those whose identity is gone."""
-    found = {path.parent.name for name in PARTS_OF_A_RUN for path in store.root.glob(f"[!.]*/{name}")}
-    return sorted(found - FOLDERS)
+    """Names of the folders that may be of runs, sorted; without those that another user keeps to themselves."""
+    with os.scandir(store.root) as entries:
+        # os.path: a link may lead to itself
+        found = [entry.name for entry in entries if not entry.name.startswith(".") and os.path.isdir(entry.path)]  # noqa: PTH112
+    return sorted(set(found) - FOLDERS - {path.name for path in store.closed()})
+
+
+def has_begun(folder: Path) -> bool:
+    """Whether a folder has anything of a run, if not its identity."""
+    names = os.listdir(folder)  # noqa: PTH208 (a path for each takes longer than the rest)
+    return any(fnmatchcase(name, part) for part in PARTS_OF_A_RUN for name in names)
 
 
 def corpora(store: Store) -> list[str]:
@@ -31,13 +42,19 @@ def corpora(store: Store) -> list[str]:
 
 class Check:
     """One reading of a store. `damages` yields a line for each damage: the file, what is wrong with it, the remedy.
-    `unchecked` then counts, by kind, the files in which damage may go unnoticed: versions before this sealed less."""
+    `unchecked` then counts, by kind, the files in which damage may go unnoticed: versions before this sealed less.
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    quick: without the runs, corpora and checkpoints that an earlier check on this machine found whole, and whose files
+    the file system has not changed since. `unchanged` counts them.
+    """
+
+    def __init__(self, store: Store, quick: bool = False) -> None:
+        self.store, self.quick = store, quick
+        self.unchanged = 0
         self.unchecked: Counter[str] = Counter()
         self.unreadable: dict[str, None] = {}
         """What the system says of files that could not be read, which says nothing of their content."""
+        self._unread = 0
 
     def damages(self) -> Iterator[str]:
         store = self.store
@@ -48,8 +65,9 @@ class Check:
             yield from found
             store.aliases = {}  # folders have the digests that were stored
         self._note_unsealed(store.alias_log)
+        known = WholeFolders(store.root)
         for digest in run_folders(store):
-            yield from dict.fromkeys(self._guarded(self._of_run(digest)))
+            yield from self._unless_known(known, digest, self._of_run(digest))
         for path in sorted(store.root.glob("studies/[!.]*/")):
             yield from self._guarded(self._of_study(StudyFolder(path)))
         for search in map(SearchFolder, sorted(store.root.glob("searches/[!.]*/"))):
@@ -60,9 +78,10 @@ class Check:
             yield from self._readable(search.check_journal)
             self._note_unsealed(search.journal)
         for digest in corpora(store):
-            yield from dict.fromkeys(self._guarded(self._of_corpus(digest)))
+            yield from self._unless_known(known, f"data/{digest}", self._of_corpus(digest))
         for path in sorted(store.root.glob("checkpoints/[!.]*")):
-            yield from self._folder(path, f"remove {path}, and run the study again")
+            again = self._folder(path, f"remove {path}, and run the study again")
+            yield from self._unless_known(known, f"checkpoints/{path.name}", again)
         for name in store.imports():
             remedy = "remove it, and import the model again"
             yield from self._document(store.import_path(name), remedy, store.read_import, name)
@@ -74,8 +93,32 @@ class Check:
             self._note_unsealed(store.ledger(name))
         for name in store.campaigns():
             yield from self._readable(store.read_campaign, name)
+        known.write()
+
+    def _unless_known(self, known: WholeFolders, name: str, damages: Iterator[str]) -> Iterator[str]:
+        """The damages of a folder, each once. It is whole if there are none, and all of it could be checked."""
+        before = stamp(self.store.root / name)
+        if self.quick and name not in self.store.aliases and known.is_unchanged(name, before):
+            self.unchanged += 1
+            return
+        doubts = self._doubts
+        found = dict.fromkeys(self._guarded(damages))
+        yield from found
+        if not found and self._doubts == doubts:
+            known.add(name, before, stamp(self.store.root / name))
+
+    @property
+    def _doubts(self) -> int:
+        """Number of files that could not be checked, or not in full, so far."""
+        return self.unchecked.total() + self._unread
+
+    def _note_unread(self, error: OSError) -> None:
+        self._unread += 1
+        self.unreadable[str(error)] = None  # the same, perhaps, of many files
 
     def _of_run(self, digest: str) -> Iterator[str]:
+        if not has_begun(self.store.root / digest):
+            return
         store, folder = self.store, self.store.run_dir(digest)
         train_again = f"remove {folder} to train the run again"
         if not store.run_path(digest).exists():
@@ -163,8 +206,10 @@ class Check:
             self._note_unbound(path)
 
     def _note_unbound(self, path: Path) -> None:
-        if path.exists() and not jsonfile.is_bound(path):
-            self.unchecked[f"{_kind(path)} without a checksum, or that does not say where it belongs"] += 1
+        """What cannot be read was told of by whoever read it."""
+        with suppress(OSError):
+            if not jsonfile.is_bound(path):
+                self.unchecked[f"{_kind(path)} without a checksum, or that does not say where it belongs"] += 1
 
     def _note_unsealed(self, log: SealedLog) -> None:
         """Damage was told of by whoever read it."""
@@ -185,7 +230,7 @@ class Check:
         except StoreError as error:
             return False, [str(error)]
         except OSError as error:
-            self.unreadable[str(error)] = None
+            self._note_unread(error)
             return False, []
 
     def _guarded(self, found: Iterator[str]) -> Iterator[str]:
@@ -193,7 +238,7 @@ class Check:
         try:
             yield from found
         except OSError as error:
-            self.unreadable[str(error)] = None
+            self._note_unread(error)
 
 
 def _kind(path: Path) -> str:

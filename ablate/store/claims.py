@@ -30,7 +30,7 @@ from pydantic import ValidationError
 
 from ablate.store import processes
 from ablate.store.documents.claim import ClaimRecord, Count
-from ablate.store.files import StoreError, fenced
+from ablate.store.files import StoreError, fenced, read_regular
 
 PLACE = "claim"
 STALL_SECONDS = 300.0
@@ -234,7 +234,7 @@ def _read(place: Path) -> ClaimRecord | None:
     if path is None:
         return None
     try:
-        found = ClaimRecord.model_validate_json(path.read_bytes())
+        found = ClaimRecord.model_validate_json(read_regular(path))
     except (OSError, ValidationError):  # just renamed, or just being written
         return _unknown(path.stem)
     return found if found.token == path.stem else _unknown(path.stem)  # taken over, and not written yet

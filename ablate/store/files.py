@@ -25,7 +25,8 @@ class IrregularFileError(OSError):
 def read_regular(path: Path) -> bytes:
     """The content of a file. Raises IrregularFileError where it is none, FileNotFoundError where there is nothing."""
     check_regular(path)
-    return path.read_bytes()
+    with path.open("rb", buffering=0) as file:
+        return file.readall()
 
 
 def check_regular(path: Path) -> None:

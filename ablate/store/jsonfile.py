@@ -38,13 +38,13 @@ LONGEST = 60
 
 def place_of(path: Path, names: int = 2) -> str:
     """Where a document belongs, whichever folder the store is in: `3f2a…/result.json`, `norms-cpu/study.json`."""
-    return "/".join(Path(os.path.abspath(path)).parts[-names:])  # noqa: PTH100 (links stay)
+    return "/".join(os.path.abspath(path).rsplit("/", names)[-names:])  # noqa: PTH100 (links stay; every document)
 
 
 def is_at(path: Path, place: str) -> bool:
     """Whether a document is where it belongs, also where a link leads there."""
     names = place.count("/") + 1
-    return place in (place_of(path, names), place_of(path.resolve(), names))
+    return place == place_of(path, names) or place == place_of(path.resolve(), names)
 
 
 def read(path: Path, model: type[AnyDocument], remedy: str) -> AnyDocument | None:
@@ -91,8 +91,11 @@ def write(path: Path, document: Document, place: str | None = None) -> None:
 
 
 def is_bound(path: Path) -> bool:
-    """Whether a document has a checksum and says where it belongs. One of an earlier version may lack either."""
-    found = checksum.unsealed_json(path.read_bytes())
+    """Whether a document has a checksum and says where it belongs. One of an earlier version may lack either.
+
+    Raises OSError where it cannot be read, or is no file.
+    """
+    found = checksum.unsealed_json(read_regular(path))
     return found.is_sealed and found.place is not None
 
 

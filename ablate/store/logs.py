@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from ablate.store import checksum, jsonfile
 from ablate.store.documents import MetricsRecord, Part, ProbeRecord
-from ablate.store.files import StoreError, replacing
+from ablate.store.files import StoreError, check_regular, replacing
 from ablate.store.seals import SealedLog, unsealed
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class Log(LogFile[Record]):
         """The last record that is wanted, from the end of the file alone; None where there is none."""
         if not self.path.exists():
             return None
+        check_regular(self.path)
         with self.path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - TAIL_BYTES))

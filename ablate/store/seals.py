@@ -119,6 +119,7 @@ class SealedLog:
     def last_seal(self) -> str | None:
         """Seal of the last line, which a file keeps that rests on the log as it is now; None for an empty log."""
         try:
+            check_regular(self.path)
             with self.path.open("rb", buffering=0) as file:
                 return self._at_end(file).last.decode() if os.fstat(file.fileno()).st_size else None
         except FileNotFoundError:

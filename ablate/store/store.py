@@ -35,7 +35,7 @@ from ablate.store.documents import (
     RunDocument,
     SampleRecord,
 )
-from ablate.store.files import StoreError, check_regular, remove_leftovers, replacing, write_text
+from ablate.store.files import StoreError, check_regular, read_regular, remove_leftovers, replacing, write_text
 from ablate.store.folders import SearchFolder, StudyFolder
 from ablate.store.logs import Log, LogFile, Record, Whole, together
 from ablate.store.paths import Paths, campaign_study
@@ -295,13 +295,18 @@ class Store(Paths):
 
     def read_error(self, digest: str) -> str | None:
         """The summary of what ended the last worker on this run, or None when nothing did."""
-        path = self.error_path(digest)
-        return path.read_text(encoding="utf-8").split("\n", 1)[0] if path.exists() else None
+        found = self._error_text(digest)
+        return None if found is None else found.split("\n", 1)[0]
 
     def read_traceback(self, digest: str) -> str:
         """The details of it; empty where nothing did."""
-        path = self.error_path(digest)
-        return path.read_text(encoding="utf-8").partition("\n\n")[2] if path.exists() else ""
+        return (self._error_text(digest) or "").partition("\n\n")[2]
+
+    def _error_text(self, digest: str) -> str | None:
+        try:
+            return read_regular(self.error_path(digest)).decode(errors="replace")
+        except FileNotFoundError:
+            return None
 
     def drop_error(self, digest: str) -> None:
         """Forget it: a new worker begins."""

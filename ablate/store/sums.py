@@ -5,14 +5,13 @@ A file is read and hashed when it is first used on a machine, and again when its
 
 from __future__ import annotations
 
-import platform
-import re
 from contextlib import suppress
 from pathlib import Path
 
 from ablate.store import checksum, jsonfile
 from ablate.store.documents.sums import CheckedDocument, FileStamp, SumsDocument
 from ablate.store.files import StoreError, check_regular
+from ablate.store.stamps import checked_name
 
 NAME = "sums.json"
 
@@ -34,7 +33,7 @@ def check(folder: Path, remedy: str, afresh: bool = False) -> None:
     sums = jsonfile.read(folder / NAME, SumsDocument, remedy)
     if sums is None:
         raise StoreError(f"{folder / NAME} is gone: {remedy}")
-    document = folder / f"checked-{re.sub(r'[^A-Za-z0-9.-]', '-', platform.node()) or 'unnamed'}.json"
+    document = folder / checked_name()
     known = {} if afresh else _known(document)
     stamps = {name: _stamp(folder / name, remedy) for name in sums.sha256}
     changed = [name for name in stamps if known.get(name) != stamps[name]]

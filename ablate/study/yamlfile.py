@@ -67,6 +67,8 @@ def read_yaml(path: Path) -> YamlDocument:
 
 def read_text(path: Path) -> str:
     """The text of a file. Raises `StudyError` where it cannot be read, is too large or is not UTF-8."""
+    if path.is_fifo() and not _is_open(path):
+        raise _error(Place(str(path)), "is a pipe, which might wait for whoever writes to it")
     try:
         with path.open("rb") as file:  # a device or a pipe has no size, and may have no end
             raw = file.read(MAX_BYTES + 1)
@@ -79,6 +81,11 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         place = _place_of_byte(path, raw, error.start)
         raise _error(place, f"not UTF-8 text (byte 0x{raw[error.start]:02x})") from error
+
+
+def _is_open(path: Path) -> bool:
+    """Whether this process has the file open already, as a shell's `<(…)`."""
+    return str(path.parent) in ("/dev/fd", "/proc/self/fd")
 
 
 def parse_yaml(text: str, source: str) -> YamlDocument:

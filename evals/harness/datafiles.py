@@ -80,7 +80,7 @@ def _rows(path: Path) -> Dataset:
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         found = Dataset(pq.read_table(io.BytesIO(content))) if path.suffix == ".parquet" else _objects(content.decode())
-    except (OSError, ValueError, EOFError, OverflowError, zlib.error, pa.ArrowException) as error:
+    except (OSError, ValueError, EOFError, OverflowError, RecursionError, zlib.error, pa.ArrowException) as error:
         raise TaskDataError(f"{path} cannot be read: {error}") from error
     if not len(found):
         raise TaskDataError(f"{path} has no rows")

@@ -120,7 +120,7 @@ def judged_ratios(data: Collected, contrasts: Mapping[Name, Mapping[str, float]]
             values = [] if data.costs is None else list(_log_speeds(data.costs, work, weights))
             if len(values) >= FEWEST_PROCESSES:
                 logs[name, work] = values
-        values = list(_log_memory(data.runs, weights))
+        values = _log_memory(data.runs, weights)
         if len(values) >= FEWEST_RUNS:
             logs[name, MEMORY] = values
     return judge(logs)
@@ -137,13 +137,14 @@ def _log_speeds(costs: CostsDocument, work: Work, weights: Mapping[str, float]) 
             yield -sum(known)
 
 
-def _log_memory(runs: pl.DataFrame, weights: Mapping[str, float]) -> Iterator[float]:
+def _log_memory(runs: pl.DataFrame, weights: Mapping[str, float]) -> list[float]:
     """ln of peak memory of a contrast for each seed that finished in all its arms."""
     finished = runs.filter(pl.col("arm").is_in(list(weights)), status="finished").drop_nulls("peak_memory_bytes")
-    for _, own in finished.group_by("seed", maintain_order=True):
-        if own.height == len(weights):
-            rows = own.select("arm", "peak_memory_bytes").iter_rows()
-            yield sum(weights[arm] * math.log(peak) for arm, peak in rows)
+    weight = pl.col("arm").replace_strict(weights, return_dtype=pl.Float64)
+    by_seed = finished.group_by("seed", maintain_order=True).agg(
+        (weight * pl.col("peak_memory_bytes").cast(pl.Float64).log()).sum().alias("log"), pl.len()
+    )
+    return by_seed.filter(len=len(weights))["log"].to_list()
 
 
 def speeds(data: Collected) -> dict[str, dict[Work, float]]:

@@ -54,7 +54,7 @@ def _tables(summary: StudySummary, figures: tuple[Figure, ...]) -> dict[str, Tab
         "results": tables.arms_table(summary),
         "budgets": tables.budgets_table(summary),
         "edits": tables.edits_table(summary),
-        "runs": tables.runs_table(summary),
+        "runs": tables.runs_table(summary.runs),
         "environment": tables.environment_table(summary),
         **{f"figure-{figure.key}": figure.table for figure in figures},
     }

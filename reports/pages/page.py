@@ -97,10 +97,11 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None, ho
     drawn_already = [figure for figures in found.values() for figure in figures if figure.key in RANKED]
     shown = _without(RANKED, found)
     figures = {figure.key: figure for figures in shown.values() for figure in figures}
+    listed = tables.listed(summary.runs)
     data = {
         "config": CONFIG,
         "figures": {key: drawn(figure, source, name) for key, figure in figures.items()},
-        "runs": tables.run_documents(summary),
+        "runs": tables.run_documents(listed),
     }
     compact = answers.compact_table(summary)
     return render(
@@ -110,6 +111,7 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None, ho
         study=summary.study,
         summary=summary,
         ranked=ranked(summary),
+        listed=listed,
         seeds=[figure.table for figure in drawn_already],
         galleries=shown,
         notes={each.gallery: each.gallery_note for each in sections().values()},

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.store import StoreError, jsonfile
-from ablate.store.files import write_text
+from ablate.store.files import read_regular, write_text
 from reports.reading.documents import ReportError
 from reports.results.document import RecordedCurve, RecordedResult
 
@@ -80,7 +80,7 @@ def rounded(value: Any) -> Any:
 def read(path: Path) -> RecordedResult:
     """Raises ReportError on anything but a whole recorded result: the file, the field, and what was expected there."""
     try:
-        return jsonfile.record(path.read_bytes(), RecordedResult, str(path), REMEDY)
+        return jsonfile.record(read_regular(path), RecordedResult, str(path), REMEDY)
     except StoreError as error:
         raise ReportError(str(error)) from error
     except OSError as error:

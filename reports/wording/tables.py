@@ -13,6 +13,8 @@ from reports.wording import failure_words, words
 from reports.wording.measures import RUN_MEASURES, mean_of
 from reports.wording.table import Columns, Rows, Table
 
+MOST_LISTED = 10_000
+"""Runs on a page, whose table shows a few hundred at a time: more would weigh too much to be sent."""
 RunRow = dict[str, Any]
 """A row of the frame of runs."""
 SOMETIMES = ("bits/byte", "bits per byte", "accuracy", "above floor", "tokens/s", "failed", "devices", "waited")
@@ -140,8 +142,17 @@ def _against(text: str, value: float | None, base: float | None) -> str:
     return f"{text} ({words.signed(100 * (value / base - 1), 1)} %)"
 
 
-def runs_table(summary: StudySummary) -> Table:
-    """One row for each run that the study asked for, whatever became of it."""
+def listed(runs: pl.DataFrame) -> pl.DataFrame:
+    """Runs that a page lists: all, or of too many the first of each arm, and those that have not finished."""
+    if runs.height <= MOST_LISTED:
+        return runs
+    room = max(1, MOST_LISTED // runs["arm"].n_unique())
+    is_odd = pl.col("status") != "finished"
+    return runs.filter((pl.int_range(pl.len()).over("arm") < room) | (is_odd & (is_odd.cum_sum() <= MOST_LISTED)))
+
+
+def runs_table(runs: pl.DataFrame) -> Table:
+    """One row for each of these runs that the study asked for, whatever became of it."""
     columns: Columns[RunRow] = {
         "arm": lambda run: str(run["arm"]),
         "run": lambda run: str(run["digest"])[:12],
@@ -163,7 +174,7 @@ def runs_table(summary: StudySummary) -> Table:
         "training time": lambda run: words.seconds(run["train_seconds"]),
         "wall time": lambda run: words.seconds(run["wall_seconds"]),
     }
-    return Table.of(summary.runs.iter_rows(named=True), columns, labels=3).without_empty(SOMETIMES)
+    return Table.of(runs.iter_rows(named=True), columns, labels=3).without_empty(SOMETIMES)
 
 
 def _is_disturbed(run: RunRow) -> bool:
@@ -181,12 +192,12 @@ def _waited(share: float | None) -> str:
     return words.NONE if share is None or share < CROWDED else f"{100 * share:.0f} %"
 
 
-def run_documents(summary: StudySummary) -> list[Row]:
-    """Each run in full, in the rows' order, for the page's details and download: losses to 1e-7, times to 1e-3 s."""
+def run_documents(runs: pl.DataFrame) -> list[Row]:
+    """Each of these runs in full, in order, for the page's details and download: losses to 1e-7, times to 1e-3 s."""
     numbers = pl.selectors.float()
     losses = (numbers & pl.selectors.matches("loss$|bits_per_byte$|accuracy$")).round(7)
     times = (numbers & pl.selectors.matches("seconds$|tokens_per_second$")).round(3)
-    return summary.runs.drop("loss_spike_steps").with_columns(losses, times).to_dicts()
+    return runs.drop("loss_spike_steps").with_columns(losses, times).to_dicts()
 
 
 def _fixed(value: float | None, digits: int) -> str:

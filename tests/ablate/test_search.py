@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,31 @@ def test_fronts_are_those_of_pairwise_comparison() -> None:
         study.add_trial(optuna.trial.create_trial(values=of))
     assert set(fronts(values, ["minimize", "maximize"])[0]) == {trial.number for trial in study.best_trials}
     assert best_first({0: (3.0,), 1: (1.0,), 2: (2.0,)}, ["minimize"]) == [1, 2, 0]
+
+
+@pytest.mark.parametrize("objectives", [1, 2, 3])
+def test_every_front_is_what_the_fronts_before_leave(objectives: int) -> None:
+    """With equal values, and infinite ones of runs that diverged."""
+    rng, signs = np.random.default_rng(objectives), [1, -1, 1][:objectives]
+    points = np.where(rng.random((60, objectives)) < 0.1, np.inf, rng.integers(0, 8, (60, objectives)))
+    left = {int(n): tuple(of) for n, of in zip(rng.permutation(60), points.tolist(), strict=True)}
+    for front in fronts(left, ["minimize" if sign > 0 else "maximize" for sign in signs]):
+        signed = {n: [s * v for s, v in zip(signs, of, strict=True)] for n, of in left.items()}
+        best = [
+            n
+            for n, own in signed.items()
+            if not any(all(map(operator.le, other, own)) and other != own for other in signed.values())
+        ]
+        assert front == best
+        left = {n: of for n, of in left.items() if n not in front}
+    assert not left
+
+
+@pytest.mark.timeout(30)
+def test_thousands_of_trials_are_ranked_in_a_moment() -> None:
+    """A promotion ranks all trials, for every new one: trials of one objective all differ, and are a front each."""
+    values = {n: (float(value),) for n, value in enumerate(np.random.default_rng(0).random(20_000))}
+    assert best_first(values, ["minimize"]) == sorted(values, key=lambda n: values[n])
 
 
 def test_a_range_ends_where_its_steps_do(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from pickle import UnpicklingError
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from ablate.running.engines.slurm import Slurm, _Job, minutes
 from ablate.running.options import Options
 from ablate.running.request import Request
 from ablate.store import Store
+from ablate.training.stop import ENDED_BY_REQUEST
 from tests.ablate.conftest import identity_of
 from tests.ablate.test_kill import outcome
 
@@ -92,8 +94,8 @@ class Fake:
 
     job_id, paths = "7", SimpleNamespace(stderr="7.err", folder=Path("nowhere"))
 
-    def __init__(self, status: int | None, state: str = "COMPLETED") -> None:
-        self.status, self.state = status, state
+    def __init__(self, status: int | None, state: str = "COMPLETED", error: Exception | None = None) -> None:
+        self.status, self.state, self.error = status, state, error
 
     def done(self) -> bool:
         return True
@@ -102,7 +104,7 @@ class Fake:
         from submitit.core.utils import UncompletedJobError  # noqa: PLC0415 (an extra)
 
         if self.status is None:
-            raise UncompletedJobError("no result\nlong story")
+            raise self.error or UncompletedJobError("no result\nlong story")
         return self.status
 
     def cancel(self, check: bool) -> None: ...
@@ -128,9 +130,44 @@ def test_jobs_that_end_without_their_runs_fault_are_submitted_again(tmp_path: Pa
     assert (event, used) == (Event("failed", request.digest, "Slurm job 7: NODE_FAIL (see 7.err)"), TRIES)
 
 
+@pytest.mark.parametrize("error", [None, EOFError("ran out of input"), UnpicklingError("truncated")])
+@pytest.mark.parametrize("state", ["FAILED", "FINISHED", "COMPLETED", "UNKNOWN"])
+def test_a_job_that_was_killed_is_submitted_again(state: str, error: Exception | None, tmp_path: Path) -> None:
+    """SIGKILL leaves no result, or half of one; Slurm calls the job failed, submitit's local jobs finished."""
+    request = request_of(tmp_path)
+    assert endings(request, Fake(None, state, error), Fake(0)) == (Event("finished", request.digest), 2)
+    event, used = endings(request, *[Fake(None, state, error)] * (TRIES + 1))
+    assert used == TRIES and event is not None and event.kind == "failed"
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_submitit_says_of_a_job_that_was_killed_what_is_taken_for_that(tmp_path: Path) -> None:
+    import submitit  # noqa: PLC0415 (an extra)
+
+    handle = submitit.LocalExecutor(tmp_path / "slurm").submit(time.sleep, 500)
+    deadline = time.monotonic() + 300
+    while not (started := _processes(tmp_path)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(min(started), signal.SIGKILL)
+    handle.wait()
+    status, said = _Job(request_of(tmp_path), handle, lambda _: None).outcome() or (0, "")
+    assert status == ENDED_BY_REQUEST
+    assert said.startswith(f"Slurm job {handle.job_id}: ")
+
+
+def test_a_job_that_raised_has_failed(tmp_path: Path) -> None:
+    from submitit.core.utils import FailedJobError  # noqa: PLC0415 (an extra)
+
+    request = request_of(tmp_path)
+    event, used = endings(request, Fake(None, "FAILED", FailedJobError("a trace")), Fake(0))
+    assert used == 1 and event is not None and event.kind == "failed"
+
+
 def test_jobs_that_were_cancelled_or_ran_out_of_memory_have_failed(tmp_path: Path) -> None:
     request = request_of(tmp_path)
-    for state in ("CANCELLED by 1000", "OUT_OF_MEMORY"):
+    for state in ("CANCELLED by 1000", "OUT_OF_MEMORY", "TIMEOUT"):
         event, used = endings(request, Fake(None, state), Fake(0))
         assert (event, used) == (
             Event("failed", request.digest, f"Slurm job 7: {state.split()[0]} (see 7.err)"),
@@ -170,38 +207,42 @@ def test_step_times_for_a_budget_in_seconds_are_measured_in_a_job(study: Path, t
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_a_job_that_is_preempted_saves_its_state_and_is_queued_again(study: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [signal.SIGUSR2, signal.SIGKILL])
+def test_a_job_that_is_preempted_or_killed_is_queued_again(study: Path, tmp_path: Path, ending: signal.Signals) -> None:
+    """One that Slurm preempts is warned and saves its state; one that is killed goes on from its last checkpoint."""
     longer = ["--set", "budget.tokens=64000", "--set", "seeds=1", "--checkpoint-seconds", "0"]
-    alone, preempted = tmp_path / "alone", tmp_path / "preempted"
+    alone, ended = tmp_path / "alone", tmp_path / "ended"
     # A process of its own: polars' threads, if an earlier test has used them, do not outlive a fork.
-    command = [sys.executable, "-m", "ablate", "run", str(study), "--store", str(preempted), *longer, *LOCAL]
+    command = [sys.executable, "-m", "ablate", "run", str(study), "--store", str(ended), *longer, *LOCAL]
     with subprocess.Popen(command) as running:
-        _preempt(preempted)
+        _end_jobs(ended, ending)
         assert running.wait() == 0
     assert main(["run", str(study), "--store", str(alone), *longer, "--engine", "inprocess"]) == 0
-    logs = [Store(preempted).log_path(digest).read_text() for digest in Store(preempted).runs()]
-    assert sum("its state saved" in log for log in logs) == sum("resumed after step" in log for log in logs) >= 1
-    assert outcome(preempted) == outcome(alone)
+    logs = [Store(ended).log_path(digest).read_text() for digest in Store(ended).runs()]
+    assert sum("resumed after step" in log for log in logs) >= 1
+    if ending == signal.SIGUSR2:
+        assert all(("its state saved" in log) == ("resumed after step" in log) for log in logs)
+    assert outcome(ended) == outcome(alone)
 
 
-def _preempt(store: Path) -> None:
-    """Do to the jobs and their workers what Slurm does, once there is a state."""
+def _end_jobs(store: Path, ending: signal.Signals) -> None:
+    """Do to the jobs and their workers what Slurm does, or a killer of processes, once there is a state."""
     deadline = time.monotonic() + 300
     while not list(store.glob("*/state.pt")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    for process in _processes(store):
-        os.kill(process, signal.SIGUSR2)
+    for process in sorted(_processes(store)):  # jobs before their workers
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(process, ending)
 
 
 def _processes(store: Path) -> list[int]:
     """The jobs' own processes, and the workers that they started."""
-    found: dict[int, list[Any]] = {}
+    found: dict[int, tuple[int, list[str]]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            found[int(folder.name)] = (folder / "cmdline").read_text().split("\0")
-        except OSError:
-            continue  # it ended meanwhile
-    jobs = [pid for pid, words in found.items() if "submitit.core._submit" in words and str(store / "slurm") in words]
-    parents = {pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in found}
-    return [pid for pid in found if pid in jobs or parents[pid] in jobs]
+        with suppress(OSError):  # it ended meanwhile
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            found[int(folder.name)] = parent, (folder / "cmdline").read_text().split("\0")
+    mark = {"submitit.core._submit", str(store / "slurm")}
+    jobs = {pid for pid, (_, words) in found.items() if mark <= set(words)}
+    return [pid for pid, (parent, _) in found.items() if pid in jobs or parent in jobs]

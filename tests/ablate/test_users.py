@@ -113,3 +113,73 @@ def test_two_users_share_a_store(study: Path, place: Path) -> None:
         assert refused.returncode in (1, 2) and "Permission denied" in said, said
         assert "remove" not in said and "Traceback" not in said, said
         assert "damaged" not in said
+
+
+GROUP = 2000
+WRITERS = {2001: 0o002, 2002: 0o077}
+"""Umask by user."""
+
+
+def opened(place: Path) -> list[str]:
+    """Words before a command in which everybody reaches this interpreter, though it may lie in a folder of root's."""
+    closed = [folder for folder in Path(sys.base_prefix).parents if not folder.stat().st_mode & 0o001]
+    if not closed:
+        return []
+    inside = place / "opened" / Path(sys.base_prefix).relative_to(closed[0])
+    inside.mkdir(parents=True)
+    script = f"mount --bind {sys.base_prefix} {inside} && mount --rbind {place}/opened {closed[0]} && exec $@"
+    return ["unshare", "--mount", "sh", "-c", script.replace("$@", '"$@"'), "sh"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not all(map(shutil.which, ("setpriv", "unshare"))), reason="only root can be two users"
+)
+def test_two_users_with_umasks_of_their_own_write_one_store_at_once(study: Path, place: Path) -> None:
+    """What the one keeps to itself the other cannot use, and says so; nothing is damaged, and nothing trained twice."""
+    shutil.copytree(study.parent, place / "study")
+    file, root, before = place / "study" / study.name, place / "runs", opened(place)
+    for path in (file.parent, *file.parent.rglob("*")):
+        path.chmod(0o755)
+    root.mkdir()
+    os.chown(root, -1, GROUP)
+    root.chmod(0o2775)
+
+    def begun(user: int) -> subprocess.Popen[str]:
+        home = place / f"home{user}"
+        home.mkdir(exist_ok=True)
+        os.chown(home, user, GROUP)
+        lost = ["--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]
+        command = ["-m", "ablate", "run", file, "--store", root, "--engine", "inprocess"]
+        return subprocess.Popen(
+            [*before, "setpriv", f"--reuid={user}", f"--regid={GROUP}", *lost, sys.executable, *map(str, command)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            umask=WRITERS[user],
+            env={**os.environ, "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+
+    ended = {
+        user: (process.communicate()[0], process.returncode) for user, process in {u: begun(u) for u in WRITERS}.items()
+    }
+    for said, status in ended.values():
+        assert status in (0, 1, 2) and "Traceback" not in said, said
+        assert status == 0 or "Permission denied" in said, said
+        assert "damaged" not in said and "remove" not in said, said
+    more = begun(2002)  # who may read what both wrote
+    said = more.communicate()[0]
+    assert more.returncode == 0, said
+    store = Store(root)
+    assert len(store.runs()) == 4
+    owners = {path.stat().st_uid for digest in store.runs() for path in [store.result_path(digest)]}
+    for digest in store.runs():
+        (first,) = {path.stat().st_uid for path in store.written_paths(digest)}
+        mode = store.result_path(digest).stat().st_mode & 0o777
+        assert mode == 0o666 & ~WRITERS[first]
+        assert store.log_path(digest).read_text().count(" done") == 1
+    checked = subprocess.run(
+        [sys.executable, "-m", "ablate", "check", root], capture_output=True, text=True, check=False
+    )
+    assert checked.stdout == f"{root}: everything is whole\n"
+    assert owners <= WRITERS.keys()

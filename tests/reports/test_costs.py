@@ -112,7 +112,7 @@ def test_a_run_beside_others_has_no_speed_of_its_own(tmp_path: Path) -> None:
     }
     arms = [Arm(name, LOSSES) for name in ("alone", "busy", "shared", "unknown")]
     summary = reports.summarise(StudyOf(arms, measured=False, results=results).write(tmp_path))
-    table = runs_table(summary)
+    table = runs_table(summary.runs)
     names = ("arm", "devices", "waited", "tokens/s")
     columns = [[row[table.columns.index(name)] for row in table.rows] for name in names]
     rows = {row[0]: row[1:] for row in zip(*columns, strict=True)}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import reports
 from reports.pages.templating import packed
 from reports.sections._runs import RunLoss, drawn_raw, keep_extremes
+from reports.wording.tables import listed
 from tests.reports.browsing import ALL_DRAWN, no_chromium, unpacked, wait_until
 from tests.reports.factory import Arm, StudyOf
 
@@ -54,6 +56,22 @@ def test_raw_losses_of_more_runs_than_a_page_has_room_for_are_those_of_each_arms
     assert {arm: [run.seed for run in own] for arm, own in found.items()} == {
         f"arm {i}": list(range(333)) for i in range(3)
     }
+
+
+def test_a_page_lists_each_arms_first_runs_and_those_that_have_not_finished() -> None:
+    runs = pl.DataFrame(
+        [(f"arm {i % 3}", i // 3, "diverged" if i in (20_000, 25_000) else "finished") for i in range(30_000)],
+        schema=["arm", "seed", "status"],
+        orient="row",
+    )
+    few = runs.head(10_000)
+    assert listed(few).equals(few)
+    found = listed(runs)
+    assert found.height == 3 * 3333 + 2
+    assert found.filter(status="diverged")["seed"].to_list() == [20_000 // 3, 25_000 // 3]
+    assert found.filter(arm="arm 1", status="finished")["seed"].to_list() == list(range(3333))
+    failed = listed(runs.with_columns(status=pl.lit("absent")))
+    assert failed.height < 20_000
 
 
 def study_of_a_thousand_runs(root: Path, seeds: int = SEEDS, steps: int = STEPS) -> Path:

@@ -58,7 +58,7 @@ def _values(text: str, line: int, name: str) -> Iterator[Record]:
         except json.JSONDecodeError as error:
             line += text.count("\n", start, error.pos)
             raise no_json(f"{name}, line {line}", error) from error
-        except RecursionError as error:
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits, too
             raise no_json(where, error) from error
         line += text.count("\n", start, at)
         yield from ((where, each) for each in (value if isinstance(value, list) else (value,)))

@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 from ablate.machine.environment import environment_of_worker
@@ -37,6 +38,8 @@ MINUTES = 240
 TIMEOUTS = 1000
 """Most times that a run may reach its time limit: it makes progress each time."""
 LOST = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED", "REQUEUED"}
+FINAL = {"CANCELLED", "OUT_OF_MEMORY", "TIMEOUT", "DEADLINE"}
+"""States of jobs that would end so again, or that somebody wanted to end."""
 OURS = {"array", "error", "nodes", "ntasks", "open-mode", "output", "signal"}
 """Options of sbatch that are not for callers."""
 
@@ -148,14 +151,22 @@ class _Job(Handed):
         except Exception as error:  # whatever the job raised, too
             state = job.state.split()[0]
             said = f"Slurm job {job.job_id}: {state} (see {job.paths.stderr})"
+            is_lost = state in LOST or (_was_killed(error) and state not in FINAL)
             ours = "JobError" in type(error).__name__
-            return ENDED_BY_REQUEST if state in LOST else 1, said if ours else f"{said}: {error}"
+            return ENDED_BY_REQUEST if is_lost else 1, said if ours else f"{said}: {error}"
         if status == 0:
             _remove_files(job)
         return status, ""
 
     def cancel(self) -> None:
         self.handle.cancel(check=False)
+
+
+def _was_killed(error: Exception) -> bool:
+    """Whether a job left no result, not even an exception of its own, or half of one: it had no time to."""
+    from submitit.core.utils import UncompletedJobError  # noqa: PLC0415 (an extra)
+
+    return type(error) is UncompletedJobError or isinstance(error, EOFError | UnpicklingError)
 
 
 def _remove_files(job: Any) -> None:

@@ -1,4 +1,5 @@
-"""`sums.json` and `checked-<machine>.json`: what the files of a prepared corpus or a trained model contain."""
+"""`sums.json` and `checked-<machine>.json`: what the files of a prepared corpus or a trained model contain, and what
+was compared."""
 
 from __future__ import annotations
 
@@ -29,3 +30,11 @@ class CheckedDocument(Document):
 
     files: dict[str, FileStamp]
     """Stamps by the name of the file."""
+
+
+class WholeDocument(Document):
+    """`checked-<machine>.json` of a store: the folders that `ablate check` found whole on one machine.
+    `ablate check --quick` reads the others."""
+
+    folders: dict[str, str]
+    """Stamps by the folder's place in the store: a hash of the names, modes, inodes, sizes and times of its files."""

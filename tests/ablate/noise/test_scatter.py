@@ -59,6 +59,19 @@ def test_the_noise_is_that_of_least_squares_on_dummy_variables(missing: float) -
         assert close(found.noise, expected(table)) if other else found.noise is None
 
 
+@pytest.mark.parametrize(("arms", "seeds"), [(10, 20_000), (2000, 5)])
+def test_many_seeds_or_many_arms_take_a_moment(arms: int, seeds: int) -> None:
+    """Of a whole table in closed form: what the means of rows and of columns leave. Solving for either side costs the
+    square of its size, so it has to be the smaller one."""
+    table = drawn(np.random.default_rng(3), arms, seeds)
+    losses = np.array([list(of.values()) for of in table.values()])
+    left = losses - losses.mean(axis=1, keepdims=True) - losses.mean(axis=0) + losses.mean()
+    freedom = (arms - 1) * (seeds - 1)
+    found = scatter(table)
+    assert not found.odd and not found.noisier
+    assert close(found.noise, Noise(math.sqrt((left**2).sum() / freedom), freedom))
+
+
 def test_tables_have_blocks_of_their_own_and_one_noise() -> None:
     """Seed 0 of judging runs is not seed 0 of tuning runs."""
     draw = np.random.default_rng(2)

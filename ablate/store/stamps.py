@@ -1,0 +1,111 @@
+"""Stamps of folders: what the file system says of all their files, and which folders `ablate check` found whole.
+
+    stamp = H(name, mode, inode, size, mtime, ctime of every file)
+
+Nobody can set a ctime, so a file that was written, replaced or copied has another stamp. Clocks of file systems are
+coarse: a file that changes twice within a tick has one ctime. So a folder is kept only if its last change was `TICK_NS`
+before it was read, by the file system's own clock; one that lies on another machine has another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ablate.store import jsonfile
+from ablate.store.documents.sums import WholeDocument
+from ablate.store.files import StoreError
+
+TICK_NS = 2 * 10**9
+"""The coarsest clock of a file system: FAT's."""
+
+
+class Stamp(NamedTuple):
+    """The state of a folder."""
+
+    seal: str
+    newest: int
+    """When the last of its files changed, in ns since 1970."""
+
+
+def stamp(folder: Path) -> Stamp | None:
+    """The stamp of a folder; None where it has a link, whose target says more, or may not be read."""
+    try:
+        found = sorted(_files(os.fspath(folder), ""))
+    except OSError:
+        return None
+    if any(link for _, link, *_ in found):
+        return None
+    newest = max((max(mtime, ctime) for *_, mtime, ctime in found), default=0)
+    return Stamp(hashlib.sha256(repr(found).encode()).hexdigest()[:32], newest)
+
+
+def _files(folder: str, inside: str) -> Iterator[tuple[str, bool, int, int, int, int, int]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path, f"{inside}{entry.name}/")
+            else:
+                found = entry.stat(follow_symlinks=False)
+                times = found.st_mtime_ns, found.st_ctime_ns
+                yield inside + entry.name, entry.is_symlink(), found.st_mode, found.st_ino, found.st_size, *times
+
+
+def checked_name() -> str:
+    """Name of the file in which this machine keeps what it compared."""
+    return f"checked-{re.sub(r'[^A-Za-z0-9.-]', '-', platform.node()) or 'unnamed'}.json"
+
+
+class WholeFolders:
+    """The folders of a store that this machine found whole, in a file that may be removed. One that cannot be read, as
+    of another version or user, knows nothing."""
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / checked_name()
+        self._known = self._read()
+        self._found: dict[str, str] = {}
+        self._now = self._clock()
+
+    def is_unchanged(self, name: str, now: Stamp | None) -> bool:
+        """Whether this folder of the store was found whole as it is `now`."""
+        if now is None or self._known.get(name) != now.seal:
+            return False
+        self._found[name] = now.seal
+        return True
+
+    def add(self, name: str, before: Stamp | None, after: Stamp | None) -> None:
+        """Keep that a folder was whole, if nothing changed in it while it was read, or just before."""
+        if before is not None and before == after and self._now is not None and before.newest < self._now - TICK_NS:
+            self._found[name] = before.seal
+
+    def write(self) -> None:
+        """Replace the file, where the store may be written and there is anything new."""
+        if self._now is None or self._found == self._known:
+            return
+        with suppress(OSError):  # a full disk: everything is read again
+            jsonfile.write(self._path, WholeDocument(folders=self._found), self._path.name)
+
+    def _read(self) -> dict[str, str]:
+        try:
+            found = jsonfile.read(self._path, WholeDocument, "")
+        except (StoreError, OSError):
+            return {}
+        return found.folders if found else {}
+
+    def _clock(self) -> int | None:
+        """The file system's time in ns since 1970; None where nothing may be written."""
+        probe = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            probe.touch()
+            found = probe.stat().st_mtime_ns
+            probe.unlink()
+        except OSError:
+            return None
+        return found
