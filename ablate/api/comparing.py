@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 from pydantic import JsonValue
 
+from ablate.api.logs_of_others import is_pattern, read_logs
 from ablate.errors import ArgumentError
 from ablate.store.documents import JsonObject
 from ablate.store.files import check_regular
@@ -60,7 +61,11 @@ class LossComparison:
 
 
 def compare(
-    losses: pl.DataFrame | pd.DataFrame | Path | str, *, baseline: str | None = None, margin: float | None = None
+    losses: pl.DataFrame | pd.DataFrame | Path | str,
+    *,
+    baseline: str | None = None,
+    margin: float | None = None,
+    metric: str | None = None,
 ) -> LossComparison:
     """Judge every arm against the baseline, from final losses alone.
 
@@ -68,8 +73,10 @@ def compare(
         losses: a polars or pandas frame, or a CSV, parquet or JSON-lines file, with a row for each run and columns
             `arm`, `seed`, `loss` (lower is better; empty, NaN or infinite where the run failed); where known also
             `rate` (the learning rate), `split` (`tuning` for runs that chose the rate, `judging` for the others) and
-            `cost` (FLOPs, seconds, dollars …). Seeds that arms have in common are paired.
+            `cost` (FLOPs, seconds, dollars …). Seeds that arms have in common are paired. Or the logs of other
+            trainers, by a pattern: `logs/{arm}-s{seed}/trainer_state.json`; see `ablate.api.logs_of_others`.
         baseline: the arm that others are compared with (default: the first one).
+        metric: the name of the loss in such logs; by default the first known of those that trainers use.
         margin: the largest difference that does not matter; without it no verdict is `no difference`.
 
     Returns:
@@ -81,7 +88,7 @@ def compare(
     Example:
         >>> ablate.compare("losses.csv", baseline="pre", margin=0.01).contrasts
     """
-    frame = _checked(_frame(losses))
+    frame = _checked(read_logs(str(losses), metric) if _are_logs(losses) else _frame(losses))
     arms = [_arm(str(name), rows) for (name,), rows in frame.group_by("arm", maintain_order=True)]
     names = [arm.name for arm in arms]
     base = names[0] if baseline is None else baseline
@@ -101,6 +108,10 @@ def compare(
         smallest_detectable(arms, len(pairs), noise),
         tuple(_notes(arms, base)),
     )
+
+
+def _are_logs(losses: object) -> bool:
+    return isinstance(losses, Path | str) and is_pattern(str(losses))
 
 
 def _frame(losses: pl.DataFrame | pd.DataFrame | Path | str) -> pl.DataFrame:

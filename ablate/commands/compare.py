@@ -1,7 +1,10 @@
 """Judge losses of your own runs: which arms are better, by how much, and how sure that is.
 
 FILE is a CSV, parquet or JSON-lines file with a row for each run and the columns arm, seed, loss; where known also rate
-(learning rate), split (tuning or judging) and cost. Verdicts are made as the reports make them: one noise model for all
+(learning rate), split (tuning or judging) and cost. A pattern such as 'logs/{arm}-s{seed}/trainer_state.json' reads
+the last losses from the logs of other trainers: Hugging Face's Trainer, TensorBoard, Weights & Biases, CSV, text.
+
+Verdicts are made as the reports make them: one noise model for all
 runs, seeds paired where arms share them, room for tuning, corrected for the number of arms.
 """
 
@@ -18,6 +21,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "losses", metavar="FILE", help="a row for each run; columns arm, seed, loss [, rate, split, cost]"
     )
     parser.add_argument("--baseline", metavar="ARM", help="the arm that others are compared with (default: the first)")
+    parser.add_argument(
+        "--metric",
+        metavar="NAME",
+        help="name of the loss in logs (default: eval_loss, eval/loss, val_loss or val loss)",
+    )
     parser.add_argument("--margin", type=float, metavar="X", help="the largest difference in loss that does not matter")
     add_json(parser)
 
@@ -25,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    found = ablate.compare(options.losses, baseline=options.baseline, margin=options.margin)
+    found = ablate.compare(options.losses, baseline=options.baseline, margin=options.margin, metric=options.metric)
     if options.json:
         print_json(found.document())
         return DONE

@@ -1,0 +1,140 @@
+"""Final losses from the logs of other trainers: Hugging Face's Trainer, TensorBoard, Weights & Biases, CSV, and text.
+
+A pattern such as `logs/{arm}-s{seed}/trainer_state.json` names the files, and says of which arm and seed each is.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ablate.errors import ArgumentError
+from zoo.errors import did_you_mean
+
+NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
+TEXTS = (".txt", ".log", ".out")
+WANDB_SUMMARY = "wandb-summary.json"
+
+
+def is_pattern(path: str) -> bool:
+    """Whether it names the logs of many runs."""
+    return "{arm}" in path
+
+
+def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
+    """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss.
+
+    Args:
+        pattern: path with `{arm}` and, where there are several, `{seed}`; `*` stands for anything else within a name.
+            A file is a `trainer_state.json`, an events file of TensorBoard, a `wandb-summary.json`, a CSV with a
+            header, or text with lines such as `step 250: train loss 2.1, val loss 2.2`. A folder is one that holds such a file.
+        metric: its name in the logs; None: the first known of `eval_loss`, `eval/loss`, `val_loss` and `val loss`.
+
+    Raises:
+        ArgumentError: nothing matches, a file cannot be read, or it has no such metric.
+    """
+    rows = [(arm, seed, _last(path, metric)) for arm, seed, path in _named(pattern)]
+    if not rows:
+        raise ArgumentError("losses", "no file or folder matches", pattern)
+    return pl.DataFrame(sorted(rows), schema={"arm": pl.String, "seed": pl.String, "loss": pl.Float64}, orient="row")
+
+
+def _named(pattern: str) -> Iterator[tuple[str, str, Path]]:
+    """Arm, seed and path of everything that a pattern matches."""
+    parts = re.split(r"(\{arm\}|\{seed\}|\*)", pattern)
+    seen: set[str] = set()
+    text = ""
+    for part in parts:
+        name = part.strip("{}")
+        if part in ("{arm}", "{seed}"):
+            text += f"(?P={name})" if name in seen else f"(?P<{name}>[^/]+?)"
+            seen.add(name)
+        else:
+            text += "[^/]*" if part == "*" else re.escape(part)
+    root = Path(pattern).anchor or "."
+    glob = re.sub(r"\{arm\}|\{seed\}", "*", pattern).removeprefix(Path(pattern).anchor)
+    for path in sorted(Path(root).glob(glob)):
+        if found := re.fullmatch(text, str(path)):
+            yield found["arm"], found.groupdict().get("seed") or "0", path
+
+
+def _last(path: Path, metric: str | None) -> float:
+    try:
+        values = _reader(path)(path)
+    except (OSError, ValueError, KeyError, csv.Error) as error:
+        raise ArgumentError("losses", f"cannot be read: {str(error).splitlines()[0]}", path) from error
+    wanted = [metric] if metric else ["eval_loss", "eval/loss", "val_loss", "val loss"]
+    name = next((name for name in wanted if name in values), None)
+    if name is None:
+        near = did_you_mean(metric, values) if metric else ""
+        known = ", ".join(list(values)[:20]) or "none"
+        raise ArgumentError("metric", f"{path} has no {wanted[0]}{near}; it has: {known}", metric)
+    return values[name]
+
+
+def _reader(path: Path) -> Callable[[Path], dict[str, float]]:
+    """The reader of a log, by its name and content."""
+    if path.is_dir():
+        return _folder
+    if path.name.startswith("events.out.tfevents"):
+        return _tensorboard
+    if path.name == WANDB_SUMMARY:
+        return lambda path: _numbers(json.loads(path.read_text(encoding="utf-8")).items())
+    if path.suffix == ".json":
+        return _trainer_state
+    return _text if path.suffix in TEXTS or not path.suffix else _csv
+
+
+def _folder(folder: Path) -> dict[str, float]:
+    """The one log in a folder, or in `files` below it, where Weights & Biases keeps its summary."""
+    patterns = ("trainer_state.json", WANDB_SUMMARY, f"files/{WANDB_SUMMARY}", "events.out.tfevents*")
+    found = next(filter(None, (sorted(folder.glob(pattern)) for pattern in patterns)), [])  # of events the newest
+    if not found:
+        raise ValueError(f"the folder has none of {', '.join(patterns)}")
+    return _reader(found[-1])(found[-1])
+
+
+def _trainer_state(path: Path) -> dict[str, float]:
+    """Last value of everything in the history of transformers' Trainer."""
+    history = json.loads(path.read_text(encoding="utf-8"))["log_history"]
+    return _numbers(item for entry in history for item in entry.items())
+
+
+def _tensorboard(path: Path) -> dict[str, float]:
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import (  # noqa: PLC0415 (an extra)
+            EventAccumulator,
+        )
+    except ImportError as error:
+        raise ArgumentError("losses", "event files need tensorboard: pip install tensorboard", path) from error
+    events = EventAccumulator(str(path), size_guidance={"scalars": 0}).Reload()
+    return {tag: events.Scalars(tag)[-1].value for tag in events.Tags()["scalars"]}
+
+
+def _csv(path: Path) -> dict[str, float]:
+    """The last number of every column."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return _numbers(item for row in csv.DictReader(file) for item in row.items() if item[1])
+
+
+def _text(path: Path) -> dict[str, float]:
+    """Names and numbers as trainers print them: `val loss 3.28`, `val_loss:3.28`, `loss = 3.28`."""
+    found = re.findall(rf"([A-Za-z_][\w/ ]*?)\s*[:= ]\s*({NUMBER})(?![\w.])", path.read_text(encoding="utf-8"))
+    return _numbers((name.strip(), value) for name, value in found)
+
+
+def _numbers(items: Iterable[tuple[Any, Any]]) -> dict[str, float]:
+    """The last value of each name, as far as they are numbers."""
+    found: dict[str, float] = {}
+    for name, value in items:
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            with suppress(ValueError):
+                found[str(name)] = float(value)
+    return found
