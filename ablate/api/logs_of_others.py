@@ -34,7 +34,8 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
     Args:
         pattern: path with `{arm}` and, where there are several, `{seed}`; `*` stands for anything else within a name.
             A file is a `trainer_state.json`, an events file of TensorBoard, a `wandb-summary.json`, a CSV with a
-            header, or text with lines such as `step 250: train loss 2.1, val loss 2.2`. A folder is one that holds such a file.
+            header, or text with lines such as `step 250: train loss 2.1, val loss 2.2`. A folder is one that holds such
+            a file.
         metric: its name in the logs; None: the first known of `eval_loss`, `eval/loss`, `val_loss` and `val loss`.
 
     Raises:

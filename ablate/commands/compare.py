@@ -4,8 +4,8 @@ FILE is a CSV, parquet or JSON-lines file with a row for each run and the column
 (learning rate), split (tuning or judging) and cost. A pattern such as 'logs/{arm}-s{seed}/trainer_state.json' reads
 the last losses from the logs of other trainers: Hugging Face's Trainer, TensorBoard, Weights & Biases, CSV, text.
 
-Verdicts are made as the reports make them: one noise model for all
-runs, seeds paired where arms share them, room for tuning, corrected for the number of arms.
+Verdicts are made as the reports make them: one noise model for all runs, seeds paired where arms share them, room for
+tuning, corrected for the number of arms.
 """
 
 from __future__ import annotations
