@@ -12,6 +12,7 @@ from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.facts import Supports, Tried
 from zoo.norms import Norm
+from zoo.tracing import device_type, rms_norm
 from zoo.traits import EVERY_OPERATION, Operations
 
 
@@ -57,6 +58,10 @@ class RMSNormLayer(nn.Module):
         self.gain = nn.Parameter(torch.full((dim,), self.initial["gain"])) if spec.gain else None
 
     def forward(self, x: Tensor) -> Tensor:
+        # On a GPU torch's own is one kernel in place of six. It takes a gain of the input's type, and rounds once.
+        if device_type(x) == "cuda" and (self.gain is None or self.gain.dtype == x.dtype):
+            gain = self.gain + self.gain_offset if self.gain is not None and self.gain_offset else self.gain
+            return rms_norm(x, gain, self.eps)
         wide = x.float()
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
         if self.gain is None:
