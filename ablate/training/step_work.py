@@ -28,9 +28,14 @@ from zoo.attend import executed_backends
 from zoo.spec import ModelSpec
 
 
+_STATES = 4
+"""Numbers in float32 for each weight: itself, its gradient, and AdamW's two moments."""
+
+
 @dataclass(frozen=True)
 class StepWork:
-    """work: of a step, compiled where training is. peak_bytes: the most that is alive, as the step is written.
+    """work: of a step, compiled where training is. peak_bytes: the most that is alive; of a compiled step an estimate:
+    weights with their gradients and two moments, what is kept for the backward pass, and the largest kernel's results.
     attention: the backends that a GPU would take."""
 
     work: Work
@@ -50,16 +55,20 @@ def _counted(model: str, train: str, width: int) -> StepWork | None:
     numerics = Numerics("cpu", settings.dtype, "highest")
     listening = executed_backends(training=True)
     with torch.random.fork_rng(), FakeTensorMode() as mode, Live() as live, listening as backends:
-        learner, _ = learner_of(spec, settings, numerics, None, False)
-        batch = whole_batch(settings, spec, width).each(mode.from_tensor)
         with counted(compiled=settings.compile) as operators:
+            learner, built = learner_of(spec, settings, numerics, None, False)
+            batch = whole_batch(settings, spec, width).each(mode.from_tensor)
+            operators.kernels.clear()
             try:
                 learner.learn(1, 0.0, batch, _ThenUpdate(operators))
             except (DynamicOutputShapeException, DataDependentOutputException):
                 return None
     kernels = operators.kernels
     work = as_compiled(kernels) if settings.compile else as_issued(kernels)
-    return StepWork(work, live.peak, ", ".join(sorted(backends)) or None)
+    largest = max(sum(use.bytes for use in kernel.writes) for kernel in kernels)
+    weights = 4 * _STATES * sum(parameter.numel() for parameter in built.parameters())
+    peak = live.peak if work.kept_bytes is None else min(live.peak, weights + round(work.kept_bytes) + largest)
+    return StepWork(work, peak, ", ".join(sorted(backends)) or None)
 
 
 class _ThenUpdate:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -37,10 +37,12 @@ CHUNK = 32
 
 
 class Use(NamedTuple):
-    """Bytes that a kernel reads or writes of a storage."""
+    """Bytes that a kernel reads or writes of a storage from `offset` on; the storage has `size`."""
 
     storage: int
+    offset: int
     bytes: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,14 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Work:
-    """What a program asks of a device. product_bytes: moved by matrix products and attention; other_bytes: by the rest."""
+    """What a program asks of a device. product_bytes: moved by matrix products and attention; other_bytes: by the rest.
+    kept_bytes: what the forward pass leaves for the backward pass, where that was estimated."""
 
     flops: float
     product_bytes: float
     other_bytes: float
     launches: int
+    kept_bytes: float | None = None
 
     @property
     def bytes(self) -> float:
@@ -91,7 +95,7 @@ class Operators(TorchDispatchMode):
         out = operation(*args, **settings)
         packet = operation.overloadpacket
         name = packet.__name__
-        if name not in FREE and not _is_view(operation):
+        if operation.namespace != "prim" and name not in FREE and not _is_view(operation):
             counted = flop_registry.get(packet)
             flops = float(counted(*args, **settings, out_val=out)) if counted else 0.0
             given = [x for x in tree_leaves((args, settings)) if isinstance(x, Tensor)]
@@ -115,13 +119,13 @@ class Operators(TorchDispatchMode):
 
     def _uses(self, tensors: Iterable[Tensor]) -> tuple[Use, ...]:
         """What is broadcast is read once."""
-        found: dict[int, int] = {}
+        found = []
         for tensor in tensors:
             storage = tensor.untyped_storage()
             self._kept[storage._cdata] = storage  # or another would get its address
             size = min(tensor.numel() * tensor.element_size(), storage.nbytes())
-            found[storage._cdata] = max(size, found.get(storage._cdata, 0))
-        return tuple(Use(*each) for each in found.items())
+            found.append(Use(storage._cdata, tensor.storage_offset(), size, storage.nbytes()))
+        return tuple(dict.fromkeys(found))
 
 
 def _is_view(operation: Any) -> bool:
@@ -182,7 +186,8 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, operators: Operators, q: Tensor, k: Tensor, v: Tensor, share: float) -> Tensor:
-        out = v.new_empty(*q.shape[:-1], v.shape[-1])
+        batch, heads, length, _ = q.shape
+        out = v.new_empty(batch, length, heads, v.shape[-1]).transpose(1, 2)  # kernels write it so
         ctx.operators = operators
         scores = share * q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
         ctx.products = 2 * scores * q.shape[3], 2 * scores * v.shape[3]
@@ -216,17 +221,31 @@ def as_issued(kernels: Sequence[Kernel]) -> Work:
 
 def as_compiled(kernels: Sequence[Kernel]) -> Work:
     """Estimated work where forward and backward pass are compiled; the update is as it is issued."""
-    passes = [each for each in kernels if each.phase != "update"]
+    passes = list(_without_repeats(each for each in kernels if each.phase != "update"))
     issued = as_issued([each for each in kernels if each.phase == "update"])
     groups = list(_grouped(passes))
-    moved, launches = _moved(groups)
+    moved, launches, kept = _moved(groups)
     heavy = as_issued([each for each in passes if each.flops])
     return Work(
         heavy.flops + issued.flops,
         heavy.product_bytes + issued.product_bytes,
         moved + issued.other_bytes,
         heavy.launches + launches + issued.launches,
+        kept,
     )
+
+
+def _without_repeats(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
+    """Kernels without casts of what was cast already, as autocast repeats them for each product."""
+    same: dict[int, int] = {}
+    casts: dict[object, Kernel] = {}
+    for kernel in kernels:
+        reads = tuple(use._replace(storage=same.get(use.storage, use.storage)) for use in kernel.reads)
+        first = casts.setdefault((reads, kernel.phase, kernel.bytes), kernel) if kernel.name == "_to_copy" else kernel
+        if first is kernel:
+            yield replace(kernel, reads=reads)
+        else:
+            same |= {use.storage: of_first.storage for use, of_first in zip(kernel.writes, first.writes, strict=True)}
 
 
 def _grouped(kernels: Sequence[Kernel]) -> Iterator[list[Kernel]]:
@@ -262,13 +281,14 @@ def _join(group: list[int], one: int, other: int) -> None:
     group[_root(group, other)] = _root(group, one)
 
 
-def _moved(groups: Sequence[list[Kernel]]) -> tuple[float, int]:
-    """Bytes that kernels without products move, and how many there are."""
+def _moved(groups: Sequence[list[Kernel]]) -> tuple[float, int, float]:
+    """Bytes that kernels without products move, how many there are, and bytes kept for the backward pass."""
     inside = [{use.storage for kernel in group for use in kernel.writes} for group in groups]
-    outer = [_largest(use for kernel in group for use in kernel.reads if use.storage not in own)
+    outer = [_by_storage(use for kernel in group for use in kernel.reads if use.storage not in own)
              for group, own in zip(groups, inside, strict=True)]  # fmt: skip
     maker = {storage: number for number, own in enumerate(inside) for storage in own}
     asked: dict[int, int] = {}
+    kept: dict[int, int] = {}
     moved, launches = 0.0, 0
     for number, group in enumerate(groups):
         reads = dict(outer[number])
@@ -282,6 +302,9 @@ def _moved(groups: Sequence[list[Kernel]]) -> tuple[float, int]:
                 reads |= outer[source]  # made again rather than kept
             else:
                 asked[storage] = size
+        if group[0].phase == "backward":
+            made_before = (s for s in reads if s in maker and groups[maker[s]][0].phase == "forward")
+            kept |= {storage: reads[storage] for storage in made_before}
         if group[0].flops:
             continue
         launches += 1 if group[0].fusible else sum(kernel.times for kernel in group)
@@ -292,14 +315,18 @@ def _moved(groups: Sequence[list[Kernel]]) -> tuple[float, int]:
     for group in groups:
         if group[0].flops:
             continue
-        for storage, size in _largest(use for kernel in group for use in kernel.writes).items():
+        for storage, size in _by_storage(use for kernel in group for use in kernel.writes).items():
             if storage in asked or (storage not in read and storage not in within):
                 moved += size
-    return moved, launches
+    return moved, launches, sum(kept.values())
 
 
-def _largest(uses: Iterable[Use]) -> dict[int, int]:
-    found: dict[int, int] = {}
+def _by_storage(uses: Iterable[Use]) -> dict[int, int]:
+    """Bytes of each storage that are used, each once."""
+    parts: dict[int, dict[int, int]] = {}
+    sizes: dict[int, int] = {}
     for use in uses:
-        found[use.storage] = max(use.bytes, found.get(use.storage, 0))
-    return found
+        found = parts.setdefault(use.storage, {})
+        found[use.offset] = max(use.bytes, found.get(use.offset, 0))
+        sizes[use.storage] = use.size
+    return {storage: min(sum(found.values()), sizes[storage]) for storage, found in parts.items()}
