@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import (
@@ -23,7 +24,7 @@ from ablate.machine.numerics import Numerics
 from ablate.training.batch import Batch
 from ablate.training.memory import Live, learner_of, whole_batch
 from ablate.training.spec import TrainSpec
-from evals.costs.operators import Operators, Work, as_compiled, as_issued, counted
+from evals.costs.operators import Kernel, Operators, Work, as_compiled, as_issued, counted
 from zoo.attend import executed_backends
 from zoo.spec import ModelSpec
 
@@ -52,23 +53,44 @@ def step_work(spec: ModelSpec, train: TrainSpec, width: int | None = None) -> St
 @lru_cache(maxsize=256)
 def _counted(model: str, train: str, width: int) -> StepWork | None:
     spec, settings = zoo.parse(json.loads(model)), TrainSpec.model_validate_json(train)
-    numerics = Numerics("cpu", settings.dtype, "highest")
+    found = _traced(spec, settings, width)
+    if found is None:
+        return None
+    work = as_compiled(found.kernels) if settings.compile else as_issued(found.kernels)
+    peak = found.peak_bytes
+    if work.kept_bytes is not None:
+        largest = max(sum(use.bytes for use in kernel.writes) for kernel in found.kernels)
+        peak = min(peak, 4 * _STATES * found.parameters + round(work.kept_bytes) + largest)
+    return StepWork(work, peak, found.attention)
+
+
+def kernels_of(spec: ModelSpec, train: TrainSpec) -> tuple[Kernel, ...]:
+    """The kernels of a step, one by one as they are issued; none where its shapes depend on its data."""
+    found = _traced(spec, train, train.context)
+    return () if found is None else found.kernels
+
+
+class _Traced(NamedTuple):
+    kernels: tuple[Kernel, ...]
+    peak_bytes: int
+    parameters: int
+    attention: str | None
+
+
+def _traced(spec: ModelSpec, train: TrainSpec, width: int) -> _Traced | None:
+    numerics = Numerics("cpu", train.dtype, "highest")
     listening = executed_backends(training=True)
     with torch.random.fork_rng(), FakeTensorMode() as mode, Live() as live, listening as backends:
-        with counted(compiled=settings.compile) as operators:
-            learner, built = learner_of(spec, settings, numerics, None, False)
-            batch = whole_batch(settings, spec, width).each(mode.from_tensor)
+        with counted(compiled=train.compile) as operators:
+            learner, model = learner_of(spec, train, numerics, None, False)
+            batch = whole_batch(train, spec, width).each(mode.from_tensor)
             operators.kernels.clear()
             try:
                 learner.learn(1, 0.0, batch, _ThenUpdate(operators))
             except (DynamicOutputShapeException, DataDependentOutputException):
                 return None
-    kernels = operators.kernels
-    work = as_compiled(kernels) if settings.compile else as_issued(kernels)
-    largest = max(sum(use.bytes for use in kernel.writes) for kernel in kernels)
-    weights = 4 * _STATES * sum(parameter.numel() for parameter in built.parameters())
-    peak = live.peak if work.kept_bytes is None else min(live.peak, weights + round(work.kept_bytes) + largest)
-    return StepWork(work, peak, ", ".join(sorted(backends)) or None)
+    size = sum(parameter.numel() for parameter in model.parameters())
+    return _Traced(tuple(operators.kernels), live.peak, size, ", ".join(sorted(backends)) or None)
 
 
 class _ThenUpdate:

@@ -7,6 +7,7 @@ only they read is never written. A gradient pass recomputes such a result where 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +33,10 @@ FUSIBLE = {
     *("constant_pad_nd", "silu_backward", "gelu", "gelu_backward", "linalg_vector_norm", "where", "triu", "tril"),
 }
 """Operations that torch.compile fuses, beside those that torch itself calls pointwise."""
+STATE = {"zeros_like", "zeros", "scalar_tensor"}
+"""Operations of an optimizer's first step alone."""
+TOGETHER = {"linalg_vector_norm", "mul_", "add_"}
+"""Operations that an update does with all its tensors at once on a GPU, and one by one elsewhere."""
 CHUNK = 32
 """Tensors that one kernel of a fused optimizer takes, about: it has room for so many addresses."""
 
@@ -114,6 +119,8 @@ class Operators(TorchDispatchMode):
     ) -> None:  # fmt: skip
         """Add a kernel that reads `given` and writes `made`."""
         backward = torch._C._current_autograd_node() is not None
+        if self.phase == "update" and name in STATE:
+            return
         phase: Phase = "backward" if backward and self.phase == "forward" else self.phase
         self.kernels.append(Kernel(name, phase, self._uses(given), self._uses(made), flops, fusible, max(1, times)))
 
@@ -216,7 +223,10 @@ def as_issued(kernels: Sequence[Kernel]) -> Work:
     """Work of kernels one by one."""
     heavy = [each.bytes for each in kernels if each.flops]
     light = [each.bytes for each in kernels if not each.flops]
-    return Work(sum(each.flops for each in kernels), sum(heavy), sum(light), sum(each.times for each in kernels))
+    together = Counter(each.name for each in kernels if each.phase == "update" and each.name in TOGETHER)
+    fewer = sum(count - -(-count // CHUNK) for count in together.values())
+    launches = sum(each.times for each in kernels) - fewer
+    return Work(sum(each.flops for each in kernels), sum(heavy), sum(light), launches)
 
 
 def as_compiled(kernels: Sequence[Kernel]) -> Work:
