@@ -47,11 +47,17 @@ def _update(group: dict[str, Any], parameters: list[Tensor], gradients: list[Ten
         torch._foreach_add_(mine, [each.to(mine[0].dtype) for each in updates.unbind()], alpha=-rate)
 
 
-def orthogonalised(stack: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
-    """(N, out, in) → (N, out, in) in bfloat16: about U Vᵀ of each matrix U S Vᵀ, by Newton–Schulz steps, as torch has
+def orthogonalised(
+    stack: Tensor,
+    coefficients: tuple[float, float, float],
+    steps: int,
+    eps: float,
+    dtype: torch.dtype = torch.bfloat16,
+) -> Tensor:
+    """(N, out, in) → (N, out, in), computed in `dtype`: about U Vᵀ of each matrix U S Vᵀ, by Newton–Schulz steps, as torch has
     them: X ← a X + (b A + c A²) X with A = X Xᵀ."""
     a, b, c = coefficients
-    x = stack.bfloat16()
+    x = stack.to(dtype)
     tall = x.shape[1] > x.shape[2]
     x = x.mT if tall else x
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=eps)
