@@ -7,7 +7,6 @@ from typing import Unpack, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from zoo.block import Block
 from zoo.cache import NOTHING_TO_CACHE, Cache, LayerCache

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from ablate.api.questions import StudyLike
 from ablate.data import DataIdentity, DataSource, vocabulary
 from ablate.errors import ArgumentError
-from ablate.planning.make_plan import make_plan
+from ablate.planning.make_plan import Identify, make_plan
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.planning.plan_shown import tuning_runs
 from ablate.readable import clock
@@ -156,13 +156,13 @@ def _foretold(study: Study, device: Device) -> Foretold:
     return Foretold(study, device, rungs, seconds)
 
 
-def _unread(study: Study):  # type: ignore[no-untyped-def]
-    """Costs depend on the vocabulary alone."""
-    return lambda data: DataIdentity.open(_size(data, study), "not read")
+def _unread(study: Study) -> Identify:
+    """Of a text, costs depend on its vocabulary alone."""
 
+    def identity(data: DataSource) -> DataIdentity:
+        return DataIdentity.open(vocabulary(data, study.folder), "not read")
 
-def _size(data: DataSource, study: Study) -> int:
-    return vocabulary(data, study.folder)
+    return identity
 
 
 def _arm(plan: Plan, arm: ArmPlan, device: Device, tuned: float) -> ForetoldArm:
@@ -232,9 +232,11 @@ def _notes(found: Foretold) -> Iterator[str]:
     yield from kernel_lines({arm.name: arm.work.attention if arm.work else None for arm in arms})
     for arm in arms:
         if arm.work is not None and arm.work.peak_bytes > device.memory_bytes:
-            yield f"arm {arm.name} does not fit: {arm.work.peak_bytes / 2**30:.3g} GiB of {device.memory_bytes / 2**30:.3g}"
+            needed, there = arm.work.peak_bytes / 2**30, device.memory_bytes / 2**30
+            yield f"arm {arm.name} does not fit: {needed:.3g} GiB of {there:.3g}"
         if arm.work is None:
-            yield f"arm {arm.name}: its step was not counted, so its time is that of its FLOPs at {UTILISATION:.0%} of the peak"
+            uncounted = "its step was not counted, so its time is that of its FLOPs"
+            yield f"arm {arm.name}: {uncounted} at {UTILISATION:.0%} of the peak"
     yield (
         f"predicted by a roofline, not measured: {device.compute_share:.0%} of the peak FLOP/s and"
         f" {device.bandwidth_share:.0%} of the bandwidth are assumed, and that torch.compile fuses what it can"

@@ -151,7 +151,9 @@ def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> Co
     return CostPoint(work="training", context=context, batch=batch, **rounds._asdict(), reasons=reasons)
 
 
-HOST_BOUND = "host-bound: steps that are not compiled take what their kernels take unfused, and Python (train.compile: true)"
+HOST_BOUND = (
+    "host-bound: steps that are not compiled take what their kernels take unfused, and Python (train.compile: true)"
+)
 """Why arms are not compared: on a GPU a norm more costs a tenth of a step, and next to nothing once it is fused."""
 
 

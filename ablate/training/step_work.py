@@ -28,7 +28,6 @@ from evals.costs.operators import Kernel, Operators, Work, as_compiled, as_issue
 from zoo.attend import executed_backends
 from zoo.spec import ModelSpec
 
-
 _STATES = 4
 """Numbers in float32 for each weight: itself, its gradient, and AdamW's two moments."""
 
@@ -80,15 +79,21 @@ class _Traced(NamedTuple):
 def _traced(spec: ModelSpec, train: TrainSpec, width: int) -> _Traced | None:
     numerics = Numerics("cpu", train.dtype, "highest")
     listening = executed_backends(training=True)
-    with torch.random.fork_rng(), FakeTensorMode() as mode, Live() as live, listening as backends:
-        with counted(compiled=train.compile) as operators:
-            learner, model = learner_of(spec, train, numerics, None, False)
-            batch = whole_batch(train, spec, width).each(mode.from_tensor)
-            operators.kernels.clear()
-            try:
-                learner.learn(1, 0.0, batch, _ThenUpdate(operators))
-            except (DynamicOutputShapeException, DataDependentOutputException):
-                return None
+    counting = counted(compiled=train.compile)
+    with (
+        torch.random.fork_rng(),
+        FakeTensorMode() as mode,
+        Live() as live,
+        listening as backends,
+        counting as operators,
+    ):
+        learner, model = learner_of(spec, train, numerics, None, False)
+        batch = whole_batch(train, spec, width).each(mode.from_tensor)
+        operators.kernels.clear()
+        try:
+            learner.learn(1, 0.0, batch, _ThenUpdate(operators))
+        except (DynamicOutputShapeException, DataDependentOutputException):
+            return None
     size = sum(parameter.numel() for parameter in model.parameters())
     return _Traced(tuple(operators.kernels), live.peak, size, ", ".join(sorted(backends)) or None)
 

@@ -23,7 +23,16 @@ from zoo.tracing import Trace, traced_for
 
 Phase = Literal["forward", "backward", "update"]
 
-FREE = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "lift_fresh", "_unsafe_view"}
+FREE = {
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "detach",
+    "lift_fresh",
+    "_unsafe_view",
+}
 """Operations that run no kernel, beside those that return views."""
 FUSIBLE = {
     *("_to_copy", "clone", "copy_", "cat", "stack", "fill_", "zero_", "zeros", "zeros_like", "new_zeros", "ones_like"),
@@ -93,9 +102,7 @@ class Operators(TorchDispatchMode):
         self.phase: Phase = "forward"
         self._kept: dict[int, Any] = {}
 
-    def __torch_dispatch__(
-        self, operation: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         settings = kwargs or {}
         out = operation(*args, **settings)
         packet = operation.overloadpacket
@@ -107,9 +114,13 @@ class Operators(TorchDispatchMode):
             made = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
             listed = max((len(x) for x in args if isinstance(x, list | tuple)), default=0)
             times = -(-listed // CHUNK) if name.startswith(("_fused", "_foreach")) else 1
-            fusible = not flops and (name in FUSIBLE or torch.Tag.pointwise in operation.tags) and not _across_rows(name, args)
+            fusible = (
+                not flops
+                and (name in FUSIBLE or torch.Tag.pointwise in operation.tags)
+                and not _across_rows(name, args)
+            )
             if name.startswith(("_fused", "_foreach")):
-                made = given if not made else made
+                made = made or given
             self.note(name, given, made, flops, fusible, times)
         return out
 
@@ -159,7 +170,7 @@ def fused_norm(operators: Operators) -> Callable[[Tensor, Tensor | None], Tensor
 
 
 class _Norm(torch.autograd.Function):
-    """Stands for torch's fused RMSNorm: one kernel forward, two backward, of which the second sums the gain's gradient."""
+    """Stands for torch's fused RMSNorm: one kernel forward, two backward, the second of which is the gain's."""
 
     @staticmethod
     def forward(ctx: Any, operators: Operators, x: Tensor, gain: Tensor | None) -> Tensor:
@@ -214,9 +225,10 @@ class _Attention(torch.autograd.Function):
 @contextmanager
 def counted(*, compiled: bool) -> Iterator[Operators]:
     """List the kernels that a GPU would run inside the block."""
-    with Operators() as operators:
-        with traced_for(Trace("cuda", compiled, fused_attention(operators), fused_norm(operators))):
-            yield operators
+    operators = Operators()
+    trace = Trace("cuda", compiled, fused_attention(operators), fused_norm(operators))
+    with operators, traced_for(trace):
+        yield operators
 
 
 def as_issued(kernels: Sequence[Kernel]) -> Work:

@@ -1,8 +1,8 @@
 """Roofline of a training step on a device that is not at hand, from what the step asks of it: arithmetic alone.
 
-A step takes max(launches, other bytes / bandwidth + max(FLOPs / peak, their bytes / bandwidth)), with the shares of peak
-and bandwidth that programs reach (`evals.costs.devices`): kernels follow each other on the device, and where they are
-short, the host that launches them is slower than they are.
+A step takes max(launches, other bytes / bandwidth + max(FLOPs / peak, their bytes / bandwidth)), with the shares of
+peak and bandwidth that programs reach (`evals.costs.devices`): kernels follow each other on the device, and where they
+are short, the host that launches them is slower than they are.
 """
 
 from __future__ import annotations

@@ -91,7 +91,12 @@ def test_products_suit_tensor_cores(name: str) -> None:
         for study, arm in arms_of(name, scale):
             for part in (arm.model, *(each for layer in arm.model.layers for each in (layer.mixer, layer.ffn))):
                 sides = [getattr(part, width, None) for width in ("d_model", "head_dim", "d_ff")]
-                assert all(side % 8 == 0 for side in sides if isinstance(side, int)), (scale, study.rung, arm.name, part)
+                assert all(side % 8 == 0 for side in sides if isinstance(side, int)), (
+                    scale,
+                    study.rung,
+                    arm.name,
+                    part,
+                )
             if name not in (*ON_TASKS, *SAME_CACHE, "mqa_fewer_heads"):
                 assert all(size >= 32 for size in heads(arm)), (scale, study.rung, arm.name, heads(arm))
 

@@ -58,10 +58,10 @@ class RMSNormLayer(nn.Module):
         self.gain = nn.Parameter(torch.full((dim,), self.initial["gain"])) if spec.gain else None
 
     def forward(self, x: Tensor) -> Tensor:
-        # On a GPU torch's own is one kernel in place of six. It takes a gain of the input's type, and rounds once.
-        if device_type(x) == "cuda" and (self.gain is None or self.gain.dtype == x.dtype):
+        # On a GPU torch's own is one kernel in place of six. It takes an input of the gain's type, and rounds once.
+        if device_type(x) == "cuda":
             gain = self.gain + self.gain_offset if self.gain is not None and self.gain_offset else self.gain
-            return rms_norm(x, gain, self.eps)
+            return rms_norm(x if gain is None else x.to(torch.promote_types(x.dtype, gain.dtype)), gain, self.eps)
         wide = x.float()
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
         if self.gain is None:

@@ -1,4 +1,4 @@
-"""torch's Muon with matrices of one shape side by side, so that a GPU has few large kernels in place of many small ones."""
+"""torch's Muon with matrices of one shape side by side: a few large kernels in place of many small ones."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch.optim._muon import _adjust_lr
 
 
 class StackedMuon(torch.optim.Muon):
-    """The same updates, state and settings: 2,000 kernels for the matrices of six layers become 150.
+    """The same updates, state and settings, in a quarter of the kernels for six layers.
 
-    Bits differ from the loop's, since batched products add in another order; on a CPU, where runs have the loop's, it is
-    not used.
+    Bits differ from the loop's, since batched products add in another order. On a CPU, where runs have the loop's, it
+    is not used.
     """
 
     @torch.no_grad()
@@ -54,8 +54,8 @@ def orthogonalised(
     eps: float,
     dtype: torch.dtype = torch.bfloat16,
 ) -> Tensor:
-    """(N, out, in) → (N, out, in), computed in `dtype`: about U Vᵀ of each matrix U S Vᵀ, by Newton–Schulz steps, as torch has
-    them: X ← a X + (b A + c A²) X with A = X Xᵀ."""
+    """(N, out, in) → (N, out, in), computed in `dtype`: about U Vᵀ of each matrix U S Vᵀ, by the Newton–Schulz
+    steps that torch has: X ← a X + (b A + c A²) X with A = X Xᵀ."""
     a, b, c = coefficients
     x = stack.to(dtype)
     tall = x.shape[1] > x.shape[2]

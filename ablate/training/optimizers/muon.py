@@ -24,8 +24,8 @@ class Muon(Optimizer):
 
     Jordan et al. 2024, https://kellerjordan.github.io/posts/muon. torch's own, there since 2.9, which is the oldest
     torch that this project takes. It trains matrices of the roles input and output; AdamW trains all else: the token
-    table, the head, gains, biases, and the stacked matrices of experts, which torch's Muon refuses. On a GPU matrices of
-    one shape are updated side by side.
+    table, the head, gains, biases, and the stacked matrices of experts, which torch's Muon refuses. On a GPU matrices
+    of one shape are updated side by side.
 
     The two rates: `lr` is Muon's, and AdamW's is `adamw_lr_ratio` × `lr` at every step, on the same schedule.
     With the default `adjust` an entry of Muon's update has a root mean square of about 0.2, as AdamW's has, and one

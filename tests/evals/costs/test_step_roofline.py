@@ -42,7 +42,9 @@ def by_hand(d: int, layers: int, vocabulary: int, context: int, batch: int) -> t
     def linear(inner: int, outer: int) -> float:
         return 3 * 2 * (n * inner + n * outer + inner * outer)
 
-    products = layers * (4 * linear(d, d) + 2 * linear(d, f) + linear(f, d) + 24 * n * d) + (1 + twice / 3) * linear(d, vocabulary)
+    products = layers * (4 * linear(d, d) + 2 * linear(d, f) + linear(f, d) + 24 * n * d) + (1 + twice / 3) * linear(
+        d, vocabulary
+    )
     norms = (12 + 12) * n * d + (20 + 18) * n * d + 2 * 8 * n * d  # forward, backward, and the gains' gradients
     rope, gate = 2 * 8 * n * d, (6 + 10) * n * f
     ends = (6 + 2 * twice) * n * vocabulary + 8 * n * d + 4 * vocabulary * d
