@@ -50,7 +50,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     note(f"{name} (FlashAttention-3)" if name in HOOKED and fused.is_flash_3() else name, needs.gradient)
     stand_in = attention()
     if stand_in is not None and name in KERNELS:
-        return stand_in(*as_autocast_has_it(q, k, v), visible.share)
+        q, k, v = as_autocast_has_it(q, k, v)
+        return stand_in(q, k, v, visible.share)
     return at_default_precision(lambda q, k, v: BACKENDS[name].attend(q, k, v, visible, scoring), q, k, v)
 
 

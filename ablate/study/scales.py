@@ -142,7 +142,7 @@ def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
             if head not in StudySections.model_fields:
                 reason = "unknown key" + did_you_mean(head, StudySections.model_fields)
                 yield Problem(document.keys[*place, key], f"scales.{name}.{key}", reason, "unknown_key")
-        if offered(document) and (now := FORMER_SCALES.get(name)) in scales:
+        if offered(document) and (now := FORMER_SCALES.get(name)) in _own(document):
             reason = f"'{name}' is what '{now}' was called, which is there too: keep one of them"
             yield Problem(document.keys[place], f"scales.{name}", reason)
     known = scale_names(document)

@@ -142,7 +142,7 @@ class Operators(TorchDispatchMode):
             storage = tensor.untyped_storage()
             self._kept[storage._cdata] = storage  # or another would get its address
             size = min(tensor.numel() * tensor.element_size(), storage.nbytes())
-            found.append(Use(storage._cdata, tensor.storage_offset(), size, storage.nbytes()))
+            found.append(Use(storage._cdata, int(tensor.storage_offset()), size, storage.nbytes()))
         return tuple(dict.fromkeys(found))
 
 
@@ -182,11 +182,12 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, *rest = ctx.saved_tensors
-        of_x, of_gain = torch.empty_like(x), [torch.empty_like(gain) for gain in rest]
+        of_x = torch.empty_like(x)
+        of_gain: list[Tensor] = [torch.empty_like(gain) for gain in rest]
         ctx.operators.note("rms_norm_backward", [gradient, x, *rest], [of_x], fusible=True)
         if of_gain:
             ctx.operators.note("rms_norm_backward_gain", [gradient, x], of_gain)
-        return None, of_x, *(of_gain or [None])
+        return None, of_x, of_gain[0] if of_gain else None
 
 
 def fused_attention(operators: Operators) -> Callable[[Tensor, Tensor, Tensor, float], Tensor]:
