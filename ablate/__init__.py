@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ablate.api.comparing import LossComparison, compare
     from ablate.api.evaluating import Scores, evaluate
     from ablate.api.exporting import export
+    from ablate.api.foretelling import Foretold, plan_on
     from ablate.api.generating import Generated, generate
     from ablate.api.importing import Imported, import_model
     from ablate.api.judging import Judgement, judge
@@ -64,6 +65,7 @@ _HOME = {
     "Exported": "ablate.api.reporting",
     "Failure": "ablate.running.stages",
     "Fits": "ablate.api.scaling",
+    "Foretold": "ablate.api.foretelling",
     "Generated": "ablate.api.generating",
     "HandbookClaim": "ablate.store.documents.handbook",
     "Imported": "ablate.api.importing",
@@ -100,6 +102,7 @@ _HOME = {
     "new": "ablate.api.starting",
     "open": "ablate.api.browsing:open_store",
     "plan": "ablate.api.planning",
+    "plan_on": "ablate.api.foretelling",
     "plug_in": "ablate.plugins",
     "prepare": "ablate.api.preparing",
     "record_result": "ablate.api.reporting",
@@ -120,6 +123,7 @@ __all__ = [
     "Exported",
     "Failure",
     "Fits",
+    "Foretold",
     "Generated",
     "HandbookClaim",
     "Imported",
@@ -157,6 +161,7 @@ __all__ = [
     "new",
     "open",
     "plan",
+    "plan_on",
     "plug_in",
     "prepare",
     "record_result",

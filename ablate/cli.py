@@ -24,7 +24,7 @@ UNREAD = 141
 EXAMPLES = """examples:
   ablate run studies/norm_placement.yaml                  train, measure, evaluate, report
   ablate run studies/norm_placement.yaml --scale smoke    seconds: shows that everything works
-  ablate plan studies/gqa_groups.yaml --scale gpu         what would run, and what it would cost
+  ablate plan studies/gqa_groups.yaml --on h100           what would run, and what it would cost
   ablate zoo llama3                                       one model, in full
 
 Exit status: 0 done, 1 some runs failed or tasks were skipped (they are named), 2 bad input (nothing is written),

@@ -103,8 +103,8 @@ def test_a_start_fits_the_schema_is_planned_and_is_never_overwritten(
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert first == f"# yaml-language-server: $schema={(path.parent / 'study.schema.json').name}"
     assert (path.parent / "study.schema.json").is_file()
-    assert {scale: len(ablate.load_study(path, scale=scale).arms) for scale in ("smoke", "cpu", "gpu-quick")} == {
-        "smoke": 2, "cpu": 2, "gpu-quick": 2,
+    assert {scale: len(ablate.load_study(path, scale=scale).arms) for scale in ("smoke", "cpu", "gpu-hour")} == {
+        "smoke": 2, "cpu": 2, "gpu-hour": 2,
     }  # fmt: skip
     path.write_text("mine", encoding="utf-8")
     assert main(["new", "questions/mine.yaml"]) == 2

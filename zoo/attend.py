@@ -18,7 +18,8 @@ from zoo.attending.needs import Backend, Needs
 from zoo.attending.scores import entropies, largest_scores, weights_of
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.precision import at_default_precision, computed_in
+from zoo.precision import as_autocast_has_it, at_default_precision, computed_in
+from zoo.tracing import attention, device_type
 
 BACKENDS: dict[str, Backend] = {
     "plain": plain.BACKEND,
@@ -28,6 +29,8 @@ BACKENDS: dict[str, Backend] = {
     "flex": flex.BACKEND,
     "varlen": varlen.BACKEND,
 }
+KERNELS = ("fused", "flex", "varlen")
+"""Backends that are one kernel on a GPU, and hold no scores."""
 HOOKED = ("fused", "varlen")
 """Backends whose kernel torch's hook replaces by FlashAttention-3."""
 _forced: list[str] = []
@@ -40,11 +43,15 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     """q: (B, H, T, d), k: (B, K, S, d), v: (B, K, S, e) with K dividing H → (B, H, T, e)."""
     offer_taps(q, k, visible, scoring)
     needs = Needs.of(q, k, v, visible, scoring)
-    name = _forced[-1] if _forced else pick(q.device.type, computed_in(q), needs)
+    name = _forced[-1] if _forced else pick(device_type(q), computed_in(q), needs)
     obstacle = BACKENDS[name].obstacle(needs)
     if obstacle is not None:
         raise ValueError(f"the {name} backend {obstacle}: use plain")
     note(f"{name} (FlashAttention-3)" if name in HOOKED and fused.is_flash_3() else name, needs.gradient)
+    stand_in = attention()
+    if stand_in is not None and name in KERNELS:
+        q, k, v = as_autocast_has_it(q, k, v)
+        return stand_in(q, k, v, visible.share)
     return at_default_precision(lambda q, k, v: BACKENDS[name].attend(q, k, v, visible, scoring), q, k, v)
 
 

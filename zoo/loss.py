@@ -13,10 +13,12 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from zoo.distillation import SoftTargets
+from zoo.tracing import device_type, is_compiling
 
 IGNORED = -100
-LOGITS_AT_ONCE = 2**28
-"""At most so many logits are held at a time: 1 GiB in float32."""
+LOGITS_AT_ONCE = 2**28 + 2**24
+"""At most so many logits are held at a time: 1 GiB in float32, with room for the few tokens that an objective adds to
+a vocabulary of a power of two."""
 ROWS_ON_CPU = 256
 """On a CPU so many rows are read out at a time: what is done with their logits finds them in the processor's cache."""
 
@@ -29,8 +31,8 @@ class Head:
     vocabulary: int
     parameters: Sequence[nn.Parameter] = ()
 
-    def rows_at_once(self, device: torch.device) -> int:
-        return ROWS_ON_CPU if device.type == "cpu" else max(1, LOGITS_AT_ONCE // self.vocabulary)
+    def rows_at_once(self, rows: Tensor) -> int:
+        return ROWS_ON_CPU if device_type(rows) == "cpu" else max(1, LOGITS_AT_ONCE // self.vocabulary)
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def summed_loss(
 ) -> Sums:
     """`next_token_loss` before the division."""
     rows, goals = hidden.flatten(0, -2), targets.flatten()
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return _traced(head, rows, goals, z_loss, soft)
     if torch.is_grad_enabled():
         return Sums(*cast(Any, _GradientsAhead.apply)(head, goals, z_loss, soft, rows, *head.parameters))
@@ -204,7 +206,7 @@ def _sums(logits: Tensor, goals: Tensor, z_loss: float, soft: SoftTargets | None
 
 
 def _pieces(head: Head, rows: Tensor) -> Iterator[slice]:
-    at_once = head.rows_at_once(rows.device)
+    at_once = head.rows_at_once(rows)
     return (slice(start, start + at_once) for start in range(0, rows.shape[0], at_once))
 
 

@@ -7,7 +7,6 @@ from typing import Unpack, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from zoo.block import Block
 from zoo.cache import NOTHING_TO_CACHE, Cache, LayerCache
@@ -15,7 +14,7 @@ from zoo.cache_kinds import cache_kind
 from zoo.caches import CacheKind
 from zoo.distillation import SoftTargets
 from zoo.features import Predicting, new_norm
-from zoo.head import HeadTransform
+from zoo.head import HeadTransform, aligned_product
 from zoo.init import Linear, Role
 from zoo.loss import Head, Part, chunks_for, next_token_loss, scored, target_nats
 from zoo.origin import Converted, TokenizerFiles
@@ -182,7 +181,7 @@ class Decoder(Stack):
         if self.project_out is not None:
             hidden = self.project_out(hidden)
         weight = self.embedding.weight if self.head is None else self.head.weight
-        logits = F.linear(hidden, weight, self.head_bias)
+        logits = aligned_product(hidden, weight, self.head_bias)
         if self.logit_gain is not None:
             logits = logits * (self.logit_gain * math.sqrt(self.spec.d_model))
         if self.spec.logit_scale != 1:

@@ -61,7 +61,7 @@ def prepare(
         StudyError: the study or its data cannot be read.
 
     Example:
-        >>> ablate.prepare("norm_placement", scale="gpu-quick")
+        >>> ablate.prepare("norm_placement", scale="gpu-hour")
     """
     chosen, place = read(study, scale, sets, device or pick_device()), Store(store)
     with open_progress(place, chosen.name, {}, progress) as shown:

@@ -40,7 +40,7 @@ def run(
 
     Args:
         study: a path, the name of a shipped study, a mapping with the keys of a study file, or a `Study`.
-        scale: one of the study's scales; None: `cpu` on a CPU; on a GPU `gpu-quick` or, if there is none, `gpu`.
+        scale: one of the study's scales; None: `cpu` on a CPU; on a GPU `gpu-hour`, or the study's own for a GPU.
         sets: edits of the study by dotted path: `{"train.lr": 1e-3}` or `["train.lr=1e-3"]`.
         store: the store's folder; created if it is missing.
         progress: True reports on standard error, False is silent, a function receives each line.

@@ -63,7 +63,7 @@ def add_study(parser: argparse.ArgumentParser) -> None:
     """The study that a command reads, and the store."""
     parser.add_argument("study", metavar="STUDY", help="name of a shipped study, or the path of a file")
     parser.add_argument(
-        "--scale", help="a scale of the study (default: on a GPU, gpu-quick or, if there is none, gpu; else cpu)"
+        "--scale", help="a scale of the study (default: on a GPU gpu-hour, or the study's own; else cpu)"
     )
     parser.add_argument(
         "--set",

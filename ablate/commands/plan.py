@@ -9,6 +9,10 @@ tracing a training step on tensors without data (a second an arm), and the trans
 The difference that the study will probably detect follows from the noise of comparable stored runs, else from what was
 measured elsewhere at the nearest size.
 
+--on predicts time and memory on a device that is not at hand, without a network, and what bounds a training step there;
+--hours chooses the largest scale that fits:
+  ablate plan studies/norm_placement.yaml --on h100 --hours 8
+
 --at applies the arms to a published model at full size instead, and predicts parameters, weight and cache bytes,
 prefill and decoding time on a device, by a roofline. For example:
   ablate plan studies/gqa_groups.yaml --at llama3-70b --context 131072 --device h200
@@ -57,6 +61,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--device",
         help="cpu or cuda (default: cuda if there is a GPU); with --at, a device such as h200, or this",
     )
+    there = parser.add_argument_group("predictions for another device")
+    there.add_argument("--on", metavar="DEVICE", help="a device that is not at hand, such as h100 or rtx4090")
+    there.add_argument("--hours", type=float, help="choose the largest scale that fits in so many hours")
     paper = parser.add_argument_group("predictions at full size")
     paper.add_argument("--at", metavar="PRESET", help="a preset, or one of its sizes such as llama3-70b")
     paper.add_argument("--context", type=positive, help="tokens per row (default: 8192; with --memory, several)")
@@ -67,6 +74,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.on is not None:
+        return _show_foretold(options)
+    if options.hours is not None:
+        raise OptionError("--hours belongs to --on DEVICE")
     if options.at is None:
         return _show_plan(options)
     return _show_scaleup(options) if options.memory is None else _show_fit(options)
@@ -99,6 +110,22 @@ def _show_plan(options: argparse.Namespace) -> int:
             print(f"\n{rung}")
         print_table(rows)
     print_prose([*plan.notes(options.details), *([str(detection)] if detection else [])])
+    return DONE
+
+
+def _show_foretold(options: argparse.Namespace) -> int:
+    import ablate
+
+    for name in ("at", "context", "batch", "dtype", "memory", "device", "detect", "microbatch"):
+        if getattr(options, name) is not None:
+            raise OptionError(f"--{name} has no meaning with --on")
+    found = ablate.plan_on(options.study, options.on, **given(options, "scale", "sets", "hours"))
+    if options.json:
+        print_json(found.document())
+        return DONE
+    print_prose([found.study.question])
+    print_table(found.table())
+    print_prose(found.notes())
     return DONE
 
 

@@ -88,7 +88,9 @@ def enforce(device: str, dtype: str, threads: int = 1) -> Numerics:
 def _gpu() -> str:
     """The GPU and the packages that its kernels are chosen by."""
     packages = {"FlashAttention-3": use_flash_3(), "flash-linear-attention": use_fla()}
-    return ", ".join([torch.cuda.get_device_name(), *(name for name, used in packages.items() if used)])
+    version = torch.backends.cudnn.version()  # torch takes its attention where that is new enough
+    cudnn = [] if version is None else [f"cuDNN {version}"]
+    return ", ".join([torch.cuda.get_device_name(), *cudnn, *(name for name, used in packages.items() if used)])
 
 
 @contextmanager

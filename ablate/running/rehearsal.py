@@ -142,12 +142,23 @@ def _built(arm: Rehearsed) -> Decoder:
 def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> CostPoint:
     """Training steps as runs take them, each reading its batch."""
     sessions = {arm.name: _session(request, arm) for arm in arms}
-    turns = {name: _training_turn(session) for name, session in sessions.items()}
+    reasons = {name: HOST_BOUND for name, session in sessions.items() if _is_host_bound(session)}
+    turns = {name: _training_turn(session) for name, session in sessions.items() if name not in reasons}
     for turn in turns.values():
         turn()  # compiles, and touches memory for the first time
     rounds = alternate(turns, request.effort.judged, order)
     context, batch = (max(getattr(each.spec, name) for each in sessions.values()) for name in ("context", "batch"))
-    return CostPoint(work="training", context=context, batch=batch, **rounds._asdict())
+    return CostPoint(work="training", context=context, batch=batch, **rounds._asdict(), reasons=reasons)
+
+
+HOST_BOUND = (
+    "host-bound: steps that are not compiled take what their kernels take unfused, and Python (train.compile: true)"
+)
+"""Why arms are not compared: on a GPU a norm more costs a tenth of a step, and next to nothing once it is fused."""
+
+
+def _is_host_bound(session: Session) -> bool:
+    return session.numerics.device == "cuda" and not session.spec.compile
 
 
 def _session(request: Rehearsal, arm: Rehearsed) -> Session:

@@ -39,11 +39,13 @@ from zoo.errors import SpecError, did_you_mean
 from zoo.presets import preset
 
 NOT_IN_A_DESIGN = "a design makes its runs from factors, at one size: leave this out"
+ON_A_GPU = ("gpu-hour", "gpu-minutes", "gpu-quick", "gpu")
+"""Scales that are chosen on a GPU, the first of them that a study has."""
 TUNED_RUNS = "the noise of tuning each run shows only in contrasts between runs that no effect takes"
 
 
 def default_scale(scales: Sequence[str], device: str | None = None) -> str:
-    """`cpu` on a CPU; on a GPU `gpu-quick` where it is among a study's scales, else `gpu`.
+    """`cpu` on a CPU; on a GPU the first of `ON_A_GPU` that is among a study's scales, else `gpu`.
 
     device: None for a GPU where torch finds one.
     """
@@ -51,7 +53,7 @@ def default_scale(scales: Sequence[str], device: str | None = None) -> str:
 
     if device == "cpu" or (device is None and not torch.cuda.is_available()):
         return "cpu"
-    return "gpu-quick" if "gpu-quick" in scales else "gpu"
+    return next((scale for scale in ON_A_GPU if scale in scales), "gpu")
 
 
 def load_study(
@@ -67,7 +69,7 @@ def load_study(
     Args:
         source: the path of a study file, the name of a shipped study (`"norm_placement"`), a mapping with the keys of a
             study file, or a study that was read before, which keeps its scale and its edits unless others are given.
-        scale: one of the study's scales; None: `cpu` on a CPU, and on a GPU `gpu-quick`, or `gpu` where there is none.
+        scale: one of the study's scales; None: `cpu` on a CPU; on a GPU `gpu-hour`, or the study's own for a GPU.
         sets: edits by dotted path, over the file and its scale: `{"train.lr": 1e-3}` or `["train.lr=1e-3"]`.
         name: what the store calls it. None: the file's name; for a map a name made of its content.
         device: decides where no scale is named: `cpu` or `cuda`; None: `cuda` where torch finds a GPU.

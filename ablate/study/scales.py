@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ablate.store.documents.study import SCALES
+from ablate.store.documents.study import FORMER_SCALES, SCALES
 from ablate.study.layers import Layer
 from ablate.study.problems import Problem
 from ablate.study.sections import NAME, StudySections, is_share
@@ -56,6 +56,7 @@ def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
     Mistakes in other scales are better found now than on the machine that they are for.
     """
     document = written.document
+    scale = _known_as(document, scale)
     found = _ladder(written, scale)
     asked = replace(found, problems=(*_scale_problems(document, scale), *found.problems))
     return [asked, *(_ladder(replace(written, sets=()), other) for other in _other_scales(document, scale))]
@@ -70,8 +71,9 @@ def _ladder(written: Written, scale: str) -> Rungs:
 def _at_rung(written: Written, scale: str, rung: str | None, edits: Mapping[str, Any] | float) -> Layers:
     document = written.document
     file, later = Layer(document, without=frozenset({"scales"})), list[Layer]()
-    if isinstance(_at(document, ("scales", scale)), Mapping):
-        later.append(Layer(document, ("scales", scale)))
+    own = _edits_of(document, scale)
+    if isinstance(_at(document, own), Mapping):
+        later.append(Layer(document, own))
     if rung is not None and isinstance(edits, Mapping):
         later.append(Layer(document, (*_ladder_root(document, scale), rung)))
     later += written.sets
@@ -91,7 +93,7 @@ def _rungs(document: YamlDocument, scale: str) -> dict[str, Mapping[str, Any] | 
 
 def _ladder_root(document: YamlDocument, scale: str) -> Keys:
     """Where the ladder is written; a scale's own replaces the study's."""
-    roots: tuple[Keys, ...] = (("scales", scale, "ladder"), ("ladder",))
+    roots: tuple[Keys, ...] = ((*_edits_of(document, scale), "ladder"), ("ladder",))
     return next((root for root in roots if _at(document, root) is not None), ())
 
 
@@ -140,6 +142,9 @@ def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
             if head not in StudySections.model_fields:
                 reason = "unknown key" + did_you_mean(head, StudySections.model_fields)
                 yield Problem(document.keys[*place, key], f"scales.{name}.{key}", reason, "unknown_key")
+        if offered(document) and (now := FORMER_SCALES.get(name)) in _own(document):
+            reason = f"'{name}' is what '{now}' was called, which is there too: keep one of them"
+            yield Problem(document.keys[place], f"scales.{name}", reason)
     known = scale_names(document)
     if scale not in known:
         reason = f"unknown scale '{scale}'" + (did_you_mean(scale, known) or f": one of {', '.join(known)}")
@@ -150,12 +155,34 @@ def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
 
 def scale_names(document: YamlDocument) -> list[str]:
     """The scales that a study may be run at. `cpu` and `gpu` are its settings as they stand where it says no more."""
-    scales = document.data.get("scales")
-    own = scales if isinstance(scales, Mapping) else {}
-    return list(dict.fromkeys([*(offered(document) or ("cpu", "gpu")), *map(str, own)]))
+    own = (_now(document, name) for name in _own(document))
+    return list(dict.fromkeys([*(offered(document) or ("cpu", "gpu")), *own]))
 
 
 def _other_scales(document: YamlDocument, scale: str) -> list[str]:
+    others = (_now(document, name) for name, edits in _own(document).items() if isinstance(edits, Mapping))
+    return [name for name in dict.fromkeys(others) if name != scale]
+
+
+def _own(document: YamlDocument) -> Mapping[str, Any]:
+    """What stands in the study under `scales`."""
     scales = document.data.get("scales")
-    written = scales.items() if isinstance(scales, Mapping) else ()
-    return [name for name, edits in written if name != scale and isinstance(edits, Mapping)]
+    return {str(name): edits for name, edits in scales.items()} if isinstance(scales, Mapping) else {}
+
+
+def _now(document: YamlDocument, name: str) -> str:
+    """The present name of a shipped scale. Names of a study that has no shipped scales are its own."""
+    return FORMER_SCALES.get(name, name) if offered(document) else name
+
+
+def _edits_of(document: YamlDocument, scale: str) -> Keys:
+    """Where the study edits a scale: under its name, or the one that it had before."""
+    names = (scale, *(former for former, now in FORMER_SCALES.items() if now == scale and offered(document)))
+    return ("scales", next((name for name in names if name in _own(document)), scale))
+
+
+def _known_as(document: YamlDocument, asked: str) -> str:
+    """The scale that is asked for, by the name that this study knows it by."""
+    known = scale_names(document)
+    both = {**FORMER_SCALES, **{now: former for former, now in FORMER_SCALES.items()}}
+    return both[asked] if asked not in known and both.get(asked) in known else asked

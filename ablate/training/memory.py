@@ -142,14 +142,14 @@ def _alive(model: str, train: str, numerics: Numerics, width: int, rows: int | N
     listening = executed_backends(training=True)
     with torch.random.fork_rng(), FakeTensorMode() as mode, Live() as live, listening as backends:
         try:
-            learner, built = _learner(spec, settings, numerics, rows, recompute)
-            batch = _batch(settings, spec, width).each(mode.from_tensor).to(numerics.device)
+            learner, built = learner_of(spec, settings, numerics, rows, recompute)
+            batch = whole_batch(settings, spec, width).each(mode.from_tensor).to(numerics.device)
             return Foreseen(alive_at_peak(learner, built, batch, live), ", ".join(sorted(backends)) or None)
         except DynamicOutputShapeException:
             return Foreseen()
 
 
-def _learner(
+def learner_of(
     spec: ModelSpec, train: TrainSpec, numerics: Numerics, rows: int | None, recompute: bool
 ) -> tuple[Learner, zoo.Decoder]:
     with torch.device(numerics.device):
@@ -161,7 +161,7 @@ def _learner(
     return Learner(model.loss, optimizer, train, numerics, 0, Accumulation(rows, spec.couples_rows)), model
 
 
-def _batch(train: TrainSpec, spec: ModelSpec, width: int) -> Batch:
+def whole_batch(train: TrainSpec, spec: ModelSpec, width: int) -> Batch:
     """One whole batch of some text, in rows of `width` tokens."""
     windows = np.zeros((train.tokens // width, width + 1), dtype=np.int64)
     return train.objective.batch(windows, spec.vocab_size, np.random.default_rng(0))

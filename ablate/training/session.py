@@ -16,6 +16,7 @@ from ablate.machine.numerics import Numerics, deterministic
 from ablate.store import Store
 from ablate.store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes, RunStart
 from ablate.training.accumulation import Accumulation
+from ablate.training.attention_kernels import attention_text
 from ablate.training.average import WeightAverage
 from ablate.training.batch import Loss
 from ablate.training.checkpoint import Stateful, TrainingProgress, load_state, save_state
@@ -177,7 +178,7 @@ class Session:
         )
         with executed_backends(training=True) as backends, closing(self._train()) as stretches:
             for steps in stretches:
-                self.place.attention = ", ".join(sorted(backends)) or None
+                self.place.attention = attention_text(backends, self.model.spec, self.spec.context, self.numerics)
                 reason = self._note(steps, watch)
                 if reason is not None:
                     return self._ending(reason)

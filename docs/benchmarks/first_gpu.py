@@ -1,8 +1,8 @@
 """The parts of `first_gpu.sh`: `python docs/benchmarks/first_gpu.py PART DEVICE [ITEM…]`.
 
-PART is versions, steps, compiled, choices, attention or decoding, and ITEM an arm or a choice, all by default. With
-TINY=1 in the environment, models are toys. What fails is named, and the rest goes on: in a new process where the error
-was the device's, after which nothing works in the old one.
+PART is versions, default, steps, compiled, choices, attention or decoding, and ITEM an arm or a choice, all by
+default. With TINY=1 in the environment, models are toys. What fails is named, and the rest goes on: in a new process
+where the error was the device's, after which nothing works in the old one.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import zoo
 from ablate.training.compiling import compiled
 from evals.costs.ceilings import Ceilings, measured, share
 from zoo.attend import executed_backends
+from zoo.attending.fused import chosen_kernel
 from zoo.conformance.combinations import choices, given_to, random_model, random_tokens
 from zoo.fla import use_fla
 from zoo.matrix import combine
@@ -56,6 +57,9 @@ SIZE = (
 )
 LARGE = SIZE if TINY else {"d_model": 2048, "n_layers": 20, "vocab_size": 32768}
 """1 B parameters, of which decoding is bound by memory."""
+DEFAULT = {} if TINY else {"d_model": 384, "n_layers": 8, "vocab_size": 8192}
+"""The model of `gpu-hour`."""
+DEFAULT_ROWS = 2 if TINY else 64
 ROWS, LENGTH = (2, 16) if TINY else (16, 1024)
 STEPS = 3 if TINY else 10
 Items = Mapping[str, Callable[[], str]]
@@ -81,9 +85,31 @@ def versions(device: str) -> Items:
         "platform": lambda: f"{platform.platform()}, python {platform.python_version()}",
         "torch": lambda: f"{torch.__version__}, CUDA {torch.version.cuda}",
         "transformers": lambda: version("transformers"),
+        "cuDNN": lambda: str(torch.backends.cudnn.version()),
+        "attention kernel of the GPU scales": lambda: ", ".join(_kernel_of(heads, device) for heads in (4, 6, 8, 12)),
         "ceilings": lambda: str(measured(torch.device(device), _kind(device))),
     }
     return {**found, "device": lambda: str(torch.cuda.get_device_properties(0))} if device == "cuda" else found
+
+
+def _kernel_of(heads: int, device: str) -> str:
+    """What torch takes for heads of 64 features in training."""
+    shape = 1, heads, LENGTH, 64
+    q, k, v = (torch.empty(shape, device=device, dtype=_kind(device), requires_grad=True) for _ in range(3))
+    return f"{heads} heads: {chosen_kernel(q, k, v)}"
+
+
+def default_scale(device: str) -> Items:
+    """The step of `gpu-hour`, for arms that differ in what an unfused step overrates: norms."""
+    top = measured(torch.device(device), _kind(device))
+    arms = {"pre": {}, "double": {"block.norm_placement": "double"}, "gelu": {"block.ffn": "gelu"}}
+    return {
+        f"{arm}, {'compiled' if compile else 'eager'}": lambda edits=edits, compile=compile: _step(
+            {**DEFAULT, **edits}, device, compile, top, DEFAULT_ROWS
+        )
+        for arm, edits in arms.items()
+        for compile in (False, True)
+    }
 
 
 def choices_alike(device: str) -> Items:
@@ -141,12 +167,12 @@ def attention(device: str) -> Items:
     return {f"{arm} by {backend}": lambda pair=(arm, backend): forced(*pair) for arm, backend in pairs}
 
 
-def _step(edits: Mapping[str, Any], device: str, compile: bool, top: Ceilings) -> str:
+def _step(edits: Mapping[str, Any], device: str, compile: bool, top: Ceilings, rows: int = ROWS) -> str:
     """A training step: forward, backward and AdamW's."""
     model = _model(edits, device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     loss_of = compiled(model.loss) if compile else model.loss
-    tokens = torch.randint(model.spec.vocab_size, (ROWS, LENGTH + 1), device=device)
+    tokens = torch.randint(model.spec.vocab_size, (rows, LENGTH + 1), device=device)
 
     def step() -> None:
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
@@ -161,7 +187,7 @@ def _step(edits: Mapping[str, Any], device: str, compile: bool, top: Ceilings) -
     taken = statistics.median(_seconds(step, device) for _ in range(STEPS))
     found = f"{1000 * taken:.1f} ms, {_peak(device):.2f} GiB, first step {first:.0f} s"
     found += f", {_host_reads(step, device)} host reads"
-    reached = share("train", model.spec, LENGTH, ROWS, _kind(device), ROWS * LENGTH / taken, top)
+    reached = share("train", model.spec, LENGTH, rows, _kind(device), rows * LENGTH / taken, top)
     return (
         f"{found}, {100 * reached:.1f} % of matrix products' FLOP/s, attention by {', '.join(sorted(backends)) or '-'}"
     )
@@ -235,6 +261,7 @@ def _peak(device: str) -> float:
 
 PARTS: dict[str, Callable[[str], Items]] = {
     "versions": versions,
+    "default": default_scale,
     "choices": choices_alike,
     "steps": steps,
     "compiled": partial(steps, compile=True),

@@ -46,6 +46,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
 def forget(device: str) -> None:
     """Start over after memory ran out: give back what the allocator keeps, and let peaks of what failed not count."""
+    gc.collect()  # tensors of what failed may be held in cycles, by its traceback's frames for one
     if device == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()

@@ -6,8 +6,9 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import median
-from typing import Literal, NamedTuple, TypeAlias, TypeVar, Unpack
+from typing import Literal, NamedTuple, TypeAlias, TypeVar, Unpack, cast
 
 import torch
 from torch import Tensor
@@ -21,10 +22,11 @@ from evals.costs.spec import NO_CACHE, PLAIN
 from evals.reading.mode import evaluating
 from evals.reading.windows import Reason
 from zoo.attend import executed_backends
-from zoo.cache import Cache
+from zoo.cache import Cache, TokenCache
 from zoo.caches import CacheKind
 from zoo.caches.paged import OutOfPagesError
 from zoo.costs_decoding import decode_cost
+from zoo.decode import compiled_step, roomy_cache
 from zoo.errors import SpecError, UnsupportedError
 from zoo.model import Decoder
 from zoo.site import Given
@@ -110,7 +112,9 @@ class Point:
         """Seconds of endless repeats, the first of which is taken here, and the tokens of each; or the reason why there
         are none. decoded: tokens that a repeat of decoding writes to each row."""
         reads = phase == "prefill"
-        timings = self._prefill_seconds() if reads else self._decode_seconds(decoded=decoded)
+        on_gpu = self.device.type == "cuda"
+        decoding = self._compiled_decode_seconds if on_gpu else partial(self._decode_seconds, 0)
+        timings = self._prefill_seconds() if reads else decoding(decoded)
         if not reads and (reason := self._cannot_decode(decoded)):
             return reason
         with evaluating(self.model):
@@ -260,6 +264,31 @@ class Point:
             for _ in range(decoded):
                 tokens = self._next(tokens, cache)
             yield self._now() - start
+            del cache  # before the next copy is made: two are alive at once, as `_shortage` counts them
+
+    def _compiled_decode_seconds(
+        self, decoded: int, backend: str | Callable[..., object] = "inductor"
+    ) -> Iterator[float]:
+        """The same by one compiled program, on CUDA replayed as a graph, since issuing its operations from Python takes
+        longer than a GPU takes to do them, whatever the cache. A repeat writes over the tokens of the last."""
+        try:
+            cache = roomy_cache(self.model, self.batch, self.context + decoded)
+        except UnsupportedError as error:
+            reason = f"host-bound: issued one by one, its operations take what Python takes ({error.reason})"
+            raise SpecError(error.path, reason) from error
+        further = compiled_step(self.model, backend)
+        text = next(self._inputs())
+        self._read(text, cache, written=self.context)
+        lengths = [cast(TokenCache, layer).length for layer in cache.layers]
+        begin, token = cache.length, text[:, :1]
+        while True:
+            start = self._now()
+            for _ in range(decoded):
+                token = further(token, cache).argmax(-1, keepdim=True)
+            yield self._now() - start
+            cache.length = begin
+            for layer, length in zip(cache.layers, lengths, strict=True):
+                cast(TokenCache, layer).length = length
 
     def _read(self, tokens: Tensor, cache: Cache | None, written: int = 1) -> None:
         """A context: (B, S), as `evals.costs.prompts` says; all of it at once where it is a prefix."""

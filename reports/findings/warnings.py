@@ -10,15 +10,18 @@ from ablate.store.documents import StudyArm
 from reports.reading.collected import Collected
 from reports.reading.outcomes import FAILED
 from reports.sections import sections
+from reports.wording.listing import listed
 
 BUDGET_TOLERANCE = 0.01
 SECONDS_TOLERANCE = 0.05
 FEW_SEEDS = 3
+OF_A_GPU = ("fused (", "flex", "varlen")
+"""Words of attention backends that only a GPU has."""
 
 
 def find(data: Collected) -> tuple[str, ...]:
     """All warnings, the gravest first, then those of sections."""
-    checks = (_failed, _missing, _few_seeds, _unlike, _unmatched, _off_time, _dirty)
+    checks = (_failed, _missing, _few_seeds, _unlike, _unmatched, _off_time, _kernels, _dirty)
     own = (text for check in checks for text in check(data))
     return (*own, *(text for section in sections().values() for text in section.warnings(data)))
 
@@ -32,6 +35,15 @@ def environment(data: Collected) -> tuple[tuple[str, tuple[str, ...]], ...]:
     for key in ("dtype", "matmul", "data"):
         seen[key] = dict.fromkeys(data.runs[key].drop_nulls().unique(maintain_order=True))
     return tuple((key, tuple(values)) for key, values in seen.items() if values)
+
+
+def _kernels(data: Collected) -> Iterator[str]:
+    """Kernels of a GPU are up to twice apart in speed, and which is taken depends on windows and biases."""
+    known = data.runs.drop_nulls("attention").unique(["arm", "attention"], maintain_order=True)
+    arms = {str(kernel): list(part["arm"]) for (kernel,), part in known.group_by("attention", maintain_order=True)}
+    if len(arms) > 1 and any(name in kernel for kernel in arms for name in OF_A_GPU):
+        each = listed([f"{kernel} in {listed(names)}" for kernel, names in arms.items()])
+        yield f"Arms took different attention kernels, {each}, so part of a difference in speed is that of the kernels."
 
 
 def _failed(data: Collected) -> Iterator[str]:

@@ -13,11 +13,13 @@ from ablate.store import Store
 from ablate.store.documents import RunNumerics
 from ablate.training.session import Session
 
-H200 = Numerics("cuda", "bfloat16", "high", "NVIDIA H200")
+H200 = Numerics("cuda", "bfloat16", "high", "NVIDIA H200, cuDNN 91002")
 
 
 @pytest.mark.parametrize(
-    ("gpu", "meets"), [("NVIDIA H200", True), ("NVIDIA L4", False), (None, True)], ids=["same", "another", "any"]
+    ("gpu", "meets"),
+    [("NVIDIA H200, cuDNN 91002", True), ("NVIDIA H200, cuDNN 90100", False), ("NVIDIA L4", False), (None, True)],
+    ids=["same", "older cuDNN", "another", "any"],
 )
 def test_a_run_is_carried_out_on_the_gpu_that_it_was_planned_for(gpu: str | None, meets: bool) -> None:
     """One that was planned on a login node names none."""
@@ -29,10 +31,10 @@ def test_a_run_is_carried_out_on_the_gpu_that_it_was_planned_for(gpu: str | None
 @pytest.mark.parametrize(
     ("flash_3", "fla", "gpu"),
     [
-        (False, False, "NVIDIA H200"),
-        (True, False, "NVIDIA H200, FlashAttention-3"),
-        (False, True, "NVIDIA H200, flash-linear-attention"),
-        (True, True, "NVIDIA H200, FlashAttention-3, flash-linear-attention"),
+        (False, False, "NVIDIA H200, cuDNN 91002"),
+        (True, False, "NVIDIA H200, cuDNN 91002, FlashAttention-3"),
+        (False, True, "NVIDIA H200, cuDNN 91002, flash-linear-attention"),
+        (True, True, "NVIDIA H200, cuDNN 91002, FlashAttention-3, flash-linear-attention"),
     ],
 )
 def test_runs_with_and_without_installed_kernels_are_different_runs(
@@ -42,6 +44,7 @@ def test_runs_with_and_without_installed_kernels_are_different_runs(
     monkeypatch.setattr(numerics, "use_fla", lambda: fla)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 91002)
     with restored():
         found = enforce("cuda", "bfloat16")
     assert found.identity().gpu == gpu

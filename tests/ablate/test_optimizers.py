@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ablate.store import Store
 from ablate.training.optimizers import Trained
+from ablate.training.optimizers._stacked_muon import StackedMuon, orthogonalised
 from ablate.training.optimizers.adamw import AdamW
 from ablate.training.optimizers.lion import Lion
 from ablate.training.optimizers.muon import Muon
@@ -193,3 +194,36 @@ def test_a_run_stopped_at_any_step_ends_with_the_same_bits(tmp_path, kind, ident
     assert first == second
     for a, b in zip(whole.model.parameters(), session.model.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_stacked_matrices_are_updated_as_one_by_one() -> None:
+    """As on a GPU: wide, tall and square ones, to within a rounding of bfloat16, in which the steps are taken."""
+    shapes = ((8, 24), (24, 8), (8, 24), (16, 16), (8, 24))
+    alone, stacked = (
+        kind(
+            [nn.Parameter(torch.randn(s, generator=torch.Generator().manual_seed(i))) for i, s in enumerate(shapes)],
+            lr=LR, weight_decay=DECAY, adjust_lr_fn="match_rms_adamw",
+        )
+        for kind in (torch.optim.Muon, StackedMuon)
+    )  # fmt: skip
+    for step in range(STEPS):
+        for optimizer in (alone, stacked):
+            for number, parameter in enumerate(optimizer.param_groups[0]["params"]):
+                draw = torch.Generator().manual_seed(100 * step + number)
+                parameter.grad = torch.randn(parameter.shape, generator=draw)
+            optimizer.step()
+    for one, other in zip(alone.param_groups[0]["params"], stacked.param_groups[0]["params"], strict=True):
+        torch.testing.assert_close(other, one, rtol=0, atol=0.03 * LR)
+    assert stacked.state_dict()["state"].keys() == alone.state_dict()["state"].keys()
+
+
+def test_a_stack_is_orthogonalised_matrix_by_matrix() -> None:
+    """The same steps in float64, one matrix at a time."""
+    stack = torch.randn(3, 6, 10, generator=torch.Generator().manual_seed(0)).double()
+    a, b, c = 3.4445, -4.7750, 2.0315
+    for own, found in zip(stack, orthogonalised(stack, (a, b, c), 5, 1e-7, torch.float64), strict=True):
+        x = own / own.norm()
+        for _ in range(5):
+            gram = x @ x.T
+            x = a * x + (b * gram + c * gram @ gram) @ x
+        torch.testing.assert_close(found, x, rtol=0, atol=1e-10)

@@ -108,11 +108,12 @@ def test_the_vocabulary_is_the_tokenizer_s_unless_given(load) -> None:  # type: 
 
 def test_without_a_gpu_the_scale_is_cpu(load, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert default_scale(["gpu-quick"]) == "cpu"
+    assert default_scale(["gpu-hour"]) == "cpu"
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assert default_scale(["gpu"]) == default_scale([]) == "gpu"
     assert default_scale(["gpu", "gpu-quick"]) == "gpu-quick"
-    assert default_scale(["gpu-quick"], "cpu") == "cpu"
+    assert default_scale(["gpu-minutes", "gpu-hour"]) == "gpu-hour"
+    assert default_scale(["gpu-hour"], "cpu") == "cpu"
     assert load(STUDY, "gpu").arms == load().arms
 
 

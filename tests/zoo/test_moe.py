@@ -15,6 +15,7 @@ from zoo.axis import variants
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.conformance.counting import counted
 from zoo.ffns import _experts
+from zoo.ffns._activations import GATED
 from zoo.ffns._moe import Routing, balance_loss
 from zoo.site import Step
 
@@ -172,6 +173,24 @@ def test_the_kernel_for_all_experts_is_the_loop_on_a_gpu(ffn: dict[str, Any]) ->
     assert (out - expected).norm() < 0.02 * expected.norm()
     out.float().square().sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in layer.experts.parameters())
+
+
+@pytest.mark.gpu
+def test_an_expert_without_tokens_gets_a_gradient_of_zeros_on_a_gpu() -> None:
+    """Kernels that leave the rows of such an expert as they find them are caught by memory full of NaN."""
+    experts = _experts.Experts(4, 16, 32, GATED["swiglu"], gated=True, bias=False, dropout=0.0).cuda()
+    for parameter in experts.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    rows = torch.randn(24, 16, device="cuda")
+    chosen = torch.tensor([[0, 2], [2, 3]], device="cuda").repeat(12, 1)  # nobody asks expert 1
+    weights = torch.full((24, 2), 0.5, device="cuda")
+    dirty = [torch.full((2**20,), float("nan"), device="cuda") for _ in range(8)]
+    del dirty
+    with torch.autocast("cuda", torch.bfloat16):
+        experts(rows, chosen, weights).float().square().sum().backward()
+    for parameter in experts.parameters():
+        assert torch.isfinite(parameter.grad).all()
+        assert parameter.grad[1].abs().max() == 0
 
 
 def test_the_shared_layer_has_one_spelling_for_each_width() -> None:

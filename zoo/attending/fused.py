@@ -74,6 +74,14 @@ def in_groups(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scoring: Scoring) -
     return by_head(mixed, heads)
 
 
+def chosen_kernel(q: Tensor, k: Tensor, v: Tensor) -> str:
+    """The kernel that torch takes for a triangle of these: `cudnn`, `flash`, `efficient` or `math`. It depends on
+    torch, cuDNN, the GPU and the shapes, and their speeds are up to twice apart."""
+    grouped = k.shape[1] != q.shape[1]
+    choice = torch._fused_sdp_choice(q, k, v, None, 0.0, True, enable_gqa=grouped)
+    return SDPBackend(choice).name.lower().removesuffix("_attention")
+
+
 def _mixed(q: Tensor, k: Tensor, v: Tensor, **how: Any) -> Tensor:
     if not q.is_cuda or torch.is_grad_enabled():
         return F.scaled_dot_product_attention(q, k, v, **how)

@@ -85,6 +85,16 @@ class Visible:
         alone = self.queries.shape[0] == 1 and self.backward and not torch.compiler.is_compiling()
         return not self.padded and (alone or self.sight == "all")
 
+    @property
+    def share(self) -> float:
+        """Share of the scores that kernels compute which skip what is masked, of whole texts: those of a triangle, of a
+        band, or all."""
+        queries, keys = self.queries.shape[0], self.keys.shape[0]
+        if not self.aligned:
+            return 1.0
+        near = min(self.window or queries, queries)
+        return near * (2 * queries - near + 1) / 2 / (queries * keys)
+
     def mask(self) -> Tensor:
         """True where the key is seen: (T, S), or (B, 1, T, S) where rows differ."""
         return self.once("mask", self._mask)

@@ -12,6 +12,7 @@ from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.facts import Supports, Tried
 from zoo.norms import Norm
+from zoo.tracing import device_type, rms_norm
 from zoo.traits import EVERY_OPERATION, Operations
 
 
@@ -57,6 +58,10 @@ class RMSNormLayer(nn.Module):
         self.gain = nn.Parameter(torch.full((dim,), self.initial["gain"])) if spec.gain else None
 
     def forward(self, x: Tensor) -> Tensor:
+        # On a GPU torch's own is one kernel in place of six. It takes an input of the gain's type, and rounds once.
+        if device_type(x) == "cuda":
+            gain = self.gain + self.gain_offset if self.gain is not None and self.gain_offset else self.gain
+            return rms_norm(x if gain is None else x.to(torch.promote_types(x.dtype, gain.dtype)), gain, self.eps)
         wide = x.float()
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
         if self.gain is None:

@@ -27,8 +27,8 @@ class RunNumerics(Part):
     matmul: str
     """torch's precision of float32 matrix products: `highest`, `high` or `medium`."""
     gpu: str | None = Field(default=None, exclude_if=is_none)
-    """The GPU's name, and `FlashAttention-3` and `flash-linear-attention` where they are used. Absent on a CPU, and
-    where the run was planned on a machine without the GPU."""
+    """The GPU's name, cuDNN's version, and `FlashAttention-3` and `flash-linear-attention` where they are used. Absent
+    on a CPU, and where the run was planned on a machine without the GPU."""
 
 
 class RunProbes(Part):

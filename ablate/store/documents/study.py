@@ -30,8 +30,10 @@ from ablate.store.documents.claims import StudyClaim
 from ablate.store.documents.design import StudyDesign
 from ablate.store.documents.length import Length
 
-SCALES = ("smoke", "cpu", "cpu-long", "gpu-quick", "gpu")
+SCALES = ("smoke", "cpu", "cpu-long", "gpu-minutes", "gpu-hour", "gpu-day", "gpu-week")
 """Scales that come with the tool, from the smallest to the largest."""
+FORMER_SCALES = {"gpu-quick": "gpu-minutes", "gpu": "gpu-week"}
+"""Names that scales had before, and have now: studies and commands may use either."""
 RATE = "train.lr"
 """The learning rate, by its path."""
 

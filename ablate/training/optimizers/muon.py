@@ -11,8 +11,10 @@ from pydantic import PositiveFloat
 
 from ablate.training.optimizers import Average, Betas, Optimizer, Trained, Updates, groups
 from ablate.training.optimizers._combined import Combined
+from ablate.training.optimizers._stacked_muon import StackedMuon
 from ablate.training.optimizers.adamw import AdamW, per_entry
 from zoo.init import Role
+from zoo.tracing import device_type
 
 MATRICES = frozenset[Role]({"input", "output"})
 
@@ -22,7 +24,8 @@ class Muon(Optimizer):
 
     Jordan et al. 2024, https://kellerjordan.github.io/posts/muon. torch's own, there since 2.9, which is the oldest
     torch that this project takes. It trains matrices of the roles input and output; AdamW trains all else: the token
-    table, the head, gains, biases, and the stacked matrices of experts, which torch's Muon refuses.
+    table, the head, gains, biases, and the stacked matrices of experts, which torch's Muon refuses. On a GPU matrices
+    of one shape are updated side by side.
 
     The two rates: `lr` is Muon's, and AdamW's is `adamw_lr_ratio` × `lr` at every step, on the same schedule.
     With the default `adjust` an entry of Muon's update has a root mean square of about 0.2, as AdamW's has, and one
@@ -54,7 +57,8 @@ class Muon(Optimizer):
         return Combined(parts)
 
     def _muon(self, trained: Sequence[Trained], lr: float) -> Updates:
-        return torch.optim.Muon(
+        kind = StackedMuon if device_type(trained[0].parameter) == "cuda" else torch.optim.Muon
+        return kind(
             groups(trained, lr), lr=lr, momentum=self.momentum, nesterov=self.nesterov, adjust_lr_fn=self.adjust
         )
 

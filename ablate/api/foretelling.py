@@ -1,0 +1,257 @@
+"""`ablate.plan_on`: what a study would take on a device that is not at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from ablate.api.questions import StudyLike
+from ablate.data import DataIdentity, DataSource, vocabulary
+from ablate.errors import ArgumentError
+from ablate.planning.make_plan import Identify, make_plan
+from ablate.planning.plan import UTILISATION, ArmPlan, Plan
+from ablate.planning.plan_shown import tuning_runs
+from ablate.readable import clock
+from ablate.store.documents import JsonObject
+from ablate.study.reading import load_study
+from ablate.study.scales import scale_names
+from ablate.study.study import Study
+from ablate.study.written import Sets
+from ablate.training.step_work import StepWork, step_work
+from evals.costs.devices import Device, DeviceError
+from evals.costs.devices import device as device_named
+from evals.costs.step_roofline import StepSeconds, step_seconds
+
+START_SECONDS = {False: 20.0, True: 30.0}
+"""Assumed, before a run's first step: a process starts, and a compiled program is read from the cache."""
+COMPILE_SECONDS = 60.0
+"""Assumed, for the first run of an arm."""
+PHASES_OF_A_POINT = 2
+"""Reading a prompt, and decoding."""
+
+
+@dataclass(frozen=True)
+class ForetoldArm:
+    """An arm of a study on a device.
+
+    Attributes:
+        step: the predicted time of a training step; None where its shapes depend on its data, so that only FLOPs count.
+        work: what a step asks of the device; None as above.
+        runs: how many there are, those of tuning counted by their length.
+        run_seconds: training of one run, its start included.
+    """
+
+    plan: ArmPlan
+    work: StepWork | None
+    step: StepSeconds | None
+    runs: float
+    run_seconds: float
+
+    @property
+    def name(self) -> str:
+        return self.plan.name
+
+    @property
+    def seconds(self) -> float:
+        return self.runs * self.run_seconds + COMPILE_SECONDS * self.plan.train.compile
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """A study on a device, by a roofline: nothing was measured.
+
+    Attributes:
+        study: at its scale.
+        device: the data sheet, and the shares of it that programs reach.
+        rungs: the arms of each rung of its ladder; the last is compared.
+        seconds: of all runs one after the other, with measuring; evaluations are not known.
+        scales: hours at each scale that was tried, if a number of hours was given, and whether it fits.
+    """
+
+    study: Study
+    device: Device
+    rungs: tuple[tuple[ForetoldArm, ...], ...]
+    seconds: float
+    scales: tuple[tuple[str, float, bool], ...] = ()
+
+    @property
+    def arms(self) -> tuple[ForetoldArm, ...]:
+        return self.rungs[-1]
+
+    def document(self) -> JsonObject:
+        """JSON form, for `ablate plan --on … --json`."""
+        return {
+            "study": self.study.name,
+            "scale": self.study.scale,
+            "device": self.device.name,
+            "seconds": self.seconds,
+            "arms": [_arm_json(arm) for arm in self.arms],
+            "scales": [{"scale": name, "hours": hours, "fits": fits} for name, hours, fits in self.scales],
+        }
+
+    def table(self) -> list[tuple[str, ...]]:
+        """One row of text for each arm, a header first."""
+        head = ("arm", "parameters", "steps", "step", "bound by", "moved", "kernels", "products", "memory", "attention")
+        return [(*head, "run", "runs"), *map(_row, self.arms)]
+
+    def notes(self) -> list[str]:
+        """Lines below the table."""
+        return list(_notes(self))
+
+
+def plan_on(
+    study: StudyLike,
+    device: str = "h100",
+    *,
+    scale: str | None = None,
+    sets: Sets = (),
+    hours: float | None = None,
+) -> Foretold:
+    """Predict the time, the memory and the cost of a study on a device that is not at hand, without a network.
+
+    A training step is traced on tensors without data: its kernels, the bytes that they move and the FLOPs of its
+    products are counted, and a roofline says how long a device takes. Takes a second or two for each arm.
+
+    Args:
+        study, sets: as in `ablate.run`.
+        device: a device that has a data sheet here, such as `h100` or `rtx4090`.
+        scale: one of the study's scales; None: `gpu-hour`, or the study's own for a GPU.
+        hours: choose the largest scale for a GPU that fits in so many, unless a scale is given.
+
+    Raises:
+        StudyError: the study cannot be read or planned.
+        ArgumentError: there is no such device, or it lacks the rate of a type.
+
+    Example:
+        >>> found = ablate.plan_on("norm_placement", "h100", hours=8)
+        >>> found.study.scale, [arm.step.bound for arm in found.arms]
+    """
+    try:
+        sheet = device_named(device)
+        if hours is None:
+            return _foretold(load_study(study, scale, sets, device="cuda"), sheet)
+        return _largest(study, sheet, scale, sets, hours)
+    except DeviceError as error:
+        raise ArgumentError("on", str(error)) from error
+
+
+def _largest(study: StudyLike, device: Device, scale: str | None, sets: Sets, hours: float) -> Foretold:
+    """The largest scale that fits, else the smallest there is."""
+    if not hours > 0:
+        raise ArgumentError("hours", f"expected a number above 0, not {hours:g}")
+    first = load_study(study, scale, sets, device="cuda")
+    names = [scale] if scale else [name for name in scale_names(first.written.document) if name.startswith("gpu")]
+    tried = [_foretold(load_study(study, name, sets, device="cuda"), device) for name in names]
+    found = tuple((each.study.scale, each.seconds / 3600, each.seconds <= 3600 * hours) for each in tried)
+    fitting = [each for each in tried if each.seconds <= 3600 * hours]
+    chosen = max(fitting, key=lambda each: each.seconds) if fitting else min(tried, key=lambda each: each.seconds)
+    return replace(chosen, scales=found)
+
+
+def _foretold(study: Study, device: Device) -> Foretold:
+    tuned = tuning_runs(study.tune) if study.tune is not None else 0.0
+    plans = [make_plan(each, "cuda", identify=_unread(each)) for each in (*study.smaller, study)]
+    rungs = tuple(tuple(_arm(plan, arm, device, tuned) for arm in plan.arms) for plan in plans)
+    seconds = sum(arm.seconds for rung in rungs for arm in rung) + sum(map(_measuring, plans))
+    return Foretold(study, device, rungs, seconds)
+
+
+def _unread(study: Study) -> Identify:
+    """Of a text, costs depend on its vocabulary alone."""
+
+    def identity(data: DataSource) -> DataIdentity:
+        return DataIdentity.open(vocabulary(data, study.folder), "not read")
+
+    return identity
+
+
+def _arm(plan: Plan, arm: ArmPlan, device: Device, tuned: float) -> ForetoldArm:
+    train = arm.train
+    work = None if arm.teacher else step_work(arm.spec, train, max(plan.study.data.widths(train.context)))
+    if work is None:
+        flops = device.flops_per_second.get(train.dtype)
+        if flops is None:
+            raise DeviceError(f"device {device.name} has no rate for {train.dtype}")
+        step, seconds = None, arm.flops / (UTILISATION * flops)
+    else:
+        step = step_seconds(work.work, device, train.dtype, compiled=train.compile)
+        seconds = arm.steps * step.seconds
+    return ForetoldArm(arm, work, step, len(arm.runs) + tuned, seconds + START_SECONDS[train.compile])
+
+
+def _measuring(plan: Plan) -> float:
+    """Least time of measuring one run of each arm, and of timing arms against each other."""
+    spec = plan.measure
+    if spec is None:
+        return 0.0
+    points = PHASES_OF_A_POINT * len(spec.contexts) * len(spec.batches) * len(spec.caches)
+    return len(plan.arms) * points * spec.seconds + plan.alternating_seconds
+
+
+def _arm_json(arm: ForetoldArm) -> JsonObject:
+    return {
+        "name": arm.name,
+        "parameters": arm.plan.parameters,
+        "steps": arm.plan.steps,
+        "runs": arm.runs,
+        "run_seconds": arm.run_seconds,
+        "peak_memory_bytes": arm.work.peak_bytes if arm.work else None,
+        "attention": arm.work.attention if arm.work else None,
+        "work": asdict(arm.work.work) if arm.work else None,
+        "step": {**asdict(arm.step), "bound": arm.step.bound} if arm.step else None,
+    }
+
+
+def _row(arm: ForetoldArm) -> tuple[str, ...]:
+    first = (arm.name, f"{arm.plan.parameters:,}", f"{arm.plan.steps:,}")
+    last = (clock(arm.run_seconds), f"{arm.runs:g}")
+    if arm.work is None or arm.step is None:
+        return (*first, *["–"] * 7, *last)
+    work = arm.work.work
+    return (
+        *first,
+        f"{1000 * arm.step.seconds:.3g} ms",
+        arm.step.bound,
+        f"{work.bytes / 1e9:.3g} GB",
+        f"{work.launches:,}",
+        f"{work.flops / 1e12:.3g} TFLOP",
+        f"{arm.work.peak_bytes / 2**30:.3g} GiB",
+        arm.work.attention or "–",
+        *last,
+    )
+
+
+def _notes(found: Foretold) -> Iterator[str]:
+    device, arms = found.device, found.arms
+    for name, hours, fits in found.scales:
+        yield f"scale {name}: {hours:.2g} hours{'' if fits else ', too long'}"
+    yield (
+        f"scale {found.study.scale} on one {device.title}: about {clock(found.seconds)} in all, tuning and measuring"
+        " included, evaluations not"
+    )
+    yield from kernel_lines({arm.name: arm.work.attention if arm.work else None for arm in arms})
+    for arm in arms:
+        if arm.work is not None and arm.work.peak_bytes > device.memory_bytes:
+            needed, there = arm.work.peak_bytes / 2**30, device.memory_bytes / 2**30
+            yield f"arm {arm.name} does not fit: {needed:.3g} GiB of {there:.3g}"
+        if arm.work is None:
+            uncounted = "its step was not counted, so its time is that of its FLOPs"
+            yield f"arm {arm.name}: {uncounted} at {UTILISATION:.0%} of the peak"
+    yield (
+        f"predicted by a roofline, not measured: {device.compute_share:.0%} of the peak FLOP/s and"
+        f" {device.bandwidth_share:.0%} of the bandwidth are assumed, and that torch.compile fuses what it can"
+    )
+
+
+def kernel_lines(attention: dict[str, str | None]) -> Iterable[str]:
+    """A line where arms would not take the same kernels of attention: their times differ by that, too."""
+    kinds: dict[str, list[str]] = {}
+    for name, kernels in attention.items():
+        kinds.setdefault(kernels or "none", []).append(name)
+    if len(kinds) > 1:
+        by_kind = "; ".join(f"{kind}: {_few(names)}" for kind, names in kinds.items())
+        yield f"arms differ in their attention kernels ({by_kind}): part of a difference in time is that of the kernels"
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"

@@ -1,0 +1,35 @@
+"""Which kernels of attention a run takes, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import torch
+
+from ablate.machine.numerics import Numerics
+from zoo.attending.fused import chosen_kernel
+from zoo.spec import ModelSpec
+
+
+def attention_text(backends: Collection[str], spec: ModelSpec, context: int, numerics: Numerics) -> str | None:
+    """`fused`; on a GPU with the kernels that torch chooses for it, `fused (cudnn)`; None without softmax attention."""
+    names = sorted(backends)
+    if numerics.device == "cuda" and "fused" in names:
+        kernels = ", ".join(sorted(set(_kernels(spec, context, numerics))))
+        names[names.index("fused")] = f"fused ({kernels})" if kernels else "fused"
+    return ", ".join(names) or None
+
+
+def _kernels(spec: ModelSpec, context: int, numerics: Numerics) -> Iterator[str]:
+    """Of one row of each kind of layer: the choice does not depend on the number of rows."""
+    for mixer in dict.fromkeys(layer.mixer for layer in spec.layers):
+        sizes = [getattr(mixer, name, None) for name in ("heads", "kv_heads", "head_dim")]
+        heads, kv_heads, features = (size if isinstance(size, int) else None for size in sizes)
+        if heads is None or features is None:
+            continue
+        shapes = ((1, count, context, features) for count in (heads, kv_heads or heads, kv_heads or heads))
+        q, k, v = (
+            torch.empty(shape, device=numerics.device, dtype=numerics.torch_dtype, requires_grad=True)
+            for shape in shapes
+        )
+        yield chosen_kernel(q, k, v)

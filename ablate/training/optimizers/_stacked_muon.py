@@ -1,0 +1,68 @@
+"""torch's Muon with matrices of one shape side by side: a few large kernels in place of many small ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim._muon import _adjust_lr
+
+
+class StackedMuon(torch.optim.Muon):
+    """The same updates, state and settings, in a quarter of the kernels for six layers.
+
+    Bits differ from the loop's, since batched products add in another order. On a CPU, where runs have the loop's, it
+    is not used.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        if closure is not None:
+            raise ValueError("Muon takes no closure here")
+        for group in self.param_groups:
+            parameters: list[Tensor] = []
+            gradients: list[Tensor] = []
+            momenta: list[Tensor] = []
+            self._init_group(group, parameters, gradients, momenta)
+            if parameters:
+                _update(group, parameters, gradients, momenta)
+        return None
+
+
+def _update(group: dict[str, Any], parameters: list[Tensor], gradients: list[Tensor], momenta: list[Tensor]) -> None:
+    lr, momentum = float(group["lr"]), group["momentum"]
+    torch._foreach_lerp_(momenta, gradients, 1 - momentum)
+    moved = torch._foreach_lerp(gradients, momenta, momentum) if group["nesterov"] else momenta
+    torch._foreach_mul_(parameters, 1 - lr * group["weight_decay"])
+    by_shape: dict[torch.Size, list[int]] = {}
+    for number, parameter in enumerate(parameters):
+        by_shape.setdefault(parameter.shape, []).append(number)
+    for shape, numbers in by_shape.items():
+        stack = torch.stack([moved[number] for number in numbers])
+        updates = orthogonalised(stack, group["ns_coefficients"], group["ns_steps"], group["eps"])
+        rate = _adjust_lr(lr, group["adjust_lr_fn"], shape)
+        mine = [parameters[number] for number in numbers]
+        torch._foreach_add_(mine, [each.to(mine[0].dtype) for each in updates.unbind()], alpha=-rate)
+
+
+def orthogonalised(
+    stack: Tensor,
+    coefficients: tuple[float, float, float],
+    steps: int,
+    eps: float,
+    dtype: torch.dtype = torch.bfloat16,
+) -> Tensor:
+    """(N, out, in) → (N, out, in), computed in `dtype`: about U Vᵀ of each matrix U S Vᵀ, by the Newton–Schulz
+    steps that torch has: X ← a X + (b A + c A²) X with A = X Xᵀ."""
+    a, b, c = coefficients
+    x = stack.to(dtype)
+    tall = x.shape[1] > x.shape[2]
+    x = x.mT if tall else x
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.mT
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.baddbmm(x, polynomial, x, beta=a)
+    return x.mT if tall else x

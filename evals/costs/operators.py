@@ -1,0 +1,355 @@
+"""Operators that a program runs, counted on tensors without data: kernels, bytes they move, and FLOPs of products.
+
+`Operators` sees each operation as it is issued. What torch.compile would make of them is estimated: operations on
+elements and along rows become one kernel where one reads another's result and no matrix product lies between, and what
+only they read is never written. A gradient pass recomputes such a result where reading what it is made of is cheaper.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from zoo.tracing import Trace, traced_for
+
+Phase = Literal["forward", "backward", "update"]
+
+FREE = {
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "detach",
+    "lift_fresh",
+    "_unsafe_view",
+}
+"""Operations that run no kernel, beside those that return views."""
+FUSIBLE = {
+    *("_to_copy", "clone", "copy_", "cat", "stack", "fill_", "zero_", "zeros", "zeros_like", "new_zeros", "ones_like"),
+    *("full", "full_like", "arange", "scalar_tensor", "ones", "new_full", "mean", "sum", "amax", "var", "logsumexp"),
+    *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "nll_loss_forward"),
+    *("nll_loss_backward", "native_layer_norm", "gather", "embedding", "slice_backward", "select_backward", "silu"),
+    *("constant_pad_nd", "silu_backward", "gelu", "gelu_backward", "linalg_vector_norm", "where", "triu", "tril"),
+}
+"""Operations that torch.compile fuses, beside those that torch itself calls pointwise."""
+STATE = {"zeros_like", "zeros", "scalar_tensor"}
+"""Operations of an optimizer's first step alone."""
+TOGETHER = {"linalg_vector_norm", "mul_", "add_"}
+"""Operations that an update does with all its tensors at once on a GPU, and one by one elsewhere."""
+CHUNK = 32
+"""Tensors that one kernel of a fused optimizer takes, about: it has room for so many addresses."""
+
+
+class Use(NamedTuple):
+    """Bytes that a kernel reads or writes of a storage from `offset` on; the storage has `size`."""
+
+    storage: int
+    offset: int
+    bytes: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One operation. times: how often it is launched."""
+
+    name: str
+    phase: Phase
+    reads: tuple[Use, ...]
+    writes: tuple[Use, ...]
+    flops: float = 0.0
+    fusible: bool = False
+    times: int = 1
+
+    @property
+    def bytes(self) -> int:
+        return sum(use.bytes for use in (*self.reads, *self.writes))
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a program asks of a device. product_bytes: moved by matrix products and attention; other_bytes: by the rest.
+    kept_bytes: what the forward pass leaves for the backward pass, where that was estimated."""
+
+    flops: float
+    product_bytes: float
+    other_bytes: float
+    launches: int
+    kept_bytes: float | None = None
+
+    @property
+    def bytes(self) -> float:
+        return self.product_bytes + self.other_bytes
+
+
+class Operators(TorchDispatchMode):
+    """Lists the kernels of what runs inside the block, without its views. `phase` is the caller's to set; what runs in
+    a backward pass is told by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.kernels: list[Kernel] = []
+        self.phase: Phase = "forward"
+        self._kept: dict[int, Any] = {}
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        settings = kwargs or {}
+        out = operation(*args, **settings)
+        packet = operation.overloadpacket
+        name = packet.__name__
+        if operation.namespace != "prim" and name not in FREE and not _is_view(operation):
+            counted = flop_registry.get(packet)
+            flops = float(counted(*args, **settings, out_val=out)) if counted else 0.0
+            given = [x for x in tree_leaves((args, settings)) if isinstance(x, Tensor)]
+            made = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
+            listed = max((len(x) for x in args if isinstance(x, list | tuple)), default=0)
+            times = -(-listed // CHUNK) if name.startswith(("_fused", "_foreach")) else 1
+            fusible = (
+                not flops
+                and (name in FUSIBLE or torch.Tag.pointwise in operation.tags)
+                and not _across_rows(name, args)
+            )
+            if name.startswith(("_fused", "_foreach")):
+                made = made or given
+            self.note(name, given, made, flops, fusible, times)
+        return out
+
+    def note(
+        self, name: str, given: Iterable[Tensor], made: Iterable[Tensor], flops: float = 0.0, fusible: bool = False,
+        times: int = 1,
+    ) -> None:  # fmt: skip
+        """Add a kernel that reads `given` and writes `made`."""
+        backward = torch._C._current_autograd_node() is not None
+        if self.phase == "update" and name in STATE:
+            return
+        phase: Phase = "backward" if backward and self.phase == "forward" else self.phase
+        self.kernels.append(Kernel(name, phase, self._uses(given), self._uses(made), flops, fusible, max(1, times)))
+
+    def _uses(self, tensors: Iterable[Tensor]) -> tuple[Use, ...]:
+        """What is broadcast is read once."""
+        found = []
+        for tensor in tensors:
+            storage = tensor.untyped_storage()
+            self._kept[storage._cdata] = storage  # or another would get its address
+            size = min(tensor.numel() * tensor.element_size(), storage.nbytes())
+            found.append(Use(storage._cdata, int(tensor.storage_offset()), size, storage.nbytes()))
+        return tuple(dict.fromkeys(found))
+
+
+def _is_view(operation: Any) -> bool:
+    returned = operation._schema.returns
+    return any(each.alias_info is not None and not each.alias_info.is_write for each in returned)
+
+
+def _across_rows(name: str, args: Sequence[Any]) -> bool:
+    """Whether a sum adds up whole rows, which takes a kernel of its own."""
+    if name not in ("sum", "mean") or len(args) < 2 or not isinstance(args[1], list | tuple):
+        return False
+    axes = {axis % args[0].dim() for axis in args[1]} if args[0].dim() else set()
+    return bool(axes) and args[0].dim() - 1 not in axes
+
+
+def fused_norm(operators: Operators) -> Callable[[Tensor, Tensor | None], Tensor]:
+    """Stand-in for torch's fused RMSNorm, for `zoo.tracing`: elsewhere it is six operations."""
+
+    def norm(x: Tensor, gain: Tensor | None) -> Tensor:
+        out: Tensor = _Norm.apply(operators, x, gain)  # type: ignore[no-untyped-call]
+        return out
+
+    return norm
+
+
+class _Norm(torch.autograd.Function):
+    """Stands for torch's fused RMSNorm: one kernel forward, two backward, the second of which is the gain's."""
+
+    @staticmethod
+    def forward(ctx: Any, operators: Operators, x: Tensor, gain: Tensor | None) -> Tensor:
+        out, ctx.operators = torch.empty_like(x), operators
+        ctx.save_for_backward(x, *([] if gain is None else [gain]))
+        operators.note("rms_norm", [x, *([] if gain is None else [gain])], [out], fusible=True)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, *rest = ctx.saved_tensors
+        of_x = torch.empty_like(x)
+        of_gain: list[Tensor] = [torch.empty_like(gain) for gain in rest]
+        ctx.operators.note("rms_norm_backward", [gradient, x, *rest], [of_x], fusible=True)
+        if of_gain:
+            ctx.operators.note("rms_norm_backward_gain", [gradient, x], of_gain)
+        return None, of_x, of_gain[0] if of_gain else None
+
+
+def fused_attention(operators: Operators) -> Callable[[Tensor, Tensor, Tensor, float], Tensor]:
+    """Stand-in for a fused attention kernel, for `zoo.tracing`."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, share: float) -> Tensor:
+        out: Tensor = _Attention.apply(operators, q, k, v, share)  # type: ignore[no-untyped-call]
+        return out
+
+    return attend
+
+
+class _Attention(torch.autograd.Function):
+    """QKᵀ and PV are two products forward, and five backward, where scores are computed once more."""
+
+    @staticmethod
+    def forward(ctx: Any, operators: Operators, q: Tensor, k: Tensor, v: Tensor, share: float) -> Tensor:
+        batch, heads, length, _ = q.shape
+        out = v.new_empty(batch, length, heads, v.shape[-1]).transpose(1, 2)  # kernels write it so
+        ctx.operators = operators
+        scores = share * q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
+        ctx.products = 2 * scores * q.shape[3], 2 * scores * v.shape[3]
+        ctx.save_for_backward(q, k, v, out)
+        operators.note("attention", [q, k, v], [out], sum(ctx.products))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, out = ctx.saved_tensors
+        found = [torch.empty_like(x) for x in (q, k, v)]
+        by_query, by_value = ctx.products
+        ctx.operators.note("attention_backward", [gradient, q, k, v, out], found, 3 * by_query + 2 * by_value, times=3)
+        return None, *found, None
+
+
+@contextmanager
+def counted(*, compiled: bool) -> Iterator[Operators]:
+    """List the kernels that a GPU would run inside the block."""
+    operators = Operators()
+    trace = Trace("cuda", compiled, fused_attention(operators), fused_norm(operators))
+    with operators, traced_for(trace):
+        yield operators
+
+
+def as_issued(kernels: Sequence[Kernel]) -> Work:
+    """Work of kernels one by one."""
+    heavy = [each.bytes for each in kernels if each.flops]
+    light = [each.bytes for each in kernels if not each.flops]
+    together = Counter(each.name for each in kernels if each.phase == "update" and each.name in TOGETHER)
+    fewer = sum(count - -(-count // CHUNK) for count in together.values())
+    launches = sum(each.times for each in kernels) - fewer
+    return Work(sum(each.flops for each in kernels), sum(heavy), sum(light), launches)
+
+
+def as_compiled(kernels: Sequence[Kernel]) -> Work:
+    """Estimated work where forward and backward pass are compiled; the update is as it is issued."""
+    passes = list(_without_repeats(each for each in kernels if each.phase != "update"))
+    issued = as_issued([each for each in kernels if each.phase == "update"])
+    groups = list(_grouped(passes))
+    moved, launches, kept = _moved(groups)
+    heavy = as_issued([each for each in passes if each.flops])
+    return Work(
+        heavy.flops + issued.flops,
+        heavy.product_bytes + issued.product_bytes,
+        moved + issued.other_bytes,
+        heavy.launches + launches + issued.launches,
+        kept,
+    )
+
+
+def _without_repeats(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
+    """Kernels without casts of what was cast already, as autocast repeats them for each product."""
+    same: dict[int, int] = {}
+    casts: dict[object, Kernel] = {}
+    for kernel in kernels:
+        reads = tuple(use._replace(storage=same.get(use.storage, use.storage)) for use in kernel.reads)
+        first = casts.setdefault((reads, kernel.phase, kernel.bytes), kernel) if kernel.name == "_to_copy" else kernel
+        if first is kernel:
+            yield replace(kernel, reads=reads)
+        else:
+            same |= {use.storage: of_first.storage for use, of_first in zip(kernel.writes, first.writes, strict=True)}
+
+
+def _grouped(kernels: Sequence[Kernel]) -> Iterator[list[Kernel]]:
+    """Kernels that become one. Each has a level, one above those of the products that it depends on: two of one level,
+    one of which reads what the other wrote, have no product between them."""
+    maker: dict[int, int] = {}
+    levels: list[int] = []
+    group: list[int] = []
+    for number, kernel in enumerate(kernels):
+        sources = [maker[use.storage] for use in kernel.reads if use.storage in maker]
+        near = [source for source in sources if kernels[source].phase == kernel.phase]
+        steps = [levels[s] + (kernel.fusible and not kernels[s].fusible) for s in near]
+        levels.append(max(steps, default=0))
+        group.append(number)
+        for source in near if kernel.fusible else ():
+            if kernels[source].fusible and levels[source] == levels[number]:
+                _join(group, source, number)
+        for use in kernel.writes:
+            maker[use.storage] = number
+    found: dict[int, list[Kernel]] = {}
+    for number, kernel in enumerate(kernels):
+        found.setdefault(_root(group, number), []).append(kernel)
+    return iter(found.values())
+
+
+def _root(group: list[int], number: int) -> int:
+    while group[number] != number:
+        number = group[number]
+    return number
+
+
+def _join(group: list[int], one: int, other: int) -> None:
+    group[_root(group, other)] = _root(group, one)
+
+
+def _moved(groups: Sequence[list[Kernel]]) -> tuple[float, int, float]:
+    """Bytes that kernels without products move, how many there are, and bytes kept for the backward pass."""
+    inside = [{use.storage for kernel in group for use in kernel.writes} for group in groups]
+    outer = [_by_storage(use for kernel in group for use in kernel.reads if use.storage not in own)
+             for group, own in zip(groups, inside, strict=True)]  # fmt: skip
+    maker = {storage: number for number, own in enumerate(inside) for storage in own}
+    asked: dict[int, int] = {}
+    kept: dict[int, int] = {}
+    moved, launches = 0.0, 0
+    for number, group in enumerate(groups):
+        reads = dict(outer[number])
+        for storage, size in outer[number].items():
+            source = maker.get(storage)
+            if source is None or source == number:
+                continue
+            again = sum(outer[source].values())
+            if group[0].phase != groups[source][0].phase and groups[source][0].fusible and again <= size:
+                del reads[storage]
+                reads |= outer[source]  # made again rather than kept
+            else:
+                asked[storage] = size
+        if group[0].phase == "backward":
+            made_before = (s for s in reads if s in maker and groups[maker[s]][0].phase == "forward")
+            kept |= {storage: reads[storage] for storage in made_before}
+        if group[0].flops:
+            continue
+        launches += 1 if group[0].fusible else sum(kernel.times for kernel in group)
+        moved += sum(reads.values())
+    # What leaves its group is written: to be read elsewhere, or because nothing in the trace reads it.
+    read = {storage for found in outer for storage in found}
+    within = {use.storage for group in groups for kernel in group for use in kernel.reads}
+    for group in groups:
+        if group[0].flops:
+            continue
+        for storage, size in _by_storage(use for kernel in group for use in kernel.writes).items():
+            if storage in asked or (storage not in read and storage not in within):
+                moved += size
+    return moved, launches, sum(kept.values())
+
+
+def _by_storage(uses: Iterable[Use]) -> dict[int, int]:
+    """Bytes of each storage that are used, each once."""
+    parts: dict[int, dict[int, int]] = {}
+    sizes: dict[int, int] = {}
+    for use in uses:
+        found = parts.setdefault(use.storage, {})
+        found[use.offset] = max(use.bytes, found.get(use.offset, 0))
+        sizes[use.storage] = use.size
+    return {storage: min(sum(found.values()), sizes[storage]) for storage, found in parts.items()}

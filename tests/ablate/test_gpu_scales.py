@@ -1,0 +1,132 @@
+"""The scales for a GPU, of every study that ships: arms that match on a CPU match there, and nothing is odd that a GPU
+is slow at. What cannot be known without one is predicted by a roofline."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ablate
+from ablate.study.reading import _studies
+from ablate.study.scales import rungs_by_scale, scale_names
+from ablate.study.study import Arm, Study
+from ablate.study.written import read_study
+from evals.costs.devices import device
+from tests.ablate.test_studies import AT_START, ON_TASKS, SAME_CACHE, SEARCHED, STUDIES
+from zoo.costs import Cost, cost
+from zoo.head import padded_size
+
+FOLDER = Path(__file__).parents[2] / "studies"
+OWN_SIZES = ("bytes_or_bpe", "growth", "screening", *AT_START, *SEARCHED)
+"""Studies with scales of their own."""
+BY_KNOB = ("heads_beside_width", "mqa_fewer_heads")
+"""Studies that match parameters when they are planned."""
+PROMISED = {"gpu-minutes": 1.2e16, "gpu-hour": 8e16, "gpu-day": 4.5e17, "gpu-week": 1.2e18}
+"""FLOPs of a run, at most: about twice those of a scale's own model."""
+NAMES = [name for name in STUDIES if name not in OWN_SIZES]
+
+
+@functools.cache
+def at(name: str, scale: str) -> tuple[Study, ...]:
+    """The study at every rung of one scale; its other scales are not read."""
+    written = read_study(FOLDER / f"{name}.yaml")
+    studies, problems = _studies(rungs_by_scale(written, scale)[0])
+    assert not problems
+    return tuple(studies)
+
+
+def arms_of(name: str, scale: str) -> Iterator[tuple[Study, Arm]]:
+    for study in at(name, scale):
+        for arm in study.arms:
+            yield study, arm
+
+
+@functools.cache
+def cost_of(name: str, scale: str) -> dict[str, Cost]:
+    study = at(name, scale)[-1]
+    return {arm.name: cost(arm.model, arm.train.context) for arm in study.arms}
+
+
+def inner(found: Cost) -> int:
+    return found.params - found.params_embedding
+
+
+def spent(study: Study, arm: Arm) -> float:
+    """FLOPs of one run."""
+    budget = study.budget
+    if budget.flops is not None:
+        return budget.flops
+    found = cost((study.arms[0] if budget.tokens is None else arm).model, arm.train.context)
+    return (budget.tokens or inner(found) * (budget.tokens_per_parameter or 0)) * found.flops_per_token
+
+
+def heads(arm: Arm) -> set[int]:
+    sizes = (getattr(layer.mixer, "head_dim", None) for layer in arm.model.layers)
+    return {size for size in sizes if isinstance(size, int)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arms_that_match_on_a_cpu_match_on_a_gpu(name: str) -> None:
+    """In parameters, to 3 %, and in the size of their heads."""
+    here = {arm.name: arm for arm in at(name, "cpu")[-1].arms}
+    costs, base = cost_of(name, "cpu"), next(iter(here))
+    for scale in PROMISED:
+        there = {arm.name: arm for arm in at(name, scale)[-1].arms}
+        first = next(iter(there))
+        for arm in (arm for arm in there if arm in here):
+            share, wanted = (inner(c[arm]) / inner(c[b]) for c, b in ((cost_of(name, scale), first), (costs, base)))
+            if name not in BY_KNOB and abs(wanted - 1) < 0.03:
+                assert abs(share - 1) < 0.03, (scale, arm, share)
+            if heads(here[arm]) == heads(here[base]):
+                assert heads(there[arm]) == heads(there[first]), (scale, arm)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_products_suit_tensor_cores(name: str) -> None:
+    """Their sides are multiples of 8, heads have 32 features or more, and the table of tokens is padded."""
+    for scale in PROMISED:
+        for study, arm in arms_of(name, scale):
+            for part in (arm.model, *(each for layer in arm.model.layers for each in (layer.mixer, layer.ffn))):
+                sides = [getattr(part, width, None) for width in ("d_model", "head_dim", "d_ff")]
+                assert all(side % 8 == 0 for side in sides if isinstance(side, int)), (
+                    scale,
+                    study.rung,
+                    arm.name,
+                    part,
+                )
+            if name not in (*ON_TASKS, *SAME_CACHE, "mqa_fewer_heads"):
+                assert all(size >= 32 for size in heads(arm)), (scale, study.rung, arm.name, heads(arm))
+
+
+def test_vocabularies_are_padded_to_multiples_of_64() -> None:
+    assert {padded_size(size) % 64 for size in (18, 66, 257, 8192, 8193, 8195, 8220, 32769)} == {0}
+    assert [padded_size(size) for size in (8192, 8193, 32769)] == [8192, 8256, 32832]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_runs_keep_what_their_scale_promises(name: str) -> None:
+    """Compiled, in bfloat16, and in about the time of the scale's own model."""
+    for scale, most in PROMISED.items():
+        for study, arm in arms_of(name, scale):
+            assert arm.train.compile, (scale, arm.name)
+            assert arm.train.dtype == "bfloat16" or name == "norm_precision"
+            assert spent(study, arm) <= most, (scale, study.rung, arm.name, spent(study, arm))
+
+
+def test_every_study_has_a_scale_for_a_gpu() -> None:
+    for name in STUDIES:
+        names = scale_names(read_study(FOLDER / f"{name}.yaml").document)
+        assert "gpu-hour" in names or name in OWN_SIZES, name
+
+
+@pytest.mark.parametrize(("scale", "seconds"), [("gpu-minutes", 75), ("gpu-hour", 220)])
+def test_a_run_takes_what_its_scale_says(scale: str, seconds: float) -> None:
+    """The template's, on an H100, by the roofline."""
+    found = ablate.plan_on("norm_placement", "h100", scale=scale)
+    for arm in found.arms:
+        assert arm.run_seconds < seconds
+        assert arm.work is not None and arm.work.peak_bytes < device("h100").memory_bytes
+    assert len({arm.work.attention for arm in found.arms if arm.work}) == 1
