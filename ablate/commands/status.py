@@ -63,7 +63,9 @@ def _row(state: StudyState) -> tuple[str, ...]:
 
 
 def _running(states: Sequence[StudyState], others: Sequence[RunningRun]) -> Iterator[tuple[str, ...]]:
-    of_studies = ((f"{state.name}-{state.scale}/{run.arm}/{run.seed}", run) for state in states for run in state.running)
+    of_studies = (
+        (f"{state.name}-{state.scale}/{run.arm}/{run.seed}", run) for state in states for run in state.running
+    )
     for name, run in (*of_studies, *((f"{run.arm}, seed {run.seed}", run) for run in others)):
         yield name, f"{run.step:,}/{run.steps:,}", f"{run.beat_seconds_ago:.0f} s ago", run.digest
 

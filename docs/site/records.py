@@ -1,13 +1,13 @@
 """Long records as an index and a page for each entry: an entry begins at a heading of the second level.
 
-Within an entry, a link to a heading of another entry leads to the page where that heading is.
+Links start from the folder of the record, as its own do: one to a heading of another entry leads to that entry's page.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import PurePosixPath
 
 from markdown.extensions.toc import slugify
@@ -22,13 +22,13 @@ def entries(path: str, text: str) -> dict[str, str]:
     """Markdown of every entry by its path on the site."""
     found = list(_entries(path, text))
     homes = {slug(title): page for page, entry in found for title in re.findall(r"^#+ (.+)$", entry, re.MULTILINE)}
-    return {page: ANCHOR.sub(lambda link: _linked(link, page, homes), entry) for page, entry in found}
+    return {page: ANCHOR.sub(partial(_linked, page, homes), entry) for page, entry in found}
 
 
 def index(path: str, text: str) -> str:
     """What stands before the first entry, and links to all."""
     folder = PurePosixPath(path).stem
-    before = text[: HEADING.search(text).start()] if HEADING.search(text) else text
+    before, *_ = HEADING.split(text)
     links = (f"- [{title}]({folder}/{PurePosixPath(page).name})" for page, title in _titles(path, text))
     return "\n".join((before, *links, ""))
 
@@ -49,6 +49,6 @@ def _entries(path: str, text: str) -> Iterator[tuple[str, str]]:
         yield page, f"# {title}\n{body}"
 
 
-def _linked(link: re.Match[str], page: str, homes: dict[str, str]) -> str:
-    home = homes.get(link[1], page)
-    return link[0] if home == page else f"]({os.path.relpath(home, os.path.dirname(page))}#{link[1]})"  # noqa: PTH120
+def _linked(page: str, homes: dict[str, str], link: re.Match[str]) -> str:
+    home = PurePosixPath(homes.get(link[1], page))
+    return link[0] if str(home) == page else f"]({home.parent.name}/{home.name}#{link[1]})"

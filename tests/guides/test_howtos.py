@@ -1,4 +1,4 @@
-"""The tour is short, and the how-tos say what is so: nanoGPT's model has nanoGPT's size, and their studies can be read."""
+"""The tour is short, and the how-tos' studies can be read: nanoGPT's model has nanoGPT's size."""
 
 from __future__ import annotations
 
