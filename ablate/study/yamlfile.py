@@ -3,9 +3,9 @@
 ruamel.yaml scans, parses and composes; this file says what plain scalars mean (YAML 1.2.2, §10.3.2) and remembers
 where each stood. So `1e-3` is a float, `off` and `2001-01-01` are strings, and a key given twice is an error.
 
-Files that ship are composed by libyaml, seventeen times as fast. It reads YAML 1.1, which has other rules for line breaks,
-tabs and byte-order marks, so people's own studies are left to ruamel.yaml. A test compares the two on every file that
-ships.
+Files that ship are composed by libyaml, seventeen times as fast. It reads YAML 1.1, which has other rules for line
+breaks, tabs and byte-order marks, so people's own studies are left to ruamel.yaml. A test compares the two on every
+file that ships.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Builds the site from the repository as it is: README and the findings are pages, links to files outside `docs` lead
-to copies of these, the notebook is shown with its outputs, the reference is generated from code, long records have a page
-for each entry, and search ranks guides above them."""
+to copies of these, the notebook is shown with its outputs, the reference is generated from code, long records have a
+page for each entry, and search ranks guides above them."""
 
 from __future__ import annotations
 
