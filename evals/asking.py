@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pydantic.fields import FieldInfo
-
 from evals.conditions import Conditions
 from evals.evaluations import EvaluationSpec, evaluations
 from evals.option import Option
 from evals.spec import EvalSettings, EvaluationError, nothing
+from zoo.axis import Spec
+from zoo.descriptions import descriptions
 
 SectionMap: TypeAlias = dict[str, Any]
 """The section `evals` of a study as written, or settings by name, before either is checked."""
@@ -130,18 +130,18 @@ def _by_name() -> dict[str, list[Setting]]:
 
 def _settings() -> Iterator[tuple[str, Setting]]:
     for name, cls in evaluations().items():
-        fields = dict(_of_fields(name, cls.model_fields))
+        fields = dict(_of_fields(name, cls))
         if name not in fields:
             yield name, Setting(name, None, None, _sentence(cls.__doc__))
         yield from fields.items()
-    yield from _of_fields(None, EvalSettings.model_fields)
+    yield from _of_fields(None, EvalSettings)
 
 
-def _of_fields(evaluation: str | None, fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, Setting]]:
-    for name, field in fields.items():
+def _of_fields(evaluation: str | None, cls: type[Spec]) -> Iterator[tuple[str, Setting]]:
+    for name, field in cls.model_fields.items():
         for option in field.metadata:
             if isinstance(option, Option):
-                yield option.name or name, Setting(evaluation, name, option, _sentence(field.description))
+                yield option.name or name, Setting(evaluation, name, option, _sentence(descriptions(cls)[name]))
 
 
 def _sentence(text: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict, Field, PositiveInt, create_model
+from pydantic import BeforeValidator, Field, PositiveInt, create_model
 
 from evals.conditions import Conditions
 from evals.evaluations import EvaluationSpec, evaluations
@@ -25,8 +25,6 @@ class EvaluationError(ValueError):
 
 class EvalSettings(Spec):
     """Evaluations of every trained model, by name, and the settings that they share."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     batch: Annotated[PositiveInt | Literal["auto"], Option("N", rows)] = "auto"
     """Batch size; `auto` fills each pass with several thousand tokens, as far as memory allows."""
@@ -137,3 +135,4 @@ else:
         __module__=__name__,
         **{key: field for name, cls in evaluations().items() for key, field in _fields(name, cls).items()},
     )
+    EvalSpec.fields_from = tuple(cls for cls in evaluations().values() if cls.inline)

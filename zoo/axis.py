@@ -42,6 +42,8 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
+    fields_from: ClassVar[tuple[type[BaseModel], ...]] = ()
+    """Classes whose fields `create_model` gave to this one: their source describes them."""
     supports: ClassVar[Operations] = NO_OPERATION
     """Operations that work on models that have it (see `zoo.support`). Without a declaration, all are refused."""
     identity_version: ClassVar[int] = 1

@@ -19,6 +19,8 @@ def descriptions(cls: type[BaseModel]) -> Mapping[str, str]:
     They are read from the source when asked for: pydantic would read them as each class is defined, at every start.
     """
     found: dict[str, str] = {}
+    for made_of in getattr(cls, "fields_from", ()):
+        found |= descriptions(made_of)
     for owner in reversed(cls.__mro__):
         if issubclass(owner, BaseModel) and owner is not BaseModel:
             found |= _own(owner)

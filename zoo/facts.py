@@ -105,6 +105,7 @@ def _said(field: Any) -> list[Any]:
     return [said for said in (*field.metadata, *inside) if isinstance(said, Fact | AtMost | Tried | Supports | As)]
 
 
+@cache
 def names_with(owner: type[BaseModel], *facts: Fact) -> tuple[str, ...]:
     """The settings of a class of which one of these is said, in its order."""
     return tuple(name for name in owner.model_fields if facts_of(owner, name) & set(facts))

@@ -130,11 +130,12 @@ def shown_tricks(row: Row) -> list[str]:
 def _tricks(spec: zoo.ModelSpec) -> list[str]:
     """Settings that are not the default, but for sizes; where only some layers have one, in how many."""
     model = [_trick(*setting) for setting in _chosen(spec)]
-    blocks = [spec.written(name) for name in spec.layer_names]
-    counts = Counter(trick for block in blocks for trick in dict.fromkeys(_block_tricks(block)))
+    counts: Counter[str] = Counter()
+    for name, layers in Counter(spec.layer_names).items():
+        counts.update(dict.fromkeys(_block_tricks(spec.written(name)), layers))
+    of = len(spec.layer_names)
     return model + [
-        trick if layers == len(blocks) else f"{trick} in {layers} of {len(blocks)} layers"
-        for trick, layers in counts.items()
+        trick if layers == of else f"{trick} in {layers} of {of} layers" for trick, layers in counts.items()
     ]
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ablate.store import Store
 from ablate.store.claims import last_beat
-from ablate.store.documents import StudyDocument
+from ablate.store.documents import RunDocument, StudyDocument
 from reports.reading.progress import STALLED_SECONDS, Running, study_progress
+
+PURPOSES = {"tuning": "tuning", "judging": "search"}
+"""What a run is for that no study names yet, by the held-out part that its final loss is of."""
 
 
 @dataclass(frozen=True)
 class RunningRun:
-    """A run that a process works on now. beat_seconds_ago: how long ago it last showed that it lives."""
+    """A run that a process works on now. arm: its name, or the purpose of a run that no study names.
+    beat_seconds_ago: how long ago it last showed that it lives."""
 
     digest: str
     arm: str
@@ -42,14 +46,32 @@ def states(store: Store) -> list[StudyState]:
     return [_state(store, document) for document in documents if document is not None]
 
 
+def running_elsewhere(store: Store, studies: Sequence[StudyState]) -> tuple[RunningRun, ...]:
+    """Runs that no study's document names: those of searches, and of tuning, before which no study knows its arms."""
+    named = {run.digest for study in studies for run in study.running}
+    alive = [digest for digest in store.runs() if digest not in named and _beat_ago(store, digest) < STALLED_SECONDS]
+    documents = ((digest, store.read_run(digest)) for digest in alive if store.status(digest) == "partial")
+    return tuple(_alive(store, [_unnamed(store, digest, run) for digest, run in documents if run is not None]))
+
+
+def _unnamed(store: Store, digest: str, run: RunDocument) -> Running:
+    last = store.last_step(digest)
+    step, loss = (last.step, last.loss) if last else (0, None)
+    return Running(digest, PURPOSES.get(run.reads, "run"), run.seed, step, run.steps, loss)
+
+
 def _state(store: Store, study: StudyDocument) -> StudyState:
     found = study_progress(store, study)
     running = tuple(_alive(store, found.runs))
     return StudyState(study.name, study.scale, found.total, found.ended, found.failed, running)
 
 
-def _alive(store: Store, runs: tuple[Running, ...]) -> Iterator[RunningRun]:
+def _alive(store: Store, runs: Iterable[Running]) -> Iterator[RunningRun]:
     for run in runs:
-        ago = time.time() - last_beat(store.run_dir(run.digest))
-        if ago < STALLED_SECONDS:
+        if (ago := _beat_ago(store, run.digest)) < STALLED_SECONDS:
             yield RunningRun(run.digest, run.arm, run.seed, run.step, run.steps, max(0.0, ago))
+
+
+def _beat_ago(store: Store, digest: str) -> float:
+    """Seconds since a worker on the run last showed that it lives."""
+    return time.time() - last_beat(store.run_dir(digest))

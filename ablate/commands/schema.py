@@ -16,7 +16,7 @@ from ablate.commands import DONE, builds_no_model
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", nargs="?", metavar="FILE", help="write to this file instead of standard output")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="write to this file instead of standard output (-)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     from ablate.study.schema import study_schema
 
     schema = json.dumps(study_schema(), ensure_ascii=False)  # on one line: it is megabytes, and for editors
-    if options.file is None:
+    if options.file in (None, "-"):
         print(schema)
     else:
         Path(options.file).write_text(schema, encoding="utf-8")

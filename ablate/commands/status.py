@@ -1,6 +1,6 @@
 """Show what runs now, and how far each study of a store is. `ablate list` has the answers.
 
-Runs of tuning and of searches count once their study has planned its arms.
+A study counts its runs once it has planned its arms, after tuning; what tunes or searches is listed among what runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ablate.commands import DONE, add_json, add_store, print_json, print_table
 
 if TYPE_CHECKING:
-    from ablate.api.status import StudyState
+    from ablate.api.status import RunningRun, StudyState
 
 BEGIN = (
     ("ablate run norm_placement --scale smoke", "train, measure and report a small study, in about a minute"),
@@ -37,18 +37,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ablate.api.status import states
+    from ablate.api.status import running_elsewhere, states
     from ablate.store import Store
 
-    found = states(Store(options.store))
+    store = Store(options.store)
+    found = states(store)
+    others = running_elsewhere(store, found)
     if options.json:
-        print_json([asdict(each) for each in found])
+        print_json({"studies": [asdict(each) for each in found], "elsewhere": [asdict(run) for run in others]})
         return DONE
     if found:
         print_table([("study", "scale", "runs ended", "failed", "running"), *map(_row, found)], text_columns=2)
-        if running := list(_running(found)):
-            print_table([("run", "step", "last sign of life", "digest"), *running])
-    elif not options.next:
+    if running := list(_running(found, others)):
+        print_table([("run", "step", "last sign of life", "digest"), *running])
+    elif not found and not options.next:
         print(f"{options.store}/ has no studies yet.")
     if options.next:
         _show_next(GO_ON if found else BEGIN)
@@ -60,11 +62,12 @@ def _row(state: StudyState) -> tuple[str, ...]:
     return state.name, state.scale, f"{state.ended}/{state.runs}", *(str(count or "–") for count in counts)
 
 
-def _running(states: Sequence[StudyState]) -> Iterator[tuple[str, ...]]:
-    for state in states:
-        for run in state.running:
-            name = f"{state.name}-{state.scale}/{run.arm}/{run.seed}"
-            yield name, f"{run.step:,}/{run.steps:,}", f"{run.beat_seconds_ago:.0f} s ago", run.digest
+def _running(states: Sequence[StudyState], others: Sequence[RunningRun]) -> Iterator[tuple[str, ...]]:
+    of_studies = (
+        (f"{state.name}-{state.scale}/{run.arm}/{run.seed}", run) for state in states for run in state.running
+    )
+    for name, run in (*of_studies, *((f"{run.arm}, seed {run.seed}", run) for run in others)):
+        yield name, f"{run.step:,}/{run.steps:,}", f"{run.beat_seconds_ago:.0f} s ago", run.digest
 
 
 def _show_next(commands: Sequence[tuple[str, str]]) -> None:

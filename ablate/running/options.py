@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, model_validator
 
 from ablate.errors import ArgumentError
 from ablate.training.execution import Count, Execution, Microbatch
+from zoo.descriptions import descriptions
 from zoo.errors import SpecError
 from zoo.explain import checked
 
@@ -101,7 +102,7 @@ class RunOptions(PlanOptions, total=False):
 def described(name: str) -> str:
     """One option's text, with its default, as the middle of a sentence."""
     field = Options.model_fields[name]
-    text = " ".join((field.description or "").split()).removesuffix(".")
+    text = descriptions(Options)[name].removesuffix(".")
     text = text[:1].lower() + text[1:]
     if field.default in (None, False):
         return text

@@ -15,7 +15,7 @@ from ablate.store.documents.handbook import HandbookClaim
 from ablate.study.complaints import complaints
 from ablate.study.problems import Problem, StudyError
 from ablate.study.written import SHIPPED
-from ablate.study.yamlfile import YamlDocument, read_yaml
+from ablate.study.yamlfile import YamlDocument, parse_shipped, read_text
 
 FOLDER = SHIPPED / "claims"
 
@@ -25,7 +25,7 @@ def handbook() -> Mapping[str, HandbookClaim]:
     """Every entry by its id, topic by topic. Raises StudyError for a damaged file."""
     entries: dict[str, HandbookClaim] = {}
     for path in sorted(FOLDER.glob("*.yaml")):
-        document = read_yaml(path)
+        document = parse_shipped(read_text(path), str(path))
         for name in document.data:
             if name in entries:
                 where = f"there is such a claim in {entries[name].topic}"

@@ -16,7 +16,7 @@ from ablate.data.sources import TextSource
 from ablate.store.documents.study import SCALES
 from ablate.study.layers import Layer
 from ablate.study.sections import ABSOLUTE
-from ablate.study.yamlfile import YamlDocument, parse_yaml
+from ablate.study.yamlfile import YamlDocument, parse_shipped
 from zoo.axis import variants
 from zoo.edits import expand
 
@@ -70,6 +70,6 @@ def offered(document: YamlDocument) -> Mapping[str, ShippedScale]:
 def _read(name: str) -> ShippedScale:
     file = resources.files("ablate").joinpath("scales", f"{name}.yaml")
     text = file.read_text(encoding="utf-8")
-    document = parse_yaml(text, f"ablate/scales/{name}.yaml")
+    document = parse_shipped(text, f"ablate/scales/{name}.yaml")
     layer = Layer(document, without=frozenset({"about", "over"}), shipped=True)
     return ShippedScale(name, document.data["about"], bool(document.data.get("over")), text, layer)

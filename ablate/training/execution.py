@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from ablate.store.claims import STALL_SECONDS
 from ablate.store.documents import Part
@@ -38,8 +38,6 @@ class Execution(Part):
 
     The docstrings of the fields are shown to users: see `ablate.running.options`.
     """
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 60.0
     """Seconds between the checkpoints that a run saves to resume from."""

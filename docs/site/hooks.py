@@ -1,5 +1,6 @@
 """Builds the site from the repository as it is: README and the findings are pages, links to files outside `docs` lead
-to copies of these, the notebook is shown with its outputs, and the reference is generated from code."""
+to copies of these, the notebook is shown with its outputs, the reference is generated from code, long records have a
+page for each entry, and search ranks guides above them."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from mkdocs.structure.files import File, Files
 sys.path.insert(0, str(Path(__file__).parent))
 
 import notebook
+import records
 import reference
 
 from ablate.api.atlas import RESULTS, gathered, known_sources
@@ -29,11 +31,16 @@ BESIDE = (
     "CONTRIBUTING.md",
     "studies/FINDINGS.md",
     "studies/LOG.md",
-    "studies/archive/findings.md",
 )
 """Pages that are not in `docs`."""
+LEFT_OUT = "studies/archive"
+"""Read in the repository alone."""
 ATLAS = "claims"
 """Folder of the atlas on the site."""
+RECORDS = ("docs/store_documents.md", "studies/LOG.md")
+"""Pages that have a page for each of their entries: they are read by the entry, and would be 20 screens tall."""
+GUIDE, RECORD = 2.0, 0.2
+"""How search ranks pages that say how, and pages that say what was; others have 1."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -41,6 +48,9 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, site_path(path), abs_src_path=str(ROOT / path)))
     for path, text in {"notebook.md": notebook.page(notebook.read()), **reference.pages()}.items():
         files.append(File.generated(config, path, content=text))
+    for path in RECORDS:
+        for page, text in records.entries(site_path(path), (ROOT / path).read_text(encoding="utf-8")).items():
+            files.append(File.generated(config, page, content=text))
     for path, text in atlas().items():
         if not path.endswith(".md"):  # which would be rendered
             files.append(File.generated(config, f"{ATLAS}/{path}", content=text))
@@ -67,18 +77,29 @@ def atlas() -> dict[str, str]:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     here = page.file.src_uri
+    record = next((path for path in RECORDS if here.startswith(site_path(path).removesuffix(".md"))), None)
+    page.meta["search"] = {"boost": rank(here, record)}
     if here.startswith("reference/"):
         return markdown
-    folder = os.path.dirname(repository_path(here))  # noqa: PTH120 (of a path of the site)
+    if record is not None and here == site_path(record):
+        markdown = records.index(here, markdown)
+    folder = os.path.dirname(record or repository_path(here))  # noqa: PTH120 (of a path of the site)
     if here == "atlas.md":
         markdown += f"\n[Open the atlas]({ATLAS}/index.html) of the results that ship with the project.\n"
     text = FOLDER_LINK.sub(lambda found: unlinked(found, folder), markdown)
     return LINK.sub(lambda found: rewritten(found, folder, here), text)
 
 
+def rank(here: str, record: str | None) -> float:
+    if record is not None or here.startswith(("benchmarks/", "CHANGELOG")):
+        return RECORD
+    return 1.0 if here.startswith(("reference/", "studies/")) else GUIDE
+
+
 def unlinked(found: re.Match[str], folder: str) -> str:
-    """The text of a link to a folder, which has no page; any other link as it is."""
-    return found[1] if (ROOT / folder / found[2]).is_dir() else found[0]
+    """The text of a link to a folder or a file that has no page; any other link as it is."""
+    path = os.path.normpath(os.path.join(folder, found[2]))  # noqa: PTH118 (as below)
+    return found[1] if (ROOT / path).is_dir() or path.startswith(LEFT_OUT) else found[0]
 
 
 def rewritten(found: re.Match[str], folder: str, here: str) -> str:
@@ -91,7 +112,8 @@ def targets(page: Path) -> set[str]:
     """Files of the repository that a page links to."""
     folder = page.parent.relative_to(ROOT)
     links = LINK.finditer(page.read_text(encoding="utf-8"))
-    return {os.path.normpath(folder / link[1]) for link in links}
+    found = {os.path.normpath(folder / link[1]) for link in links}
+    return {path for path in found if not path.startswith(LEFT_OUT)}
 
 
 def site_path(path: str) -> str:

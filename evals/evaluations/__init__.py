@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pydantic import ConfigDict
-
 from evals.conditions import Conditions, Need, causal_models
 from evals.found import Found
 from evals.subject import Data, HeldOutText, Subject
@@ -24,8 +22,6 @@ from zoo.registry import member, members, only_class
 
 class EvaluationSpec(Spec, ABC):
     """One evaluation. Its fields are its settings; the first sentence of its docstring is its help."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     reads: ClassVar[type[Data]] = HeldOutText
     """Data that it is evaluated on."""

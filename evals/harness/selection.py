@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 
 from evals.harness.known import DATA_SUFFIXES, SHIPPED, TASK_FOLDER, TASK_SUFFIXES
 from evals.option import Option, flat, named_path, names, once, whole
@@ -20,8 +20,6 @@ def _word(value: object) -> object:
 
 class TaskSelection(Spec):
     """Tasks by name or file, the data that they read, and how many of their items."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     tasks: Annotated[tuple[str, ...], Option("TASK", names, flat)] = Field(
         default=("heldout_pairs", "heldout_text"), strict=False

@@ -200,7 +200,7 @@ def test_a_table_too_wide_for_the_terminal_is_turned_on_its_side(capsys, monkeyp
 
 
 def test_the_schema_of_studies_is_printed_or_written(tmp_path, capsys):
-    assert main(["schema"]) == 0
+    assert main(["schema", "-"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert main(["schema", str(tmp_path / "study.schema.json")]) == 0
     assert json.loads((tmp_path / "study.schema.json").read_text(encoding="utf-8")) == printed == study_schema()

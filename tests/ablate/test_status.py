@@ -36,17 +36,38 @@ def test_status_counts_runs_that_ended_and_shows_those_that_run(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = Store(shutil.copytree(trained, tmp_path / "runs"))
-    (before,) = json.loads(printed(capsys, "status", "--store", str(copy.root), "--json"))
+    (before,) = json.loads(printed(capsys, "status", "--store", str(copy.root), "--json"))["studies"]
     assert before["ended"] == before["runs"] == ablate.open(trained).studies["ended"][0]
     assert before["running"] == []
     digest = copy.runs()[0]
     (copy.run_dir(digest) / "result.json").unlink()
     with copy.claim(digest):
-        (now,) = json.loads(printed(capsys, "status", "--store", str(copy.root), "--json"))
+        (now,) = json.loads(printed(capsys, "status", "--store", str(copy.root), "--json"))["studies"]
         assert [run["digest"] for run in now["running"]] == [digest]
         assert digest in printed(capsys, "status", "--store", str(copy.root))
-    (after,) = json.loads(printed(capsys, "status", "--store", str(copy.root), "--json"))
+    (after,) = json.loads(printed(capsys, "status", "--store", str(copy.root), "--json"))["studies"]
     assert (after["ended"], after["running"]) == (before["ended"] - 1, [])
+
+
+def test_status_shows_runs_of_a_study_that_is_still_tuning(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = Store(shutil.copytree(trained, tmp_path / "runs"))
+    shutil.rmtree(copy.root / "studies")
+    first, other = copy.runs()[:2]
+    for digest in (first, other):
+        (copy.run_dir(digest) / "result.json").unlink()
+    run = copy.read_run(first)
+    assert run is not None
+    copy.write_run(run.model_copy(update={"reads": "tuning"}))
+    with copy.claim(first):
+        found = json.loads(printed(capsys, "status", "--store", str(copy.root), "--json"))
+        assert found["studies"] == []
+        assert [(each["digest"], each["arm"], each["steps"]) for each in found["elsewhere"]] == [
+            (first, "tuning", run.steps)
+        ]
+        assert f"tuning, seed {run.seed}" in printed(capsys, "status", "--store", str(copy.root))
+    assert "has no studies yet" in printed(capsys, "status", "--store", str(copy.root))
 
 
 def test_a_report_takes_a_study_by_name_file_or_folder(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

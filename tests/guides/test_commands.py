@@ -19,10 +19,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from ablate.cli import COMMANDS
 from ablate.data.tokenizers.bytes import byte_tokenizer
-from tests.guides.guide import ROOT
+from tests.guides.guide import ROOT, files_of
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SMOKE = "--scale smoke"
+TINY = "--set tune=off --set seeds=2 --set data.validation_tokens=2048 --set 'budget={tokens: 7680}'"
 QUICK = "--context 16 --batch 1 --rounds 1"
 MODELS = "~/models/SmolLM2-135M", "~/models/mine"
 
@@ -45,9 +46,32 @@ EXECUTED: dict[str, list[tuple[str, str]]] = {
         ("ablate schema study.schema.json --plugin maxnorm.py", ""),
     ],
     "docs/studies.md": [
+        ("ablate new my_question", ""),
+        ("ablate plan my_question.yaml", ""),
+        ("ablate run my_question.yaml --scale smoke", ""),
+        ("ablate run my_question.yaml", SMOKE),
+    ],
+    "docs/howto_data.md": [
+        ("ablate data notes.yaml", ""),
+        ("ablate plan notes.yaml", SMOKE),
+        ("ablate run notes.yaml", SMOKE),
+    ],
+    "docs/howto_nanogpt.md": [
+        ("ablate plan shakespeare.yaml --scale cpu", ""),
+        ("ablate run shakespeare.yaml --scale cpu", TINY),
+    ],
+    "docs/howto_block.md": [
+        ("ablate zoo sine --plugin sine.py", ""),
+        ("ablate plan sine.yaml --plugin sine.py", ""),
+        ("ablate run sine.yaml --plugin sine.py --scale smoke", ""),
+        ("ablate run sine.yaml --plugin sine.py", SMOKE),
+    ],
+    "docs/search.md": [
         ("ablate search studies/search_small_lm.yaml --promote 5", SMOKE),
         ("ablate run studies/search_small_lm_promoted.yaml", SMOKE),
         ("ablate report runs/searches/search_small_lm-cpu", ""),
+    ],
+    "docs/speed.md": [
         ("ablate plan studies/gqa_groups.yaml --at llama3-70b --context 131072 --device h200", SMOKE),
         ("ablate plan studies/gqa_groups.yaml --at llama3 --memory 80GB", SMOKE),
     ],
@@ -78,8 +102,8 @@ ELSEWHERE = {
     r"docs/adding_an_optimizer\.md: ablate run .* --set train.optimizer=signum": (
         "tests/guides/test_adding_an_optimizer.py"
     ),
-    r"docs/plugins\.md: ablate zoo --check maxnorm": "tests/ablate/test_plugins.py",
-    r"docs/studies\.md: ablate run studies/(screening|confirm)\.yaml": "tests/ablate/test_promoting.py",
+    r"docs/(plugins|howto_block)\.md: ablate zoo --check (maxnorm|sine)": "tests/ablate/test_plugins.py",
+    r"docs/comparisons\.md: ablate run studies/(screening|confirm)\.yaml": "tests/ablate/test_promoting.py",
     r"docs/checkpoints\.md: lm-eval": "tests/zoo/hf/test_remote.py",
     r"docs/evaluation\.md: ablate eval 3f2a": "tests/evals/harness/test_loading.py",
     r"docs/evaluation\.md: python -m evals (fetch|lm-eval)": "tests/evals/harness/test_lm_eval_model.py",
@@ -154,7 +178,7 @@ def reader(tmp_path: Path) -> Path:
     """Where a reader of every page works: the studies that ship, notes, models and a plug-in."""
     shutil.copytree(ROOT / "studies", tmp_path / "studies", ignore=shutil.ignore_patterns("*.md"))
     (tmp_path / "notes").mkdir()
-    text = "\n".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("studies.md", "training.md"))
+    text = "\n".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("training.md", "models.md"))
     for number in range(40):
         (tmp_path / f"notes/{number}.md").write_text(text[number * 800 : (number + 1) * 800], encoding="utf-8")
     for model in MODELS:
@@ -163,6 +187,10 @@ def reader(tmp_path: Path) -> Path:
         shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
         LlamaForCausalLM(LlamaConfig(vocab_size=257, **shape)).save_pretrained(folder)
         byte_tokenizer().save(str(folder / "tokenizer.json"))
+    (tmp_path / "input.txt").write_text(text, encoding="utf-8")
+    for page in ("howto_block.md", "howto_data.md", "howto_nanogpt.md"):
+        for path, written in files_of(page).items():
+            (tmp_path / path).write_text(written, encoding="utf-8")
     guide = (ROOT / "docs/adding_a_variant.md").read_text(encoding="utf-8")
     (norm,) = re.findall(r"Write `zoo/norms/maxnorm.py`:\n\n```python\n(.*?)```", guide, re.DOTALL)
     (tmp_path / "maxnorm.py").write_text(norm, encoding="utf-8")

@@ -1,0 +1,45 @@
+"""The tour is short, and the how-tos' studies can be read: nanoGPT's model has nanoGPT's size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import zoo
+from ablate.study.reading import load_study
+from ablate.training.optimizers.adamw import AdamW
+from tests.guides.guide import ROOT, files_of
+
+
+def written(page: str, folder: Path) -> None:
+    for path, text in files_of(page).items():
+        (folder / path).write_text(text, encoding="utf-8")
+
+
+def test_the_tour_is_short() -> None:
+    assert len((ROOT / "docs" / "studies.md").read_text(encoding="utf-8").split()) <= 1500
+
+
+def test_the_nanogpt_study_is_nanogpts_model(tmp_path: Path) -> None:
+    written("howto_nanogpt.md", tmp_path)
+    (tmp_path / "input.txt").write_text("To be, or not to be.\n" * 100, encoding="utf-8")
+    study = load_study(tmp_path / "shakespeare.yaml", "gpu")
+    of_bytes = {"vocab_size": 257}  # and the end of text
+    learned, rope = (arm.model.model_copy(update=of_bytes) for arm in study.arms)
+    # Matrices of attention and FFN, gains of two norms a layer and of the last, the tied embedding of 65 characters:
+    # what nanoGPT prints as 10.65M, for which it leaves out the table of positions.
+    of_nanogpt = 6 * (4 + 8) * 384**2 + (2 * 6 + 1) * 384 + 65 * 384
+    assert of_nanogpt / 1e6 == pytest.approx(10.65, abs=0.005)
+    assert zoo.cost(learned).params == of_nanogpt + (257 - 65) * 384 + 256 * 384 == 10_818_816
+    assert zoo.cost(rope).params == zoo.cost(learned).params - 256 * 384
+    assert isinstance(study.train.optimizer, AdamW) and study.train.optimizer.betas == (0.9, 0.99)
+    assert study.budget.tokens == 5000 * 64 * 256
+
+
+def test_the_study_of_notes_reads_files(tmp_path: Path) -> None:
+    written("howto_data.md", tmp_path)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "one.md").write_text("a note " * 1000, encoding="utf-8")
+    study = load_study(tmp_path / "notes.yaml", "cpu")
+    assert [arm.name for arm in study.arms] == ["gelu", "swiglu"]
