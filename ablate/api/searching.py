@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -23,9 +24,10 @@ from ablate.running.corpora import prepare_checkpoints, prepare_corpora
 from ablate.running.engines import Engine
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Lines, Wanted, teller
+from ablate.searching.history import begin
 from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.promotion import promote as write_promoted
-from ablate.searching.samplers import ended, make_pruner, make_sampler
+from ablate.searching.samplers import chosen_sampler, ended, make_pruner, make_sampler, warnings_of
 from ablate.searching.search import Search
 from ablate.searching.search_document import asked_before, column_of, search_digest, search_document, write_tables
 from ablate.searching.storage import Owner, close_storage, open_storage
@@ -161,6 +163,7 @@ class _StudySearch:
         self.lab.check()
         self.failures: list[str] = []
         self.is_in_journal = True
+        self._kept = 0.0
         self.folder = self.store.search(study.name, study.scale)
         refuse_namesake(study, self.folder.read(), self.store)
 
@@ -175,18 +178,35 @@ class _StudySearch:
 
     def _search(self, trials: optuna.Study, notice: str) -> SearchResult:
         engine, owner = self.context.engine, Owner(self.folder)
-        seed = owner.seed(trials)
-        trials.sampler, trials.pruner = make_sampler(self.spec, seed), make_pruner(self.spec)
+        sampler, (validations, wait) = chosen_sampler(self.spec, self.lab.space), self.lab.curve_length
+        trials.sampler, trials.pruner = make_sampler(self.spec, sampler), make_pruner(self.spec, validations, wait)
         progress = Lines(self.store, self.study.name, {}, teller(self.context.progress))
-        done = sum(map(ended, trials.get_trials(deepcopy=False)))
-        progress.say(f"{self.spec.trials} trials, {done} of them done already{notice}")
         prepare_corpora(self.study, self.store, progress.data)
         prepare_checkpoints(self.study, self.store)
-        search = Search(trials, self.spec, self.lab, owner, seed, progress.say)
+        imported = begin(self.lab, trials, owner)
+        if imported:
+            notice = f"; {imported} more were in the store"
+        done = sum(map(ended, trials.get_trials(deepcopy=False))) - imported
+        progress.say(f"{self.spec.trials} trials, {done} of them done already{notice}")
+        for warning in warnings_of(self.spec, validations):
+            progress.say(warning)
+        search = Search(trials, self.spec, self.lab, owner, sampler, progress.say, lambda: self._keep(trials, search))
         search.run(engine)
-        if self.promote:
+        if not self._has_base:
             self._train_base(engine, progress)
         return self._close(trials, search)
+
+    def _keep(self, trials: optuna.Study, search: Search) -> None:
+        """Write what was found so far, for `ablate report`, in a twentieth of the time."""
+        began = time.monotonic()
+        if began < self._kept:
+            return
+        self.folder.write(self._document(trials, search))
+        self._kept = time.monotonic() + 20 * (time.monotonic() - began)
+
+    @property
+    def _has_base(self) -> bool:
+        return not any(request.missing() for request in self.lab.control().requests)
 
     def _train_base(self, engine: Engine, progress: Lines) -> None:
         """The base with the seeds of trials, as a control of what fresh seeds do."""
@@ -221,12 +241,15 @@ class _StudySearch:
 
     def _close(self, trials: optuna.Study, search: Search) -> SearchResult:
         promoted = write_promoted(self.lab, search, self.promote) if self.promote else None
-        journal = self.folder.journal.last_seal() if self.is_in_journal else None
-        document = search_document(self.lab, trials, search.done, journal)
+        document = self._document(trials, search)
         self.folder.write(document)
         write_tables(document, self.folder)
         failures = [*self.failures, *(f"trial {number}: {error}" for number, error in search.failed.items())]
         return SearchResult(document, reports.render_search(self.folder.path), promoted, tuple(failures))
+
+    def _document(self, trials: optuna.Study, search: Search) -> SearchDocument:
+        journal = self.folder.journal.last_seal() if self.is_in_journal else None
+        return search_document(self.lab, trials, search.done, journal)
 
 
 @contextmanager

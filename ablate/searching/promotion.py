@@ -6,8 +6,8 @@ from copy import deepcopy
 from pathlib import Path
 
 from ablate.searching.laboratory import StudyLaboratory
-from ablate.searching.ranks import best_first
 from ablate.searching.search import Search
+from ablate.searching.search_document import standings_of
 from ablate.store.documents.study import RATE
 from ablate.study.promoting import confirming, write_study
 from ablate.study.written import SHIPPED
@@ -20,15 +20,15 @@ SEEDS = 3
 def promote(lab: StudyLaboratory, search: Search, count: int) -> Path:
     """Write `<study>_promoted.yaml` beside the study, where its relative paths hold, or into the current folder for a
     study that ships with the package. Trials count from 1000 for seeds; an ordinary study from 0."""
-    done = search.done[-1]
+    standing = standings_of(lab, search.study, search.done)
     params = {trial.number: trial.params for trial in search.study.get_trials(deepcopy=False)}
     arms: dict[str, StudyMap] = {}
     known = {lab.study.arms[0].identity}
-    for number in best_first(done, list(lab.spec.objectives.values())):
+    for number in standing.order():
         identity = lab.space.arm("", params[number]).identity
         if len(arms) < count and identity not in known:
             known.add(identity)
-            arms[f"trial_{number}"] = _nested(lab.space.settings(params[number]))
+            arms[f"trial_{number}"] = _nested(lab.space.written(lab.space.settings(params[number])))
     own = lab.study.path is not None and not lab.study.path.resolve().is_relative_to(SHIPPED)
     folder = lab.study.path.parent if own and lab.study.path else Path.cwd()
     question = f"Do the best trials of the search {lab.study.name} hold with fresh seeds?"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,13 +14,13 @@ from optuna.trial import FrozenTrial
 from pydantic_core import to_jsonable_python
 
 from ablate.planning.study_document import spent_budget
-from ablate.searching.asking import counts_of_illegal
+from ablate.searching.asking import BEYOND, IMPORTED, REPEATS, counts_of_illegal, seeds_of
 from ablate.searching.laboratory import IllegalError, StudyLaboratory
-from ablate.searching.ranks import fronts
+from ablate.searching.racing import Standings, standings
 from ablate.searching.samplers import ended
 from ablate.store import SearchFolder
-from ablate.store.documents import Distribution, SearchBase, SearchDocument, TrialRecord, TrialState, Values
-from ablate.study.search_spec import SearchSpec
+from ablate.store.documents import Distribution, Leader, SearchBase, SearchDocument, TrialRecord, TrialState, Values
+from ablate.study.search_spec import NOT_OF_A_SCORE, SearchSpec
 from zoo.identity import digest_of, identity_of
 
 Done = Sequence[Mapping[int, tuple[float, ...]]]
@@ -32,7 +32,7 @@ def search_digest(lab: StudyLaboratory) -> str:
 
     How many trials there are, which sampler proposes them and what prunes them may change as it goes on.
     """
-    asked = {name: each for name, each in identity_of(lab.spec).items() if name not in ("trials", "sampler", "pruner")}
+    asked = {name: each for name, each in identity_of(lab.spec).items() if name not in NOT_OF_A_SCORE}
     return digest_of(
         {
             "search": asked,
@@ -63,8 +63,9 @@ def asked_before(lab: StudyLaboratory, document: SearchDocument) -> bool:
 def search_document(
     lab: StudyLaboratory, study: optuna.Study, done: Done, journal: str | None = None
 ) -> SearchDocument:
-    spec, whole = lab.spec, done[-1]
-    best = set(fronts(whole, list(spec.objectives.values()))[0]) if whole else set()
+    spec = lab.spec
+    standing = standings_of(lab, study, done)
+    best = set(standing.contenders()[:1] if len(spec.objectives) == 1 else standing.front())
     trials = [trial for trial in study.get_trials(deepcopy=False) if ended(trial)]
     return SearchDocument(
         name=lab.study.name,
@@ -77,16 +78,36 @@ def search_document(
         budget=spent_budget(lab.planned_base.study.budget),
         space={path: axis.model_dump(mode="json", exclude_none=True) for path, axis in spec.space.items()},
         objectives=spec.objectives,
-        sampler=spec.sampler,
-        pruner=spec.pruner,
+        sampler=spec.sampler.kind,
+        pruner=spec.pruner.kind if spec.pruner else None,
         shares=tuple(spec.shares),
         seeds=spec.seed_numbers,
         constraints=tuple(spec.constraints),
         base=_base(lab),
         illegal=dict(counts_of_illegal(study).most_common()),
         trials=tuple(_trial(lab, trial, done, trial.number in best) for trial in trials),
+        leaders=tuple(_leaders(lab, study, standing)),
         journal=journal,
     )
+
+
+def standings_of(lab: StudyLaboratory, study: optuna.Study, done: Done) -> Standings:
+    """Where settings stand that had the whole budget and are within the limits."""
+    trials, directions = study.get_trials(deepcopy=False), list(lab.spec.objectives.values())
+    if len(done) == 1:
+        return standings(seeds_of(trials), directions)
+    whole = {number: [values] for number, values in done[-1].items() if not trials[number].user_attrs.get(BEYOND)}
+    return standings(whole, directions)
+
+
+def _leaders(lab: StudyLaboratory, study: optuna.Study, standing: Standings) -> Iterator[Leader]:
+    if len(lab.spec.shares) > 1:
+        return
+    scores, contenders = seeds_of(study.get_trials(deepcopy=False)), set(standing.contenders())
+    for number in standing.order():
+        first, *fresh = map(_values, scores[number])
+        if fresh:
+            yield Leader(trial=number, searched=first, fresh=tuple(fresh), contends=number in contenders)
 
 
 def _trial(lab: StudyLaboratory, trial: FrozenTrial, done: Done, best: bool) -> TrialRecord:
@@ -104,6 +125,9 @@ def _trial(lab: StudyLaboratory, trial: FrozenTrial, done: Done, best: bool) -> 
         curve={str(step): value for step, value in trial.intermediate_values.items()},
         runs=tuple(trial.user_attrs.get("runs", ())),
         error=trial.user_attrs.get("error"),
+        repeats=trial.user_attrs.get(REPEATS),
+        imported=bool(trial.user_attrs.get(IMPORTED)),
+        beyond=trial.user_attrs.get(BEYOND, {}),
     )
 
 

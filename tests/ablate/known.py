@@ -14,7 +14,7 @@ import optuna
 from ablate.running.engines import Event
 from ablate.running.request import Request
 from ablate.searching.laboratory import IllegalError, Job
-from ablate.searching.samplers import make_pruner, make_sampler
+from ablate.searching.samplers import chosen_sampler, make_pruner, make_sampler
 from ablate.searching.search import Search
 from ablate.searching.storage import Owner
 from ablate.store import SearchFolder
@@ -52,12 +52,18 @@ class Known:
         self.score, self.legal = score, legal
         self.jobs: dict[str, tuple[Params, float]] = {}
 
-    def job(self, params: Params, share: float) -> Job:
-        if not self.legal(params):
+    def job(self, params: Params, share: float, repeat: int = 0) -> Job:
+        if self.distances(params):
             raise IllegalError("not legal")
         digest = f"{len(self.jobs)}"
         self.jobs[digest] = params, share
-        return Job((Request(store="/nowhere", corpus="/nowhere", identity=run_of(digest)),))
+        return Job((Request(store="/nowhere", corpus="/nowhere", identity=run_of(digest)),), validations=5)
+
+    def distances(self, params: Params) -> dict[str, float]:
+        return {} if self.legal(params) else {"not legal": 1.0}
+
+    def beyond(self, job: Job) -> dict[str, float]:
+        return {}
 
     def values(self, job: Job) -> tuple[float, ...]:
         return self.score(self.jobs[job.digests[0]][0])
@@ -106,22 +112,24 @@ def search(
     lab: Known, spec: SearchSpec, folder: Path, seed: int = 0, engine: Instant | None = None, storage: Any = None
 ) -> tuple[optuna.Study, Search]:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    spec = spec.model_copy(update={"seed": seed})
+    kind = chosen_sampler(spec, lab.space)
     study = optuna.create_study(
         directions=list(spec.objectives.values()),
-        sampler=make_sampler(spec, seed),
-        pruner=make_pruner(spec),
+        sampler=make_sampler(spec, kind),
+        pruner=make_pruner(spec, 5, 2),
         storage=storage,
         study_name="known",
         load_if_exists=True,
     )
-    one = Search(study, spec, lab, Owner(SearchFolder(folder)), seed, say=lambda _: None)
+    one = Search(study, spec, lab, Owner(SearchFolder(folder)), kind, say=lambda _: None)
     one.run(engine or Instant())
     return study, one
 
 
 def spec_of(study: Study, **given: Any) -> SearchSpec:
     assert study.search is not None
-    return SearchSpec.model_validate({**study.search.model_dump(exclude_unset=True), **given})
+    return SearchSpec.model_validate({"race": 0, **study.search.model_dump(exclude_unset=True), **given})
 
 
 def bowl(params: Params) -> tuple[float]:

@@ -39,6 +39,7 @@ from ablate.store.documents.sample import SampleRecord
 from ablate.store.documents.search import (
     Choices,
     Distribution,
+    Leader,
     Range,
     SearchBase,
     SearchDocument,
@@ -88,6 +89,7 @@ __all__ = [
     "JudgedDocument",
     "LedgerRecord",
     "LedgerTest",
+    "Leader",
     "Length",
     "LogSums",
     "LossThroughCache",
