@@ -27,7 +27,7 @@ from ablate.running.progress import Lines, Wanted, teller
 from ablate.searching.history import begin
 from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.promotion import promote as write_promoted
-from ablate.searching.samplers import chosen_sampler, ended, make_pruner, make_sampler, warnings_of
+from ablate.searching.samplers import chosen_sampler, ended, make_pruner, make_sampler
 from ablate.searching.search import Search
 from ablate.searching.search_document import asked_before, column_of, search_digest, search_document, write_tables
 from ablate.searching.storage import Owner, close_storage, open_storage
@@ -188,7 +188,7 @@ class _StudySearch:
             notice = f"; {imported} more were in the store"
         done = sum(map(ended, trials.get_trials(deepcopy=False))) - imported
         progress.say(f"{self.spec.trials} trials, {done} of them done already{notice}")
-        for warning in warnings_of(self.spec, validations):
+        for warning in self.spec.warnings(validations):
             progress.say(warning)
         search = Search(trials, self.spec, self.lab, owner, sampler, progress.say, lambda: self._keep(trials, search))
         search.run(engine)

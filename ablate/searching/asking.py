@@ -120,7 +120,7 @@ class Asking:
                 yield params
 
     def _drawn(self, trial: optuna.Trial) -> Params:
-        return self.lab.space.draw(lambda path, axis: _suggest(trial, path, axis))
+        return self.lab.space.draw(lambda path, axis: suggest(trial, path, axis))
 
 
 def seeds_of(trials: Sequence[FrozenTrial]) -> Seeds:
@@ -150,7 +150,8 @@ def _counts(trial: FrozenTrial, imported: bool = False) -> bool:
     return is_ours and (ended(trial) or trial.state == TrialState.RUNNING)
 
 
-def _suggest(trial: optuna.Trial, path: str, axis: AnyAxis) -> object:
+def suggest(trial: optuna.Trial, path: str, axis: AnyAxis) -> object:
+    """The sampler's value of an axis."""
     spread = axis.distribution
     if isinstance(spread, optuna.distributions.CategoricalDistribution):
         return trial.suggest_categorical(path, spread.choices)

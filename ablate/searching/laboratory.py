@@ -6,7 +6,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -35,6 +35,8 @@ PROBES, REPAIRS = 200, 20
 counts as empty."""
 UNTOLD = 0.3
 """Share of a run before whose end no trial is pruned."""
+UNBUILT = 10.0
+"""Distance of settings that no model has, since theirs from the constraints is unknown: more than most are."""
 NUMBER = re.compile(r"\d[\d.,]*")
 
 
@@ -73,7 +75,7 @@ class Laboratory(Protocol):
         ...
 
     def distances(self, params: Params) -> Mapping[str, float]:
-        """Distance from every constraint that settings violate, relative to it; 1 from what can be built."""
+        """Distance from every constraint that settings violate, relative to it; `UNBUILT` from what can be built."""
         ...
 
     def beyond(self, job: Job) -> Mapping[str, float]:
@@ -120,12 +122,20 @@ class StudyLaboratory:
         try:
             arm = self.space.arm("trial", params)
         except StudyError as error:
-            return {_cause(error): float(len(error.problems))}
-        draft = Draft(arm, self.base.spec.vocab_size, self._widths)
-        if self.study.budget.parameters is not None:  # the plan changes a size, to match the base's parameters
-            draft = self._planned(replace(arm, seeds=()), 1.0).arms[-1]
+            return {_cause(error): UNBUILT * len(error.problems)}
+        draft = self._draft(arm)
         found = {text: self._distance(text, draft) for text, each in self._rules.items() if not each.is_measured}
         return {text: far for text, far in found.items() if far > 0}
+
+    def _draft(self, arm: Arm) -> Costed:
+        if self.study.budget.parameters is not None:  # the plan changes a size, to match the base's parameters
+            return self._planned(replace(arm, seeds=()), 1.0).arms[-1]
+        return Draft(arm, self.base.spec.vocab_size, self._widths)
+
+    def costs(self, params: Params, names: Iterable[str]) -> dict[str, float]:
+        """Costs of settings, by arithmetic."""
+        draft = self._draft(self.space.arm("trial", params))
+        return {name: quantity(draft, name) or 0.0 for name in names}
 
     def _distance(self, text: str, model: Costed) -> float:
         return self._rules[text].distance(partial(quantity, model), partial(quantity, self.base))
@@ -148,10 +158,12 @@ class StudyLaboratory:
 
     def control(self) -> Job:
         """The base with the seeds of trials: what fresh seeds do to it was not chosen."""
-        self._control = self._control or self._job(
-            self._planned(replace(self.study.arms[0], seeds=self.spec.seed_numbers), 1.0)
-        )
+        self._control = self._control or self.seeded(self.study.arms[0], self.spec.seed_numbers)
         return self._control
+
+    def seeded(self, arm: Arm, seeds: Sequence[int]) -> Job:
+        """Runs of an arm at the whole budget."""
+        return self._job(self._planned(replace(arm, seeds=tuple(seeds)), 1.0))
 
     @property
     def curve_length(self) -> tuple[int, int]:

@@ -16,40 +16,36 @@ Distances = Callable[[Params], Mapping[str, float]]
 
 NEAREST, SPREAD = 6, 9
 """Values that are tried of an axis with many: the nearest on each side, and so many over its range."""
-MOST_MOVES = 8
-"""Settings that are changed one after the other before a proposal is given up."""
+MOST_MOVES, BEAM = 4, 4
+"""Settings that may be changed, and how many ways of changing fewer are kept."""
 
 
 def repaired(space: SearchSpace, params: Params, distances: Distances) -> Params | None:
-    """The legal settings that a greedy descent of the distances finds; None where it finds none.
+    """The legal settings that a beam search over changes of single settings finds first; None where it finds none.
 
-    Each move changes one setting: of the moves to legal settings the nearest, else the one that lessens the sum of all
-    distances most. Settings of training stay, unless nothing else helps.
+    Of changes that lead to legal settings the nearest is taken; else those go on that leave the least sum of all
+    distances. Settings of training are changed only where those of the model do not help.
     """
-    here, left = params, sum(distances(params).values())
-    for _ in range(MOST_MOVES):
-        if left == 0:
-            return here
-        found = _move(space, here, distances, "model", left) or _move(space, here, distances, "train", left)
-        if found is None:
-            return None
-        left, here = found
-    return here if left == 0 else None
+    for section in (False, True):
+        beam, seen = [params], set[str]()
+        for _ in range(MOST_MOVES):
+            reached: list[tuple[float, float, Params]] = []
+            moves = sorted(((far, each) for here in beam for far, each in _moves(space, here, section)), key=_far)
+            for far, changed in moves:
+                key = repr(sorted(changed.items()))
+                if key in seen:
+                    continue
+                seen.add(key)
+                left = sum(distances(changed).values())
+                if left == 0:
+                    return changed
+                reached.append((left, far, changed))
+            beam = [changed for *_, changed in sorted(reached, key=lambda each: each[:2])[:BEAM]]
+    return None
 
 
-def _move(
-    space: SearchSpace, here: Params, distances: Distances, section: str, left: float
-) -> tuple[float, Params] | None:
-    """The best change of one setting, and the distance that it leaves."""
-    moves = sorted(_moves(space, here, section == "train"), key=lambda move: move[0])
-    best: tuple[float, float, Params] | None = None
-    for far, changed in moves:
-        total = sum(distances(changed).values())
-        if total == 0:
-            return 0.0, changed
-        if total < left - 1e-12 and (best is None or (total, far) < best[:2]):
-            best = total, far, changed
-    return None if best is None else (best[0], best[2])
+def _far(move: tuple[float, Params]) -> float:
+    return move[0]
 
 
 def _moves(space: SearchSpace, here: Params, train: bool) -> Iterator[tuple[float, Params]]:

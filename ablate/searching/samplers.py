@@ -20,8 +20,6 @@ from ablate.study.search_methods import PRUNERS, SAMPLERS
 from ablate.study.search_space import SearchSpace, is_listed
 from ablate.study.search_spec import SearchSpec
 
-FEWEST_VALIDATIONS = 3
-"""Validations of a run without which no pruner can help."""
 STARTUP = 10
 """Trials drawn at random before a model of the space is believed."""
 
@@ -77,14 +75,6 @@ def chosen_sampler(spec: SearchSpec, space: SearchSpace) -> str:
     room = spec.trials - spec.repeats
     has_steps = all(is_listed(axis) for axis in space.axes.values())
     return "grid" if has_steps and len(list(islice(space.all(), room + 1))) <= room else "tpe"
-
-
-def warnings_of(spec: SearchSpec, validations: int) -> list[str]:
-    """What a search may do and had better not."""
-    if spec.pruner and not spec.prunes_seeds and validations < FEWEST_VALIDATIONS:
-        times = "once" if validations == 1 else f"{validations} times"
-        return [f"pruner: runs are validated {times}, which is too seldom to end one early: lower train.validate_every"]
-    return []
 
 
 def make_sampler(spec: SearchSpec, kind: str) -> BaseSampler:

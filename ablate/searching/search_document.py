@@ -103,11 +103,13 @@ def standings_of(lab: StudyLaboratory, study: optuna.Study, done: Done) -> Stand
 def _leaders(lab: StudyLaboratory, study: optuna.Study, standing: Standings) -> Iterator[Leader]:
     if len(lab.spec.shares) > 1:
         return
-    scores, contenders = seeds_of(study.get_trials(deepcopy=False)), set(standing.contenders())
+    trials = study.get_trials(deepcopy=False)
+    scores, contenders = seeds_of(trials), set(standing.contenders())
     for number in standing.order():
         first, *fresh = map(_values, scores[number])
         if fresh:
-            yield Leader(trial=number, searched=first, fresh=tuple(fresh), contends=number in contenders)
+            costs = lab.costs(trials[number].params, ("parameters", "kv_bytes_per_token"))
+            yield Leader(trial=number, searched=first, fresh=tuple(fresh), contends=number in contenders, costs=costs)
 
 
 def _trial(lab: StudyLaboratory, trial: FrozenTrial, done: Done, best: bool) -> TrialRecord:

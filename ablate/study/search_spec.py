@@ -38,6 +38,8 @@ OF_THE_MODEL = ("parameters", "flops_per_token", "kv_bytes_per_token")
 """Those that follow from the model, whatever the seed."""
 FEWEST_PAIRS = 4
 """Seeds of which a signed-rank test can say anything at optuna's level of 0.1."""
+FEWEST_VALIDATIONS = 3
+"""Validations of a run without which no pruner can help."""
 NOT_OF_A_SCORE = ("trials", "sampler", "pruner", "seed", "timeout", "hours", "enqueue", "race")
 """Settings that decide which trials there are, and not what a trial scores: they may change while a search goes on."""
 
@@ -145,6 +147,19 @@ class SearchSpec(Spec):
         """Trials that are kept for repeats; none where no objective depends on the seed, or trials begin short."""
         is_noisy = any(name not in OF_THE_MODEL for name in self.objectives)
         return round(self.race * self.trials) if is_noisy and not self.fidelity else 0
+
+    @property
+    def whole_runs(self) -> float:
+        """What all trials cost, in runs at the whole budget with one seed, if one in η goes on to each next share."""
+        eta = self.fidelity.factor if self.fidelity else 1
+        return sum(share * (self.trials // eta**rung) for rung, share in enumerate(self.shares))
+
+    def warnings(self, validations: int) -> list[str]:
+        """What a search may do and had better not, for runs with so many validations."""
+        if self.pruner and not self.prunes_seeds and validations < FEWEST_VALIDATIONS:
+            times = "once" if validations == 1 else f"{validations} times"
+            return [f"pruner: runs are validated {times}, too seldom to end one early: lower train.validate_every"]
+        return []
 
     @property
     def prunes_seeds(self) -> bool:

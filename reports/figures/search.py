@@ -14,7 +14,7 @@ from ablate.store.documents import TrialRecord
 from reports.figures.base import Figure
 from reports.figures.parallel import parallel
 from reports.figures.pareto import front_figure
-from reports.figures.setting_axes import setting_axes, titles_of
+from reports.figures.setting_axes import resolving, setting_axes, titles_of
 from reports.figures.slices import slices
 from reports.figures.style import GRID, PALETTE, blank
 from reports.findings.importance import Importance, frozen, in_memory
@@ -75,7 +75,17 @@ def _history(search: SearchSummary, place: int, name: str) -> go.Figure:
     drawing.update_xaxes(tickformat="d")
     line = {"color": PALETTE[1], "shape": "hv"}
     drawing.add_scatter(x=numbers, y=best, mode="lines", name="best so far", line=line, hoverinfo="skip")
+    _show_base(drawing, search, place)
+    drawing.update_yaxes(range=resolving([value for _, value in known], search.objectives[name]))
     return drawing
+
+
+def _show_base(drawing: go.Figure, search: SearchSummary, place: int) -> None:
+    """A line where the base scores, which nobody selected."""
+    base = search.document.base
+    value = base.values[place] if base.values else None
+    if value is not None:
+        drawing.add_hline(y=value, line={"color": "#444", "width": 1, "dash": "dash"}, annotation_text=base.name)
 
 
 def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Iterator[Figure]:
@@ -88,6 +98,8 @@ def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[
     yield _figure(search, f"parallel-{place}", f"Parallel coordinates: {name}", note, drawing, wide=True)
     note = "Every setting by itself. Click a trial for its runs."
     drawing = slices(trials, scores, axes, title, search.best_numbers)
+    drawing.update_yaxes(range=resolving(scores, search.objectives[name]))
+    _show_base(drawing, search, place)
     yield _figure(search, f"slice-{place}", f"Slices: {name}", note, drawing, wide=True)
     if found:
         yield _importance(search, place, name, found)

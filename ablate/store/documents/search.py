@@ -111,6 +111,8 @@ class Leader(Part):
     """Scores of its repeats, one each, with other seeds."""
     contends: bool
     """Whether it may be the best, or is on the front: no other is better beyond the noise between seeds."""
+    costs: dict[str, float] = Field(default={}, exclude_if=lambda costs: not costs)
+    """`parameters` and `kv_bytes_per_token` of the model."""
 
 
 class SearchDocument(Document):
