@@ -24,14 +24,16 @@ from ablate.running.corpora import prepare_checkpoints, prepare_corpora
 from ablate.running.engines import Engine
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Lines, Wanted, teller
+from ablate.searching.base_rate import BASE_RATE, tuned_rate
 from ablate.searching.history import begin
-from ablate.searching.laboratory import StudyLaboratory
+from ablate.searching.laboratory import Job, StudyLaboratory
 from ablate.searching.promotion import promote as write_promoted
 from ablate.searching.samplers import chosen_sampler, ended, make_pruner, make_sampler
 from ablate.searching.search import Search
 from ablate.searching.search_document import asked_before, column_of, search_digest, search_document, write_tables
 from ablate.searching.storage import Owner, close_storage, open_storage
 from ablate.store.documents import JsonObject, SearchDocument
+from ablate.store.documents.study import RATE
 from ablate.study.problems import Place, Problem, StudyError
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
@@ -192,8 +194,7 @@ class _StudySearch:
             progress.say(warning)
         search = Search(trials, self.spec, self.lab, owner, sampler, progress.say, lambda: self._keep(trials, search))
         search.run(engine)
-        if not self._has_base:
-            self._train_base(engine, progress)
+        self._train_base(engine, progress, trials)
         return self._close(trials, search)
 
     def _keep(self, trials: optuna.Study, search: Search) -> None:
@@ -201,22 +202,25 @@ class _StudySearch:
         began = time.monotonic()
         if began < self._kept:
             return
-        self.folder.write(self._document(trials, search))
+        self.folder.write(self._document(trials, search, has_ended=False))
         self._kept = time.monotonic() + 20 * (time.monotonic() - began)
 
-    @property
-    def _has_base(self) -> bool:
-        return not any(request.missing() for request in self.lab.control().requests)
+    def _train_base(self, engine: Engine, progress: Lines, trials: optuna.Study) -> None:
+        """The base with the seeds of trials, as a control of what fresh seeds do; for a promoted study at its own best
+        rate, if the trials' rates were searched for."""
 
-    def _train_base(self, engine: Engine, progress: Lines) -> None:
-        """The base with the seeds of trials, as a control of what fresh seeds do."""
-        missing = [request for request in self.lab.control().requests if request.missing()]
-        if missing:
-            progress.say(f"{self.study.baseline}: trained with the trials' seeds, to compare with fresh ones")
-        with closing(engine.run(missing)) as events:
-            for event in events:
-                if event is not None and event.kind == "failed":
-                    self.failures.append(f"{self.study.baseline}: {event.error}")
+        def train(job: Job) -> None:
+            missing = [request for request in job.requests if request.missing()]
+            with closing(engine.run(missing)) as events:
+                for event in events:
+                    if event is not None and event.kind == "failed":
+                        self.failures.append(f"{self.study.baseline}: {event.error}")
+
+        progress.say(f"{self.study.baseline}: trained with the trials' seeds, to compare with")
+        train(self.lab.control())
+        if self.promote and RATE in self.spec.space and not self.failures:
+            progress.say(f"{self.study.baseline}: tuned, as the trials' rates were")
+            trials.set_user_attr(BASE_RATE, tuned_rate(self.lab, train))
 
     def _open(self, storage: BaseStorage) -> optuna.Study:
         name, before = f"{self.study.name}-{self.study.scale}-{search_digest(self.lab)}", self.folder.read()
@@ -240,16 +244,21 @@ class _StudySearch:
         return anew if earlier else ""
 
     def _close(self, trials: optuna.Study, search: Search) -> SearchResult:
-        promoted = write_promoted(self.lab, search, self.promote) if self.promote else None
+        promoted = None
+        if self.promote:
+            written = write_promoted(self.lab, search, self.promote)
+            promoted = written.path
+            for scale, trials_there in written.unlike.items():
+                self.failures.append(f"{scale}: left out of {promoted.name}: no model there is like {trials_there[0]}")
         document = self._document(trials, search)
         self.folder.write(document)
         write_tables(document, self.folder)
         failures = [*self.failures, *(f"trial {number}: {error}" for number, error in search.failed.items())]
         return SearchResult(document, reports.render_search(self.folder.path), promoted, tuple(failures))
 
-    def _document(self, trials: optuna.Study, search: Search) -> SearchDocument:
+    def _document(self, trials: optuna.Study, search: Search, has_ended: bool = True) -> SearchDocument:
         journal = self.folder.journal.last_seal() if self.is_in_journal else None
-        return search_document(self.lab, trials, search.done, journal)
+        return search_document(self.lab, trials, search.done, journal, has_ended)
 
 
 @contextmanager

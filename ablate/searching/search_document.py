@@ -15,12 +15,14 @@ from pydantic_core import to_jsonable_python
 
 from ablate.planning.study_document import spent_budget
 from ablate.searching.asking import BEYOND, IMPORTED, REPEATS, counts_of_illegal, seeds_of
+from ablate.searching.base_rate import BASE_RATE, base_at
+from ablate.searching.cost_shares import cost_shares
 from ablate.searching.laboratory import IllegalError, StudyLaboratory
 from ablate.searching.racing import Standings, standings
 from ablate.searching.samplers import ended
 from ablate.store import SearchFolder
 from ablate.store.documents import Distribution, Leader, SearchBase, SearchDocument, TrialRecord, TrialState, Values
-from ablate.study.search_spec import NOT_OF_A_SCORE, SearchSpec
+from ablate.study.search_spec import NOT_OF_A_SCORE, OF_THE_MODEL, SearchSpec
 from zoo.identity import digest_of, identity_of
 
 Done = Sequence[Mapping[int, tuple[float, ...]]]
@@ -61,8 +63,9 @@ def asked_before(lab: StudyLaboratory, document: SearchDocument) -> bool:
 
 
 def search_document(
-    lab: StudyLaboratory, study: optuna.Study, done: Done, journal: str | None = None
+    lab: StudyLaboratory, study: optuna.Study, done: Done, journal: str | None = None, has_ended: bool = True
 ) -> SearchDocument:
+    """What a search has found so far. has_ended: also what takes seconds to work out."""
     spec = lab.spec
     standing = standings_of(lab, study, done)
     best = set(standing.contenders()[:1] if len(spec.objectives) == 1 else standing.front())
@@ -83,10 +86,11 @@ def search_document(
         shares=tuple(spec.shares),
         seeds=spec.seed_numbers,
         constraints=tuple(spec.constraints),
-        base=_base(lab),
+        base=_base(lab, study),
         illegal=dict(counts_of_illegal(study).most_common()),
         trials=tuple(_trial(lab, trial, done, trial.number in best) for trial in trials),
         leaders=tuple(_leaders(lab, study, standing)),
+        cost_shares=cost_shares(lab, [name for name in spec.objectives if name in OF_THE_MODEL]) if has_ended else {},
         journal=journal,
     )
 
@@ -144,9 +148,9 @@ def _state(trial: FrozenTrial, whole: bool) -> TrialState:
     return "pruned" if trial.state == optuna.trial.TrialState.PRUNED else "failed"
 
 
-def _base(lab: StudyLaboratory) -> SearchBase:
-    """The base's scores with the seeds of trials, once it has been trained."""
-    job = lab.control()
+def _base(lab: StudyLaboratory, study: optuna.Study) -> SearchBase:
+    """The base's scores with the seeds of trials, once it has been trained; at its best rate, once that is known."""
+    job = base_at(lab, study.user_attrs.get(BASE_RATE))
     values = lab.values(job)
     return SearchBase(name=lab.study.baseline, runs=job.digests, values=None if values is None else _values(values))
 

@@ -114,7 +114,7 @@ class SearchSpace:
 
     def random(self, rng: np.random.Generator) -> Params:
         """Every axis drawn by itself."""
-        return self.draw(lambda _, axis: _random(axis, rng))
+        return self.draw(lambda _, axis: random_value(axis, rng))
 
     def all(self) -> Iterator[Params]:
         """Every combination, where axes have steps."""
@@ -184,7 +184,8 @@ def edit_of(path: str, value: Any) -> Edit:
     return Edit((*SEARCH, *keys), keys, value, TUNED)
 
 
-def _random(axis: AnyAxis, rng: np.random.Generator) -> Any:
+def random_value(axis: AnyAxis, rng: np.random.Generator) -> Any:
+    """A value of an axis, drawn by itself."""
     spread, kinds = axis.distribution, distributions()
     if isinstance(spread, kinds.CategoricalDistribution):
         return spread.choices[rng.integers(len(spread.choices))]

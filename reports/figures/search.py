@@ -103,7 +103,7 @@ def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[
     yield _figure(search, f"slice-{place}", f"Slices: {name}", note, drawing, wide=True)
     if found:
         yield _importance(search, place, name, found)
-    shared = [each.path for each in found if each.share is not None][:CONTOUR]
+    shared = [each.path for each in found if each.ped_anova is not None][:CONTOUR]
     if len(shared) == CONTOUR:
         study = _study(search, [place])
         contour = _styled(optuna.visualization.plot_contour(study, params=shared, target_name=title), 440)
@@ -113,7 +113,7 @@ def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[
 
 def _importance(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Figure:
     """Shares with their intervals: optuna's bars have none."""
-    known = [each for each in reversed(found) if each.share is not None]
+    known = list(reversed(found))
     titles = titles_of([each.path for each in found])
     drawing = blank("share of explained variance", "", 120 + 32 * len(known))
     drawing.add_bar(
@@ -124,11 +124,11 @@ def _importance(search: SearchSummary, place: int, name: str, found: Sequence[Im
         error_x={
             "type": "data",
             "symmetric": False,
-            "array": [(each.high or 0) - (each.share or 0) for each in known],
-            "arrayminus": [(each.share or 0) - (each.low or 0) for each in known],
+            "array": [each.high - each.share for each in known],
+            "arrayminus": [each.share - each.low for each in known],
         },
     )
-    note = "fANOVA, with the middle 90 % of resampled trials. Grey: not shown to matter by the test."
+    note = "Share of the variance over the space, with a 90 % interval. Grey: not shown to matter."
     return _figure(search, f"importance-{place}", f"Importances: {name}", note, drawing)
 
 

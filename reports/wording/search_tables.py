@@ -8,7 +8,7 @@ from typing import Any
 
 from ablate.store.documents import TrialRecord
 from reports.findings.fresh import DECLARED, Fresh
-from reports.findings.importance import ALPHA, Importance
+from reports.findings.importance import Importance
 from reports.findings.searches import SearchSummary
 from reports.findings.standings import Standing
 from reports.wording import words
@@ -138,13 +138,9 @@ def illegal_table(search: SearchSummary) -> Table:
 def importance_table(found: Sequence[Importance]) -> Table:
     columns: Columns[Importance] = {
         "setting": lambda each: each.path,
-        f"does it matter? (p < {ALPHA:g}, Holm)": _matters,
-        "p (Holm)": lambda each: NONE if each.p is None else f"{each.p:.2g}",
-        "share (fANOVA)": lambda each: NONE if each.share is None else f"{each.share:.2f}",
-        "90 % of resamples": lambda each: NONE if each.share is None else f"{each.low:.2f} to {each.high:.2f}",
+        "does it matter?": lambda each: each.verdict,
+        "share of the variance": lambda each: f"{each.share:.2f}",
+        "90 % interval": lambda each: "exact" if each.low == each.high else f"{each.low:.2f} to {each.high:.2f}",
+        "PED-ANOVA": lambda each: NONE if each.ped_anova is None else f"{each.ped_anova:.2f}",
     }
     return Table.of(found, columns, labels=2)
-
-
-def _matters(each: Importance) -> str:
-    return "cannot tell" if each.p is None else "yes" if each.matters else "not shown"

@@ -108,15 +108,23 @@ def matters(search: SearchSummary, found: Mapping[str, Sequence[Importance]]) ->
         return []
     if len(search.scored) < FEWEST:
         return [f"{len(search.scored)} scored trials are too few to say which settings matter."]
-    return [_matters(name, [each.path for each in of if each.matters]) for name, of in found.items()]
+    return [_matters(name, of) for name, of in found.items()]
 
 
-def _matters(name: str, paths: list[str]) -> str:
-    if not paths:
-        return f"{name}: no setting has a detectable effect."
-    return (
-        f"{name}: {listed(paths)} {'matters' if len(paths) == 1 else 'matter'}; the others have no detectable effect."
-    )
+def _matters(name: str, found: Sequence[Importance]) -> str:
+    """`loss: lr and d_ff matter; heads hardly matters; of the other 4 the trials cannot tell.`"""
+    by: dict[str, list[str]] = {}
+    for each in found:
+        by.setdefault(each.verdict, []).append(each.path)
+    parts = []
+    for verdict, verb in (("matters", "matter"), ("hardly matters", "hardly matter")):
+        if paths := by.get(verdict):
+            parts.append(f"{listed(paths)} {verdict if len(paths) == 1 else verb}")
+    if count := len(by.get("cannot tell", ())):
+        parts.append(f"of {'the other ' if parts else 'any of '}{count} these trials cannot tell")
+    if by.get("no effect"):
+        parts.append("the others have no effect, by arithmetic")
+    return f"{name}: {'; '.join(parts)}."
 
 
 def dropped(search: SearchSummary) -> list[str]:
@@ -137,8 +145,8 @@ def fresh(search: SearchSummary) -> list[str]:
     if not search.fresh and search.standings:
         seeds = sum(each.seeds for each in search.standings)
         return [
-            f"Scores of the leading settings are from {seeds} further runs with other seeds, and not those that they were"
-            " selected by. The option --promote 5 writes a study that trains the five best against the base."
+            f"Scores of the leading settings are from {seeds} further runs with other seeds, not from those that"
+            " selected them. The option --promote 5 writes a study that trains the five best against the base."
         ]
     if not search.fresh:
         return [

@@ -156,6 +156,9 @@ class SearchDocument(Document):
     """All ended trials."""
     leaders: tuple[Leader, ...] = Field(default=(), exclude_if=lambda leaders: not leaders)
     """Settings with more than one trial, the best first."""
+    cost_shares: dict[str, dict[str, float]] = Field(default={}, exclude_if=lambda shares: not shares)
+    """By cost among the objectives and by setting: share of the cost's variance over the space that it decides, by
+    arithmetic. Absent until the search has ended."""
     journal: str | None = Field(default=None, exclude_if=is_none)
     """Seal of the line of `journal.log` after which this was written; absent where trials are in a database, and in
     stores from before."""
