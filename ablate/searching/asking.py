@@ -96,10 +96,10 @@ class Asking:
             self.study.enqueue_trial(params)
 
     def _repeat(self, trials: Sequence[FrozenTrial]) -> Params | None:
-        """Leading settings that need another seed, unless one of theirs is on its way."""
+        """Leading settings that need another seed, of which none is on its way."""
         running = {first_of(trial) for trial in trials if trial.state == TrialState.RUNNING}
-        found = standings(seeds_of(trials), list(self.spec.objectives.values())).next()
-        return None if found is None or found in running else trials[found].params
+        found = standings(seeds_of(trials), list(self.spec.objectives.values())).next(running)
+        return None if found is None else trials[found].params
 
     def _mark_repeat(self, trial: optuna.Trial, params: Params, trials: Sequence[FrozenTrial]) -> None:
         """Settings that were tried before are trained with the next seeds."""

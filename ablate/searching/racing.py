@@ -8,7 +8,7 @@ standard deviation between the seeds of one setting.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,15 +68,15 @@ class Standings:
         error = self.sd[0] * math.sqrt(1 / self.counts[one] + 1 / self.counts[best])
         return bool(self.means[one, 0] - self.means[best, 0] > t.ppf(1 - LEVEL, self.freedom) * error)
 
-    def next(self) -> int | None:
+    def next(self, busy: Collection[int] = ()) -> int | None:
         """Setting that gets another seed: the contender with the fewest, the better of equals. None once the best is
-        told from all others, or each member of the front has enough."""
+        told from all others, or each member of the front has enough. busy: settings whose next seed is on its way."""
         found = self.contenders()
         if self.means.shape[1] > 1:
             found = [number for number in found if self._count(number) < ENOUGH]
         elif len(found) < 2 and all(self._count(number) > 1 for number in found):
             return None
-        return min(found, key=self._count, default=None)
+        return min((number for number in found if number not in busy), key=self._count, default=None)
 
     def _count(self, number: int) -> int:
         return int(self.counts[self.numbers.index(number)])

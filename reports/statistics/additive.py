@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 DEGREE = 4
 SCALE = 0.5
 """Of the prior of a setting's standard deviation; scores have about 1."""
-SWEEPS, BURNT = 1500, 300
+SWEEPS, BURNT = 1000, 200
 
 
 @dataclass(frozen=True)

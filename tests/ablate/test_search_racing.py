@@ -44,7 +44,8 @@ def test_the_best_is_rarely_given_up() -> None:
 
 def test_seeds_go_to_contenders_until_the_best_is_told_apart() -> None:
     assert standings({1: [(1.0,)], 2: [(1.1,)]}, ONE).next() == 1
-    assert standings({1: [(1.0,), (1.01,)], 2: [(1.1,)]}, ONE).next() == 2
+    uneven = standings({1: [(1.0,), (1.05,)], 2: [(1.1,)]}, ONE)
+    assert (uneven.next(), uneven.next(busy={2})) == (2, 1)
     clear = {1: [(1.0,), (1.01,), (1.0,)], 2: [(2.0,), (2.01,), (2.02,)]}
     assert standings(clear, ONE).next() is None
     front = {1: [(1.0, 5.0)] * 3, 2: [(2.0, 3.0)], 3: [(3.0, 4.0)]}
@@ -55,7 +56,8 @@ def test_a_fifth_of_the_trials_are_further_seeds_of_leaders(tmp_path: Path) -> N
     study = study_of(tmp_path)
     found, _ = search(Known(study, bowl, noise=0.3), spec_of(study, trials=30, race=0.2), tmp_path)
     repeats = [trial for trial in found.trials if REPEATS in trial.user_attrs]
-    assert (len(found.trials), len(repeats)) == (30, 6)
+    assert len(found.trials) == 30
+    assert 4 <= len(repeats) <= 6  # none is left where every contender has a seed on its way
     for trial in repeats:
         first = found.trials[trial.user_attrs[REPEATS]]
         assert trial.params == first.params and REPEATS not in first.user_attrs
@@ -63,7 +65,7 @@ def test_a_fifth_of_the_trials_are_further_seeds_of_leaders(tmp_path: Path) -> N
     seeds = [(trial.user_attrs[REPEATS], trial.user_attrs[REPEAT]) for trial in repeats]
     assert len(set(seeds)) == len(seeds)
     order = sorted((trial for trial in found.trials[:24]), key=lambda trial: trial.value)
-    assert {first for first, _ in seeds} <= {trial.number for trial in order[:10]}
+    assert {first for first, _ in seeds} <= {trial.number for trial in order[:12]}
 
 
 def test_a_trial_beyond_a_limit_is_kept_and_never_the_best(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_a_part_may_be_chosen_by_its_kind(tmp_path: Path) -> None:
 
 def test_settings_are_recognised_in_a_model(tmp_path: Path) -> None:
     """What a run of the store was trained with, as a trial of this space."""
-    axes = NUMBERS.replace("}}", "}, block.ffn: [swiglu, gelu], block.mixer.kv_heads: [1, 2, 4]}")
+    axes = NUMBERS.replace("}}", "}, block.ffn: {choice: [swiglu, gelu]}, block.mixer.kv_heads: [1, 2, 4]}")
     space = space_of(tmp_path, axes)
     for params in drawn(space):
         arm = space.arm("", params)
