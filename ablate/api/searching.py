@@ -31,6 +31,7 @@ from ablate.searching.promotion import promote as write_promoted
 from ablate.searching.samplers import chosen_sampler, ended, make_pruner, make_sampler
 from ablate.searching.search import Search
 from ablate.searching.search_document import asked_before, column_of, search_digest, search_document, write_tables
+from ablate.searching.space_check import check_space
 from ablate.searching.storage import Owner, close_storage, open_storage
 from ablate.store.documents import JsonObject, SearchDocument
 from ablate.store.documents.study import RATE
@@ -99,6 +100,7 @@ class SearchResult:
             "trials": {state: states.count(state) for state in sorted(set(states))},
             "illegal": {**self.found.illegal},
             "best": [trial.model_dump(include=BEST) for trial in self.found.trials if trial.best],
+            "leaders": [leader.model_dump() for leader in self.found.leaders],
         }
 
     def __repr__(self) -> str:
@@ -162,7 +164,7 @@ class _StudySearch:
         self.context, self.study, self.spec, self.promote = context, study, spec, promote
         self.store = context.store
         self.lab = StudyLaboratory(study, context.planner(study).plan, self.store, context.request)
-        self.lab.check()
+        check_space(self.lab)
         self.failures: list[str] = []
         self.is_in_journal = True
         self._kept = 0.0

@@ -62,7 +62,11 @@ class Asking:
 
     def again(self, trial: optuna.Trial) -> Job | None:
         """The job of a trial that was asked for before; None where it was not legal."""
-        return self._legal(trial, self._drawn(trial))
+        params = self._drawn(trial)
+        if REPEAT not in trial.user_attrs:  # its command may have been killed before it said so
+            earlier = [each for each in self.study.get_trials(deepcopy=False) if each.number < trial.number]
+            self._mark_repeat(trial, params, earlier)
+        return self._legal(trial, params)
 
     def _legal(self, trial: optuna.Trial, params: Params) -> Job | None:
         """The trial's first job. An illegal one ends here: the sampler is told its distance from what is legal, and the
@@ -104,8 +108,7 @@ class Asking:
     def _mark_repeat(self, trial: optuna.Trial, params: Params, trials: Sequence[FrozenTrial]) -> None:
         """Settings that were tried before are trained with the next seeds."""
         settings = self.lab.space.settings(params)
-        same = [t for t in trials if t.number != trial.number and _counts(t, imported=True)]
-        same = [t for t in same if self.lab.space.settings(t.params) == settings]
+        same = [t for t in trials if _counts(t, imported=True) and self.lab.space.settings(t.params) == settings]
         if same:
             trial.set_user_attr(REPEATS, same[0].number)
             trial.set_user_attr(REPEAT, len(same))

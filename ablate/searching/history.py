@@ -22,6 +22,7 @@ from ablate.study.search_axes import AnyAxis, Choice, Ratio
 from ablate.study.search_space import Params, SearchSpace, number_at
 from ablate.study.study import StudyError
 from ablate.training.spec import TrainSpec
+from zoo.edits import expand
 from zoo.spec import ModelSpec, parse
 
 BEGUN = "begun"
@@ -58,7 +59,7 @@ def _enqueued(lab: StudyLaboratory) -> list[Params]:
     found = []
     for place, settings in enumerate(lab.spec.enqueue):
         target = ("search", "enqueue", str(place))
-        arm = lab.space.builder.build("", list(edits_in(settings, target, 0)), target)
+        arm = lab.space.builder.build("", list(edits_in(expand(settings), target, 0)), target)
         for params in spellings(lab.space, arm.model, arm.train):
             if lab.space.arm("", params).model.digest == arm.model.digest:
                 found.append(params)

@@ -5,34 +5,24 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-import numpy as np
-
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.request import Request
 from ablate.searching.drafts import Costed, Draft, quantity
-from ablate.searching.repair import repaired
 from ablate.store import Store
 from ablate.store.documents import MeasureDocument, ResultDocument, RunDocument, SpeedPoint
 from ablate.study.arms import Arm
 from ablate.study.problems import StudyError
-from ablate.study.search_constraints import COSTS, rule
 from ablate.study.search_constraints import MEASURED as LIMITED
-from ablate.study.search_space import Params, SearchSpace, number_at
-from ablate.study.search_spec import DIRECTIONS, MEASURED, OF_CACHES, SearchSpec
+from ablate.study.search_constraints import rule
+from ablate.study.search_space import Params, SearchSpace
+from ablate.study.search_spec import DIRECTIONS, MEASURED, SearchSpec
 from ablate.study.study import Study
-from evals.costs.spec import NO_CACHE
-from zoo.edits import flatten
-from zoo.errors import did_you_mean
 
-PROBES, REPAIRS = 200, 20
-"""Random settings that are tried, and how many of them are moved onto the constraints; if none is legal then, the space
-counts as empty."""
 UNTOLD = 0.3
 """Share of a run before whose end no trial is pruned."""
 UNBUILT = 10.0
@@ -103,7 +93,7 @@ class StudyLaboratory:
         self.study, self.store = study, store
         self.space = SearchSpace(study.builder, self.spec.space)
         self._plan, self._request = plan, request
-        self._rules = {text: rule(text) for text in self.spec.constraints}
+        self.rules = {text: rule(text) for text in self.spec.constraints}
         self.planned_base = self._planned(replace(study.arms[0], seeds=()), 1.0)
         self.base = self.planned_base.arms[0]
         self._control: Job | None = None
@@ -124,7 +114,7 @@ class StudyLaboratory:
         except StudyError as error:
             return {_cause(error): UNBUILT * len(error.problems)}
         draft = self._draft(arm)
-        found = {text: self._distance(text, draft) for text, each in self._rules.items() if not each.is_measured}
+        found = {text: self._distance(text, draft) for text, each in self.rules.items() if not each.is_measured}
         return {text: far for text, far in found.items() if far > 0}
 
     def _draft(self, arm: Arm) -> Costed:
@@ -138,10 +128,10 @@ class StudyLaboratory:
         return {name: quantity(draft, name) or 0.0 for name in names}
 
     def _distance(self, text: str, model: Costed) -> float:
-        return self._rules[text].distance(partial(quantity, model), partial(quantity, self.base))
+        return self.rules[text].distance(partial(quantity, model), partial(quantity, self.base))
 
     def beyond(self, job: Job) -> Mapping[str, float]:
-        measured = {text: each for text, each in self._rules.items() if each.is_measured}
+        measured = {text: each for text, each in self.rules.items() if each.is_measured}
         base = partial(self._measured, self.control()) if any(each.of_base for each in measured.values()) else _unknown
         model = partial(self._measured, job)
         return {text: each.distance(model, base) for text, each in measured.items()}
@@ -178,7 +168,7 @@ class StudyLaboratory:
 
     def _planned(self, arm: Arm, share: float) -> Plan:
         """An arm, after the baseline where its budget depends on that."""
-        wanted = {*self.spec.objectives, *(name for each in self._rules.values() for name in each.names)}
+        wanted = {*self.spec.objectives, *(name for each in self.rules.values() for name in each.names)}
         names = {name.partition(".")[0] for name in self.spec.objectives if name not in DIRECTIONS}
         sections = self.study.sections.model_copy(
             update={
@@ -240,62 +230,6 @@ class StudyLaboratory:
         frame = self.store.read_metrics(job.digests[0])
         losses = frame.filter(frame["validation_loss"].is_not_null() & (frame["step"] > 0))["validation_loss"]
         return [float(loss) for loss in losses]
-
-    def check(self) -> None:
-        """Raises StudyError for a space in which nothing is legal, and for what cannot be asked of any trial."""
-        self._check_evals()
-        if self.study.budget.seconds is not None:
-            raise self.study.error("budget.seconds", "a search plans by arithmetic: give flops or tokens")
-        rng, refused = np.random.default_rng(0), Counter[str]()
-        known = {*LIMITED, *(name for name in self._names() if quantity(self.base, name) is not None)}
-        unknown = {name for name in self._names() if name not in known}
-        is_legal = False
-        for attempt in range(PROBES):
-            params = self.space.random(rng)
-            unknown -= {name for name in unknown if self._knows(params, name)}
-            if not is_legal:
-                wrong = self.distances(params)
-                near = repaired(self.space, params, self.distances) if wrong and attempt < REPAIRS else None
-                is_legal = not wrong or near is not None
-                refused.update(wrong)
-            if is_legal and not unknown:
-                return
-        self._refuse(unknown, Counter() if is_legal else refused)
-
-    def _names(self) -> Iterator[str]:
-        return (name for each in self._rules.values() for name in each.names)
-
-    def _knows(self, params: Params, name: str) -> bool:
-        try:
-            arm = self.space.arm("", params)
-        except StudyError:
-            return False
-        return number_at(arm.model, arm.train, name) is not None
-
-    def _refuse(self, unknown: set[str], refused: Counter[str]) -> None:
-        for number, each in enumerate(self._rules.values()):
-            for name in unknown.intersection(each.names):
-                known = [*COSTS, *LIMITED, *(path for path, _ in flatten(self.base.spec.model_dump()))]
-                near = did_you_mean(name, known)
-                raise self.study.error(f"search.constraints.{number}", f"unknown path or cost '{name}'{near}")
-        if refused:
-            reasons = ", ".join(f"{count} by '{reason}'" for reason, count in refused.most_common())
-            raise self.study.error(
-                "search.space", f"nothing legal at or near {PROBES} random settings: refused {reasons}"
-            )
-
-    def _check_evals(self) -> None:
-        tasks = self.study.evals.scored() if self.study.evals else ()
-        for place, name in enumerate(self.spec.objectives):
-            task = name.partition(".")[0]
-            if name not in DIRECTIONS and task not in tasks:
-                near = did_you_mean(task, tasks)
-                reason = f"{name}: the study's evals have no task {task}{near}"
-                raise self.study.error(f"search.objectives.{place}", reason)
-            if name in MEASURED and self.study.measure is None:
-                raise self.study.error(f"search.objectives.{place}", f"{name}: the study has `measure: null`")
-            if name in OF_CACHES and self.base.kv_bytes_per_token is None:
-                raise self.study.error(f"search.objectives.{place}", f"{name}: {NO_CACHE}")
 
 
 def _speed(measured: MeasureDocument, phase: str) -> float | None:

@@ -19,7 +19,7 @@ from ablate.searching.base_rate import BASE_RATE, base_at
 from ablate.searching.cost_shares import cost_shares
 from ablate.searching.laboratory import IllegalError, StudyLaboratory
 from ablate.searching.racing import Standings, standings
-from ablate.searching.samplers import ended
+from ablate.searching.samplers import chosen_sampler, ended
 from ablate.store import SearchFolder
 from ablate.store.documents import Distribution, Leader, SearchBase, SearchDocument, TrialRecord, TrialState, Values
 from ablate.study.search_spec import NOT_OF_A_SCORE, OF_THE_MODEL, SearchSpec
@@ -81,7 +81,7 @@ def search_document(
         budget=spent_budget(lab.planned_base.study.budget),
         space={path: axis.model_dump(mode="json", exclude_none=True) for path, axis in spec.space.items()},
         objectives=spec.objectives,
-        sampler=spec.sampler.kind,
+        sampler=chosen_sampler(spec, lab.space),
         pruner=spec.pruner.kind if spec.pruner else None,
         shares=tuple(spec.shares),
         seeds=spec.seed_numbers,

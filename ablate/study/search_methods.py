@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -17,6 +17,8 @@ from zoo.axis import Spec
 from zoo.errors import did_you_mean
 from zoo.explain import unknown
 
+SamplerKind = Literal["auto", "tpe", "gp", "cmaes", "nsga2", "nsga3", "random", "grid"]
+PrunerKind = Literal["asha", "hyperband", "median", "wilcoxon"]
 SAMPLERS = {
     "tpe": "TPESampler",
     "gp": "GPSampler",
@@ -38,7 +40,7 @@ OURS = ("seed", "constraints_func")
 class SamplerSpec(Spec):
     """A sampler and its settings."""
 
-    kind: Literal["auto", "tpe", "gp", "cmaes", "nsga2", "nsga3", "random", "grid"] = "auto"
+    kind: SamplerKind = "auto"
     """Name of the sampler."""
     settings: dict[str, Any] = Field(default={})
     """optuna's arguments."""
@@ -52,7 +54,7 @@ class SamplerSpec(Spec):
 class PrunerSpec(Spec):
     """A pruner and its settings."""
 
-    kind: Literal["asha", "hyperband", "median", "wilcoxon"]
+    kind: PrunerKind
     """Name of the pruner."""
     settings: dict[str, Any] = Field(default={})
     """optuna's arguments."""
@@ -77,7 +79,9 @@ def _check(kind: str, settings: Mapping[str, Any], classes: Mapping[str, str], m
             raise ValueError(f"optuna's {classes[kind]} has no setting '{name}'{near}")
 
 
-def _spelt(what: str, kinds: Sequence[str]) -> BeforeValidator:
+def _spelt(what: str, kinds: Sequence[str], written: Any) -> BeforeValidator:
+    """written: type of what a study may say."""
+
     def spelt(value: Any) -> Any:
         """A name, or a map of a kind and its settings, as the spec has it."""
         if isinstance(value, str):
@@ -89,8 +93,8 @@ def _spelt(what: str, kinds: Sequence[str]) -> BeforeValidator:
         given = {name: each for name, each in value.items() if name not in ("kind", "settings")}
         return {"kind": value["kind"], "settings": {**value.get("settings", {}), **given}}
 
-    return BeforeValidator(spelt, json_schema_input_type=str | dict[str, Any])
+    return BeforeValidator(spelt, json_schema_input_type=written)
 
 
-Sampler = Annotated[SamplerSpec, _spelt("sampler", ("auto", *SAMPLERS, "grid"))]
-Pruner = Annotated[PrunerSpec, _spelt("pruner", tuple(PRUNERS))]
+Sampler = Annotated[SamplerSpec, _spelt("sampler", get_args(SamplerKind), SamplerKind | dict[str, Any])]
+Pruner = Annotated[PrunerSpec, _spelt("pruner", get_args(PrunerKind), PrunerKind | dict[str, Any])]

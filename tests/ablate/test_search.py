@@ -16,6 +16,7 @@ from ablate.searching.asking import counts_of_illegal
 from ablate.searching.laboratory import Job, StudyLaboratory
 from ablate.searching.ranks import best_first, fronts
 from ablate.searching.samplers import ended, make_pruner
+from ablate.searching.space_check import check_space
 from ablate.searching.storage import Owner, open_storage
 from ablate.store import SearchFolder, Store
 from ablate.study.search_constraints import rule
@@ -228,9 +229,9 @@ def test_a_search_of_encoders_has_no_objective_of_caches(objective: str, tmp_pat
             lambda _, run: Request(store=str(tmp_path), corpus=str(tmp_path), identity=run),
         )
 
-    laboratory("search.constraints=[kv_bytes_per_token <= 1, cache_bytes(8192) <= 1 B]").check()
+    check_space(laboratory("search.constraints=[kv_bytes_per_token <= 1, cache_bytes(8192) <= 1 B]"))
     with pytest.raises(StudyError, match=f"search.objectives.1: {objective}: an encoder has no KV cache"):
-        laboratory(f"search.objectives=[loss, {objective}]").check()
+        check_space(laboratory(f"search.objectives=[loss, {objective}]"))
 
 
 @pytest.mark.parametrize(
