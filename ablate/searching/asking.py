@@ -116,7 +116,7 @@ class Asking:
     def _combinations(self) -> Iterator[Params]:
         """The grid, in an order that a shorter search samples evenly, without what was asked before."""
         every = list(self.lab.space.all())
-        np.random.default_rng(self.spec.seed).shuffle(every)  # type: ignore[arg-type]
+        np.random.default_rng(self.spec.seed).shuffle(every)
         for params in every:
             asked = self.study.get_trials(deepcopy=False)
             if not any(trial.params == params for trial in asked) and not self.lab.distances(params):

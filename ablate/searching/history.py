@@ -18,8 +18,8 @@ from ablate.searching.laboratory import IllegalError, StudyLaboratory
 from ablate.searching.storage import Owner
 from ablate.store.documents import RunDocument
 from ablate.study.arms import edits_in
-from ablate.study.search_axes import AnyAxis, Choice, Ratio
-from ablate.study.search_space import Params, SearchSpace, number_at
+from ablate.study.search_axes import AnyAxis, Choice, Ratio, label
+from ablate.study.search_space import Params, SearchSpace, number_at, spread_of
 from ablate.study.study import StudyError
 from ablate.training.spec import TrainSpec
 from zoo.edits import expand
@@ -139,18 +139,15 @@ def _at(raw: Any, path: str) -> Any:
 
 def _values(axis: AnyAxis, number: float | None, part: Any, width: int) -> Iterator[Any]:
     """Values of an axis, as optuna knows them, that may stand for a number or a part."""
-    spread = axis.distribution
     if isinstance(axis, Choice):
-        for value, label in zip(axis.choice, spread.choices, strict=True):  # type: ignore[attr-defined]
-            if _may_be(value, number, part, width):
-                yield label
+        yield from (label(value) for value in axis.choice if _may_be(value, number, part, width))
         return
     if number is None:
         return
-    found = number / width if isinstance(axis, Ratio) else number
-    steps = (found - spread.low) / (spread.step or 1)  # type: ignore[attr-defined]
-    is_on = spread.step is None or abs(steps - round(steps)) < 1e-6  # type: ignore[attr-defined]
-    if is_on and spread.low <= found <= spread.high:  # type: ignore[attr-defined]
+    spread, found = spread_of(axis), number / width if isinstance(axis, Ratio) else number
+    steps = (found - spread.low) / (spread.step or 1)
+    is_on = spread.step is None or abs(steps - round(steps)) < 1e-6
+    if is_on and spread.low <= found <= spread.high:
         yield found
 
 

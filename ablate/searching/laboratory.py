@@ -140,10 +140,11 @@ class StudyLaboratory:
         """What the runs of a job measured, on average, or a quantity of their model."""
         if job.plan is None or name not in LIMITED:
             return quantity(job.plan, name) if job.plan else None
-        results = {request: self.store.read_result(request.digest) for request in job.requests}
-        if any(result is None or result.status == "diverged" for result in results.values()):
+        results = [self.store.read_result(digest) for digest in job.digests]
+        if any(result is None or result.status == "diverged" for result in results):
             return None
-        scores = [self._objective(name, request, result, job) for request, result in results.items() if result]
+        pairs = zip(job.requests, results, strict=True)
+        scores = [self._objective(name, request, result, job) for request, result in pairs if result is not None]
         return statistics.fmean(scores)
 
     def control(self) -> Job:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
-
-from optuna.distributions import CategoricalDistribution
 
 from ablate.searching.repair import repaired
 from ablate.study.problems import StudyError
-from ablate.study.search_axes import AnyAxis, Choice
-from ablate.study.search_space import Params, SearchSpace, is_listed, number_at, values_of
+from ablate.study.search_axes import AnyAxis, Choice, label
+from ablate.study.search_space import Params, SearchSpace, is_listed, number_at, spread_of, values_of
 from zoo.edits import Edits
 
 
@@ -46,25 +45,24 @@ def _moved(here: SearchSpace, there: SearchSpace, path: str, axis: AnyAxis, para
     if isinstance(value, int | float) and not isinstance(value, bool) and bases[0] and bases[1]:
         return _nearest(axis, value / bases[0] * bases[1])
     if isinstance(axis, Choice):
-        return params[path] if params[path] in axis.distribution.choices else None  # type: ignore[attr-defined]
+        return params[path] if params[path] in map(label, axis.choice) else None
     return _nearest(axis, params[path])
 
 
 def _nearest(axis: AnyAxis, value: float) -> Any:
     """The value of an axis nearest to a number."""
-    spread = axis.distribution
-    if isinstance(spread, CategoricalDistribution):
-        numbers = [choice for choice in spread.choices if isinstance(choice, int | float)]
+    if isinstance(axis, Choice):
+        numbers = [choice for choice in axis.choice if isinstance(choice, int | float)]
         return min(numbers, key=lambda number: abs(number - value), default=None)
     if is_listed(axis):
         return min(values_of(axis), key=lambda number: abs(number - value))
-    return min(max(value, spread.low), spread.high)  # type: ignore[attr-defined]
+    return min(max(value, spread_of(axis).low), spread_of(axis).high)
 
 
 def _any(axis: AnyAxis) -> Any:
     """A middle value of an axis that the trial had not."""
     if not is_listed(axis):
-        spread = axis.distribution
-        return (spread.low * spread.high) ** 0.5 if spread.log else (spread.low + spread.high) / 2  # type: ignore[attr-defined]
+        spread = spread_of(axis)
+        return math.sqrt(spread.low * spread.high) if spread.log else (spread.low + spread.high) / 2
     values = values_of(axis)
     return values[len(values) // 2]

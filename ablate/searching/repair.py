@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
-import optuna
 
-from ablate.study.search_axes import AnyAxis
-from ablate.study.search_space import Params, SearchSpace, values_of
+from ablate.study.search_axes import AnyAxis, Choice
+from ablate.study.search_space import Params, SearchSpace, is_listed, spread_of, values_of
 
 Distances = Callable[[Params], Mapping[str, float]]
 """Distance of settings from each constraint that they violate; empty where they are legal."""
@@ -62,28 +62,29 @@ def _completed(space: SearchSpace, params: Params) -> Params:
 
 
 def _middle(axis: AnyAxis) -> object:
-    spread = axis.distribution
-    if isinstance(spread, optuna.distributions.FloatDistribution) and spread.step is None:
-        return _spread(spread.low, spread.high, spread.log, 3)[1]
+    if not is_listed(axis):
+        return _evenly(axis, 3)[1]
     values = values_of(axis)
     return values[len(values) // 2]
 
 
-def _others(axis: AnyAxis, value: object) -> list[tuple[float, object]]:
+def _others(axis: AnyAxis, value: Any) -> list[tuple[float, object]]:
     """Other values of an axis, each with its distance from this one as a share of the range; choices are all far."""
-    spread = axis.distribution
-    if isinstance(spread, optuna.distributions.CategoricalDistribution):
-        return [(1.0, other) for other in spread.choices if other != value]
-    assert isinstance(value, int | float)
-    scale = math.log if spread.log else float  # type: ignore[attr-defined]
-    width = scale(spread.high) - scale(spread.low)  # type: ignore[attr-defined]
-    return [(abs(scale(other) - scale(value)) / width, other) for other in _near(axis, value) if other != value]
+    if isinstance(axis, Choice):
+        return [(1.0, other) for other in values_of(axis) if other != value]
+    spread = spread_of(axis)
+    here, low, high = (_on_scale(each, spread.log) for each in (value, spread.low, spread.high))
+    others = (other for other in _near(axis, value) if other != value)
+    return [(abs(_on_scale(other, spread.log) - here) / (high - low), other) for other in others]
+
+
+def _on_scale(number: float, log: bool) -> float:
+    return math.log(number) if log else float(number)
 
 
 def _near(axis: AnyAxis, value: float) -> list[float]:
-    spread = axis.distribution
-    if isinstance(spread, optuna.distributions.FloatDistribution) and spread.step is None:
-        return _spread(spread.low, spread.high, spread.log, SPREAD)
+    if not is_listed(axis):
+        return _evenly(axis, SPREAD)
     values = values_of(axis)
     if len(values) <= 2 * NEAREST + SPREAD:
         return values
@@ -92,5 +93,6 @@ def _near(axis: AnyAxis, value: float) -> list[float]:
     return sorted({*values[max(0, at - NEAREST) : at + NEAREST + 1], *evenly})
 
 
-def _spread(low: float, high: float, log: bool, count: int) -> list[float]:
-    return [float(each) for each in (np.geomspace if log else np.linspace)(low, high, count)]
+def _evenly(axis: AnyAxis, count: int) -> list[float]:
+    spread = spread_of(axis)
+    return [float(each) for each in (np.geomspace if spread.log else np.linspace)(spread.low, spread.high, count)]

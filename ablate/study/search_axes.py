@@ -157,7 +157,7 @@ def multiples(axis: Axis) -> Relative | None:
     ends = axis.choice if isinstance(axis, Choice) else ()
     if len(ends) != 2 or not all(isinstance(end, str) and RATIO.fullmatch(end) for end in ends):
         return None
-    return Relative(range=ends)
+    return Relative(range=(ends[0], ends[1]))
 
 
 def label(value: Any) -> Any:

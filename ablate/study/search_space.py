@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from ablate.study.space import distributions
 from ablate.training.spec import TrainSpec
 from zoo.edits import Edits
 from zoo.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from optuna.distributions import FloatDistribution, IntDistribution
 
 Params = dict[str, Any]
 """Values as optuna keeps them, by path: a ratio is a number, a list is JSON."""
@@ -38,6 +41,7 @@ class SearchSpace:
         """The axis, in numbers where it is relative to the base. Raises StudyError where the base has none there."""
         relative = axis if isinstance(axis, Relative) else multiples(axis)
         if relative is None or (relative is not axis and not self._problems([edit_of(path, relative.ends[0])])):
+            assert not isinstance(axis, Relative)
             return axis  # `block.ffn.d_ff: [2x, 4x]` are two values
         base = number_at(self.base.model, self.base.train, path)
         where = (*SEARCH, *path.split("."))
@@ -198,6 +202,11 @@ def random_value(axis: AnyAxis, rng: np.random.Generator) -> Any:
         values = values_of(axis)
         return values[rng.integers(len(values))]
     return float(rng.uniform(spread.low, spread.high))
+
+
+def spread_of(axis: AnyAxis) -> FloatDistribution | IntDistribution:
+    """Distribution of an axis of numbers."""
+    return cast("FloatDistribution | IntDistribution", axis.distribution)
 
 
 def is_listed(axis: AnyAxis) -> bool:

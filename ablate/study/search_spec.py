@@ -14,6 +14,7 @@ from ablate.study.search_methods import Pruner, Sampler, SamplerSpec
 from ablate.study.space import FIRST_SEED, axes, distributions
 from zoo.axis import Spec
 from zoo.errors import did_you_mean
+from zoo.identity import FirstDefault
 
 Direction = Literal["minimize", "maximize"]
 
@@ -110,7 +111,7 @@ class SearchSpec(Spec):
     """Share of the trials that repeat the leading settings with fresh seeds, until the best is told from the others."""
     enqueue: Annotated[tuple[dict[str, Any], ...], Field(strict=False)] = ()
     """Settings known to be good, each a map by path over the base: they are tried first, after the base itself."""
-    sampler: Sampler = SamplerSpec()
+    sampler: Annotated[Sampler, FirstDefault("tpe")] = SamplerSpec()
     """optuna's sampler: `tpe` (tree-structured Parzen estimator), `gp` (Gaussian process), `cmaes` (one objective),
     `nsga2`, `nsga3`, `random`, or `grid` (every combination); `auto` takes a grid that fits into the trials, else
     `tpe`. With settings of optuna's: `{kind: tpe, n_startup_trials: 20}`."""

@@ -25,7 +25,7 @@ from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.study import StudyDirection
 from scipy.stats import norm, rankdata
 
-from ablate.store.documents import Choices, TrialRecord
+from ablate.store.documents import Choices, JsonScalar, TrialRecord
 from reports.findings.fresh import DECLARED
 from reports.findings.searches import SearchSummary
 from reports.statistics import additive
@@ -103,9 +103,13 @@ def _term(trials: Sequence[TrialRecord], path: str) -> additive.Term:
         places = {str(value): place for place, value in enumerate(spread.choices)}
         levels = [places[str(trial.params[path])] if path in trial.params else -1 for trial in trials]
         return additive.choice(np.array(levels), len(places))
-    scale = math.log if spread.log else float
-    numbers = [scale(float(trial.params[path])) if path in trial.params else math.nan for trial in trials]  # type: ignore[arg-type]
-    return additive.number(np.array(numbers), scale(spread.low), scale(spread.high))
+    numbers = [_on_scale(trial.params[path], spread.log) if path in trial.params else math.nan for trial in trials]
+    return additive.number(np.array(numbers), _on_scale(spread.low, spread.log), _on_scale(spread.high, spread.log))
+
+
+def _on_scale(number: JsonScalar, log: bool) -> float:
+    plain = float(number or 0.0)
+    return math.log(plain) if log else plain
 
 
 def _ped_anova(trials: Sequence[TrialRecord], values: NDArray[np.float64], way: str) -> dict[str, float]:

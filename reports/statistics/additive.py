@@ -38,7 +38,8 @@ def number(values: Floats, low: float, high: float) -> Term:
     has = ~np.isnan(values)
     x = np.where(has, 2 * (values - low) / ((high - low) or 1.0) - 1, 0.0)
     degrees = np.arange(1, DEGREE + 1)
-    features = legendre.legvander(x, DEGREE)[:, 1:] * np.sqrt(2 * degrees + 1) * has[:, None]
+    polynomials: Floats = legendre.legvander(x, DEGREE)[:, 1:].astype(np.float64)
+    features = polynomials * np.sqrt(2 * degrees + 1) * has[:, None]
     return _with_absent(features, 1.0 / degrees**2, has)
 
 
