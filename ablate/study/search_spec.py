@@ -152,8 +152,11 @@ class SearchSpec(Spec):
     @property
     def whole_runs(self) -> float:
         """What all trials cost, in runs at the whole budget with one seed, if one in η goes on to each next share."""
-        eta = self.fidelity.factor if self.fidelity else 1
-        return sum(share * (self.trials // eta**rung) for rung, share in enumerate(self.shares))
+        whole, reached = 0.0, self.trials
+        for share in self.shares:
+            whole += share * reached
+            reached //= self.fidelity.factor if self.fidelity else 1
+        return whole
 
     def warnings(self, validations: int) -> list[str]:
         """What a search may do and had better not, for runs with so many validations."""
