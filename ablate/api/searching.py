@@ -189,14 +189,15 @@ class _StudySearch:
         prepare_checkpoints(self.study, self.store)
         imported = begin(self.lab, trials, owner)
         if imported:
-            notice = f"; {imported} more were in the store"
+            notice += f"; {imported} runs of the store are trials of this space and cost nothing"
         done = sum(map(ended, trials.get_trials(deepcopy=False))) - imported
         progress.say(f"{self.spec.trials} trials, {done} of them done already{notice}")
         for warning in self.spec.warnings(validations):
             progress.say(warning)
         search = Search(trials, self.spec, self.lab, owner, sampler, progress.say, lambda: self._keep(trials, search))
         search.run(engine)
-        self._train_base(engine, progress, trials)
+        if self.promote or done < self.spec.trials:  # a search that had ended before trains nothing
+            self._train_base(engine, progress, trials)
         return self._close(trials, search)
 
     def _keep(self, trials: optuna.Study, search: Search) -> None:
@@ -242,7 +243,7 @@ class _StudySearch:
         ours = f"{self.study.name}-{self.study.scale}-"
         others = [each for each in optuna.get_all_study_summaries(storage) if each.study_name.startswith(ours)]
         earlier = sum(each.n_trials for each in others if each.study_name != trials.study_name)
-        anew = f"; the search was edited and begins anew: its {earlier} earlier trials are kept, and are not continued"
+        anew = f"; the search was edited and begins anew: its {earlier} earlier trials are kept"
         return anew if earlier else ""
 
     def _close(self, trials: optuna.Study, search: Search) -> SearchResult:

@@ -16,8 +16,9 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from ablate.store import AblateError
+from ablate.store.documents import JsonObject
 from ablate.study.search_methods import PRUNERS, SAMPLERS
-from ablate.study.search_space import SearchSpace, is_listed
+from ablate.study.search_space import Params, SearchSpace, is_listed
 from ablate.study.search_spec import SearchSpec
 
 STARTUP = 10
@@ -54,7 +55,7 @@ class Repeatable(BaseSampler):
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
+    ) -> Params:
         return self._sampler.sample_relative(study, trial, search_space)
 
     def sample_independent(
@@ -93,7 +94,7 @@ def make_sampler(spec: SearchSpec, kind: str) -> BaseSampler:
     return Repeatable(make, spec.seed)
 
 
-def _defaults(spec: SearchSpec, kind: str) -> dict[str, Any]:
+def _defaults(spec: SearchSpec, kind: str) -> JsonObject:
     """Arguments that suit searches of so few trials, which a study may replace.
 
     TPE is multivariate, over groups of parameters that are asked together, and running trials count as bad. Generations
@@ -122,7 +123,7 @@ def make_pruner(spec: SearchSpec, validations: int = 1, wait: int = 1) -> BasePr
     if spec.pruner is None:
         return optuna.pruners.NopPruner()
     wait = max(1, wait)
-    defaults: dict[str, dict[str, Any]] = {
+    defaults: dict[str, JsonObject] = {
         "asha": {"min_resource": wait, "reduction_factor": 2},
         "hyperband": {"min_resource": wait, "max_resource": max(validations, wait + 1), "reduction_factor": 2},
         "median": {"n_startup_trials": 5, "n_warmup_steps": wait},

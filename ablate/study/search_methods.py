@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from ablate.store.documents import JsonObject
 from zoo.axis import Spec
 from zoo.errors import did_you_mean
 from zoo.explain import unknown
@@ -42,7 +43,7 @@ class SamplerSpec(Spec):
 
     kind: SamplerKind = "auto"
     """Name of the sampler."""
-    settings: dict[str, Any] = Field(default={})
+    settings: JsonObject = Field(default={})
     """optuna's arguments."""
 
     @model_validator(mode="after")
@@ -56,7 +57,7 @@ class PrunerSpec(Spec):
 
     kind: PrunerKind
     """Name of the pruner."""
-    settings: dict[str, Any] = Field(default={})
+    settings: JsonObject = Field(default={})
     """optuna's arguments."""
 
     @model_validator(mode="after")
@@ -65,7 +66,7 @@ class PrunerSpec(Spec):
         return self
 
 
-def _check(kind: str, settings: Mapping[str, Any], classes: Mapping[str, str], module: str) -> None:
+def _check(kind: str, settings: JsonObject, classes: Mapping[str, str], module: str) -> None:
     """Raises ValueError for a setting that optuna's class does not have. Loads optuna only where there are settings."""
     if not settings:
         return
@@ -96,5 +97,5 @@ def _spelt(what: str, kinds: Sequence[str], written: Any) -> BeforeValidator:
     return BeforeValidator(spelt, json_schema_input_type=written)
 
 
-Sampler = Annotated[SamplerSpec, _spelt("sampler", get_args(SamplerKind), SamplerKind | dict[str, Any])]
-Pruner = Annotated[PrunerSpec, _spelt("pruner", get_args(PrunerKind), PrunerKind | dict[str, Any])]
+Sampler = Annotated[SamplerSpec, _spelt("sampler", get_args(SamplerKind), SamplerKind | JsonObject)]
+Pruner = Annotated[PrunerSpec, _spelt("pruner", get_args(PrunerKind), PrunerKind | JsonObject)]

@@ -13,6 +13,7 @@ from ablate.study.search_constraints import Constraint
 from ablate.study.search_methods import Pruner, Sampler, SamplerSpec
 from ablate.study.space import FIRST_SEED, axes, distributions
 from zoo.axis import Spec
+from zoo.edits import SpecJson
 from zoo.errors import did_you_mean
 from zoo.identity import FirstDefault
 
@@ -109,7 +110,7 @@ class SearchSpec(Spec):
     """Number of trials: settings that are tried, and repeats of the best of them with further seeds."""
     race: Annotated[float, Field(ge=0, lt=1)] = 0.2
     """Share of the trials that repeat the leading settings with fresh seeds, until the best is told from the others."""
-    enqueue: Annotated[tuple[dict[str, Any], ...], Field(strict=False)] = ()
+    enqueue: Annotated[tuple[SpecJson, ...], Field(strict=False)] = ()
     """Settings known to be good, each a map by path over the base: they are tried first, after the base itself."""
     sampler: Annotated[Sampler, FirstDefault("tpe")] = SamplerSpec()
     """optuna's sampler: `tpe` (tree-structured Parzen estimator), `gp` (Gaussian process), `cmaes` (one objective),
