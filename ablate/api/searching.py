@@ -24,6 +24,7 @@ from ablate.running.corpora import prepare_checkpoints, prepare_corpora
 from ablate.running.engines import Engine
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Lines, Wanted, teller
+from ablate.searching.asking import IMPORTED
 from ablate.searching.base_rate import BASE_RATE, tuned_rate
 from ablate.searching.history import begin
 from ablate.searching.laboratory import Job, StudyLaboratory
@@ -190,7 +191,8 @@ class _StudySearch:
         imported = begin(self.lab, trials, owner)
         if imported:
             notice += f"; {imported} runs of the store are trials of this space and cost nothing"
-        done = sum(map(ended, trials.get_trials(deepcopy=False))) - imported
+        known = trials.get_trials(deepcopy=False)
+        done = sum(ended(trial) and IMPORTED not in trial.user_attrs for trial in known)
         progress.say(f"{self.spec.trials} trials, {done} of them done already{notice}")
         for warning in self.spec.warnings(validations):
             progress.say(warning)
