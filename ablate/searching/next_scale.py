@@ -1,4 +1,4 @@
-"""What was found at one scale, at another: sizes and rates as multiples of the base's, moved to what is legal there."""
+"""What was found at one scale, at another: sizes as multiples of the base's, moved to what is legal there."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from zoo.edits import Edits
 def at_scale(here: SearchSpace, there: SearchSpace, params: Params) -> Edits | None:
     """Settings at another scale; None where no model of its space is like them.
 
-    A size that the base has, too, keeps its ratio to the base's: 1.5 times the base's width there. So does a learning
-    rate, which the study of that scale tunes from there on. Other settings stay.
+    A size that the base has, too, keeps its ratio to the base's: 1.5 times the base's width there. Other settings stay.
     """
     moved: Params = {}
     for path, axis in there.axes.items():

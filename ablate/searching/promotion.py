@@ -12,6 +12,7 @@ from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.next_scale import at_scale
 from ablate.searching.search import Search
 from ablate.searching.search_document import standings_of
+from ablate.store.documents.study import RATE
 from ablate.study.promoting import confirming, write_study
 from ablate.study.reading import load_study
 from ablate.study.search_space import Params, SearchSpace
@@ -39,28 +40,33 @@ def promote(lab: StudyLaboratory, search: Search, count: int) -> Promoted:
     """
     trials = search.study.get_trials(deepcopy=False)
     params: dict[str, Params] = {}
-    known = {lab.study.arms[0].identity}
+    known = {lab.study.arms[0].identity}  # without rates: where they are tuned, arms that differ in them are the same
     for number in standings_of(lab, search.study, search.done).order():
-        identity = lab.space.arm("", trials[number].params).identity
+        identity = lab.space.arm("", _without_rate(trials[number].params)).identity
         if len(params) < count and identity not in known:
             known.add(identity)
             params[f"trial_{number}"] = trials[number].params
-    arms = {name: _nested(lab.space.written(lab.space.settings(of))) for name, of in params.items()}
+    arms = {name: _nested(lab.space.written(lab.space.settings(_without_rate(of)))) for name, of in params.items()}
     question = f"Do the best trials of the search {lab.study.name} hold with fresh seeds?"
     comment = f"The best trials of a search, at scale {lab.study.scale}, with seeds that the search did not use."
     document = confirming(lab.study, question, arms, SEEDS)
     scales, unlike = _scales(lab, params, dict(document.get("scales") or {}))
-    scales[lab.study.scale] = {**scales.get(lab.study.scale, {}), **_rates(lab, search)}
+    scales[lab.study.scale] = {**scales.get(lab.study.scale, {}), **_rates(lab, search, params)}
     own = lab.study.path is not None and not lab.study.path.resolve().is_relative_to(SHIPPED)
     folder = lab.study.path.parent if own and lab.study.path else Path.cwd()
     path = write_study(folder / f"{lab.study.name}_promoted.yaml", comment, {**document, "scales": scales})
     return Promoted(path, unlike)
 
 
-def _rates(lab: StudyLaboratory, search: Search) -> StudyMap:
+def _without_rate(params: Params) -> Params:
+    return {path: value for path, value in params.items() if path != RATE}
+
+
+def _rates(lab: StudyLaboratory, search: Search, params: Mapping[str, Params]) -> StudyMap:
     """Nothing is tuned at this scale: the search found the trials' rates, and the base's was tuned beside it."""
     rate = search.study.user_attrs.get(BASE_RATE)
-    given = {} if rate is None else {"train.lr": float(f"{rate:.6g}")}
+    given = {} if rate is None else {RATE: float(f"{rate:.6g}")}
+    given |= {f"arms.{name}.{RATE}": lab.space.settings(of)[RATE] for name, of in params.items() if RATE in of}
     return {**given, "tune": {"carried": f"the search {lab.study.name}, at this scale"}}
 
 
@@ -76,12 +82,16 @@ def _scales(
         if there.search is None:
             continue
         space = SearchSpace(there.builder, there.search.space)
-        found = {name: at_scale(lab.space, space, of) for name, of in params.items()}
+        found = {name: at_scale(lab.space, space, _without_rate(of)) for name, of in params.items()}
         if missing := tuple(name for name, edits in found.items() if edits is None):
             unlike[scale] = missing
             del kept[scale]
             continue
-        arms = {f"arms.{name}": _nested(edits) for name, edits in found.items() if edits is not None}
+        kinds = {
+            name: {path: value for path, value in (edits or {}).items() if path != RATE}
+            for name, edits in found.items()
+        }
+        arms = {f"arms.{name}": _nested(edits) for name, edits in kinds.items()}
         kept[scale] = {**scales[scale], **arms}
     return kept, unlike
 
