@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -196,7 +196,8 @@ class _StudySearch:
         progress.say(f"{self.spec.trials} trials, {done} of them done already{notice}")
         for warning in self.spec.warnings(validations):
             progress.say(warning)
-        search = Search(trials, self.spec, self.lab, owner, sampler, progress.say, lambda: self._keep(trials, search))
+        search = Search(trials, self.spec, self.lab, owner, sampler, progress.say)
+        search.after_trial = partial(self._keep, trials, search)
         search.run(engine)
         if self.promote or done < self.spec.trials:  # a search that had ended before trains nothing
             self._train_base(engine, progress, trials)

@@ -61,11 +61,11 @@ class Search:
         owner: Owner,
         sampler: str,
         say: Callable[[str], None],
-        after_trial: Callable[[], None] = lambda: None,
     ) -> None:
-        """sampler: its kind, where the study says `auto`. after_trial: called when a trial has ended."""
+        """sampler: its kind, where the study says `auto`."""
         self.study, self.spec, self.lab, self.owner, self.say = study, spec, lab, owner, say
-        self._after_trial = after_trial
+        self.after_trial: Callable[[], None] = lambda: None
+        """Called when a trial has ended."""
         self.failed: dict[int, str] = {}
         """Trials that failed, and why."""
         self.flights: list[Flight] = []
@@ -220,7 +220,7 @@ class Search:
             self.study.tell(flight.trial, state=TrialState.PRUNED)
             unit = "seeds" if self.spec.prunes_seeds else "validations"
             self.say(f"trial {flight.number}: pruned after {flight.reported} {unit}")
-            self._after_trial()
+            self.after_trial()
             return
         values = self.lab.values(flight.job)  # also of a trial that was given up, and had ended by then
         if values is None:
@@ -236,7 +236,7 @@ class Search:
         again = flight.trial.user_attrs.get(REPEATS) if flight.trial else None
         repeats = f" (trial {again} with another seed)" if again is not None else ""
         self.say(f"trial {flight.number}{repeats}{share}: {shown}")
-        self._after_trial()
+        self.after_trial()
 
     def _tell_limits(self, flight: Flight, trial: optuna.Trial) -> None:
         """How far measurements are beyond limits: the sampler takes it as a penalty, and the best are within them."""

@@ -76,12 +76,13 @@ class SearchSpace:
 
     def _has_layer(self, params: Params, path: str) -> bool:
         if path.startswith(LAYER):
-            return int(path.removeprefix(LAYER)) < params.get("n_layers", self.base.model.n_layers)
+            layers: int = params.get("n_layers", self.base.model.n_layers)
+            return int(path.removeprefix(LAYER)) < layers
         varies = any(axis == PATTERN or axis.startswith(LAYER) for axis in self.axes)
         if not (path.startswith("blocks.") and varies):
             return True
-        layers = self._pattern({axis: self.axes[axis].value(params[axis]) for axis in params})
-        return path.split(".")[1] in (*layers, *self.base.model.first)
+        pattern = self._pattern({axis: self.axes[axis].value(params[axis]) for axis in params})
+        return path.split(".")[1] in (*pattern, *self.base.model.first)
 
     def _around(self, path: str) -> list[str]:
         return [part for part in self.axes if part != path and path.startswith(f"{part.removesuffix(KIND)}.")]

@@ -65,7 +65,7 @@ def read_fresh(
     for arm in data.study.arms:
         trained = _trained(store, arm.runs[0].digest) if runs and arm.runs else None
         known = names.get(trained) if trained else arm.name
-        if known not in searched:
+        if known is None or known not in searched:
             continue
         for objective in objectives:
             fresh = _scores(data, objective).get(arm.name, [])
