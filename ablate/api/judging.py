@@ -12,6 +12,7 @@ from typing import Any, Unpack
 
 import polars as pl
 from filelock import FileLock, Timeout
+from pydantic import JsonValue
 from scipy import special
 
 import reports
@@ -119,7 +120,7 @@ class Judgement:
 def judge(
     base: StudyLike,
     *,
-    change: Mapping[str, object] | Sequence[str] = (),
+    change: Mapping[str, JsonValue] | Sequence[str] = (),
     arm: str | None = None,
     name: str | None = None,
     budget: float = BUDGET,
@@ -176,7 +177,7 @@ def judge(
         raise ArgumentError("campaign", reason, named) from error
 
 
-def _edits(study: Study, change: Mapping[str, object] | Sequence[str], arm: str | None) -> Edits:
+def _edits(study: Study, change: Mapping[str, JsonValue] | Sequence[str], arm: str | None) -> Edits:
     if arm is None:
         return dict(change) if isinstance(change, Mapping) else changes(change)
     if change:

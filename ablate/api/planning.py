@@ -19,7 +19,15 @@ from ablate.planning.foresight import Foresight, detectable_lines, foresight
 from ablate.planning.lengths import Corpora, length_lines, prepared
 from ablate.planning.memory import MemoryNeed, Room, needs, surely_fits, warnings
 from ablate.planning.plan import ArmPlan, Plan
-from ablate.planning.plan_shown import brought_lines, matched_line, plan_json, plan_rows, remarks, tuning_runs
+from ablate.planning.plan_shown import (
+    brought_lines,
+    matched_line,
+    plan_json,
+    plan_rows,
+    remarks,
+    search_lines,
+    tuning_runs,
+)
 from ablate.planning.study_document import study_rates
 from ablate.readable import clock
 from ablate.running.context import open_context
@@ -218,6 +226,7 @@ class StudyPlan:
             notes += warnings(rung.plan, self.needs[rung.plan.study.rung], self.execution, self.room)
         notes += export_lines(self.exports if details else {})
         if self.study.is_search_alone:
+            notes += search_lines(self.study, self.planned[0], self.speed, self.at_once * self.execution.devices)
             return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
         notes += detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
         there = f"of which {sum(self.done.values())} are in {self.store.root}/ already"

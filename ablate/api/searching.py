@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -23,13 +24,18 @@ from ablate.running.corpora import prepare_checkpoints, prepare_corpora
 from ablate.running.engines import Engine
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Lines, Wanted, teller
-from ablate.searching.laboratory import StudyLaboratory
+from ablate.searching.asking import IMPORTED
+from ablate.searching.base_rate import BASE_RATE, tuned_rate
+from ablate.searching.history import begin
+from ablate.searching.laboratory import Job, StudyLaboratory
 from ablate.searching.promotion import promote as write_promoted
-from ablate.searching.samplers import ended, make_pruner, make_sampler
+from ablate.searching.samplers import chosen_sampler, ended, make_pruner, make_sampler
 from ablate.searching.search import Search
 from ablate.searching.search_document import asked_before, column_of, search_digest, search_document, write_tables
+from ablate.searching.space_check import check_space
 from ablate.searching.storage import Owner, close_storage, open_storage
 from ablate.store.documents import JsonObject, SearchDocument
+from ablate.store.documents.study import RATE
 from ablate.study.problems import Place, Problem, StudyError
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
@@ -95,6 +101,7 @@ class SearchResult:
             "trials": {state: states.count(state) for state in sorted(set(states))},
             "illegal": {**self.found.illegal},
             "best": [trial.model_dump(include=BEST) for trial in self.found.trials if trial.best],
+            "leaders": [leader.model_dump() for leader in self.found.leaders],
         }
 
     def __repr__(self) -> str:
@@ -158,9 +165,10 @@ class _StudySearch:
         self.context, self.study, self.spec, self.promote = context, study, spec, promote
         self.store = context.store
         self.lab = StudyLaboratory(study, context.planner(study).plan, self.store, context.request)
-        self.lab.check()
+        check_space(self.lab)
         self.failures: list[str] = []
         self.is_in_journal = True
+        self._kept = 0.0
         self.folder = self.store.search(study.name, study.scale)
         refuse_namesake(study, self.folder.read(), self.store)
 
@@ -175,28 +183,50 @@ class _StudySearch:
 
     def _search(self, trials: optuna.Study, notice: str) -> SearchResult:
         engine, owner = self.context.engine, Owner(self.folder)
-        seed = owner.seed(trials)
-        trials.sampler, trials.pruner = make_sampler(self.spec, seed), make_pruner(self.spec)
+        sampler, (validations, wait) = chosen_sampler(self.spec, self.lab.space), self.lab.curve_length
+        trials.sampler, trials.pruner = make_sampler(self.spec, sampler), make_pruner(self.spec, validations, wait)
         progress = Lines(self.store, self.study.name, {}, teller(self.context.progress))
-        done = sum(map(ended, trials.get_trials(deepcopy=False)))
-        progress.say(f"{self.spec.trials} trials, {done} of them done already{notice}")
         prepare_corpora(self.study, self.store, progress.data)
         prepare_checkpoints(self.study, self.store)
-        search = Search(trials, self.spec, self.lab, owner, seed, progress.say)
+        imported = begin(self.lab, trials, owner)
+        if imported:
+            notice += f"; {imported} runs of the store are trials of this space and cost nothing"
+        known = trials.get_trials(deepcopy=False)
+        done = sum(ended(trial) and IMPORTED not in trial.user_attrs for trial in known)
+        progress.say(f"{self.spec.trials} trials, {done} of them done already{notice}")
+        for warning in self.spec.warnings(validations):
+            progress.say(warning)
+        search = Search(trials, self.spec, self.lab, owner, sampler, progress.say)
+        search.after_trial = partial(self._keep, trials, search)
         search.run(engine)
-        if self.promote:
-            self._train_base(engine, progress)
+        if self.promote or done < self.spec.trials:  # a search that had ended before trains nothing
+            self._train_base(engine, progress, trials)
         return self._close(trials, search)
 
-    def _train_base(self, engine: Engine, progress: Lines) -> None:
-        """The base with the seeds of trials, as a control of what fresh seeds do."""
-        missing = [request for request in self.lab.control().requests if request.missing()]
-        if missing:
-            progress.say(f"{self.study.baseline}: trained with the trials' seeds, to compare with fresh ones")
-        with closing(engine.run(missing)) as events:
-            for event in events:
-                if event is not None and event.kind == "failed":
-                    self.failures.append(f"{self.study.baseline}: {event.error}")
+    def _keep(self, trials: optuna.Study, search: Search) -> None:
+        """Write what was found so far, for `ablate report`, in a twentieth of the time."""
+        began = time.monotonic()
+        if began < self._kept:
+            return
+        self.folder.write(self._document(trials, search, has_ended=False))
+        self._kept = time.monotonic() + 20 * (time.monotonic() - began)
+
+    def _train_base(self, engine: Engine, progress: Lines, trials: optuna.Study) -> None:
+        """The base with the seeds of trials, as a control of what fresh seeds do; for a promoted study at its own best
+        rate, if the trials' rates were searched for."""
+
+        def train(job: Job) -> None:
+            missing = [request for request in job.requests if request.missing()]
+            with closing(engine.run(missing)) as events:
+                for event in events:
+                    if event is not None and event.kind == "failed":
+                        self.failures.append(f"{self.study.baseline}: {event.error}")
+
+        progress.say(f"{self.study.baseline}: trained with the trials' seeds, to compare with")
+        train(self.lab.control())
+        if self.promote and RATE in self.spec.space and not self.failures:
+            progress.say(f"{self.study.baseline}: tuned, as the trials' rates were")
+            trials.set_user_attr(BASE_RATE, tuned_rate(self.lab, train))
 
     def _open(self, storage: BaseStorage) -> optuna.Study:
         name, before = f"{self.study.name}-{self.study.scale}-{search_digest(self.lab)}", self.folder.read()
@@ -216,17 +246,25 @@ class _StudySearch:
         ours = f"{self.study.name}-{self.study.scale}-"
         others = [each for each in optuna.get_all_study_summaries(storage) if each.study_name.startswith(ours)]
         earlier = sum(each.n_trials for each in others if each.study_name != trials.study_name)
-        anew = f"; the search was edited and begins anew: its {earlier} earlier trials are kept, and are not continued"
+        anew = f"; the search was edited and begins anew: its {earlier} earlier trials are kept"
         return anew if earlier else ""
 
     def _close(self, trials: optuna.Study, search: Search) -> SearchResult:
-        promoted = write_promoted(self.lab, search, self.promote) if self.promote else None
-        journal = self.folder.journal.last_seal() if self.is_in_journal else None
-        document = search_document(self.lab, trials, search.done, journal)
+        promoted = None
+        if self.promote:
+            written = write_promoted(self.lab, search, self.promote)
+            promoted = written.path
+            for scale, trials_there in written.unlike.items():
+                self.failures.append(f"{scale}: left out of {promoted.name}: no model there is like {trials_there[0]}")
+        document = self._document(trials, search)
         self.folder.write(document)
         write_tables(document, self.folder)
         failures = [*self.failures, *(f"trial {number}: {error}" for number, error in search.failed.items())]
         return SearchResult(document, reports.render_search(self.folder.path), promoted, tuple(failures))
+
+    def _document(self, trials: optuna.Study, search: Search, has_ended: bool = True) -> SearchDocument:
+        journal = self.folder.journal.last_seal() if self.is_in_journal else None
+        return search_document(self.lab, trials, search.done, journal, has_ended)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from ablate.planning.lengths import NO_CORPORA, Corpora, epochs, epochs_text, re
 from ablate.planning.memory import MemoryNeed, memory_text
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.planning.study_document import study_arm, study_rates
+from ablate.readable import clock
 from ablate.store.documents import JsonObject
 from ablate.store.documents.claim_words import origin, statement
 from ablate.store.documents.study import taught_by
@@ -33,6 +34,22 @@ PLANNED = {"data", "cache_bytes", "identity", "runs"}
 """Fields of an arm that `ablate plan --json` omits."""
 UNSAID = {"identity", "other_identity"}
 """And of an effect."""
+
+
+def search_lines(study: Study, base: ArmPlan, speed: Speed, at_once: int) -> list[str]:
+    """What a search costs if all of its trials cost what the base does; nothing for a study without one."""
+    spec = study.search
+    if spec is None:
+        return []
+    whole, each = spec.whole_runs * spec.seeds, base.estimated_seconds(speed)
+    kept = f", {spec.repeats} of them kept for further seeds of the leading settings" if spec.repeats else ""
+    begun = f"; trials begin with {100 * spec.shares[0]:.3g} % of the budget" if spec.fidelity else ""
+    lines = [
+        f"Search: up to {spec.trials} trials{kept}{begun}: {whole * base.flops:.3g} FLOPs, about"
+        f" {clock(max(1.0, whole * each / at_once))} if all cost what {base.name} does"
+    ]
+    validations = math.ceil(1 / base.train.validate_every - 1e-9)
+    return [*lines, *spec.warnings(validations)]
 
 
 def plan_json(

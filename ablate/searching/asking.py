@@ -1,25 +1,29 @@
-"""Proposals of a search: legal settings from the sampler or from a grid."""
+"""Proposals of a search: legal settings from the sampler or from a grid, and repeats of the leading ones."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from itertools import count
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from ablate.searching.laboratory import IllegalError, Job, Laboratory
+from ablate.searching.racing import Seeds, standings
+from ablate.searching.repair import repaired
 from ablate.searching.samplers import ended
 from ablate.searching.storage import Owner
 from ablate.study.search_axes import AnyAxis
 from ablate.study.search_space import Params
 from ablate.study.search_spec import SearchSpec
 
-ILLEGAL_IN_A_ROW = 20
-"""After so many illegal proposals the sampler is given legal settings, drawn at random."""
-LEGAL_DRAWS = 10_000
+REPEATS, REPEAT, IMPORTED, BEYOND = "repeats", "repeat", "imported", "beyond"
+"""User attributes of trials: the first trial with the same settings, how many there were before this one, whether it
+costs nothing because the store had its runs, and how far its measurements are beyond the limits."""
+ILLEGAL_IN_A_ROW = 100
+"""Proposals without legal settings at or near them, after which there are none."""
 
 
 class ExhaustedError(Exception):
@@ -29,75 +33,112 @@ class ExhaustedError(Exception):
 class Asking:
     """One command's questions to the sampler that all commands share."""
 
-    def __init__(self, study: optuna.Study, spec: SearchSpec, lab: Laboratory, owner: Owner, seed: int) -> None:
+    def __init__(self, study: optuna.Study, spec: SearchSpec, lab: Laboratory, owner: Owner, sampler: str) -> None:
+        """sampler: its kind, where the study says `auto`."""
         self.study, self.spec, self.lab, self.owner = study, spec, lab, owner
-        self._rng = np.random.default_rng(seed)
-        self._grid = self._combinations() if spec.sampler == "grid" else None
-        self._exhausted = False
+        self._grid = self._combinations() if sampler == "grid" else None
+        self._is_exhausted = False
+        self._ends = time.monotonic() + spec.seconds
 
     def next(self) -> tuple[optuna.Trial, Job] | None:
-        """A new trial with legal settings; None when enough were asked for."""
+        """A new trial with legal settings; None when enough were asked for, or the time is over."""
         with self.owner.asking():
-            for attempt in count():
+            for _ in range(ILLEGAL_IN_A_ROW):
                 trials = self.study.get_trials(deepcopy=False)
-                if self._exhausted or sum(map(_counts, trials)) >= self.spec.trials:
+                counted = [trial for trial in trials if _counts(trial)]
+                if len(counted) >= self.spec.trials or time.monotonic() > self._ends:
                     return None
                 try:
-                    self._propose(attempt)
+                    self._propose(trials, counted)
                 except ExhaustedError:
-                    self._exhausted = True
                     return None
                 trial = self.study.ask()
                 params = self._drawn(trial)
                 self.owner.sign(trial)
+                self._mark_repeat(trial, params, trials)
                 if job := self._legal(trial, params):
                     return trial, job
-        raise AssertionError("proposals have no end")
+        return None
 
     def again(self, trial: optuna.Trial) -> Job | None:
         """The job of a trial that was asked for before; None where it was not legal."""
-        return self._legal(trial, self._drawn(trial))
+        params = self._drawn(trial)
+        if REPEAT not in trial.user_attrs:  # its command may have been killed before it said so
+            earlier = [each for each in self.study.get_trials(deepcopy=False) if each.number < trial.number]
+            self._mark_repeat(trial, params, earlier)
+        return self._legal(trial, params)
 
     def _legal(self, trial: optuna.Trial, params: Params) -> Job | None:
-        """The trial's first job; an illegal trial ends here, with the reason."""
+        """The trial's first job. An illegal one ends here: the sampler is told its distance from what is legal, and the
+        nearest legal settings are next."""
         try:
-            return self.lab.job(params, self.spec.shares[0])
+            return self.lab.job(params, self.spec.shares[0], trial.user_attrs.get(REPEAT, 0))
         except IllegalError as error:
             trial.set_user_attr("illegal", str(error))
-            self.study.tell(trial, state=TrialState.FAIL)
-            return None
+            for name, far in (self.lab.distances(params) or {str(error): 1.0}).items():
+                trial.set_constraint(name, far)
+            self.study.tell(trial, state=TrialState.PRUNED)
+        legal = repaired(self.lab.space, params, self.lab.distances)
+        if legal is not None:
+            self.study.enqueue_trial(legal)
+        return None
 
-    def _propose(self, attempt: int) -> None:
+    def _propose(self, trials: Sequence[FrozenTrial], counted: Sequence[FrozenTrial]) -> None:
         """Say what is asked next where that is not for the sampler to say."""
-        if self._grid is not None:
+        if any(trial.state == TrialState.WAITING for trial in trials):
+            return
+        tried = sum(REPEATS not in trial.user_attrs for trial in counted)
+        params = None
+        if self._grid is not None and not self._is_exhausted:
             params = next(self._grid, None)
-            if params is None:
-                raise ExhaustedError
+            self._is_exhausted = params is None
+        if self.spec.repeats and (self._is_exhausted or tried >= self.spec.trials - self.spec.repeats):
+            params = self._repeat(trials) or params
+        if self._is_exhausted and params is None:
+            raise ExhaustedError
+        if params is not None:
             self.study.enqueue_trial(params)
-        elif attempt and attempt % ILLEGAL_IN_A_ROW == 0:
-            self.study.enqueue_trial(self._legal_draw())
 
-    def _legal_draw(self) -> Params:
-        for _ in range(LEGAL_DRAWS):
-            params = self.lab.space.random(self._rng)
-            try:
-                self.lab.job(params, self.spec.shares[0])
-            except IllegalError:
-                continue
-            return params
-        raise ExhaustedError
+    def _repeat(self, trials: Sequence[FrozenTrial]) -> Params | None:
+        """Leading settings that need another seed, of which none is on its way."""
+        running = {first_of(trial) for trial in trials if trial.state == TrialState.RUNNING}
+        found = standings(seeds_of(trials), list(self.spec.objectives.values())).next(running)
+        return None if found is None else trials[found].params
+
+    def _mark_repeat(self, trial: optuna.Trial, params: Params, trials: Sequence[FrozenTrial]) -> None:
+        """Settings that were tried before are trained with the next seeds."""
+        settings = self.lab.space.settings(params)
+        same = [t for t in trials if _counts(t, imported=True) and self.lab.space.settings(t.params) == settings]
+        if same:
+            trial.set_user_attr(REPEATS, same[0].number)
+            trial.set_user_attr(REPEAT, len(same))
 
     def _combinations(self) -> Iterator[Params]:
         """The grid, in an order that a shorter search samples evenly, without what was asked before."""
         every = list(self.lab.space.all())
-        np.random.default_rng(0).shuffle(every)
+        np.random.default_rng(self.spec.seed).shuffle(every)
         for params in every:
             asked = self.study.get_trials(deepcopy=False)
-            if not any(trial.params == params for trial in asked):
+            if not any(trial.params == params for trial in asked) and not self.lab.distances(params):
                 yield params
 
     def _drawn(self, trial: optuna.Trial) -> Params:
-        return self.lab.space.draw(lambda path, axis: _suggest(trial, path, axis))
+        return self.lab.space.draw(lambda path, axis: suggest(trial, path, axis))
+
+
+def seeds_of(trials: Sequence[FrozenTrial]) -> Seeds:
+    """Scores of settings by the number of their first trial, of those within the limits."""
+    found: dict[int, list[tuple[float, ...]]] = defaultdict(list)
+    beyond = {first_of(trial) for trial in trials if trial.user_attrs.get(BEYOND)}
+    for trial in trials:
+        if trial.state == TrialState.COMPLETE and first_of(trial) not in beyond:
+            found[first_of(trial)].append(tuple(trial.values))
+    return found
+
+
+def first_of(trial: FrozenTrial) -> int:
+    """Number of the first trial with the same settings."""
+    return int(trial.user_attrs.get(REPEATS, trial.number))
 
 
 def counts_of_illegal(study: optuna.Study) -> Counter[str]:
@@ -106,17 +147,19 @@ def counts_of_illegal(study: optuna.Study) -> Counter[str]:
     return Counter(str(t.user_attrs["illegal"]) for t in trials if "illegal" in t.user_attrs)
 
 
-def _counts(trial: FrozenTrial) -> bool:
-    """Whether a trial is one of those that a search asks for."""
-    return ended(trial) or trial.state == TrialState.RUNNING
+def _counts(trial: FrozenTrial, imported: bool = False) -> bool:
+    """Whether a trial is one of those that a search asks for. imported: also if it came from the store."""
+    is_ours = imported or not trial.user_attrs.get(IMPORTED)
+    return is_ours and (ended(trial) or trial.state == TrialState.RUNNING)
 
 
-def _suggest(trial: optuna.Trial, path: str, axis: AnyAxis) -> object:
+def suggest(trial: optuna.Trial, path: str, axis: AnyAxis) -> object:
+    """The sampler's value of an axis."""
     spread = axis.distribution
     if isinstance(spread, optuna.distributions.CategoricalDistribution):
         return trial.suggest_categorical(path, spread.choices)
     if isinstance(spread, optuna.distributions.IntDistribution):
-        return trial.suggest_int(path, spread.low, spread.high, step=spread.step)
+        return trial.suggest_int(path, spread.low, spread.high, step=spread.step, log=spread.log)
     if isinstance(spread, optuna.distributions.FloatDistribution):
         return trial.suggest_float(path, spread.low, spread.high, step=spread.step, log=spread.log)
     raise TypeError(f"unknown distribution {spread}")

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
-
-import numpy as np
+from functools import partial
+from typing import Protocol
 
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.request import Request
+from ablate.searching.drafts import Costed, Draft, quantity
 from ablate.store import Store
 from ablate.store.documents import MeasureDocument, ResultDocument, RunDocument, SpeedPoint
-from ablate.study.arms import TRAIN, Arm
+from ablate.study.arms import Arm
 from ablate.study.problems import StudyError
-from ablate.study.search_constraints import CACHE, COSTS, rule
+from ablate.study.search_constraints import MEASURED as LIMITED
+from ablate.study.search_constraints import rule
 from ablate.study.search_space import Params, SearchSpace
-from ablate.study.search_spec import DIRECTIONS, MEASURED, OF_CACHES, SearchSpec
+from ablate.study.search_spec import DIRECTIONS, MEASURED, SearchSpec
 from ablate.study.study import Study
-from ablate.training.spec import TrainSpec
-from evals.costs.spec import NO_CACHE
-from zoo.edits import flatten
-from zoo.errors import did_you_mean
-from zoo.spec import ModelSpec
 
-PROBES = 1000
-"""Random settings that are tried; if none is legal, the space counts as empty."""
-UNBUILDABLE = "cannot be built"
+UNTOLD = 0.3
+"""Share of a run before whose end no trial is pruned."""
+UNBUILT = 10.0
+"""Distance of settings that no model has, since theirs from the constraints is unknown: more than most are."""
+NUMBER = re.compile(r"\d[\d.,]*")
 
 
 class IllegalError(ValueError):
@@ -42,10 +40,19 @@ class Job:
 
     requests: tuple[Request, ...]
     plan: ArmPlan | None = None
+    validations: int = 1
+    """Of a run."""
+    warmup: float = 0.0
+    """Share of the steps over which the learning rate rises."""
 
     @property
     def digests(self) -> tuple[str, ...]:
         return tuple(request.digest for request in self.requests)
+
+    @property
+    def wait(self) -> int:
+        """Validations before which no pruner may end it: losses during the warm-up and soon after say little."""
+        return math.ceil(max(self.warmup, UNTOLD) * self.validations)
 
 
 class Laboratory(Protocol):
@@ -53,8 +60,16 @@ class Laboratory(Protocol):
 
     space: SearchSpace
 
-    def job(self, params: Params, share: float) -> Job:
-        """Raises IllegalError."""
+    def job(self, params: Params, share: float, repeat: int = 0) -> Job:
+        """Runs of settings that were repeated so often before. Raises IllegalError."""
+        ...
+
+    def distances(self, params: Params) -> Mapping[str, float]:
+        """Distance from every constraint that settings violate, relative to it; `UNBUILT` from what can be built."""
+        ...
+
+    def beyond(self, job: Job) -> Mapping[str, float]:
+        """Distance from every limit on what runs measure, of a job that has ended: 0 within it."""
         ...
 
     def values(self, job: Job) -> tuple[float, ...] | None:
@@ -78,44 +93,99 @@ class StudyLaboratory:
         self.study, self.store = study, store
         self.space = SearchSpace(study.builder, self.spec.space)
         self._plan, self._request = plan, request
-        self._rules = {text: rule(text) for text in self.spec.constraints}
+        self.rules = {text: rule(text) for text in self.spec.constraints}
         self.planned_base = self._planned(replace(study.arms[0], seeds=()), 1.0)
         self.base = self.planned_base.arms[0]
+        self._control: Job | None = None
+        self._widths = tuple(study.data.widths(study.train.context))
 
-    def job(self, params: Params, share: float = 1.0) -> Job:
+    def job(self, params: Params, share: float = 1.0, repeat: int = 0) -> Job:
+        if wrong := self.distances(params):
+            raise IllegalError(next(iter(wrong)))
+        seeds = tuple(seed + repeat * self.spec.seeds for seed in self.spec.seed_numbers)
+        try:
+            return self._job(self._planned(replace(self.space.arm("trial", params), seeds=seeds), share))
+        except StudyError as error:
+            raise IllegalError(_cause(error)) from error
+
+    def distances(self, params: Params) -> Mapping[str, float]:
         try:
             arm = self.space.arm("trial", params)
-            plan = self._planned(replace(arm, seeds=self.spec.seed_numbers), share)
         except StudyError as error:
-            raise IllegalError(UNBUILDABLE) from error
-        found = plan.arms[-1]
-        for text, each in self._rules.items():
-            if not each.holds(lambda name: quantity(found, name), lambda name: quantity(self.base, name)):
-                raise IllegalError(text)
-        return self._job(plan)
+            return {_cause(error): UNBUILT * len(error.problems)}
+        draft = self._draft(arm)
+        found = {text: self._distance(text, draft) for text, each in self.rules.items() if not each.is_measured}
+        return {text: far for text, far in found.items() if far > 0}
+
+    def _draft(self, arm: Arm) -> Costed:
+        if self.study.budget.parameters is not None:  # the plan changes a size, to match the base's parameters
+            return self._planned(replace(arm, seeds=()), 1.0).arms[-1]
+        return Draft(arm, self.base.spec.vocab_size, self._widths)
+
+    def costs(self, params: Params, names: Iterable[str]) -> dict[str, float]:
+        """Costs of settings, by arithmetic."""
+        draft = self._draft(self.space.arm("trial", params))
+        return {name: quantity(draft, name) or 0.0 for name in names}
+
+    def _distance(self, text: str, model: Costed) -> float:
+        return self.rules[text].distance(partial(quantity, model), partial(quantity, self.base))
+
+    def beyond(self, job: Job) -> Mapping[str, float]:
+        measured = {text: each for text, each in self.rules.items() if each.is_measured}
+        base = partial(self._measured, self.control()) if any(each.of_base for each in measured.values()) else _unknown
+        model = partial(self._measured, job)
+        return {text: each.distance(model, base) for text, each in measured.items()}
+
+    def _measured(self, job: Job, name: str) -> float | None:
+        """What the runs of a job measured, on average, or a quantity of their model."""
+        if job.plan is None or name not in LIMITED:
+            return quantity(job.plan, name) if job.plan else None
+        results = [self.store.read_result(digest) for digest in job.digests]
+        if any(result is None or result.status == "diverged" for result in results):
+            return None
+        pairs = zip(job.requests, results, strict=True)
+        scores = [self._objective(name, request, result, job) for request, result in pairs if result is not None]
+        return statistics.fmean(scores)
 
     def control(self) -> Job:
         """The base with the seeds of trials: what fresh seeds do to it was not chosen."""
-        return self._job(self._planned(replace(self.study.arms[0], seeds=self.spec.seed_numbers), 1.0))
+        self._control = self._control or self.seeded(self.study.arms[0], self.spec.seed_numbers)
+        return self._control
+
+    def seeded(self, arm: Arm, seeds: Sequence[int]) -> Job:
+        """Runs of an arm at the whole budget."""
+        return self._job(self._planned(replace(arm, seeds=tuple(seeds)), 1.0))
+
+    @property
+    def curve_length(self) -> tuple[int, int]:
+        """Validations of a run of the base, and how many of them pruners wait."""
+        control = self.control()
+        return control.validations, control.wait
 
     def _job(self, plan: Plan) -> Job:
         arm = plan.arms[-1]
-        return Job(tuple(self._request(plan, run.identity) for run in arm.runs), arm)
+        requests = tuple(self._request(plan, run.identity) for run in arm.runs)
+        return Job(requests, arm, math.ceil(1 / arm.train.validate_every - 1e-9), arm.train.warmup)
 
     def _planned(self, arm: Arm, share: float) -> Plan:
-        """The baseline, which is not trained, and an arm."""
+        """An arm, after the baseline where its budget depends on that."""
+        wanted = {*self.spec.objectives, *(name for each in self.rules.values() for name in each.names)}
         names = {name.partition(".")[0] for name in self.spec.objectives if name not in DIRECTIONS}
-        measured = any(name in MEASURED for name in self.spec.objectives)
         sections = self.study.sections.model_copy(
             update={
                 "budget": self.study.budget.scaled(share),
-                "measure": self.study.measure if measured else None,
+                "measure": self.study.measure if wanted.intersection(MEASURED) else None,
                 "evals": self.study.evals if names else None,
                 "probes": None,
             }
         )
-        arms = replace(self.study.arms[0], seeds=()), arm
+        arms = (arm,) if self._is_alone else (replace(self.study.arms[0], seeds=()), arm)
         return self._plan(replace(self.study, sections=sections, arms=arms, reads="judging"))
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether the budget of an arm follows from itself."""
+        return self.study.budget.parameters is None and self.study.budget.tokens_per_parameter is None
 
     def values(self, job: Job) -> tuple[float, ...] | None:
         if any(request.missing() for request in job.requests):
@@ -129,10 +199,14 @@ class StudyLaboratory:
             raise RuntimeError(f"run {request.digest} has no result after it ended")
         if result.status == "diverged":
             return tuple(math.inf if way == "minimize" else -math.inf for way in self.spec.objectives.values())
-        return tuple(
-            self._speed(name, job.requests[0]) if name in MEASURED else self._score(name, request, result, job.plan)
-            for name in self.spec.objectives
-        )
+        return tuple(self._objective(name, request, result, job) for name in self.spec.objectives)
+
+    def _objective(self, name: str, request: Request, result: ResultDocument, job: Job) -> float:
+        if name in MEASURED:
+            return self._speed(name, job.requests[0])
+        if job.plan is None:
+            raise RuntimeError(f"run {request.digest} was not planned")
+        return self._score(name, request, result, job.plan)
 
     def _speed(self, name: str, measured: Request) -> float:
         found = self.store.read_measure(measured.digest, str(measured.measure_digest))
@@ -158,58 +232,6 @@ class StudyLaboratory:
         losses = frame.filter(frame["validation_loss"].is_not_null() & (frame["step"] > 0))["validation_loss"]
         return [float(loss) for loss in losses]
 
-    def check(self) -> None:
-        """Raises StudyError for a space in which nothing is legal, and for what cannot be asked of any trial."""
-        self._check_evals()
-        if self.study.budget.seconds is not None:
-            raise self.study.error("budget.seconds", "a search plans by arithmetic: give flops or tokens")
-        rng, refused, legal, example = np.random.default_rng(0), Counter[str](), 0, ""
-        unknown = {name for each in self._rules.values() for name in each.names if quantity(self.base, name) is None}
-        for _ in range(PROBES):
-            params = self.space.random(rng)
-            unknown -= {name for name in unknown if self._knows(params, name)}
-            try:
-                self.job(params)
-                legal += 1
-            except IllegalError as error:
-                refused[str(error)] += 1
-                if isinstance(error.__cause__, StudyError):
-                    example = f" (such as: {error.__cause__.problems[0].reason})"
-            if legal and not unknown:
-                break
-        self._refuse(unknown, refused if not legal else Counter(), example)
-
-    def _knows(self, params: Params, name: str) -> bool:
-        try:
-            arm = self.space.arm("", params)
-        except StudyError:
-            return False
-        return _number(arm.model, arm.train, name) is not None
-
-    def _refuse(self, unknown: set[str], refused: Counter[str], example: str) -> None:
-        for number, each in enumerate(self._rules.values()):
-            for name in unknown.intersection(each.names):
-                near = did_you_mean(name, [*COSTS, *(path for path, _ in flatten(self.base.spec.model_dump()))])
-                raise self.study.error(f"search.constraints.{number}", f"unknown path or cost '{name}'{near}")
-        if refused:
-            reasons = ", ".join(f"{count} by '{reason}'" for reason, count in refused.most_common())
-            raise self.study.error(
-                "search.space", f"nothing legal among {PROBES} random settings: refused {reasons}{example}"
-            )
-
-    def _check_evals(self) -> None:
-        tasks = self.study.evals.scored() if self.study.evals else ()
-        for place, name in enumerate(self.spec.objectives):
-            task = name.partition(".")[0]
-            if name not in DIRECTIONS and task not in tasks:
-                near = did_you_mean(task, tasks)
-                reason = f"{name}: the study's evals have no task {task}{near}"
-                raise self.study.error(f"search.objectives.{place}", reason)
-            if name in MEASURED and self.study.measure is None:
-                raise self.study.error(f"search.objectives.{place}", f"{name}: the study has `measure: null`")
-            if name in OF_CACHES and self.base.kv_bytes_per_token is None:
-                raise self.study.error(f"search.objectives.{place}", f"{name}: {NO_CACHE}")
-
 
 def _speed(measured: MeasureDocument, phase: str) -> float | None:
     """Median tokens per second at the largest context that could be had, and its smallest batch."""
@@ -228,20 +250,13 @@ def _known(value: float | None, request: Request, name: str) -> float:
     return value
 
 
-def quantity(plan: ArmPlan, name: str) -> float | None:
-    """A cost of a planned arm, or the number at a path of it; None if there is no such path or number. An encoder's
-    cache takes 0 bytes."""
-    if name in COSTS:
-        return float(getattr(plan, name) or 0)
-    if match := CACHE.fullmatch(name):
-        return float(plan.cost.cache_bytes(1, int(match[1]), plan.train.dtype))
-    return _number(plan.spec, plan.train, name)
+def _unknown(_: str) -> None:
+    return None
 
 
-def _number(spec: ModelSpec, train: TrainSpec, path: str) -> float | None:
-    """The number at a path, ratios and defaults resolved."""
-    blocks = {"block": spec.block.resolve(spec.d_model), "blocks": {name: spec.named(name) for name in spec.blocks}}
-    here: Any = {**dict(spec), **blocks, TRAIN: train}
-    for key in path.split("."):
-        here = here.get(key) if isinstance(here, Mapping) else getattr(here, key, None)
-    return float(here) if isinstance(here, int | float) and not isinstance(here, bool) else None
+def _cause(error: StudyError) -> str:
+    """Why settings cannot be built, in words that are the same for other numbers: `kv heads do not divide heads`."""
+    problem = error.problems[0]
+    path = problem.path.removeprefix("search.space.")
+    words = " ".join(NUMBER.sub("", problem.reason.removeprefix(f"{path}: ")).split())
+    return words if path in words else f"{path}: {words}"

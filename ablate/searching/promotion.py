@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 
+from ablate.searching.base_rate import BASE_RATE
 from ablate.searching.laboratory import StudyLaboratory
-from ablate.searching.ranks import best_first
+from ablate.searching.next_scale import at_scale
 from ablate.searching.search import Search
+from ablate.searching.search_document import standings_of
 from ablate.store.documents.study import RATE
 from ablate.study.promoting import confirming, write_study
+from ablate.study.reading import load_study
+from ablate.study.search_space import Params, SearchSpace
 from ablate.study.written import SHIPPED
 from ablate.study.yamlfile import StudyMap
 from zoo.edits import Edits
@@ -17,26 +23,77 @@ from zoo.edits import Edits
 SEEDS = 3
 
 
-def promote(lab: StudyLaboratory, search: Search, count: int) -> Path:
+@dataclass(frozen=True)
+class Promoted:
+    """A study of the best trials: its file, and trials that have no counterpart at another scale, by scale."""
+
+    path: Path
+    unlike: Mapping[str, tuple[str, ...]]
+
+
+def promote(lab: StudyLaboratory, search: Search, count: int) -> Promoted:
     """Write `<study>_promoted.yaml` beside the study, where its relative paths hold, or into the current folder for a
-    study that ships with the package. Trials count from 1000 for seeds; an ordinary study from 0."""
-    done = search.done[-1]
-    params = {trial.number: trial.params for trial in search.study.get_trials(deepcopy=False)}
-    arms: dict[str, StudyMap] = {}
-    known = {lab.study.arms[0].identity}
-    for number in best_first(done, list(lab.spec.objectives.values())):
-        identity = lab.space.arm("", params[number]).identity
-        if len(arms) < count and identity not in known:
+    study that ships with the package. Trials count from 1000 for seeds; an ordinary study from 0.
+
+    At this scale the arms have the rates that the search found, and the base its own. At the study's other scales sizes
+    keep their ratio to the base's, and every arm tunes its rate. A scale where a trial has no counterpart is left out.
+    """
+    trials = search.study.get_trials(deepcopy=False)
+    params: dict[str, Params] = {}
+    known = {lab.study.arms[0].identity}  # without rates: where they are tuned, arms that differ in them are the same
+    for number in standings_of(lab, search.study, search.done).order():
+        identity = lab.space.arm("", _without_rate(trials[number].params)).identity
+        if len(params) < count and identity not in known:
             known.add(identity)
-            arms[f"trial_{number}"] = _nested(lab.space.settings(params[number]))
-    own = lab.study.path is not None and not lab.study.path.resolve().is_relative_to(SHIPPED)
-    folder = lab.study.path.parent if own and lab.study.path else Path.cwd()
+            params[f"trial_{number}"] = trials[number].params
+    arms = {name: _nested(lab.space.written(lab.space.settings(_without_rate(of)))) for name, of in params.items()}
     question = f"Do the best trials of the search {lab.study.name} hold with fresh seeds?"
     comment = f"The best trials of a search, at scale {lab.study.scale}, with seeds that the search did not use."
     document = confirming(lab.study, question, arms, SEEDS)
-    if any(RATE in edits for edits in arms.values()):
-        document = {**document, "tune": "off"}  # the search chose these rates; the baseline has that of the file
-    return write_study(folder / f"{lab.study.name}_promoted.yaml", comment, document)
+    scales, unlike = _scales(lab, params, dict(document.get("scales") or {}))
+    scales[lab.study.scale] = {**scales.get(lab.study.scale, {}), **_rates(lab, search, params)}
+    own = lab.study.path is not None and not lab.study.path.resolve().is_relative_to(SHIPPED)
+    folder = lab.study.path.parent if own and lab.study.path else Path.cwd()
+    path = write_study(folder / f"{lab.study.name}_promoted.yaml", comment, {**document, "scales": scales})
+    return Promoted(path, unlike)
+
+
+def _without_rate(params: Params) -> Params:
+    return {path: value for path, value in params.items() if path != RATE}
+
+
+def _rates(lab: StudyLaboratory, search: Search, params: Mapping[str, Params]) -> StudyMap:
+    """Nothing is tuned at this scale: the search found the trials' rates, and the base's was tuned beside it."""
+    rate = search.study.user_attrs.get(BASE_RATE)
+    given = {} if rate is None else {RATE: float(f"{rate:.6g}")}
+    given |= {f"arms.{name}.{RATE}": lab.space.settings(of)[RATE] for name, of in params.items() if RATE in of}
+    return {**given, "tune": {"carried": f"the search {lab.study.name}, at this scale"}}
+
+
+def _scales(
+    lab: StudyLaboratory, params: Mapping[str, Params], scales: StudyMap
+) -> tuple[StudyMap, dict[str, tuple[str, ...]]]:
+    """Other scales with the arms' settings there, and the trials for which there are none."""
+    kept, unlike = dict(scales), dict[str, tuple[str, ...]]()
+    for scale in scales:
+        if scale == lab.study.scale:
+            continue
+        there = load_study(lab.study, scale)
+        if there.search is None:
+            continue
+        space = SearchSpace(there.builder, there.search.space)
+        found = {name: at_scale(lab.space, space, _without_rate(of)) for name, of in params.items()}
+        if missing := tuple(name for name, edits in found.items() if edits is None):
+            unlike[scale] = missing
+            del kept[scale]
+            continue
+        kinds = {
+            name: {path: value for path, value in (edits or {}).items() if path != RATE}
+            for name, edits in found.items()
+        }
+        arms = {f"arms.{name}": _nested(edits) for name, edits in kinds.items()}
+        kept[scale] = {**scales[scale], **arms}
+    return kept, unlike
 
 
 def _nested(settings: Edits) -> StudyMap:

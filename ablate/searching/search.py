@@ -11,14 +11,14 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import optuna
 from optuna.trial import TrialState
 
 from ablate.running.engines import Engine, Event
 from ablate.running.request import Request
-from ablate.searching.asking import Asking
+from ablate.searching.asking import BEYOND, REPEATS, Asking
 from ablate.searching.laboratory import Job, Laboratory
 from ablate.searching.ranks import best_first
 from ablate.searching.storage import Owner
@@ -46,6 +46,8 @@ class Flight:
     tries: int = 1
     reported: int = 0
     pruned: bool = False
+    is_cut: bool = False
+    """Whether a run was ended by the pruner before it had its score."""
 
 
 class Search:
@@ -57,16 +59,19 @@ class Search:
         spec: SearchSpec,
         lab: Laboratory,
         owner: Owner,
-        seed: int,
+        sampler: str,
         say: Callable[[str], None],
     ) -> None:
+        """sampler: its kind, where the study says `auto`."""
         self.study, self.spec, self.lab, self.owner, self.say = study, spec, lab, owner, say
+        self.after_trial: Callable[[], None] = lambda: None
+        """Called when a trial has ended."""
         self.failed: dict[int, str] = {}
         """Trials that failed, and why."""
         self.flights: list[Flight] = []
         self.done: list[dict[int, tuple[float, ...]]] = [{} for _ in spec.shares]
         """Values by trial, per share of the budget."""
-        self.asking = Asking(study, spec, lab, owner, seed)
+        self.asking = Asking(study, spec, lab, owner, sampler)
         self._adopted: list[optuna.Trial] = []
         self._broken = False
         self._again: list[Request] = []
@@ -109,6 +114,8 @@ class Search:
         if not missing:
             self._land(flight)
             return
+        if self.spec.prunes_seeds:
+            missing = missing[:1]  # the next seed is trained once this one has not ended the trial
         flight.waiting = {request.digest for request in missing}
         self.flights.append(flight)
         yield from (request for request in missing if request.digest not in flying)
@@ -140,10 +147,36 @@ class Search:
             if event.kind == "failed" and not flight.pruned:
                 self._retry(flight, event)
                 continue
+            flight.is_cut |= event.kind == "failed"
             flight.waiting.discard(event.digest)
-            if not flight.waiting:
+            if not flight.waiting and not self._goes_on(flight):
                 self.flights.remove(flight)
                 self._land(flight)
+
+    def _goes_on(self, flight: Flight) -> bool:
+        """Begin the next seed of a trial whose seeds are trained in turn, unless those before are worse for certain."""
+        if not self.spec.prunes_seeds or flight.trial is None:
+            return False
+        left = [request for request in flight.job.requests if request.missing()]
+        self._report_seeds(flight, flight.trial)
+        if not left:
+            return False
+        if REPEATS not in flight.trial.user_attrs and flight.trial.should_prune():
+            flight.pruned = flight.is_cut = True
+            return False
+        flight.waiting = {left[0].digest}
+        self._again.append(left[0])
+        return True
+
+    def _report_seeds(self, flight: Flight, trial: optuna.Trial) -> None:
+        """Tell the pruner the score of every seed that has ended; steps are the seeds, so that trials are paired."""
+        for request in flight.job.requests[flight.reported :]:
+            values = self.lab.values(replace(flight.job, requests=(request,)))
+            if values is None:
+                return
+            flight.reported += 1
+            if math.isfinite(values[0]):
+                trial.report(values[0], request.identity.seed)
 
     def _retry(self, flight: Flight, event: Event) -> None:
         if flight.tries < TRIES:
@@ -161,11 +194,11 @@ class Search:
 
     def _watch(self, engine: Engine) -> None:
         """Tell the pruner how the running trials do, and end those that it gives up."""
-        if self.spec.pruner is None or time.monotonic() - self._watched < WATCH_SECONDS:
+        if self.spec.pruner is None or self.spec.prunes_seeds or time.monotonic() - self._watched < WATCH_SECONDS:
             return
         self._watched = time.monotonic()
         for flight in self.flights:
-            if flight.trial is None or flight.pruned:
+            if flight.trial is None or flight.pruned or REPEATS in flight.trial.user_attrs:
                 continue
             if self._hopeless(flight, flight.trial):
                 flight.pruned = True
@@ -176,31 +209,46 @@ class Search:
         for step in range(flight.reported, len(curve)):
             trial.report(curve[step], step + 1)
             flight.reported = step + 1
-            if trial.should_prune():
+            if step + 1 >= flight.job.wait and trial.should_prune():
                 return True
         return False
 
     def _land(self, flight: Flight) -> None:
         """All runs of a job have ended."""
-        values = self.lab.values(flight.job)
-        if flight.pruned and flight.trial is not None:
+        if flight.is_cut and flight.trial is not None:
+            flight.trial.set_user_attr("runs", list(flight.job.digests))
             self.study.tell(flight.trial, state=TrialState.PRUNED)
-            self.say(f"trial {flight.number}: pruned after validation {flight.reported}")
+            unit = "seeds" if self.spec.prunes_seeds else "validations"
+            self.say(f"trial {flight.number}: pruned after {flight.reported} {unit}")
+            self.after_trial()
             return
+        values = self.lab.values(flight.job)  # also of a trial that was given up, and had ended by then
         if values is None:
             raise RuntimeError(f"trial {flight.number} ended without results")
         self.done[flight.rung][flight.number] = values
         if flight.trial is not None:
             self._report_rest(flight, flight.trial)
             flight.trial.set_user_attr("runs", list(flight.job.digests))
+            self._tell_limits(flight, flight.trial)
             self.study.tell(flight.trial, values)
         shown = ", ".join(f"{n} {v:.6g}" for n, v in zip(self.spec.objectives, values, strict=True))
         share = f" at {self.spec.shares[flight.rung]:.0%}" if len(self.spec.shares) > 1 else ""
-        self.say(f"trial {flight.number}{share}: {shown}")
+        again = flight.trial.user_attrs.get(REPEATS) if flight.trial else None
+        repeats = f" (trial {again} with another seed)" if again is not None else ""
+        self.say(f"trial {flight.number}{repeats}{share}: {shown}")
+        self.after_trial()
+
+    def _tell_limits(self, flight: Flight, trial: optuna.Trial) -> None:
+        """How far measurements are beyond limits: the sampler takes it as a penalty, and the best are within them."""
+        beyond = self.lab.beyond(flight.job)
+        for name, far in beyond.items():
+            trial.set_constraint(name, far)
+        if over := {name: far for name, far in beyond.items() if far > 0}:
+            trial.set_user_attr(BEYOND, over)
 
     def _report_rest(self, flight: Flight, trial: optuna.Trial) -> None:
         """Other trials are compared with the whole curve of one that was not pruned."""
-        if self.spec.pruner is None:
+        if self.spec.pruner is None or self.spec.prunes_seeds:
             return
         for step, loss in enumerate(self.lab.curve(flight.job)[flight.reported :], start=flight.reported + 1):
             if math.isfinite(loss):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,13 +14,15 @@ from optuna.trial import FrozenTrial
 from pydantic_core import to_jsonable_python
 
 from ablate.planning.study_document import spent_budget
-from ablate.searching.asking import counts_of_illegal
+from ablate.searching.asking import BEYOND, IMPORTED, REPEATS, counts_of_illegal, seeds_of
+from ablate.searching.base_rate import BASE_RATE, base_at
+from ablate.searching.cost_shares import cost_shares
 from ablate.searching.laboratory import IllegalError, StudyLaboratory
-from ablate.searching.ranks import fronts
-from ablate.searching.samplers import ended
+from ablate.searching.racing import Standings, standings
+from ablate.searching.samplers import chosen_sampler, ended
 from ablate.store import SearchFolder
-from ablate.store.documents import Distribution, SearchBase, SearchDocument, TrialRecord, TrialState, Values
-from ablate.study.search_spec import SearchSpec
+from ablate.store.documents import Distribution, Leader, SearchBase, SearchDocument, TrialRecord, TrialState, Values
+from ablate.study.search_spec import NOT_OF_A_SCORE, OF_THE_MODEL, SearchSpec
 from zoo.identity import digest_of, identity_of
 
 Done = Sequence[Mapping[int, tuple[float, ...]]]
@@ -32,7 +34,7 @@ def search_digest(lab: StudyLaboratory) -> str:
 
     How many trials there are, which sampler proposes them and what prunes them may change as it goes on.
     """
-    asked = {name: each for name, each in identity_of(lab.spec).items() if name not in ("trials", "sampler", "pruner")}
+    asked = {name: each for name, each in identity_of(lab.spec).items() if name not in NOT_OF_A_SCORE}
     return digest_of(
         {
             "search": asked,
@@ -61,10 +63,12 @@ def asked_before(lab: StudyLaboratory, document: SearchDocument) -> bool:
 
 
 def search_document(
-    lab: StudyLaboratory, study: optuna.Study, done: Done, journal: str | None = None
+    lab: StudyLaboratory, study: optuna.Study, done: Done, journal: str | None = None, has_ended: bool = True
 ) -> SearchDocument:
-    spec, whole = lab.spec, done[-1]
-    best = set(fronts(whole, list(spec.objectives.values()))[0]) if whole else set()
+    """What a search has found so far. has_ended: also what takes seconds to work out."""
+    spec = lab.spec
+    standing = standings_of(lab, study, done)
+    best = set(standing.contenders()[:1] if len(spec.objectives) == 1 else standing.front())
     trials = [trial for trial in study.get_trials(deepcopy=False) if ended(trial)]
     return SearchDocument(
         name=lab.study.name,
@@ -77,16 +81,39 @@ def search_document(
         budget=spent_budget(lab.planned_base.study.budget),
         space={path: axis.model_dump(mode="json", exclude_none=True) for path, axis in spec.space.items()},
         objectives=spec.objectives,
-        sampler=spec.sampler,
-        pruner=spec.pruner,
+        sampler=chosen_sampler(spec, lab.space),
+        pruner=spec.pruner.kind if spec.pruner else None,
         shares=tuple(spec.shares),
         seeds=spec.seed_numbers,
         constraints=tuple(spec.constraints),
-        base=_base(lab),
+        base=_base(lab, study),
         illegal=dict(counts_of_illegal(study).most_common()),
         trials=tuple(_trial(lab, trial, done, trial.number in best) for trial in trials),
+        leaders=tuple(_leaders(lab, study, standing)),
+        cost_shares=cost_shares(lab, [name for name in spec.objectives if name in OF_THE_MODEL]) if has_ended else {},
         journal=journal,
     )
+
+
+def standings_of(lab: StudyLaboratory, study: optuna.Study, done: Done) -> Standings:
+    """Where settings stand that had the whole budget and are within the limits."""
+    trials, directions = study.get_trials(deepcopy=False), list(lab.spec.objectives.values())
+    if len(done) == 1:
+        return standings(seeds_of(trials), directions)
+    whole = {number: [values] for number, values in done[-1].items() if not trials[number].user_attrs.get(BEYOND)}
+    return standings(whole, directions)
+
+
+def _leaders(lab: StudyLaboratory, study: optuna.Study, standing: Standings) -> Iterator[Leader]:
+    if len(lab.spec.shares) > 1:
+        return
+    trials = study.get_trials(deepcopy=False)
+    scores, contenders = seeds_of(trials), set(standing.contenders())
+    for number in standing.order():
+        first, *fresh = map(_values, scores[number])
+        if fresh:
+            costs = lab.costs(trials[number].params, ("parameters", "kv_bytes_per_token"))
+            yield Leader(trial=number, searched=first, fresh=tuple(fresh), contends=number in contenders, costs=costs)
 
 
 def _trial(lab: StudyLaboratory, trial: FrozenTrial, done: Done, best: bool) -> TrialRecord:
@@ -104,6 +131,9 @@ def _trial(lab: StudyLaboratory, trial: FrozenTrial, done: Done, best: bool) -> 
         curve={str(step): value for step, value in trial.intermediate_values.items()},
         runs=tuple(trial.user_attrs.get("runs", ())),
         error=trial.user_attrs.get("error"),
+        repeats=trial.user_attrs.get(REPEATS),
+        imported=bool(trial.user_attrs.get(IMPORTED)),
+        beyond=trial.user_attrs.get(BEYOND, {}),
     )
 
 
@@ -118,9 +148,9 @@ def _state(trial: FrozenTrial, whole: bool) -> TrialState:
     return "pruned" if trial.state == optuna.trial.TrialState.PRUNED else "failed"
 
 
-def _base(lab: StudyLaboratory) -> SearchBase:
-    """The base's scores with the seeds of trials, once it has been trained."""
-    job = lab.control()
+def _base(lab: StudyLaboratory, study: optuna.Study) -> SearchBase:
+    """The base's scores with the seeds of trials, once it has been trained; at its best rate, once that is known."""
+    job = base_at(lab, study.user_attrs.get(BASE_RATE))
     values = lab.values(job)
     return SearchBase(name=lab.study.baseline, runs=job.digests, values=None if values is None else _values(values))
 

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import optuna
 from filelock import UnixFileLock
 from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, RDBStorage
@@ -28,7 +27,6 @@ from ablate.searching.samplers import MissingPackageError, need
 from ablate.store import AblateError, SearchFolder
 
 OWNER = "owner"
-JOINED = "commands"
 
 
 class StorageError(AblateError):
@@ -127,13 +125,6 @@ class Owner:
             for name in gone:
                 (self._owners / name).unlink()
         return trials
-
-    def seed(self, study: optuna.Study) -> int:
-        """Another for every command that joins a search: with the same one it would draw the same settings."""
-        with self.asking():
-            joined = int(study.user_attrs.get(JOINED, 0))
-            study.set_user_attr(JOINED, joined + 1)
-        return int(np.random.SeedSequence([0, joined]).generate_state(1)[0])
 
     def sign(self, trial: optuna.Trial) -> None:
         trial.set_user_attr(OWNER, self.name)

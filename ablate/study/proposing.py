@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from pydantic import JsonValue
+
 from ablate.errors import ArgumentError
 from ablate.study.layers import setting_layer
 from ablate.study.promoting import DROPPED, confirming
@@ -30,7 +32,7 @@ UNFAIR = {
 }
 """What a proposal may not touch, and why."""
 
-Edits = dict[str, object]
+Edits = dict[str, JsonValue]
 
 
 def changes(texts: Iterable[str]) -> Edits:

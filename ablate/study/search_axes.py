@@ -4,16 +4,20 @@ block.ffn: {choice: [swiglu, gelu]}            these values; lists and maps too,
 block.ffn.d_ff: {ratio: [1x, 8x], step: 0.5}   a multiple of d_model
 train.lr: {log: [1e-4, 1e-1]}                  any between, evenly on a logarithmic scale
 n_layers: {range: [2, 6]}                      any between; whole numbers when both ends are
+d_model: {log: [64, 512]}                      whole numbers, evenly on a logarithmic scale
+d_model: {range: [0.5x, 2x], step: 16}         between multiples of the base's value; in short `[0.5x, 2x]`
+pattern.0: [block, local]                      one layer's block
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, PositiveFloat, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, PositiveFloat, PositiveInt, Tag, model_validator
 
 from ablate.study import space
 from ablate.study.space import distributions, last, not_empty, spelt, tag
@@ -89,10 +93,25 @@ class Ratio(Spec):
 
 
 class Log(space.Log):
-    """Logarithmic axis as in tuning, rounded to six digits so that a promoted study can write what was trained."""
+    """Logarithmic axis as in tuning, of whole numbers when both ends are; others are rounded to six digits so that a
+    promoted study can write what was trained."""
+
+    log: Annotated[tuple[PositiveInt | PositiveFloat, PositiveInt | PositiveFloat], Field(strict=False)]
+
+    @property
+    def is_whole(self) -> bool:
+        return all(isinstance(end, int) for end in self.log)
+
+    @property
+    def distribution(self) -> BaseDistribution:
+        if not self.is_whole:
+            return super().distribution
+        low, high = self.log
+        found: BaseDistribution = distributions().IntDistribution(int(low), int(high), log=True)
+        return found
 
     def value(self, known: float) -> float:
-        return float(f"{known:.6g}")
+        return known if self.is_whole else float(f"{known:.6g}")
 
 
 class Range(space.Range):
@@ -102,21 +121,70 @@ class Range(space.Range):
         return known if isinstance(known, int) else float(f"{known:.6g}")
 
 
+class Relative(Spec):
+    """Any number between two multiples of the base's value: whole if that is."""
+
+    range: Annotated[tuple[str, str] | None, Field(strict=False)] = None
+    """Smallest and largest multiple: `[0.5x, 2x]`."""
+    log: Annotated[tuple[str, str] | None, Field(strict=False)] = None
+    """The same, evenly on a logarithmic scale."""
+    step: PositiveInt | PositiveFloat | None = None
+    """Distance of neighbouring values of a `range`; values are multiples of it."""
+
+    @model_validator(mode="after")
+    def _multiples(self) -> Self:
+        if not all(isinstance(end, str) and RATIO.fullmatch(end) for end in self.ends):
+            raise ValueError("both ends are numbers, or both are multiples of the base's value such as 0.5x and 2x")
+        if self.log and self.step:
+            raise ValueError("a logarithmic axis has no step")
+        return self
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        return self.range or self.log or ("", "")
+
+    def around(self, base: float) -> Log | Range:
+        """The axis for a base's value, between whole numbers or multiples of the step. Raises ValueError."""
+        low, high = (float(end[:-1]) * base for end in self.ends)
+        step = self.step or (1 if isinstance(base, int) else None)
+        if step is not None:
+            low, high = math.ceil(low / step - 1e-9) * step, math.floor(high / step + 1e-9) * step
+        return Log(log=(low, high)) if self.log else Range(range=(low, high), step=self.step)
+
+
+def multiples(axis: Axis) -> Relative | None:
+    """The range that a list of two multiples may stand for."""
+    ends = axis.choice if isinstance(axis, Choice) else ()
+    if len(ends) != 2 or not all(isinstance(end, str) and RATIO.fullmatch(end) for end in ends):
+        return None
+    return Relative(range=(ends[0], ends[1]))
+
+
 def label(value: Any) -> Any:
     """A value as optuna can keep it: scalars as they are, others as JSON."""
     return json.dumps(value) if isinstance(value, list | tuple | Mapping) else value
+
+
+def _tag(value: Any) -> str | None:
+    """Which kind of axis a value is: a range whose ends are text is relative to the base."""
+    found = tag(value)
+    ends = value.get(found) if isinstance(value, Mapping) and found in ("range", "log") else None
+    is_relative = isinstance(ends, list | tuple) and any(isinstance(end, str) for end in ends)
+    return "relative" if is_relative else found
 
 
 Axis = Annotated[
     Annotated[Choice, Tag("choice")]
     | Annotated[Log, Tag("log")]
     | Annotated[Range, Tag("range")]
-    | Annotated[Ratio, Tag("ratio")],
+    | Annotated[Ratio, Tag("ratio")]
+    | Annotated[Relative, Tag("relative")],
     Discriminator(
-        tag,
+        _tag,
         custom_error_type="axis",
         custom_error_message="expected a list of values, or a map with one of the keys choice, log, range and ratio",
     ),
     BeforeValidator(spelt),
 ]
 AnyAxis = Choice | Log | Range | Ratio
+"""Axes as a search draws from them, on a base that is known."""

@@ -4,30 +4,54 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ablate.study.arms import DATA, START, TUNED, Arm, ArmBuilder, Edit
+from ablate.study.arms import DATA, START, TRAIN, TUNED, Arm, ArmBuilder, Edit
 from ablate.study.problems import Problem, StudyError
-from ablate.study.search_axes import AnyAxis
+from ablate.study.search_axes import AnyAxis, Axis, Relative, multiples
 from ablate.study.space import distributions
+from ablate.training.spec import TrainSpec
 from zoo.edits import Edits
+from zoo.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from optuna.distributions import FloatDistribution, IntDistribution
 
 Params = dict[str, Any]
 """Values as optuna keeps them, by path: a ratio is a number, a list is JSON."""
 Pick = Callable[[str, AnyAxis], Any]
 
 SEARCH = ("search", "space")
+KIND, PATTERN, LAYER = ".kind", "pattern", "pattern."
 
 
 class SearchSpace:
-    """Axes by path, those of whole parts before those inside them."""
+    """Axes by path, those of whole parts before those inside them, on a base model."""
 
-    def __init__(self, builder: ArmBuilder, space: Mapping[str, AnyAxis]) -> None:
+    def __init__(self, builder: ArmBuilder, space: Mapping[str, Axis]) -> None:
         self.builder = builder
-        self.axes = dict(sorted(space.items(), key=lambda item: item[0].count(".")))
+        self.base = builder.build("", [], SEARCH)
+        ordered = sorted(space.items(), key=lambda item: (item[0].count("."), not item[0].endswith(KIND)))
+        self.axes = {path: self._on_base(path, axis) for path, axis in ordered}
         self._known: dict[tuple[Any, ...], bool] = {}
+
+    def _on_base(self, path: str, axis: Axis) -> AnyAxis:
+        """The axis, in numbers where it is relative to the base. Raises StudyError where the base has none there."""
+        relative = axis if isinstance(axis, Relative) else multiples(axis)
+        if relative is None or (relative is not axis and not self._problems([edit_of(path, relative.ends[0])])):
+            assert not isinstance(axis, Relative)
+            return axis  # `block.ffn.d_ff: [2x, 4x]` are two values
+        base = number_at(self.base.model, self.base.train, path)
+        where = (*SEARCH, *path.split("."))
+        if base is None:
+            reason = f"multiples such as {relative.ends[0]} are of the base's value, and the base has no number here"
+            raise StudyError([self.builder.origins.problem(where, reason)])
+        try:
+            return relative.around(base)
+        except ValueError as error:
+            raise StudyError([self.builder.origins.problem(where, str(error))]) from None
 
     def draw(self, pick: Pick) -> Params:
         """A value for every axis that the model has, given those before."""
@@ -38,24 +62,56 @@ class SearchSpace:
         return params
 
     def has(self, params: Params, path: str) -> bool:
-        """Whether a model with the parts chosen so far has a setting. Only parts around it can decide that."""
+        """Whether a model with the parts chosen so far has a setting. Only parts around it can decide that, and for a
+        layer or a named block, which layers there are."""
+        if not self._has_layer(params, path):
+            return False
         around = {part: params[part] for part in self._around(path) if part in params}
         key = (path, *around.items())
         if key not in self._known:
-            edit = edit_of(path, self.axes[path].ends[0])
-            problems = self._problems([*self.edits(around), edit])
+            edits = self.edits(around)
+            problems = self._problems([*edits, *self._as_edits({path: self.axes[path].ends[0]})])
             self._known[key] = not any(problem.kind == "unknown_key" for problem in problems)
         return self._known[key]
 
+    def _has_layer(self, params: Params, path: str) -> bool:
+        if path.startswith(LAYER):
+            layers: int = params.get("n_layers", self.base.model.n_layers)
+            return int(path.removeprefix(LAYER)) < layers
+        varies = any(axis == PATTERN or axis.startswith(LAYER) for axis in self.axes)
+        if not (path.startswith("blocks.") and varies):
+            return True
+        pattern = self._pattern({axis: self.axes[axis].value(params[axis]) for axis in params})
+        return path.split(".")[1] in (*pattern, *self.base.model.first)
+
     def _around(self, path: str) -> list[str]:
-        return [part for part in self.axes if path.startswith(f"{part}.")]
+        return [part for part in self.axes if part != path and path.startswith(f"{part.removesuffix(KIND)}.")]
 
     def edits(self, params: Params) -> list[Edit]:
-        return [edit_of(path, value) for path, value in self.settings(params).items()]
+        return self._as_edits(self.settings(params))
+
+    def _as_edits(self, settings: Edits) -> list[Edit]:
+        return [edit_of(path, value) for path, value in self.written(settings).items()]
 
     def settings(self, params: Params) -> Edits:
-        """Values as the study's edits spell them."""
+        """Values as the study spells them, by the paths of the axes."""
         return {path: self.axes[path].value(known) for path, known in params.items()}
+
+    def written(self, settings: Edits) -> Edits:
+        """Settings as edits of a model: single layers as the pattern that they are part of."""
+        if not any(path.startswith(LAYER) for path in settings):
+            return settings
+        others = {path: value for path, value in settings.items() if not path.startswith(LAYER) and path != PATTERN}
+        return {**others, PATTERN: self._pattern(settings)}
+
+    def _pattern(self, settings: Edits) -> list[str]:
+        """The block of every layer after the first ones."""
+        pattern = list(settings.get(PATTERN, self.base.model.pattern))
+        single = {int(path.removeprefix(LAYER)): value for path, value in settings.items() if path.startswith(LAYER)}
+        if not single:
+            return pattern
+        count = settings.get("n_layers", self.base.model.n_layers)
+        return [single.get(layer, pattern[layer % len(pattern)]) for layer in range(count)]
 
     def arm(self, name: str, params: Params) -> Arm:
         """The base with these values. Raises StudyError."""
@@ -63,7 +119,7 @@ class SearchSpace:
 
     def random(self, rng: np.random.Generator) -> Params:
         """Every axis drawn by itself."""
-        return self.draw(lambda _, axis: _random(axis, rng))
+        return self.draw(lambda _, axis: random_value(axis, rng))
 
     def all(self) -> Iterator[Params]:
         """Every combination, where axes have steps."""
@@ -77,7 +133,7 @@ class SearchSpace:
         if not self.has(params, path):
             yield from self._rest(params, rest)
             return
-        for value in _values(self.axes[path]):
+        for value in values_of(self.axes[path]):
             yield from self._rest({**params, path: value}, rest)
 
     def _problems(self, edits: list[Edit]) -> tuple[Problem, ...]:
@@ -105,15 +161,27 @@ class SearchSpace:
         found: list[list[tuple[Problem, ...]]] = []
         for around in parts:
             edits = self.edits(around)
-            found.append([self._problems([*edits, edit_of(path, value)]) for value in axis.ends])
+            found.append([self._problems([*edits, *self._as_edits({path: value})]) for value in axis.ends])
         for of_value in zip(*found, strict=True):
             if all(any(p.kind in ("unknown_key", "unknown_choice") for p in problems) for problems in of_value):
                 yield from of_value[0]
 
 
-def space_problems(builder: ArmBuilder, space: Mapping[str, AnyAxis]) -> Iterator[Problem]:
+def space_problems(builder: ArmBuilder, space: Mapping[str, Axis]) -> Iterator[Problem]:
     """Problems of a search's space."""
-    return SearchSpace(builder, space).problems()
+    try:
+        return SearchSpace(builder, space).problems()
+    except StudyError as error:
+        return iter(error.problems)
+
+
+def number_at(spec: ModelSpec, train: TrainSpec, path: str) -> float | None:
+    """The number at a path of a model or its training, ratios and defaults resolved; None if there is none."""
+    blocks = {"block": spec.block.resolve(spec.d_model), "blocks": {name: spec.named(name) for name in spec.blocks}}
+    here: Any = {**dict(spec), **blocks, TRAIN: train}
+    for key in path.split("."):
+        here = here.get(key) if isinstance(here, Mapping) else getattr(here, key, None)
+    return here if isinstance(here, int | float) and not isinstance(here, bool) else None
 
 
 def edit_of(path: str, value: Any) -> Edit:
@@ -121,21 +189,34 @@ def edit_of(path: str, value: Any) -> Edit:
     return Edit((*SEARCH, *keys), keys, value, TUNED)
 
 
-def _random(axis: AnyAxis, rng: np.random.Generator) -> Any:
+def random_value(axis: AnyAxis, rng: np.random.Generator) -> Any:
+    """A value of an axis, drawn by itself."""
     spread, kinds = axis.distribution, distributions()
     if isinstance(spread, kinds.CategoricalDistribution):
         return spread.choices[rng.integers(len(spread.choices))]
     if not isinstance(spread, kinds.FloatDistribution | kinds.IntDistribution):
         raise TypeError(f"unknown distribution {spread}")
+    if spread.log:
+        drawn = math.exp(rng.uniform(math.log(spread.low), math.log(spread.high)))
+        return round(drawn) if isinstance(spread, kinds.IntDistribution) else drawn
     if spread.step is not None:
-        values = _values(axis)
+        values = values_of(axis)
         return values[rng.integers(len(values))]
-    if isinstance(spread, kinds.FloatDistribution) and spread.log:
-        return float(math.exp(rng.uniform(math.log(spread.low), math.log(spread.high))))
     return float(rng.uniform(spread.low, spread.high))
 
 
-def _values(axis: AnyAxis) -> list[Any]:
+def spread_of(axis: AnyAxis) -> FloatDistribution | IntDistribution:
+    """Distribution of an axis of numbers."""
+    return cast("FloatDistribution | IntDistribution", axis.distribution)
+
+
+def is_listed(axis: AnyAxis) -> bool:
+    """Whether an axis has only so many values."""
+    spread = axis.distribution
+    return not isinstance(spread, distributions().FloatDistribution) or spread.step is not None
+
+
+def values_of(axis: AnyAxis) -> list[Any]:
     """Every value of an axis that has only so many."""
     spread, kinds = axis.distribution, distributions()
     if isinstance(spread, kinds.CategoricalDistribution):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from ablate.study.search_axes import Axis
+from ablate.study.search_axes import Axis, Relative
 from ablate.study.search_constraints import Constraint
+from ablate.study.search_methods import Pruner, Sampler, SamplerSpec
 from ablate.study.space import FIRST_SEED, axes, distributions
 from zoo.axis import Spec
+from zoo.edits import SpecJson
 from zoo.errors import did_you_mean
+from zoo.identity import FirstDefault
 
 Direction = Literal["minimize", "maximize"]
 
@@ -32,6 +36,14 @@ MEASURED = ("decode_tokens_per_second", "prefill_tokens_per_second")
 """Those that the measurement of a run has: at its longest context and smallest batch."""
 OF_CACHES = ("decode_tokens_per_second", "kv_bytes_per_token")
 """Those that an encoder has not."""
+OF_THE_MODEL = ("parameters", "flops_per_token", "kv_bytes_per_token")
+"""Those that follow from the model, whatever the seed."""
+FEWEST_PAIRS = 4
+"""Seeds of which a signed-rank test can say anything at optuna's level of 0.1."""
+FEWEST_VALIDATIONS = 3
+"""Validations of a run without which no pruner can help."""
+NOT_OF_A_SCORE = ("trials", "sampler", "pruner", "seed", "timeout", "hours", "enqueue", "race")
+"""Settings that decide which trials there are, and not what a trial scores: they may change while a search goes on."""
 
 
 def _objectives(value: Any) -> Any:
@@ -69,18 +81,19 @@ class Fidelity(Spec):
     objectives as in Schmucker et al. 2021, arXiv:2106.12639. Each share is a run with a schedule of its own.
     """
 
+    identity_version: ClassVar[int] = 2
+    """Shares used to begin at `start` exactly, and had one more just below the whole where no power of η led to it."""
+
     start: Annotated[float, Field(gt=0, lt=1)] = 1 / 9
-    """Share of the budget that every trial gets first."""
+    """Share of the budget that every trial gets first, to the nearest power of 1/`factor`."""
     factor: Annotated[int, Field(ge=2)] = 3
     """Ratio η of successive shares; one in η trials goes on to the next."""
 
     @property
     def shares(self) -> tuple[float, ...]:
         """Shares of the budget, ending with the whole."""
-        found = [self.start]
-        while found[-1] * self.factor < 1 - 1e-9:
-            found.append(found[-1] * self.factor)
-        return (*found, 1.0)
+        steps = max(1, round(-math.log(self.start) / math.log(self.factor)))
+        return tuple(self.factor**-power for power in range(steps, -1, -1))
 
 
 class SearchSpec(Spec):
@@ -94,12 +107,24 @@ class SearchSpec(Spec):
     """Conditions checked before anything is trained: `block.mixer.kv_heads divides block.mixer.heads`,
     `cache_bytes(8192) <= 64 MB`, `parameters within 2 % of base`."""
     trials: PositiveInt = 60
-    """Number of settings that are tried."""
-    sampler: Literal["tpe", "gp", "cmaes", "nsga2", "nsga3", "random", "grid"] = "tpe"
+    """Number of trials: settings that are tried, and repeats of the best of them with further seeds."""
+    race: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    """Share of the trials that repeat the leading settings with fresh seeds, until the best is told from the others."""
+    enqueue: Annotated[tuple[SpecJson, ...], Field(strict=False)] = ()
+    """Settings known to be good, each a map by path over the base: they are tried first, after the base itself."""
+    sampler: Annotated[Sampler, FirstDefault("tpe")] = SamplerSpec()
     """optuna's sampler: `tpe` (tree-structured Parzen estimator), `gp` (Gaussian process), `cmaes` (one objective),
-    `nsga2`, `nsga3`, `random`, or `grid` (every combination)."""
-    pruner: Literal["asha", "hyperband", "median", "wilcoxon"] | None = None
-    """Rule that stops a trial early, judging by its validation losses; only if the loss is the single objective."""
+    `nsga2`, `nsga3`, `random`, or `grid` (every combination); `auto` takes a grid that fits into the trials, else
+    `tpe`. With settings of optuna's: `{kind: tpe, n_startup_trials: 20}`."""
+    pruner: Pruner | None = None
+    """Rule that stops a trial early, if the loss is the single objective: `asha`, `hyperband` and `median` judge by its
+    validation losses, after its warm-up and 30 % of the run; `wilcoxon` ends a trial between two of its seeds."""
+    seed: NonNegativeInt = 0
+    """Seed of the sampler: with one worker the same seed proposes the same settings, whether interrupted or not."""
+    timeout: PositiveFloat | None = None
+    """Seconds after which a command begins no more trials; those that run are finished."""
+    hours: PositiveFloat | None = None
+    """The same in hours."""
     fidelity: Fidelity | None = None
     """Short runs first; for several objectives too."""
     seeds: PositiveInt = 1
@@ -114,20 +139,60 @@ class SearchSpec(Spec):
         """Shares of the budget at which trials are trained."""
         return self.fidelity.shares if self.fidelity else (1.0,)
 
+    @property
+    def seconds(self) -> float:
+        """Seconds for which a command begins trials."""
+        return self.timeout or (self.hours * 3600 if self.hours else math.inf)
+
+    @property
+    def repeats(self) -> int:
+        """Trials that are kept for repeats; none where no objective depends on the seed, or trials begin short."""
+        is_noisy = any(name not in OF_THE_MODEL for name in self.objectives)
+        return round(self.race * self.trials) if is_noisy and not self.fidelity else 0
+
+    @property
+    def whole_runs(self) -> float:
+        """What all trials cost, in runs at the whole budget with one seed, if one in η goes on to each next share."""
+        whole, reached = 0.0, self.trials
+        for share in self.shares:
+            whole += share * reached
+            reached //= self.fidelity.factor if self.fidelity else 1
+        return whole
+
+    def warnings(self, validations: int) -> list[str]:
+        """What a search may do and had better not, for runs with so many validations."""
+        if self.pruner and not self.prunes_seeds and validations < FEWEST_VALIDATIONS:
+            times = "once" if validations == 1 else f"{validations} times"
+            return [f"pruner: runs are validated {times}, too seldom to end one early: lower train.validate_every"]
+        return []
+
+    @property
+    def prunes_seeds(self) -> bool:
+        """Whether a trial's seeds are trained one after the other, so that the later ones can be saved."""
+        return self.pruner is not None and self.pruner.kind == "wilcoxon"
+
     @model_validator(mode="after")
     def _together(self) -> Self:
         if self.pruner and tuple(self.objectives) != ("loss",):
             raise ValueError("pruner: only a search for the loss alone can be pruned; several objectives take fidelity")
-        if self.pruner and (self.seeds > 1 or self.fidelity):
-            raise ValueError("pruner: goes with one seed and without fidelity")
-        if self.sampler == "cmaes" and len(self.objectives) > 1:
+        if self.pruner and self.fidelity:
+            raise ValueError("pruner: goes without fidelity")
+        if self.prunes_seeds and self.seeds < FEWEST_PAIRS:
+            raise ValueError(f"pruner: wilcoxon compares trials seed by seed: give {FEWEST_PAIRS} seeds or more")
+        if self.pruner and not self.prunes_seeds and self.seeds > 1:
+            raise ValueError("pruner: goes with one seed; several take wilcoxon")
+        if self.timeout and self.hours:
+            raise ValueError("timeout: give seconds here or `hours`, not both")
+        if self.sampler.kind == "cmaes" and len(self.objectives) > 1:
             raise ValueError("sampler: cmaes takes one objective; several take tpe, gp, nsga2 or nsga3")
         for path, axis in self.space.items():
-            if self.sampler == "grid" and _is_continuous(axis):
+            if self.sampler.kind == "grid" and _is_continuous(axis):
                 raise ValueError(f"sampler: a grid needs values: {path} has a range without a step")
         return self
 
 
 def _is_continuous(axis: Axis) -> bool:
+    if isinstance(axis, Relative):
+        return axis.step is None
     spread = axis.distribution
     return isinstance(spread, distributions().FloatDistribution) and spread.step is None

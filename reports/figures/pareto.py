@@ -31,19 +31,37 @@ def front_figure(search: SearchSummary) -> Figure:
         marker={"color": PALETTE[0], "size": 11, "symbol": "diamond"},
         text=[str(trial.number) for trial in front],
         textposition="top right",
+        error_y=_intervals(search, front, up),
     )
+    if search.document.base.values and None not in search.document.base.values:
+        y, x = search.document.base.values
+        marker = {"color": "#444", "size": 11, "symbol": "x"}
+        figure.add_scatter(x=[x], y=[y], mode="markers", name=search.document.base.name, marker=marker)
     for axis, place in (("xaxis", 1), ("yaxis", 0)):
         figure.update_layout({axis: {"type": _scale([trial.scores[place] for trial in search.scored])}})
     figure.update_layout(hoverlabel={"align": "left"}, hovermode="closest")
     note = (
         "Diamonds are on the front: no other trial is better in both. Their numbers are those of the table; click a"
-        " trial for its runs. Scores are from the search's own seeds: promote trials to confirm them."
+        " trial for its runs."
     )
+    if search.standings:
+        note += (
+            " Bars are 95 % intervals of the members that fresh seeds were spent on; only those scores are unbiased."
+        )
+    else:
+        note += " Scores are from the search's own seeds: promote trials to confirm them."
     if not search.is_judged:
         note = "Every scored trial; none is called the best. Click a trial for its runs."
     alt = "; ".join(f"trial {trial.number}: {_scores(search, trial)}" for trial in front)
     title = f"Front of {up} and {across}" if search.is_judged else f"{up} and {across} of every trial"
     return Figure("front", title, note, alt, figure, closing_table(search))
+
+
+def _intervals(search: SearchSummary, trials: Sequence[TrialRecord], name: str) -> dict[str, object] | None:
+    """95 % intervals of the members that fresh seeds were spent on."""
+    found = [search.standing(trial.number) for trial in trials]
+    halves = [(each.half_widths[name] if each else None) or 0.0 for each in found]
+    return {"type": "data", "array": halves, "thickness": 1} if any(halves) else None
 
 
 def _shape(search: SearchSummary) -> str:

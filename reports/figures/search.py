@@ -14,7 +14,7 @@ from ablate.store.documents import TrialRecord
 from reports.figures.base import Figure
 from reports.figures.parallel import parallel
 from reports.figures.pareto import front_figure
-from reports.figures.setting_axes import setting_axes, titles_of
+from reports.figures.setting_axes import resolving, setting_axes, titles_of
 from reports.figures.slices import slices
 from reports.figures.style import GRID, PALETTE, blank
 from reports.findings.importance import Importance, frozen, in_memory
@@ -75,7 +75,17 @@ def _history(search: SearchSummary, place: int, name: str) -> go.Figure:
     drawing.update_xaxes(tickformat="d")
     line = {"color": PALETTE[1], "shape": "hv"}
     drawing.add_scatter(x=numbers, y=best, mode="lines", name="best so far", line=line, hoverinfo="skip")
+    _show_base(drawing, search, place)
+    drawing.update_yaxes(range=resolving([value for _, value in known], search.objectives[name]))
     return drawing
+
+
+def _show_base(drawing: go.Figure, search: SearchSummary, place: int) -> None:
+    """A line where the base scores, which nobody selected."""
+    base = search.document.base
+    value = base.values[place] if base.values else None
+    if value is not None:
+        drawing.add_hline(y=value, line={"color": "#444", "width": 1, "dash": "dash"}, annotation_text=base.name)
 
 
 def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Iterator[Figure]:
@@ -88,10 +98,12 @@ def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[
     yield _figure(search, f"parallel-{place}", f"Parallel coordinates: {name}", note, drawing, wide=True)
     note = "Every setting by itself. Click a trial for its runs."
     drawing = slices(trials, scores, axes, title, search.best_numbers)
+    drawing.update_yaxes(range=resolving(scores, search.objectives[name]))
+    _show_base(drawing, search, place)
     yield _figure(search, f"slice-{place}", f"Slices: {name}", note, drawing, wide=True)
     if found:
         yield _importance(search, place, name, found)
-    shared = [each.path for each in found if each.share is not None][:CONTOUR]
+    shared = [each.path for each in found if each.ped_anova is not None][:CONTOUR]
     if len(shared) == CONTOUR:
         study = _study(search, [place])
         contour = _styled(optuna.visualization.plot_contour(study, params=shared, target_name=title), 440)
@@ -101,7 +113,7 @@ def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[
 
 def _importance(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Figure:
     """Shares with their intervals: optuna's bars have none."""
-    known = [each for each in reversed(found) if each.share is not None]
+    known = list(reversed(found))
     titles = titles_of([each.path for each in found])
     drawing = blank("share of explained variance", "", 120 + 32 * len(known))
     drawing.add_bar(
@@ -112,11 +124,11 @@ def _importance(search: SearchSummary, place: int, name: str, found: Sequence[Im
         error_x={
             "type": "data",
             "symmetric": False,
-            "array": [(each.high or 0) - (each.share or 0) for each in known],
-            "arrayminus": [(each.share or 0) - (each.low or 0) for each in known],
+            "array": [each.high - each.share for each in known],
+            "arrayminus": [each.share - each.low for each in known],
         },
     )
-    note = "fANOVA, with the middle 90 % of resampled trials. Grey: not shown to matter by the test."
+    note = "Share of the variance over the space, with a 90 % interval. Grey: not shown to matter."
     return _figure(search, f"importance-{place}", f"Importances: {name}", note, drawing)
 
 

@@ -36,6 +36,18 @@ class SettingAxis:
         return (place - self.low) / (self.high - self.low or 1.0)
 
 
+def resolving(scores: Sequence[float], way: str) -> tuple[float, float]:
+    """Range of an axis of scores in which the best tenth takes a tenth or more: bad scores may lie outside, where
+    zooming out finds them."""
+    sign = 1.0 if way == "minimize" else -1.0
+    ordered = sorted(sign * score for score in scores)
+    best, tenth, worst = ordered[0], ordered[len(ordered) // 10], ordered[-1]
+    far = min(worst, best + 10 * (tenth - best)) if tenth > best else worst
+    room = 0.05 * (far - best or abs(best) or 1.0)
+    low, high = best - room, far + room
+    return (low, high) if sign > 0 else (-high, -low)
+
+
 def score_axis(scores: Sequence[float], title: str) -> SettingAxis:
     """The scores of trials as one more axis."""
     low, high = min(scores), max(scores)

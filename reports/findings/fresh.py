@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import polars as pl
 
@@ -41,21 +42,42 @@ class Fresh:
         return self.arm.startswith("trial_")
 
 
-def read_fresh(store: Store, name: str, scale: str, searched: Searched, objectives: Iterable[str]) -> tuple[Fresh, ...]:
-    """Every objective of every arm of the promoted study; none before it has been run."""
+def read_fresh(
+    store: Store,
+    name: str,
+    scale: str,
+    searched: Searched,
+    objectives: Iterable[str],
+    runs: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Fresh, ...]:
+    """Every objective of every arm of the promoted study; none before it has been run.
+
+    Args:
+        runs: a run of each in the search, by name. An arm is the trial that trains the same model in the same way,
+            whatever its name: trials of an edited space have other numbers. Where no run is known, names decide.
+    """
     folder = store.study(f"{name}_promoted", scale)
     if not folder.exists:
         return ()
     data = judging(collect(folder.path))  # as in the search, so that seeds are all that differs
-    seeds = {arm.name: len(arm.runs) for arm in data.study.arms if arm.name in searched}
+    names = {_trained(store, digest): trial for trial, digest in runs.items()}
     found = []
-    for objective in objectives:
-        scores = _scores(data, objective)
-        for arm, count in seeds.items():
-            fresh = scores.get(arm, [])
-            mean = estimate(fresh) if len(fresh) == count else None
-            found.append(Fresh(arm, objective, searched[arm][objective], mean))
-    return tuple(found)
+    for arm in data.study.arms:
+        trained = _trained(store, arm.runs[0].digest) if runs and arm.runs else None
+        known = names.get(trained) if trained else arm.name
+        if known is None or known not in searched:
+            continue
+        for objective in objectives:
+            fresh = _scores(data, objective).get(arm.name, [])
+            mean = estimate(fresh) if len(fresh) == len(arm.runs) else None
+            found.append(Fresh(known, objective, searched[known][objective], mean))
+    return tuple(sorted(found, key=lambda each: list(searched[each.arm]).index(each.objective)))
+
+
+def _trained(store: Store, digest: str) -> str | None:
+    """All that decides a run's numbers but its seed; None where the run is not in the store."""
+    run = store.read_run(digest)
+    return None if run is None else run.model_dump_json(include={"model", "train", "steps", "data", "numerics"})
 
 
 def _scores(data: Collected, objective: str) -> dict[str, list[float]]:

@@ -1,96 +1,126 @@
-"""Which settings matter in a search: a test of each that says no when nothing does, and importances with an interval.
+"""Which settings matter in a search.
 
-Does a setting matter? reports/findings/effects.py tests it beside all others. Holm's correction runs over all
-settings of an objective.
-
-How much? fANOVA (Hutter et al. 2014) as optuna computes it: shares of what is explained, which add up to one even
-where all is noise. So they are shown with an interval from resampled trials, and only beside the test.
+To a cost they do or do not by arithmetic: the search's document has the share of each. For other scores an additive
+model of all trials (reports/statistics/additive.py) gives each setting's share of the variance over the space with an
+interval; tests/ablate/test_search_honesty.py and tests/reports/test_importance.py measure how often these hold. Beside
+them stands PED-ANOVA (Watanabe et al. 2023, arXiv:2304.10255) as optuna computes it, which says what sets the best
+trials apart, and has no interval.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import optuna
+from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, CategoricalDistribution, json_to_distribution
-from optuna.importance import FanovaImportanceEvaluator
+from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.study import StudyDirection
+from scipy.stats import norm, rankdata
 
-from ablate.store.documents import TrialRecord
-from reports.findings.effects import effect_ps
+from ablate.store.documents import Choices, JsonScalar, TrialRecord
+from reports.findings.fresh import DECLARED
 from reports.findings.searches import SearchSummary
-from reports.statistics.estimates import holm
+from reports.statistics import additive
 
-ALPHA = 0.05
 FEWEST = 12
 """With fewer scored trials nothing is said about importance."""
-RESAMPLES = 30
-TREES = 16
+LEVEL = 0.05
+"""Chance that any setting of an objective is said to matter that does not."""
+DETECTED, NEGLIGIBLE = 0.01, 0.05
+"""Shares of the variance: a setting surely above the first matters, and one surely below the second hardly does."""
+
+Verdict = Literal["matters", "hardly matters", "cannot tell", "no effect"]
 
 
 @dataclass(frozen=True)
 class Importance:
-    """`p` is corrected. The share is None for a setting that not every trial has, or where it cannot be computed."""
+    """One setting: `share` of the variance over the space, with a 90 % interval; of a cost exactly. `ped_anova` is None
+    for a setting that not every trial has."""
 
     path: str
-    p: float | None
-    share: float | None
-    low: float | None
-    high: float | None
+    verdict: Verdict
+    share: float
+    low: float
+    high: float
+    ped_anova: float | None
 
     @property
     def matters(self) -> bool:
-        return self.p is not None and self.p < ALPHA
+        return self.verdict == "matters"
 
 
 def importances(search: SearchSummary, place: int) -> tuple[Importance, ...]:
     """Importance of every setting for one objective, in descending order; empty with too few trials."""
-    trials = search.scored
+    trials, paths = search.scored, list(search.document.space)
+    name = list(search.objectives)[place]
     if len(trials) < FEWEST:
         return ()
-    values = np.array([_value(trial, place) for trial in trials])
-    paths = list(search.document.space)
-    raw = effect_ps(trials, values, paths)
-    corrected = dict(zip(raw, holm(list(raw.values())), strict=True))
-    shares = _shares(trials, values)
-    found = [Importance(path, corrected.get(path), *shares.get(path, (None, None, None))) for path in paths]
-    return tuple(sorted(found, key=lambda each: (-(each.share or 0), each.path)))
+    values = np.array([trial.scores[place] for trial in trials])
+    ped = _ped_anova(trials, values, search.objectives[name])
+    exact = search.document.cost_shares.get(name)
+    if name in DECLARED and exact is not None:
+        found = [_exact(path, exact.get(path, 0.0), ped.get(path)) for path in paths]
+    else:
+        found = _estimated(trials, values, paths, ped)
+    return tuple(sorted(found, key=lambda each: (-each.share, each.path)))
 
 
-def _value(trial: TrialRecord, place: int) -> float:
-    value = (trial.values or ())[place]
-    if value is None:
-        raise ValueError(f"trial {trial.number} has no score")
-    return value
+def _exact(path: str, share: float, ped: float | None) -> Importance:
+    return Importance(path, "matters" if share > 0 else "no effect", share, share, share, ped)
 
 
-def _shares(trials: Sequence[TrialRecord], values: Any) -> dict[str, tuple[float, float, float]]:
-    """fANOVA's share, with the middle 90 % of resamples, of the settings that every trial has."""
-    rng = np.random.default_rng(0)
-    whole = _fanova(trials, values)
-    draws = []
-    for _ in range(RESAMPLES):
-        chosen = rng.integers(len(trials), size=len(trials))
-        draws.append(_fanova([trials[n] for n in chosen], values[chosen]))
-    found = {}
-    for path, share in whole.items():
-        low, high = np.quantile([draw.get(path, 0.0) for draw in draws], [0.05, 0.95])
-        found[path] = (share, min(float(low), share), max(float(high), share))
+def _estimated(
+    trials: Sequence[TrialRecord], values: NDArray[np.float64], paths: Sequence[str], ped: Mapping[str, float]
+) -> list[Importance]:
+    known = [path for path in paths if any(path in trial.params for trial in trials)]
+    scores = norm.ppf((rankdata(values) - 0.5) / len(values))  # bad rates would outweigh all else
+    draws = additive.shares(scores, [_term(trials, path) for path in known])
+    found = []
+    for path, of in zip(known, draws.T, strict=True):
+        low, high = np.quantile(of, [0.05, 0.95])
+        surely = float(np.quantile(of, LEVEL / len(known)))
+        verdict: Verdict = "cannot tell"
+        if surely > DETECTED:
+            verdict = "matters"
+        elif high < NEGLIGIBLE:
+            verdict = "hardly matters"
+        found.append(Importance(path, verdict, float(of.mean()), float(low), float(high), ped.get(path)))
     return found
 
 
-def _fanova(trials: Sequence[TrialRecord], values: Any) -> dict[str, float]:
+def _term(trials: Sequence[TrialRecord], path: str) -> additive.Term:
+    """Features of a setting, on the scale on which it was drawn."""
+    spread = next(trial.distributions[path] for trial in trials if path in trial.distributions).attributes
+    if isinstance(spread, Choices):
+        places = {str(value): place for place, value in enumerate(spread.choices)}
+        levels = [places[str(trial.params[path])] if path in trial.params else -1 for trial in trials]
+        return additive.choice(np.array(levels), len(places))
+    numbers = [_on_scale(trial.params[path], spread.log) if path in trial.params else math.nan for trial in trials]
+    return additive.number(np.array(numbers), _on_scale(spread.low, spread.log), _on_scale(spread.high, spread.log))
+
+
+def _on_scale(number: JsonScalar, log: bool) -> float:
+    plain = float(number or 0.0)
+    return math.log(plain) if log else plain
+
+
+def _ped_anova(trials: Sequence[TrialRecord], values: NDArray[np.float64], way: str) -> dict[str, float]:
+    """Shares of the settings that every trial has."""
     if np.ptp(values) == 0:
         return {}
-    study = in_memory(["minimize"])
+    study = in_memory([way])
     study.add_trials(frozen(trial, [float(value)]) for trial, value in zip(trials, values, strict=True))
-    evaluator = FanovaImportanceEvaluator(n_trees=TREES, seed=0)
-    return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return dict(optuna.importance.get_param_importances(study, evaluator=PedAnovaImportanceEvaluator()))
 
 
 def in_memory(directions: Sequence[str]) -> optuna.Study:

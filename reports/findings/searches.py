@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -15,6 +15,7 @@ import polars as pl
 from ablate.store import SearchFolder, Store
 from ablate.store.documents import SearchDocument, TrialRecord
 from reports.findings.fresh import Fresh, read_fresh
+from reports.findings.standings import Standing, standings
 from reports.reading.documents import ReportError
 from reports.reading.outcomes import UNJUDGED
 
@@ -53,8 +54,8 @@ class SearchSummary:
 
     @cached_property
     def scored(self) -> tuple[TrialRecord, ...]:
-        """Trials that reached the whole budget without diverging."""
-        return tuple(trial for trial in self.trials if trial.is_scored)
+        """Trials that reached the whole budget without diverging, within the limits."""
+        return tuple(trial for trial in self.trials if trial.is_scored and not trial.beyond)
 
     @property
     def is_judged(self) -> bool:
@@ -69,6 +70,22 @@ class SearchSummary:
     @cached_property
     def best_numbers(self) -> frozenset[int]:
         return frozenset(trial.number for trial in self.best)
+
+    @cached_property
+    def standings(self) -> tuple[Standing, ...]:
+        """Settings with scores of fresh seeds, those of a promoted study before those of the search's own repeats."""
+        return tuple(standings(self.document, self.fresh))
+
+    def standing(self, number: int) -> Standing | None:
+        """Where the settings of a trial stand by fresh seeds, if any were spent on them."""
+        return next((each for each in self.standings if each.trial == number), None)
+
+    @property
+    def dropped(self) -> tuple[int, ...]:
+        """Members of the front that fresh seeds took off it."""
+        if len(self.objectives) < 2:
+            return ()
+        return tuple(each.trial for each in self.standings if not each.is_best)
 
     @property
     def states(self) -> Counter[str]:
@@ -93,8 +110,26 @@ def read_search(folder: Path) -> SearchSummary:
         if values and None not in values
     }
     store = Store.of_study(folder)
-    fresh = read_fresh(store, document.name, document.scale, scores, objectives)
-    return SearchSummary(document, fresh, _runs(store, document))
+    runs = {f"trial_{trial.number}": trial.runs[0] for trial in document.trials if trial.runs and not trial.repeats}
+    runs |= {base.name: base.runs[0]} if base.runs else {}
+    fresh = read_fresh(store, document.name, document.scale, scores, objectives, runs)
+    found = SearchSummary(document, fresh, _runs(store, document))
+    return replace(found, document=_by_fresh_seeds(found)) if found.standings else found
+
+
+def _by_fresh_seeds(search: SearchSummary) -> SearchDocument:
+    """The document with scores of fresh seeds in place of those that trials were selected by."""
+    known = {each.trial: each for each in search.standings}
+    best = {each.trial for each in search.standings[:1]}
+    if len(search.objectives) > 1:
+        best = {trial.number for trial in search.trials if trial.best and trial.number not in known}
+        best |= {each.trial for each in search.standings if each.is_best}
+    trials = []
+    for trial in search.trials:
+        each = known.get(trial.number)
+        values = tuple(each.means[name] for name in search.objectives) if each else trial.values
+        trials.append(trial.model_copy(update={"values": values, "best": trial.number in best}))
+    return search.document.model_copy(update={"trials": tuple(trials)})
 
 
 def _runs(store: Store, document: SearchDocument) -> dict[str, TrialRun]:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ablate.store.documents import TrialRecord
-from reports.findings.fresh import Fresh
-from reports.findings.importance import ALPHA, Importance
+from reports.findings.fresh import DECLARED, Fresh
+from reports.findings.importance import Importance
 from reports.findings.searches import SearchSummary
+from reports.findings.standings import Standing
 from reports.wording import words
 from reports.wording.table import NONE, Columns, Table
 
@@ -64,9 +65,31 @@ def _table(search: SearchSummary, trials: Sequence[TrialRecord]) -> Table:
 
 def _row(search: SearchSummary, trial: TrialRecord) -> tuple[str, ...]:
     values = trial.values or (None,) * len(search.objectives)
+    standing = search.standing(trial.number)
+    shown = [_value(value) for value in values]
+    if standing is not None:
+        shown = [_with_interval(name, value, standing) for name, value in zip(search.objectives, shown, strict=True)]
     settings = (trial.settings.get(path, NONE) for path in search.document.space)
-    state = "diverged" if trial.values is not None and not trial.is_scored else trial.state
-    return (str(trial.number), state, *map(_value, values), *map(setting_text, settings))
+    return (str(trial.number), _state(trial), *shown, *map(setting_text, settings))
+
+
+def _state(trial: TrialRecord) -> str:
+    if trial.repeats is not None:
+        return f"seed of trial {trial.repeats}"
+    if trial.beyond:
+        return f"beyond {', '.join(trial.beyond)}"
+    if trial.values is not None and not trial.is_scored:
+        return "diverged"
+    return "from the store" if trial.imported else trial.state
+
+
+def _with_interval(name: str, value: str, standing: Standing) -> str:
+    """`2.543 ± 0.012 (3 seeds)`, of what depends on the seed."""
+    half = standing.half_widths[name]
+    if name in DECLARED:
+        return value
+    seeds = "1 seed" if standing.seeds == 1 else f"{standing.seeds} seeds"
+    return f"{value} ± {half:.2g} ({seeds})" if half is not None else f"{value} ({seeds})"
 
 
 def _value(value: float | None) -> str:
@@ -115,13 +138,9 @@ def illegal_table(search: SearchSummary) -> Table:
 def importance_table(found: Sequence[Importance]) -> Table:
     columns: Columns[Importance] = {
         "setting": lambda each: each.path,
-        f"does it matter? (p < {ALPHA:g}, Holm)": _matters,
-        "p (Holm)": lambda each: NONE if each.p is None else f"{each.p:.2g}",
-        "share (fANOVA)": lambda each: NONE if each.share is None else f"{each.share:.2f}",
-        "90 % of resamples": lambda each: NONE if each.share is None else f"{each.low:.2f} to {each.high:.2f}",
+        "does it matter?": lambda each: each.verdict,
+        "share of the variance": lambda each: f"{each.share:.2f}",
+        "90 % interval": lambda each: "exact" if each.low == each.high else f"{each.low:.2f} to {each.high:.2f}",
+        "PED-ANOVA": lambda each: NONE if each.ped_anova is None else f"{each.ped_anova:.2f}",
     }
     return Table.of(found, columns, labels=2)
-
-
-def _matters(each: Importance) -> str:
-    return "cannot tell" if each.p is None else "yes" if each.matters else "not shown"

@@ -24,6 +24,8 @@ def headline(search: SearchSummary) -> str:
         return f"A {search.document.scale} search shows that it works, and finds nothing: its runs are too short."
     if not best:
         return "No trial reached the whole budget."
+    if len(search.objectives) == 1 and search.standings:
+        return _by_fresh_seeds(search, best[0])
     if len(search.objectives) > 1:
         ends = ", ".join(_best_in(search, place) for place in range(len(search.objectives)))
         return f"{ends[0].upper()}{ends[1:]}; {len(best)} of {len(search.scored)} scored trials are on the front."
@@ -33,6 +35,35 @@ def headline(search: SearchSummary) -> str:
         return "Every trial diverged."
     sure = "" if search.fresh else ", by the seeds that chose it"
     return f"Trial {best[0].number} has the best {name}, {value:.5g}{sure}{_settings(best[0])}."
+
+
+def _by_fresh_seeds(search: SearchSummary, best: TrialRecord) -> str:
+    """`Trials 3, 7 and 9 cannot be told apart: loss 2.51 to 2.54 …; the smallest KV cache among them is trial 7’s.`"""
+    (name,) = search.objectives
+    alike = [each for each in search.standings if each.is_best]
+    leader = alike[0]
+    if len(alike) == 1:
+        half = leader.half_widths[name]
+        sure = "" if half is None else f" ± {half:.2g}"
+        over = f"{leader.seeds} fresh seeds" if leader.seeds > 1 else "a fresh seed"
+        return f"Trial {best.number} has the best {name}, {leader.means[name]:.5g}{sure} over {over}{_settings(best)}."
+    numbers = listed([str(each.trial) for each in alike])
+    low, high = (end(each.means[name] for each in alike) for end in (min, max))
+    text = f"Trials {numbers} cannot be told apart: {name} {low:.5g} to {high:.5g} with fresh seeds"
+    return f"{text}{_smallest(search, [each.trial for each in alike])}."
+
+
+def _smallest(search: SearchSummary, numbers: Sequence[int]) -> str:
+    """The one of settings that are equally good which has the smallest cache, or the fewest parameters."""
+    known = [leader for leader in search.document.leaders if leader.trial in numbers]
+    for cost, words, unit in (
+        ("kv_bytes_per_token", "KV cache", "bytes per token"),
+        ("parameters", "model", "parameters"),
+    ):
+        found = sorted((leader.costs[cost], leader.trial) for leader in known if cost in leader.costs)
+        if len(found) == len(numbers) and found[0][0] < found[1][0]:
+            return f"; the smallest {words} among them is trial {found[0][1]}’s, {found[0][0]:,.0f} {unit}"
+    return ""
 
 
 def _best_in(search: SearchSummary, place: int) -> str:
@@ -77,14 +108,33 @@ def matters(search: SearchSummary, found: Mapping[str, Sequence[Importance]]) ->
         return []
     if len(search.scored) < FEWEST:
         return [f"{len(search.scored)} scored trials are too few to say which settings matter."]
-    return [_matters(name, [each.path for each in of if each.matters]) for name, of in found.items()]
+    return [_matters(name, of) for name, of in found.items()]
 
 
-def _matters(name: str, paths: list[str]) -> str:
-    if not paths:
-        return f"{name}: no setting has a detectable effect."
+def _matters(name: str, found: Sequence[Importance]) -> str:
+    """`loss: lr and d_ff matter; heads hardly matters; of the other 4 the trials cannot tell.`"""
+    by: dict[str, list[str]] = {}
+    for each in found:
+        by.setdefault(each.verdict, []).append(each.path)
+    parts = []
+    for verdict, verb in (("matters", "matter"), ("hardly matters", "hardly matter")):
+        if paths := by.get(verdict):
+            parts.append(f"{listed(paths)} {verdict if len(paths) == 1 else verb}")
+    if count := len(by.get("cannot tell", ())):
+        parts.append(f"of {'the other ' if parts else 'any of '}{count} these trials cannot tell")
+    if by.get("no effect"):
+        parts.append("the others have no effect, by arithmetic")
+    return f"{name}: {'; '.join(parts)}."
+
+
+def dropped(search: SearchSummary) -> list[str]:
+    """Members of the front that fresh seeds took off it."""
+    gone = [str(number) for number in search.dropped]
+    whose = "Trial" if len(gone) == 1 else "Trials"
     return (
-        f"{name}: {listed(paths)} {'matters' if len(paths) == 1 else 'matter'}; the others have no detectable effect."
+        [f"{whose} {listed(gone)} left the front with fresh seeds: others are better in every objective."]
+        if gone
+        else []
     )
 
 
@@ -92,6 +142,12 @@ def fresh(search: SearchSummary) -> list[str]:
     """Selection bias of the best trials, and the change of the base, which was not selected, on fresh seeds."""
     if not search.is_judged:
         return []
+    if not search.fresh and search.standings:
+        seeds = sum(each.seeds for each in search.standings)
+        return [
+            f"Scores of the leading settings are from {seeds} further runs with other seeds, not from those that"
+            " selected them. The option --promote 5 writes a study that trains the five best against the base."
+        ]
     if not search.fresh:
         return [
             "The best trials’ scores are optimistic, because the trials were selected by them. The option --promote 5"

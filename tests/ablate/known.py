@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import statistics
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,10 @@ import optuna
 from ablate.running.engines import Event
 from ablate.running.request import Request
 from ablate.searching.laboratory import IllegalError, Job
-from ablate.searching.samplers import make_pruner, make_sampler
+from ablate.searching.samplers import chosen_sampler, make_pruner, make_sampler
 from ablate.searching.search import Search
 from ablate.searching.storage import Owner
-from ablate.store import SearchFolder
+from ablate.store import SearchFolder, Store
 from ablate.study.reading import load_study
 from ablate.study.search_space import Params, SearchSpace
 from ablate.study.search_spec import SearchSpec
@@ -43,24 +45,57 @@ def study_of(folder: Path, space: str = NUMBERS, *sets: str) -> Study:
     return load_study(path, "cpu", sets)
 
 
-class Known:
-    """A laboratory whose scores are a function of the settings."""
+ENDED = set[str]()
+"""Digests of runs that an `Instant` engine has finished."""
+DIGESTS = count()
 
-    def __init__(self, study: Study, score: Score, legal: Callable[[Params], bool] = lambda _: True) -> None:
+
+class Asked(Request):
+    """A request that no store answers."""
+
+    def missing(self, store: Store | None = None) -> list[str]:
+        return [] if self.digest in ENDED else ["train"]
+
+
+class Known:
+    """A laboratory whose scores are a function of the settings, plus noise of the seed if there is any."""
+
+    def __init__(
+        self,
+        study: Study,
+        score: Score,
+        legal: Callable[[Params], bool] = lambda _: True,
+        noise: float = 0.0,
+        seeds: int = 1,
+    ) -> None:
         assert study.search is not None
+        self.noise, self.seeds = noise, seeds
         self.space = SearchSpace(study.builder, study.search.space)
         self.score, self.legal = score, legal
         self.jobs: dict[str, tuple[Params, float]] = {}
 
-    def job(self, params: Params, share: float) -> Job:
-        if not self.legal(params):
+    def job(self, params: Params, share: float, repeat: int = 0) -> Job:
+        if self.distances(params):
             raise IllegalError("not legal")
-        digest = f"{len(self.jobs)}"
-        self.jobs[digest] = params, share
-        return Job((Request(store="/nowhere", corpus="/nowhere", identity=run_of(digest)),))
+        requests = []
+        for seed in range(repeat * self.seeds, (repeat + 1) * self.seeds):
+            digest = f"{next(DIGESTS)}"
+            self.jobs[digest] = params, share
+            requests.append(Asked(store="/nowhere", corpus="/nowhere", identity=run_of(digest, seed=1000 + seed)))
+        return Job(tuple(requests), validations=5)
+
+    def distances(self, params: Params) -> dict[str, float]:
+        return {} if self.legal(params) else {"not legal": 1.0}
+
+    def beyond(self, job: Job) -> dict[str, float]:
+        return {}
 
     def values(self, job: Job) -> tuple[float, ...]:
-        return self.score(self.jobs[job.digests[0]][0])
+        return tuple(map(statistics.fmean, zip(*map(self._value, job.requests), strict=True)))
+
+    def _value(self, request: Request) -> tuple[float, ...]:
+        rng = np.random.default_rng([request.identity.seed, zlib.crc32(repr(self.jobs[request.digest]).encode())])
+        return tuple(value + self.noise * rng.normal() for value in self.score(self.jobs[request.digest][0]))
 
     def curve(self, job: Job) -> list[float]:
         (value,) = self.values(job)
@@ -72,7 +107,9 @@ class Instant:
 
     device, where, here, at_once = "cpu", "a CPU", True, 2
 
-    def __init__(self, until: int | None = None) -> None:
+    def __init__(self, until: int | None = None, deaf: bool = False) -> None:
+        self.deaf = deaf
+        """Whether runs have ended by the time that they are stopped."""
         self.ran: list[str] = []
         self.stopped: set[str] = set()
         self.until = until
@@ -96,7 +133,9 @@ class Instant:
             if busy:
                 digest = busy.pop(0)
                 self.ran.append(digest)
-                yield Event("failed" if digest in self.stopped else "finished", digest)
+                is_stopped = digest in self.stopped and not self.deaf
+                ENDED.update(() if is_stopped else (digest,))
+                yield Event("failed" if is_stopped else "finished", digest)
 
     def stop(self, digest: str) -> None:
         self.stopped.add(digest)
@@ -106,22 +145,24 @@ def search(
     lab: Known, spec: SearchSpec, folder: Path, seed: int = 0, engine: Instant | None = None, storage: Any = None
 ) -> tuple[optuna.Study, Search]:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    spec = spec.model_copy(update={"seed": seed})
+    kind = chosen_sampler(spec, lab.space)
     study = optuna.create_study(
         directions=list(spec.objectives.values()),
-        sampler=make_sampler(spec, seed),
-        pruner=make_pruner(spec),
+        sampler=make_sampler(spec, kind),
+        pruner=make_pruner(spec, 5, 2),
         storage=storage,
         study_name="known",
         load_if_exists=True,
     )
-    one = Search(study, spec, lab, Owner(SearchFolder(folder)), seed, say=lambda _: None)
+    one = Search(study, spec, lab, Owner(SearchFolder(folder)), kind, say=lambda _: None)
     one.run(engine or Instant())
     return study, one
 
 
 def spec_of(study: Study, **given: Any) -> SearchSpec:
     assert study.search is not None
-    return SearchSpec.model_validate({**study.search.model_dump(exclude_unset=True), **given})
+    return SearchSpec.model_validate({"race": 0, **study.search.model_dump(exclude_unset=True), **given})
 
 
 def bowl(params: Params) -> tuple[float]:

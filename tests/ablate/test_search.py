@@ -8,18 +8,21 @@ from pathlib import Path
 import numpy as np
 import optuna
 import pytest
+from optuna.storages import BaseStorage, InMemoryStorage
 
 from ablate.data.identity import DataIdentity
 from ablate.planning.make_plan import make_plan
 from ablate.running.request import Request
 from ablate.searching.asking import counts_of_illegal
-from ablate.searching.laboratory import StudyLaboratory
+from ablate.searching.laboratory import Job, StudyLaboratory
 from ablate.searching.ranks import best_first, fronts
-from ablate.searching.samplers import ended
+from ablate.searching.samplers import ended, make_pruner
+from ablate.searching.space_check import check_space
 from ablate.searching.storage import Owner, open_storage
 from ablate.store import SearchFolder, Store
 from ablate.study.search_constraints import rule
 from ablate.study.search_space import Params, SearchSpace
+from ablate.study.search_spec import Fidelity
 from ablate.study.study import StudyError
 from tests.ablate.known import NUMBERS, Instant, Known, bowl, search, spec_of, study_of
 
@@ -71,16 +74,29 @@ def test_a_trial_of_a_command_that_lives_is_left_alone(tmp_path: Path) -> None:
         assert [trial.number for trial in ours.take_over(study)] == [0]
 
 
-def test_every_command_of_a_search_draws_other_settings(tmp_path: Path) -> None:
-    """Also those that start at once, when no trial is there yet."""
-    study = optuna.create_study(storage=open_storage(None, SearchFolder(tmp_path)))
-    assert len({Owner(SearchFolder(tmp_path)).seed(study) for _ in range(3)}) == 3
+def test_a_search_with_a_seed_is_repeated_and_an_interruption_changes_nothing(tmp_path: Path) -> None:
+    """Another seed draws other settings, and so does every trial."""
+    study = study_of(tmp_path)
+
+    def tried(sampler: str, seed: int, storage: BaseStorage | None = None) -> list[Params]:
+        spec = spec_of(study, trials=15, sampler=sampler)
+        found, _ = search(Known(study, bowl), spec, tmp_path, seed, storage=storage)
+        return [trial.params for trial in found.trials]
+
+    for sampler in ("tpe", "random", "nsga2"):
+        whole = tried(sampler, 0)
+        assert tried(sampler, 0) == whole != tried(sampler, 1), sampler
+    assert len({tuple(params.values()) for params in tried("random", 0)}) == 15
+    storage = InMemoryStorage()
+    with pytest.raises(KeyboardInterrupt):
+        search(Known(study, bowl), spec_of(study, trials=15, sampler="random"), tmp_path, 0, Instant(5), storage)
+    assert tried("random", 0, storage) == tried("random", 0)
 
 
 def test_the_pruner_ends_bad_trials_and_keeps_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ablate.searching.search.WATCH_SECONDS", 0.0)
     study = study_of(tmp_path)
-    for pruner in ("asha", "hyperband", "median", "wilcoxon"):
+    for pruner in ("asha", "hyperband", "median"):
         engine = Instant()
         spec = spec_of(study, pruner=pruner, trials=30, sampler="random")
         found, _ = search(Known(study, bowl), spec, tmp_path, engine=engine)
@@ -103,10 +119,53 @@ def test_short_runs_come_first_and_the_front_is_promoted(tmp_path: Path) -> None
     _, done = search(lab, spec, tmp_path)
     assert spec.shares == pytest.approx((1 / 9, 1 / 3, 1))
     short, middle, whole = done.done
-    assert (len(short), len(whole)) == (27, len(middle) // 3)
-    assert set(best_first(short, ["minimize"] * 2)[:9]) <= set(middle)
+    assert len(short) == 27
+    for lower, upper in ((short, middle), (middle, whole)):  # ranks change as others end, so that a few more go on
+        assert set(best_first(lower, ["minimize"] * 2)[: len(lower) // 3]) <= set(upper)
+        assert len(upper) < 2 * len(lower) / 3
     assert set(whole) <= set(middle) <= set(short)
     assert {share for _, share in lab.jobs.values()} == set(spec.shares)
+
+
+@pytest.mark.parametrize("start", [0.11, 1 / 9, 0.13])
+def test_shares_of_the_budget_end_with_the_whole(start: float) -> None:
+    assert Fidelity(start=start, factor=3).shares == pytest.approx((1 / 9, 1 / 3, 1))
+
+
+def test_a_run_that_has_ended_keeps_its_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the pruner gave it up a moment before."""
+    monkeypatch.setattr("ablate.searching.search.WATCH_SECONDS", 0.0)
+    study, engine = study_of(tmp_path), Instant(deaf=True)
+    spec = spec_of(study, pruner="median", trials=20, sampler="random")
+    found, _ = search(Known(study, bowl), spec, tmp_path, engine=engine)
+    assert len(engine.stopped) >= 3
+    assert [trial.state.name for trial in found.trials] == ["COMPLETE"] * 20
+
+
+def test_no_trial_is_pruned_before_its_warm_up_and_a_third_of_the_run(tmp_path: Path) -> None:
+    assert [Job((), validations=10, warmup=share).wait for share in (0.0, 0.1, 0.5)] == [3, 3, 5]
+    study = study_of(tmp_path)
+    for kind in ("asha", "hyperband", "median"):
+        trials = optuna.create_study(pruner=make_pruner(spec_of(study, pruner=kind), 10, 3))
+        for worst in range(12):
+            trial = trials.ask()
+            for step in range(1, 3):
+                trial.report(float(worst), step)
+                assert not trial.should_prune(), kind
+            trial.report(float(worst), 3)
+            trials.tell(trial, float(worst))
+
+
+def test_wilcoxon_saves_the_seeds_of_trials_that_are_worse_for_certain(tmp_path: Path) -> None:
+    study = study_of(tmp_path)
+    spec = spec_of(study, pruner="wilcoxon", seeds=8, trials=12, sampler="random")
+    engine = Instant()
+    found, _ = search(Known(study, bowl, noise=0.01, seeds=8), spec, tmp_path, engine=engine)
+    states = [trial.state.name for trial in found.trials]
+    assert states.count("PRUNED") >= 4
+    assert len(engine.ran) < 12 * 8 - 4 * states.count("PRUNED") + 1  # a pruned trial needs four seeds or fewer
+    best = min(bowl(trial.params)[0] for trial in found.trials)
+    assert bowl(found.best_params)[0] < best + 0.03
 
 
 def test_fronts_are_those_of_pairwise_comparison() -> None:
@@ -172,10 +231,15 @@ def test_a_path_that_a_part_does_not_have_is_not_asked(tmp_path: Path) -> None:
         ("parameters within 2 % of base", {"parameters": 1_019}, True),
         ("parameters within 2 % of base", {"parameters": 979}, False),
         ("n_layers > 3", {"n_layers": 3}, False),
+        ("a.heads * 32 == d_model", {"a.heads": 4, "d_model": 128}, True),
+        ("a.heads * 32 == d_model", {"a.heads": 4, "d_model": 96}, False),
+        ("d_model / a.heads >= 16 * 2", {"a.heads": 4, "d_model": 96}, False),
     ],
 )
 def test_constraints_say_what_they_read(text: str, quantities: dict[str, float], holds: bool) -> None:
-    assert rule(text).holds(quantities.get, {"parameters": 1_000.0}.get) is holds
+    found = rule(text)
+    assert found.holds(quantities.get, {"parameters": 1_000.0}.get) is holds
+    assert (found.distance(quantities.get, {"parameters": 1_000.0}.get) == 0) is holds
 
 
 @pytest.mark.parametrize("objective", ["kv_bytes_per_token", "decode_tokens_per_second"])
@@ -191,9 +255,9 @@ def test_a_search_of_encoders_has_no_objective_of_caches(objective: str, tmp_pat
             lambda _, run: Request(store=str(tmp_path), corpus=str(tmp_path), identity=run),
         )
 
-    laboratory("search.constraints=[kv_bytes_per_token <= 1, cache_bytes(8192) <= 1 B]").check()
+    check_space(laboratory("search.constraints=[kv_bytes_per_token <= 1, cache_bytes(8192) <= 1 B]"))
     with pytest.raises(StudyError, match=f"search.objectives.1: {objective}: an encoder has no KV cache"):
-        laboratory(f"search.objectives=[loss, {objective}]").check()
+        check_space(laboratory(f"search.objectives=[loss, {objective}]"))
 
 
 @pytest.mark.parametrize(
@@ -221,6 +285,9 @@ def test_a_search_of_encoders_has_no_objective_of_caches(objective: str, tmp_pat
         ("objectives=[los]", "unknown objective 'los' (did you mean 'loss'?)"),
         ("objectives=[task.acc]", "task.acc: say which way is better"),
         ("pruner=cat", "unknown pruner 'cat'"),
+        ("pruner=wilcoxon", "wilcoxon compares trials seed by seed: give 4 seeds or more"),
+        ("sampler={kind: tpe, n_startup: 5}", "optuna's TPESampler has no setting 'n_startup' (did you mean 'n_st"),
+        ("space={block.ffn: {range: [0.5x, 2x]}}", "multiples such as 0.5x are of the base's value"),
         ("sampler=grid", "a grid needs values: train.lr has a range without a step"),
     ],
 )

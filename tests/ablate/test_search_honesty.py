@@ -96,15 +96,8 @@ def test_every_sampler_of_fronts_beats_random_at_equal_trials(
     assert mannwhitneyu(ours, theirs, alternative="greater").pvalue < LEVEL
 
 
-@pytest.fixture
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Importances are not what is tested here."""
-    monkeypatch.setattr("reports.findings.importance.RESAMPLES", 1)
-    monkeypatch.setattr("reports.findings.importance.TREES", 1)
-
-
 def what_matters(folder: Path, score: Score, trials: int) -> list[tuple[str, set[str]]]:
-    """The report's sentence and the settings that matter, for each of many searches."""
+    """The report's sentence, and the settings that matter by it, for each of many searches."""
     study = study_of(folder, CHOICES)
     found = []
     for seed in range(SEARCHES):
@@ -115,20 +108,17 @@ def what_matters(folder: Path, score: Score, trials: int) -> list[tuple[str, set
     return found
 
 
-@pytest.mark.usefixtures("_quick")
 def test_of_noise_it_is_said_that_nothing_matters(tmp_path: Path) -> None:
     said = [sentence for sentence, _ in what_matters(tmp_path, noise, trials=30)]
-    nothing = said.count("loss: no setting has a detectable effect.")
-    assert SEARCHES - nothing <= MOST_WRONG
+    assert sum(" matter" in sentence.replace("hardly matter", "") for sentence in said) <= MOST_WRONG
 
 
-@pytest.mark.usefixtures("_quick")
 def test_what_moves_along_with_what_matters_is_not_said_to(tmp_path: Path) -> None:
     """A sampler that learns settles every setting while the scores get better, also those that do nothing."""
     found = [paths for _, paths in what_matters(tmp_path, partly, trials=40)]
     true = {"train.lr", "block.ffn.d_ff"}
     assert sum(bool(paths - true) for paths in found) <= MOST_WRONG
-    assert sum("train.lr" in paths for paths in found) > SEARCHES / 2
+    assert sum("train.lr" in paths for paths in found) > 0.8 * SEARCHES
 
 
 def summary_of(study: optuna.Study) -> SearchSummary:

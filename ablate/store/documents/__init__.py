@@ -40,6 +40,7 @@ from ablate.store.documents.sample import SampleRecord
 from ablate.store.documents.search import (
     Choices,
     Distribution,
+    Leader,
     Range,
     SearchBase,
     SearchDocument,
@@ -87,6 +88,7 @@ __all__ = [
     "JsonObject",
     "JsonScalar",
     "JudgedDocument",
+    "Leader",
     "LedgerRecord",
     "LedgerTest",
     "Length",

@@ -82,6 +82,12 @@ class TrialRecord(Part):
     """Digests of its runs."""
     error: str | None
     """Why the trial failed."""
+    repeats: int | None = Field(default=None, exclude_if=is_none)
+    """Number of the first trial with the same settings, whose seeds this one adds to; absent where it is the first."""
+    imported: bool = Field(default=False, exclude_if=lambda imported: not imported)
+    """Whether its runs were in the store when the search began, so that it cost nothing."""
+    beyond: dict[str, float] = Field(default={}, exclude_if=lambda beyond: not beyond)
+    """Limits on what runs measure that it exceeds, with the excess relative to each; such a trial is never the best."""
 
     @property
     def is_scored(self) -> bool:
@@ -92,6 +98,21 @@ class TrialRecord(Part):
     def scores(self) -> tuple[float, ...]:
         """Scores of a trial that has them, in the order of the objectives."""
         return tuple(value for value in self.values or () if value is not None)
+
+
+class Leader(Part):
+    """Settings that fresh seeds have been spent on."""
+
+    trial: int
+    """Number of the first trial with these settings."""
+    searched: Values
+    """Its scores, for which it was noticed: optimistic."""
+    fresh: tuple[Values, ...]
+    """Scores of its repeats, one each, with other seeds."""
+    contends: bool
+    """Whether it may be the best, or is on the front: no other is better beyond the noise between seeds."""
+    costs: dict[str, float] = Field(default={}, exclude_if=lambda costs: not costs)
+    """`parameters` and `kv_bytes_per_token` of the model."""
 
 
 class SearchDocument(Document):
@@ -133,6 +154,11 @@ class SearchDocument(Document):
     """Counts of refused proposals, by reason."""
     trials: tuple[TrialRecord, ...]
     """All ended trials."""
+    leaders: tuple[Leader, ...] = Field(default=(), exclude_if=lambda leaders: not leaders)
+    """Settings with more than one trial, the best first."""
+    cost_shares: dict[str, dict[str, float]] = Field(default={}, exclude_if=lambda shares: not shares)
+    """By cost among the objectives and by setting: share of the cost's variance over the space that it decides, by
+    arithmetic. Absent until the search has ended."""
     journal: str | None = Field(default=None, exclude_if=is_none)
     """Seal of the line of `journal.log` after which this was written; absent where trials are in a database, and in
     stores from before."""

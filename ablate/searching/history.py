@@ -1,0 +1,162 @@
+"""How a search begins: with every run of the store that is one of its trials, with the base, and with known settings.
+
+Whoever trained a run, and for whatever space, a run with the identity of a trial is that trial: so an edited search
+keeps what is still legal, and nothing is trained twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import optuna
+from optuna.trial import TrialState
+
+from ablate.searching.asking import BEYOND, IMPORTED
+from ablate.searching.laboratory import IllegalError, StudyLaboratory
+from ablate.searching.storage import Owner
+from ablate.store.documents import RunDocument
+from ablate.study.arms import edits_in
+from ablate.study.search_axes import AnyAxis, Choice, Ratio, label
+from ablate.study.search_space import Params, SearchSpace, number_at, spread_of
+from ablate.study.study import StudyError
+from ablate.training.spec import TrainSpec
+from zoo.edits import expand
+from zoo.spec import ModelSpec, parse
+
+BEGUN = "begun"
+SPELLINGS = 64
+"""Most settings that are tried for one model, where several patterns may be its own."""
+
+
+def begin(lab: StudyLaboratory, study: optuna.Study, owner: Owner) -> int:
+    """Fill a new search with its history, the base and `enqueue`. Returns the number of trials from the store."""
+    known = _enqueued(lab)
+    with owner.asking():
+        trials = study.get_trials(deepcopy=False)
+        is_new = all(t.state == TrialState.WAITING or IMPORTED in t.user_attrs for t in trials)
+        if study.user_attrs.get(BEGUN) or not is_new:
+            return 0
+        count = sum(_imported(lab, study, run) for run in _candidates(lab))
+        for params in (*_base(lab), *known):
+            study.enqueue_trial(params, skip_if_exists=True)
+        study.set_user_attr(BEGUN, True)
+    return count
+
+
+def _base(lab: StudyLaboratory) -> Iterator[Params]:
+    """The base's settings, if it lies in the space and within the constraints."""
+    base = lab.space.base
+    for params in spellings(lab.space, base.model, base.train):
+        if lab.space.arm("", params).model.digest == base.model.digest and not lab.distances(params):
+            yield params
+            return
+
+
+def _enqueued(lab: StudyLaboratory) -> list[Params]:
+    """Raises StudyError for settings that cannot be built, or are outside the space."""
+    found = []
+    for place, settings in enumerate(lab.spec.enqueue):
+        target = ("search", "enqueue", str(place))
+        arm = lab.space.builder.build("", list(edits_in(expand(settings), target, 0)), target)
+        for params in spellings(lab.space, arm.model, arm.train):
+            if lab.space.arm("", params).model.digest == arm.model.digest:
+                found.append(params)
+                break
+        else:
+            raise lab.study.error(".".join(target), "outside the space: every other setting is the base's")
+    return found
+
+
+def _candidates(lab: StudyLaboratory) -> Iterator[RunDocument]:
+    """Runs of the store that may be trials: with a trial's seed, data and numerics, and the base's training where the
+    space does not vary it."""
+    (base, *_) = lab.control().requests
+    fixed = {name for name in base.identity.train if f"train.{name}" not in lab.space.axes}
+    fixed = {name for name in fixed if not any(axis.startswith(f"train.{name}.") for axis in lab.space.axes)}
+    for digest in lab.store.runs():
+        run = lab.store.read_run(digest)
+        if run is None or run.seed != lab.spec.seed_numbers[0] or run.reads != base.identity.reads:
+            continue
+        same = run.data == base.identity.data and run.numerics == base.identity.numerics and run.start is None
+        if same and all(run.train.get(name) == base.identity.train[name] for name in fixed):
+            yield run
+
+
+def _imported(lab: StudyLaboratory, study: optuna.Study, run: RunDocument) -> bool:
+    """Add the trial that a run is, if it is one and has its scores."""
+    for params in spellings(lab.space, parse(run.model), TrainSpec.model_validate(run.train)):
+        try:
+            job = lab.job(params, lab.spec.shares[0])
+        except IllegalError:
+            continue
+        values = lab.values(job) if run.digest in job.digests else None
+        if values is None:
+            continue
+        beyond = dict(lab.beyond(job))
+        over = {name: far for name, far in beyond.items() if far > 0}
+        trial = optuna.trial.create_trial(
+            values=list(values),
+            params=params,
+            distributions={path: lab.space.axes[path].distribution for path in params},
+            user_attrs={IMPORTED: True, "runs": list(job.digests), **({BEYOND: over} if over else {})},
+            constraints=beyond or None,
+        )
+        study.add_trial(trial)
+        return True
+    return False
+
+
+def spellings(space: SearchSpace, model: ModelSpec, train: TrainSpec) -> Iterator[Params]:
+    """Settings of a space that may make a model and its training; whoever needs to know builds and compares them."""
+    raw = {**model.model_dump(mode="json"), "train": train.model_dump(mode="json")}
+
+    def rest(params: Params, paths: list[str]) -> Iterator[Params]:
+        if not paths:
+            yield params
+            return
+        path, *others = paths
+        if not space.has(params, path):
+            yield from rest(params, others)
+            return
+        number = number_at(model, train, path)
+        for value in _values(space.axes[path], number, _at(raw, path), model.d_model):
+            yield from rest({**params, path: value}, others)
+
+    try:
+        yield from islice(rest({}, list(space.axes)), SPELLINGS)
+    except StudyError:  # a part that the space's blocks do not have
+        return
+
+
+def _at(raw: Any, path: str) -> Any:
+    """A part of plain data; None where there is none."""
+    for key in path.split("."):
+        raw = raw.get(key) if isinstance(raw, dict) else None
+    return raw
+
+
+def _values(axis: AnyAxis, number: float | None, part: Any, width: int) -> Iterator[Any]:
+    """Values of an axis, as optuna knows them, that may stand for a number or a part."""
+    if isinstance(axis, Choice):
+        yield from (label(value) for value in axis.choice if _may_be(value, number, part, width))
+        return
+    if number is None:
+        return
+    spread, found = spread_of(axis), number / width if isinstance(axis, Ratio) else number
+    steps = (found - spread.low) / (spread.step or 1)
+    is_on = spread.step is None or abs(steps - round(steps)) < 1e-6
+    if is_on and spread.low <= found <= spread.high:
+        yield found
+
+
+def _may_be(value: Any, number: float | None, part: Any, width: int) -> bool:
+    if isinstance(value, bool) or value is None:
+        return bool(part == value)
+    if isinstance(value, int | float):
+        return number == value
+    if isinstance(value, str) and number is not None:
+        return value.endswith("x") and float(value[:-1]) * width == number
+    kind = value.get("kind") if isinstance(value, dict) else value
+    return not isinstance(kind, str) or kind == (part.get("kind") if isinstance(part, dict) else part)

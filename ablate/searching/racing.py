@@ -1,0 +1,101 @@
+"""Races: which settings lead, given that every score has noise, and which of them gets another seed next.
+
+Settings were first noticed for a good score, so that score is partly luck: repeats with other seeds show by how much
+leaders fall on average (their optimism), and every first score is corrected by it. Leaders are told apart by the pooled
+standard deviation between the seeds of one setting.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t
+
+from ablate.searching.ranks import best_first, fronts
+
+CONTENDERS = 5
+"""Most settings that race for the best."""
+LEVEL = 0.05
+"""Chance that a setting is given up that is in fact the best, of each comparison."""
+ENOUGH = 3
+"""Seeds of each member of a front."""
+
+Seeds = Mapping[int, Sequence[tuple[float, ...]]]
+"""Scores of settings, one for each of their trials, the first one first, by the number of that trial."""
+
+
+@dataclass(frozen=True)
+class Standings:
+    """Settings with finite scores. Scores are negated where more is better."""
+
+    numbers: tuple[int, ...]
+    means: NDArray[np.float64]
+    """(settings, objectives), first scores corrected for their optimism."""
+    counts: NDArray[np.int64]
+    sd: NDArray[np.float64]
+    """Between seeds, pooled; (objectives). NaN before anything is repeated."""
+    freedom: int
+
+    @property
+    def values(self) -> dict[int, tuple[float, ...]]:
+        return {number: tuple(map(float, mean)) for number, mean in zip(self.numbers, self.means, strict=True)}
+
+    def order(self) -> list[int]:
+        """Numbers of the first trials of settings, the best first."""
+        return best_first(self.values, ["minimize"] * self.means.shape[1])
+
+    def front(self) -> list[int]:
+        """The best setting, or those that no other dominates."""
+        found = fronts(self.values, ["minimize"] * self.means.shape[1]) if self.numbers else [[]]
+        return found[0]
+
+    def contenders(self) -> list[int]:
+        """Settings that may still be the best of one objective, the leader first; the front of several."""
+        order = self.order()
+        if self.means.shape[1] > 1:
+            front = set(self.front())
+            return [number for number in order if number in front]
+        return [number for number in order[:CONTENDERS] if not self._is_beaten(number, order[0])]
+
+    def _is_beaten(self, number: int, leader: int) -> bool:
+        if self.freedom == 0 or number == leader:
+            return False
+        one, best = self.numbers.index(number), self.numbers.index(leader)
+        error = self.sd[0] * math.sqrt(1 / self.counts[one] + 1 / self.counts[best])
+        return bool(self.means[one, 0] - self.means[best, 0] > t.ppf(1 - LEVEL, self.freedom) * error)
+
+    def next(self, busy: Collection[int] = ()) -> int | None:
+        """Setting that gets another seed: the contender with the fewest, the better of equals. None once the best is
+        told from all others, or each member of the front has enough. busy: settings whose next seed is on its way."""
+        found = self.contenders()
+        if self.means.shape[1] > 1:
+            found = [number for number in found if self._count(number) < ENOUGH]
+        elif len(found) < 2 and all(self._count(number) > 1 for number in found):
+            return None
+        return min((number for number in found if number not in busy), key=self._count, default=None)
+
+    def _count(self, number: int) -> int:
+        return int(self.counts[self.numbers.index(number)])
+
+
+def standings(scores: Seeds, directions: Sequence[str]) -> Standings:
+    """Where settings stand. Settings with a seed that diverged are left out."""
+    signs = np.array([1.0 if way == "minimize" else -1.0 for way in directions])
+    known = {n: np.array(of, dtype=float) * signs for n, of in scores.items() if np.isfinite(of).all()}
+    repeated = [of for of in known.values() if len(of) > 1]
+    falls = np.array([of[1:].mean(axis=0) - of[0] for of in repeated]).reshape(-1, len(signs))
+    optimism = np.maximum(falls.mean(axis=0), 0.0) if repeated else np.zeros(len(signs))
+    corrected = [np.vstack([of[:1] + optimism, of[1:]]) for of in known.values()]
+    freedom = sum(len(of) - 1 for of in repeated)
+    squares = sum((((of - of.mean(axis=0)) ** 2).sum(axis=0) for of in repeated), np.zeros(len(signs)))
+    return Standings(
+        numbers=tuple(known),
+        means=np.array([of.mean(axis=0) for of in corrected]).reshape(-1, len(signs)),
+        counts=np.array([len(of) for of in corrected], dtype=int),
+        sd=np.sqrt(squares / freedom) if freedom else np.full(len(signs), np.nan),
+        freedom=freedom,
+    )

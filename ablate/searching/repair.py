@@ -1,0 +1,98 @@
+"""The legal settings nearest to a proposal: sizes move onto a constraint, and all else stays as proposed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ablate.study.search_axes import AnyAxis, Choice
+from ablate.study.search_space import Params, SearchSpace, is_listed, spread_of, values_of
+
+Distances = Callable[[Params], Mapping[str, float]]
+"""Distance of settings from each constraint that they violate; empty where they are legal."""
+
+NEAREST, SPREAD = 6, 9
+"""Values that are tried of an axis with many: the nearest on each side, and so many over its range."""
+MOST_MOVES, BEAM = 4, 4
+"""Settings that may be changed, and how many ways of changing fewer are kept."""
+
+
+def repaired(space: SearchSpace, params: Params, distances: Distances) -> Params | None:
+    """The legal settings that a beam search over changes of single settings finds first; None where it finds none.
+
+    Of changes that lead to legal settings the nearest is taken; else those go on that leave the least sum of all
+    distances. Settings of training are changed only where those of the model do not help.
+    """
+    for section in (False, True):
+        beam, seen = [params], set[str]()
+        for _ in range(MOST_MOVES):
+            reached: list[tuple[float, float, Params]] = []
+            moves = sorted(((far, each) for here in beam for far, each in _moves(space, here, section)), key=_far)
+            for far, changed in moves:
+                key = repr(sorted(changed.items()))
+                if key in seen:
+                    continue
+                seen.add(key)
+                left = sum(distances(changed).values())
+                if left == 0:
+                    return changed
+                reached.append((left, far, changed))
+            beam = [changed for *_, changed in sorted(reached, key=lambda each: each[:2])[:BEAM]]
+    return None
+
+
+def _far(move: tuple[float, Params]) -> float:
+    return move[0]
+
+
+def _moves(space: SearchSpace, here: Params, train: bool) -> Iterator[tuple[float, Params]]:
+    """Settings that differ in one axis, with the change as a share of the axis."""
+    for path, axis in space.axes.items():
+        if path in here and path.startswith("train.") == train:
+            for far, value in _others(axis, here[path]):
+                yield far, _completed(space, {**here, path: value})
+
+
+def _completed(space: SearchSpace, params: Params) -> Params:
+    """With a middle value for settings that a changed part has and the former did not, and without those it lacks."""
+    return space.draw(lambda path, axis: params.get(path, _middle(axis)))
+
+
+def _middle(axis: AnyAxis) -> object:
+    if not is_listed(axis):
+        return _evenly(axis, 3)[1]
+    values = values_of(axis)
+    return values[len(values) // 2]
+
+
+def _others(axis: AnyAxis, value: Any) -> list[tuple[float, object]]:
+    """Other values of an axis, each with its distance from this one as a share of the range; choices are all far."""
+    if isinstance(axis, Choice):
+        return [(1.0, other) for other in values_of(axis) if other != value]
+    spread = spread_of(axis)
+    here, low, high = (_on_scale(each, spread.log) for each in (value, spread.low, spread.high))
+    others = (other for other in _near(axis, value) if other != value)
+    return [(abs(_on_scale(other, spread.log) - here) / (high - low), other) for other in others]
+
+
+def _on_scale(number: float, log: bool) -> float:
+    return math.log(number) if log else float(number)
+
+
+def _near(axis: AnyAxis, value: float) -> list[float]:
+    if not is_listed(axis):
+        return _evenly(axis, SPREAD)
+    values = values_of(axis)
+    if len(values) <= 2 * NEAREST + SPREAD:
+        return values
+    at = int(np.argmin(np.abs(np.array(values) - value)))
+    evenly = [values[round(i)] for i in np.linspace(0, len(values) - 1, SPREAD)]
+    return sorted({*values[max(0, at - NEAREST) : at + NEAREST + 1], *evenly})
+
+
+def _evenly(axis: AnyAxis, count: int) -> list[float]:
+    spread = spread_of(axis)
+    return [float(each) for each in (np.geomspace if spread.log else np.linspace)(spread.low, spread.high, count)]

@@ -1,0 +1,85 @@
+"""What is wrong with a search before its first trial: a space in which nothing is legal, and what no trial can tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from ablate.searching.drafts import quantity
+from ablate.searching.laboratory import StudyLaboratory
+from ablate.searching.repair import repaired
+from ablate.study.problems import StudyError
+from ablate.study.search_constraints import COSTS
+from ablate.study.search_constraints import MEASURED as LIMITED
+from ablate.study.search_space import Params, number_at
+from ablate.study.search_spec import DIRECTIONS, MEASURED, OF_CACHES
+from evals.costs.spec import NO_CACHE
+from zoo.edits import flatten
+from zoo.errors import did_you_mean
+
+PROBES, REPAIRS = 200, 20
+"""Random settings that are tried, and how many of them are moved onto the constraints; if none is legal then, the space
+counts as empty."""
+
+
+def check_space(lab: StudyLaboratory) -> None:
+    """Raises StudyError."""
+    _check_objectives(lab)
+    if lab.study.budget.seconds is not None:
+        raise lab.study.error("budget.seconds", "a search plans by arithmetic: give flops or tokens")
+    rng, refused, is_legal = np.random.default_rng(0), Counter[str](), False
+    unknown = {name for name in _names(lab) if name not in LIMITED and quantity(lab.base, name) is None}
+    for attempt in range(PROBES):
+        params = lab.space.random(rng)
+        unknown -= {name for name in unknown if _has(lab, params, name)}
+        if not is_legal:
+            wrong = lab.distances(params)
+            near = repaired(lab.space, params, lab.distances) if wrong and attempt < REPAIRS else None
+            is_legal = not wrong or near is not None
+            refused.update(wrong.keys())
+        if is_legal and not unknown:
+            return
+    _refuse_unknown(lab, unknown)
+    if not is_legal:
+        reasons = ", ".join(f"{count} by '{reason}'" for reason, count in refused.most_common())
+        raise lab.study.error("search.space", f"nothing legal at or near {PROBES} random settings: refused {reasons}")
+
+
+def _names(lab: StudyLaboratory) -> Iterator[str]:
+    return (name for each in lab.rules.values() for name in each.names)
+
+
+def _has(lab: StudyLaboratory, params: Params, name: str) -> bool:
+    """Whether a model has a number of this name."""
+    try:
+        arm = lab.space.arm("", params)
+    except StudyError:
+        return False
+    return number_at(arm.model, arm.train, name) is not None
+
+
+def _refuse_unknown(lab: StudyLaboratory, unknown: set[str]) -> None:
+    for place, each in enumerate(lab.rules.values()):
+        for name in unknown.intersection(each.names):
+            known = [*COSTS, *LIMITED, *(path for path, _ in flatten(lab.base.spec.model_dump()))]
+            reason = f"unknown path or cost '{name}'{did_you_mean(name, known)}"
+            raise lab.study.error(f"search.constraints.{place}", reason)
+
+
+def _check_objectives(lab: StudyLaboratory) -> None:
+    tasks = lab.study.evals.scored() if lab.study.evals else ()
+    for place, name in enumerate(lab.spec.objectives):
+        task = name.partition(".")[0]
+        if name not in DIRECTIONS and task not in tasks:
+            reason = f"{name}: the study's evals have no task {task}{did_you_mean(task, tasks)}"
+            raise lab.study.error(f"search.objectives.{place}", reason)
+        if name in MEASURED and lab.study.measure is None:
+            raise lab.study.error(f"search.objectives.{place}", f"{name}: the study has `measure: null`")
+        if name in OF_CACHES and lab.base.kv_bytes_per_token is None:
+            raise lab.study.error(f"search.objectives.{place}", f"{name}: {NO_CACHE}")
+    for place, each in enumerate(lab.rules.values()):
+        for name in each.names:
+            if name in MEASURED and lab.study.measure is None:
+                raise lab.study.error(f"search.constraints.{place}", f"{name}: the study has `measure: null`")

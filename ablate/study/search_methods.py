@@ -1,0 +1,101 @@
+"""Samplers and pruners of a search by optuna's names, with optuna's own settings.
+
+sampler: tpe
+sampler: {kind: tpe, n_startup_trials: 20}     any argument of optuna.samplers.TPESampler
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from ablate.store.documents import JsonObject
+from zoo.axis import Spec
+from zoo.errors import did_you_mean
+from zoo.explain import unknown
+
+SamplerKind = Literal["auto", "tpe", "gp", "cmaes", "nsga2", "nsga3", "random", "grid"]
+PrunerKind = Literal["asha", "hyperband", "median", "wilcoxon"]
+SAMPLERS = {
+    "tpe": "TPESampler",
+    "gp": "GPSampler",
+    "cmaes": "CmaEsSampler",
+    "nsga2": "NSGAIISampler",
+    "nsga3": "NSGAIIISampler",
+    "random": "RandomSampler",
+}
+PRUNERS = {
+    "asha": "SuccessiveHalvingPruner",
+    "hyperband": "HyperbandPruner",
+    "median": "MedianPruner",
+    "wilcoxon": "WilcoxonPruner",
+}
+OURS = ("seed", "constraints_func")
+"""Settings of optuna's that `search.seed` and `search.constraints` stand for."""
+
+
+class SamplerSpec(Spec):
+    """A sampler and its settings."""
+
+    kind: SamplerKind = "auto"
+    """Name of the sampler."""
+    settings: JsonObject = Field(default={})
+    """optuna's arguments."""
+
+    @model_validator(mode="after")
+    def _known(self) -> SamplerSpec:
+        _check(self.kind, self.settings, SAMPLERS, "samplers")
+        return self
+
+
+class PrunerSpec(Spec):
+    """A pruner and its settings."""
+
+    kind: PrunerKind
+    """Name of the pruner."""
+    settings: JsonObject = Field(default={})
+    """optuna's arguments."""
+
+    @model_validator(mode="after")
+    def _known(self) -> PrunerSpec:
+        _check(self.kind, self.settings, PRUNERS, "pruners")
+        return self
+
+
+def _check(kind: str, settings: JsonObject, classes: Mapping[str, str], module: str) -> None:
+    """Raises ValueError for a setting that optuna's class does not have. Loads optuna only where there are settings."""
+    if not settings:
+        return
+    if kind not in classes:
+        raise ValueError(f"{kind} takes no settings")
+    cls = getattr(importlib.import_module(f"optuna.{module}"), classes[kind])
+    known = [name for name in inspect.signature(cls).parameters if name not in OURS]
+    for name in settings:
+        if name not in known:
+            near = did_you_mean(name, known) or f": one of {', '.join(known)}"
+            raise ValueError(f"optuna's {classes[kind]} has no setting '{name}'{near}")
+
+
+def _spelt(what: str, kinds: Sequence[str], written: Any) -> BeforeValidator:
+    """written: type of what a study may say."""
+
+    def spelt(value: Any) -> Any:
+        """A name, or a map of a kind and its settings, as the spec has it."""
+        if isinstance(value, str):
+            value = {"kind": value}
+        if not isinstance(value, Mapping):
+            return value
+        if value.get("kind") not in kinds:
+            raise ValueError(unknown(what, value.get("kind"), kinds))
+        given = {name: each for name, each in value.items() if name not in ("kind", "settings")}
+        return {"kind": value["kind"], "settings": {**value.get("settings", {}), **given}}
+
+    return BeforeValidator(spelt, json_schema_input_type=written)
+
+
+Sampler = Annotated[SamplerSpec, _spelt("sampler", get_args(SamplerKind), SamplerKind | JsonObject)]
+Pruner = Annotated[PrunerSpec, _spelt("pruner", get_args(PrunerKind), PrunerKind | JsonObject)]

@@ -1,0 +1,88 @@
+"""Where the settings of a search stand by fresh seeds: which cannot be told from the best, and which left the front.
+
+A difference from the best is tested at 5 % over all comparisons (Bonferroni), by the standard deviation between seeds
+of one setting, pooled over settings: a single one has too few seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t
+
+from ablate.store.documents import SearchDocument
+from reports.findings.fresh import Fresh
+
+LEVEL = 0.05
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Settings, by their first trial, with their scores from seeds that did not select them."""
+
+    trial: int
+    seeds: int
+    means: Mapping[str, float]
+    """Means of the fresh scores, by objective."""
+    half_widths: Mapping[str, float | None]
+    """Half-widths of 95 % intervals of these means; None with too few seeds to know the noise."""
+    is_best: bool
+    """Whether no other is better for certain: of one objective; of several, whether no other dominates its means."""
+
+
+def standings(document: SearchDocument, fresh: Iterable[Fresh]) -> Iterator[Standing]:
+    """The best first, by the first objective."""
+    scores = _promoted(document, fresh) or {
+        leader.trial: np.array(leader.fresh, dtype=float)
+        for leader in document.leaders
+        if all(None not in values for values in leader.fresh)
+    }
+    if not scores:
+        return
+    signs = np.array([1.0 if way == "minimize" else -1.0 for way in document.objectives.values()])
+    freedom = sum(len(of) - 1 for of in scores.values())
+    squares = sum(((of - of.mean(axis=0)) ** 2).sum(axis=0) for of in scores.values())
+    sd = np.sqrt(squares / freedom) if freedom else None
+    means = {trial: of.mean(axis=0) for trial, of in scores.items()}
+    order = sorted(means, key=lambda trial: float(signs[0] * means[trial][0]))
+    for trial in order:
+        if len(signs) == 1:
+            best = sd is None or not _is_worse(scores, trial, order[0], float(sd[0]), freedom, float(signs[0]))
+        else:
+            best = not any(_dominates(signs * other, signs * means[trial]) for other in means.values())
+        halves = None if sd is None else t.ppf(1 - LEVEL / 2, freedom) * sd / math.sqrt(len(scores[trial]))
+        yield Standing(
+            trial,
+            len(scores[trial]),
+            dict(zip(document.objectives, map(float, means[trial]), strict=True)),
+            {name: None if halves is None else float(halves[i]) for i, name in enumerate(document.objectives)},
+            best,
+        )
+
+
+def _is_worse(scores: Mapping[int, Floats], trial: int, leader: int, sd: float, freedom: int, sign: float) -> bool:
+    """Whether one setting is worse than the leader beyond the noise."""
+    if trial == leader:
+        return False
+    ours, best = scores[trial][:, 0], scores[leader][:, 0]
+    error = sd * math.sqrt(1 / len(ours) + 1 / len(best))
+    return bool(sign * (ours.mean() - best.mean()) > t.ppf(1 - LEVEL / (len(scores) - 1), freedom) * error)
+
+
+def _dominates(one: Floats, other: Floats) -> bool:
+    return bool((one <= other).all() and (one < other).any())
+
+
+def _promoted(document: SearchDocument, fresh: Iterable[Fresh]) -> dict[int, Floats]:
+    """(seeds, objectives) of each promoted trial whose every seed has every score."""
+    by_arm: dict[int, dict[str, tuple[float, ...]]] = {}
+    for each in fresh:
+        if each.is_chosen and each.fresh is not None:
+            by_arm.setdefault(int(each.arm.removeprefix("trial_")), {})[each.objective] = each.fresh.values
+    whole = {trial: of for trial, of in by_arm.items() if set(of) == set(document.objectives)}
+    return {trial: np.array([of[name] for name in document.objectives]).T for trial, of in whole.items()}

@@ -1,0 +1,64 @@
+"""docs/search.md walked as written: a search, an edited space, a promoted study, and the next scale."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from ablate.cli import main
+from ablate.store import Store
+from tests.guides.guide import ROOT, files_of
+
+GUIDE = "search.md"
+
+
+def commands() -> list[list[str]]:
+    """Words of the guide's ablate commands, in order."""
+    text = (ROOT / "docs" / GUIDE).read_text(encoding="utf-8")
+    blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
+    lines = [line.partition("#")[0] for block in blocks for line in block.splitlines()]
+    return [shlex.split(line)[1:] for line in lines if line.startswith("ablate ")]
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.timeout(1800)
+def test_from_a_space_to_the_next_scale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, text in files_of(GUIDE).items():
+        Path(path).write_text(text, encoding="utf-8")
+    plan, first, edited, promote, confirm, report, larger = commands()
+
+    def said(words: list[str]) -> str:
+        engine = [] if words[0] in ("plan", "report") else ["--engine", "inprocess", "--json"]
+        assert main([*words, *engine]) == 0, capfd.readouterr().err
+        return capfd.readouterr().out
+
+    assert "Search: up to 10 trials, 2 of them kept for further seeds" in said(plan)
+    assert json.loads(said(first))["trials"] == {"finished": 10}
+    folder = Store("runs").search("small", "cpu")
+    trials = folder.read().trials  # type: ignore[union-attr]
+    assert trials[0].settings["d_model"] == 16 and trials[0].settings["train.lr"] == 0.01  # the base
+    assert trials[1].settings["block.ffn"] == "gelu" and trials[1].settings["train.lr"] == 0.01
+    assert sum(trial.repeats is not None for trial in trials) >= 2
+    trained = set(Store("runs").runs())
+
+    assert json.loads(said(edited))["trials"] == {"finished": 10 + len({str(t.settings) for t in trials})}
+    imported = [trial for trial in folder.read().trials if trial.imported]  # type: ignore[union-attr]
+    assert {digest for trial in imported for digest in trial.runs} <= trained
+    assert all(trial.settings["block.norm_placement"] == "pre" for trial in imported)
+
+    assert json.loads(said(promote))["promoted"].endswith("small_promoted.yaml")
+    result = json.loads(said(confirm))
+    assert {run["seed"] for run in result["runs"]} == {0, 1, 2}
+    said(report)
+    page = folder.report_path.read_text(encoding="utf-8")
+    assert "with fresh seeds" in page and "winner’s curse" in page
+    at_large = json.loads(said([*larger, "--set", "seeds=1", "--set", "tune=off"]))
+    assert len(at_large["arms"]) == 3
