@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,11 +91,16 @@ def _each(option: str, values: Sequence[str]) -> list[str]:
 
 async def _answer(*command: str) -> Found:
     """What the command prints with `--json`. Raises ToolError with its message where it refuses."""
-    import anyio  # noqa: PLC0415 (comes with the SDK)
     from mcp.server.mcpserver.exceptions import ToolError  # noqa: PLC0415 (an extra)
 
-    done = await anyio.run_process([sys.executable, "-m", "ablate", *command, "--json"], check=False)
-    if done.returncode == BAD_INPUT or not done.stdout:
-        raise ToolError(done.stderr.decode().strip() or f"ended with status {done.returncode}")
-    found = json.loads(done.stdout)
+    words = (sys.executable, "-m", "ablate", *command, "--json")
+    process = await asyncio.create_subprocess_exec(*words, stdin=DEVNULL, stdout=PIPE, stderr=PIPE)
+    try:
+        printed, said = await process.communicate()
+    finally:
+        if process.returncode is None:  # the client has gone, or cancelled the call
+            process.terminate()
+    if process.returncode == BAD_INPUT or not printed:
+        raise ToolError(said.decode().strip() or f"ended with status {process.returncode}")
+    found = json.loads(printed)
     return found if isinstance(found, dict) else {command[0]: found}

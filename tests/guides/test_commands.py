@@ -109,6 +109,7 @@ ELSEWHERE = {
     r"docs/evaluation\.md: python -m evals (fetch|lm-eval)": "tests/evals/harness/test_lm_eval_model.py",
     r"docs/atlas\.md: ablate (run studies/norm_placement\.yaml|report|atlas)": "tests/reports/test_atlas.py",
     r"docs/atlas\.md: ablate claims": "tests/ablate/test_handbook.py",
+    r"docs/search\.md: ablate (plan|search|run|report) small": "tests/guides/test_search.py",
     r"docs/agents\.md: ablate judge": "tests/ablate/test_judge.py",
     r"docs/benchmarks/memory_cpu\.md: ablate (plan|run) memory\.yaml": "tests/ablate/test_memory.py",
     r"docs/benchmarks/run_cpu\.md: ablate data": "tests/ablate/test_cli.py",
