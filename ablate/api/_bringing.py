@@ -13,7 +13,7 @@ from ablate.data import Corpus, prepare
 from ablate.data.sources import TextSource
 from ablate.data.spec import parse
 from ablate.errors import ArgumentError
-from ablate.machine.environment import cores
+from ablate.machine.environment import own_threads
 from ablate.machine.numerics import Numerics, enforce, pick_device
 from ablate.planning.adoption import adopt
 from ablate.running.importing import imported_run, take_in
@@ -68,7 +68,7 @@ def brought_in(directory: Path, root: str | Path, progress: Wanted) -> str:
     asked = asked_of(checkpoint, None, None, (), (), None, True, pick_device())
     text = "Python's standard library (`ablate import DIR --text` or `--study` takes another)"
     teller(progress)(f"{name} is imported first; its text is {text}")
-    run, _ = brought(place, checkpoint, name, asked, enforce(pick_device(), "float32", cores()), progress)
+    run, _ = brought(place, checkpoint, name, asked, enforce(pick_device(), "float32", own_threads()), progress)
     note(place, name, directory, run)
     return run.digest
 

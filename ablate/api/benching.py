@@ -10,7 +10,7 @@ import torch
 import zoo
 from ablate.checkpoints import Checkpoint
 from ablate.errors import ArgumentError
-from ablate.machine.environment import cores
+from ablate.machine.environment import own_threads
 from ablate.machine.numerics import enforce, pick_device, restored
 from ablate.store import AblateError
 from ablate.study.written import Sets, edit_layers
@@ -65,7 +65,7 @@ def bench(
     if find_spec("transformers") is None:
         raise AblateError("bench compares with transformers, which is not installed: pip install transformers peft")
     where = device or pick_device()
-    enforce(where, dtype, cores())
+    enforce(where, dtype, own_threads())
     edits = {} if model else dict(DEFAULT)
     for layer in edit_layers(sets):
         edits |= layer.document.data

@@ -14,7 +14,7 @@ from ablate.api._bringing import brought_in
 from ablate.api.runs import find_run
 from ablate.data import AnyCorpus, SyntheticCorpus, open_corpus
 from ablate.errors import ArgumentError
-from ablate.machine.environment import cores
+from ablate.machine.environment import own_threads
 from ablate.machine.numerics import restored
 from ablate.planning.checks import conditions
 from ablate.planning.identity import request_digest
@@ -120,7 +120,7 @@ def evaluate(
         identity=identity,
         evals=spec.model_dump(mode="json"),
         evals_digest=request_digest(spec),
-        threads=cores(),
+        threads=own_threads(),
     )
     with open_counts(progress):
         return Scores(identity.digest, _evaluated(place, request))

@@ -13,7 +13,7 @@ from ablate.api.evaluating import Scores, evaluate
 from ablate.api.questions import StudyLike
 from ablate.checkpoints import Checkpoint
 from ablate.data import Corpus
-from ablate.machine.environment import cores
+from ablate.machine.environment import own_threads
 from ablate.machine.numerics import enforce, pick_device, restored
 from ablate.planning.checks import evaluated
 from ablate.planning.identity import request_digest
@@ -110,7 +110,7 @@ def import_model(
     if asked.study is not None:
         refuse_code(asked.study, allow_code)
     own = name or Path(directory).resolve().name
-    run, corpus = brought(place, checkpoint, own, asked, enforce(where, dtype, cores()), progress)
+    run, corpus = brought(place, checkpoint, own, asked, enforce(where, dtype, own_threads()), progress)
     request = _request(place, corpus, run, asked, measured=measure is not False, own=not settings)
     with open_counts(progress):
         run_here(request, where)
@@ -129,7 +129,7 @@ def _request(store: Store, corpus: Corpus, run: RunDocument, asked: Asked, measu
         measure_digest=request_digest(asked.measure) if measured else None,
         evals=evals.model_dump(mode="json") if evals else None,
         evals_digest=request_digest(evals) if evals else None,
-        threads=cores(),
+        threads=own_threads(),
     )
 
 

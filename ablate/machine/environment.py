@@ -108,6 +108,12 @@ def cores() -> int:
     return max(1, min(allowed or 1, _quota(Path("/sys/fs/cgroup/cpu.max")) or allowed or 1))
 
 
+def own_threads() -> int:
+    """Threads of a command that computes by itself: `OMP_NUM_THREADS` as for any program, or one for each core."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, int(asked)) if asked.isdigit() else cores()
+
+
 def _quota(path: Path) -> int | None:
     """Whole cores in a cgroup's `quota period` (microseconds), or None for no limit."""
     if not path.exists():

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import Corpus
-from ablate.machine.environment import cores, describe
+from ablate.machine.environment import describe, own_threads
 from ablate.machine.numerics import Numerics
 from ablate.planning.budgets import training_cost
 from ablate.planning.identity import canonical_model, identified
@@ -119,7 +119,7 @@ def _result(
         parameters_embedding=cost.params_embedding,
         flops_per_token=cost.flops_per_token,
         flops=0.0,
-        environment=describe(numerics.device, cores()),
+        environment=describe(numerics.device, own_threads()),
         started=started,
         finished=_now(),
     )
