@@ -75,8 +75,10 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
         yield f"; {_names(same)} {_plural(same, 'makes', 'make')} no difference" if same else ""
     elif same:
         cheapest = min(same, key=lambda each: (not clear_costs(each.comparison.costs), _mean(each)))
-        whose = f" for {cheapest.arm}" if len(same) > 1 and sure_changes(cheapest.comparison.costs) else ""
-        within = f"{base} to within {summary.study.margin or 0:g} nats{_cost(cheapest, 'the same')}{whose}"
+        cost = _cost(cheapest, "the same")
+        alike = [each for each in same if _cost(each, "the same") == cost]
+        whose = f" for {_names(alike)}" if len(alike) < len(same) and sure_changes(cheapest.comparison.costs) else ""
+        within = f"{base} to within {summary.study.margin or 0:g} nats{cost}{whose}"
         yield f"{_names(same)} {_plural(same, 'matches', 'match')} {within}"
         yield _also(worse, "worse")
     elif worse and unsettled:
