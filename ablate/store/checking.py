@@ -91,7 +91,8 @@ class Check:
         for name in store.ledgers():
             yield from self._readable(store.read_ledger, name)
             self._note_unsealed(store.ledger(name))
-        for name in store.campaigns():
+        whole, judged = self._attempt(lambda: {name for name, _ in store.judged_proposals()})
+        for name in sorted({*store.campaigns(), *(judged if whole else ())}):
             yield from self._readable(store.read_campaign, name)
         known.write()
 

@@ -178,6 +178,10 @@ def tokenizer_in(model_dir: Path) -> Path:
     return model_dir / "tokenizer.json"
 
 
+CAMPAIGN_STUDY = re.compile(r"judge-(.+)-\d+")
+"""Names that `campaign_study` makes."""
+
+
 def campaign_study(campaign: str, number: int) -> str:
     """Name of the study that a campaign's proposal is judged by."""
     return f"judge-{campaign}-{number}"

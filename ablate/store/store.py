@@ -8,7 +8,6 @@ reading (`ablate.store.logs`).
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -38,7 +37,7 @@ from ablate.store.documents import (
 from ablate.store.files import StoreError, check_regular, read_regular, remove_leftovers, replacing, write_text
 from ablate.store.folders import SearchFolder, StudyFolder
 from ablate.store.logs import Log, LogFile, Record, Whole, together
-from ablate.store.paths import Paths, campaign_study
+from ablate.store.paths import CAMPAIGN_STUDY, Paths, campaign_study
 
 if TYPE_CHECKING:
     import polars
@@ -247,13 +246,20 @@ class Store(Paths):
         """The lines of a campaign, the oldest first. Raises StoreError where one is missing whose study is there."""
         log = self.campaign(name)
         found = tuple(log.records())
-        known = {record.number for record in found}
-        pattern = re.compile(re.escape(quote(campaign_study(name, 0), safe="")[:-1]) + r"(\d+)-")
-        for path in self.root.glob("studies/judge-*"):
-            number = pattern.match(path.name)
-            if number and int(number[1]) not in known:
-                raise StoreError(f"{log.path} lacks proposal {number[1]}, whose study is {path}: {log.remedy}")
+        known = {campaign_study(name, record.number) for record in found}
+        for campaign, folder in self.judged_proposals():
+            study = folder.read()
+            if campaign == name and study is not None and study.name not in known:
+                number = study.name.rpartition("-")[2]
+                raise StoreError(f"{log.path} lacks proposal {number}, whose study is {folder.path}: {log.remedy}")
         return found
+
+    def judged_proposals(self) -> Iterator[tuple[str, StudyFolder]]:
+        """The studies by which proposals were judged, with the campaign of each."""
+        for path in sorted(self.root.glob("studies/judge-*")):
+            study = StudyFolder(path).read()
+            if study is not None and (found := CAMPAIGN_STUDY.fullmatch(study.name)):
+                yield found[1], StudyFolder(path)
 
     def append_ledger(self, name: str, record: LedgerRecord) -> None:
         self.ledger(name).append([record])

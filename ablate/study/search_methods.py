@@ -44,7 +44,7 @@ class SamplerSpec(Spec):
     kind: SamplerKind = "auto"
     """Name of the sampler."""
     settings: JsonObject = Field(default={})
-    """optuna's arguments."""
+    """Arguments of optuna's sampler, by name."""
 
     @model_validator(mode="after")
     def _known(self) -> SamplerSpec:
@@ -58,7 +58,7 @@ class PrunerSpec(Spec):
     kind: PrunerKind
     """Name of the pruner."""
     settings: JsonObject = Field(default={})
-    """optuna's arguments."""
+    """Arguments of optuna's pruner, by name."""
 
     @model_validator(mode="after")
     def _known(self) -> PrunerSpec:
