@@ -76,6 +76,7 @@ class Foretold:
 
     @property
     def arms(self) -> tuple[ForetoldArm, ...]:
+        """The arms that are compared: those of the last rung."""
         return self.rungs[-1]
 
     def document(self) -> JsonObject:
@@ -117,6 +118,9 @@ def plan_on(
         device: a device that has a data sheet here, such as `h100` or `rtx4090`.
         scale: one of the study's scales; None: `gpu-hour`, or the study's own for a GPU.
         hours: choose the largest scale for a GPU that fits in so many, unless a scale is given.
+
+    Returns:
+        Arms with the predicted time of a step and of all runs, what bounds a step, and the scales that were tried.
 
     Raises:
         StudyError: the study cannot be read or planned.

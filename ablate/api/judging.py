@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack, cast
 
 import polars as pl
 from filelock import FileLock, Timeout
@@ -358,8 +358,8 @@ class _Looks:
         return sum(each.wall_seconds for each in found if each and datetime.fromisoformat(each.started) >= began)
 
 
-def _plan_options(options: RunOptions) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name in PlanOptions.__annotations__}
+def _plan_options(options: RunOptions) -> PlanOptions:
+    return cast(PlanOptions, {name: options[name] for name in options if name in PlanOptions.__annotations__})  # type: ignore[literal-required]
 
 
 def _now() -> str:

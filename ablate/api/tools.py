@@ -8,7 +8,9 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
 
 from ablate.commands import BAD_INPUT
 from ablate.errors import ArgumentError
@@ -20,7 +22,7 @@ INSTRUCTIONS = """Fair comparisons of small language models. `judge` decides whe
 changes of its settings, one at a time, and believe its decision. `plan` says what a study takes, `zoo` what a model can
 be made of, `claims` what is known, `studies` what was found here."""
 
-Found = dict[str, Any]
+Found = dict[str, JsonValue]
 
 
 def tool_server(store: str | Path = "runs") -> MCPServer:

@@ -164,7 +164,7 @@ def _other_scales(document: YamlDocument, scale: str) -> list[str]:
     return [name for name in dict.fromkeys(others) if name != scale]
 
 
-def _own(document: YamlDocument) -> Mapping[str, Any]:
+def _own(document: YamlDocument) -> Mapping[str, object]:
     """What stands in the study under `scales`."""
     scales = document.data.get("scales")
     return {str(name): edits for name, edits in scales.items()} if isinstance(scales, Mapping) else {}

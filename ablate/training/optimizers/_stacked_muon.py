@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim._muon import _adjust_lr
+
+from ablate.training.optimizers import Group
 
 
 class StackedMuon(torch.optim.Muon):
@@ -31,7 +32,7 @@ class StackedMuon(torch.optim.Muon):
         return None
 
 
-def _update(group: dict[str, Any], parameters: list[Tensor], gradients: list[Tensor], momenta: list[Tensor]) -> None:
+def _update(group: Group, parameters: list[Tensor], gradients: list[Tensor], momenta: list[Tensor]) -> None:
     lr, momentum = float(group["lr"]), group["momentum"]
     torch._foreach_lerp_(momenta, gradients, 1 - momentum)
     moved = torch._foreach_lerp(gradients, momenta, momentum) if group["nesterov"] else momenta
