@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import ablate
-from ablate.study.reading import _studies
-from ablate.study.scales import rungs_by_scale, scale_names
+from ablate.study.scales import scale_names
 from ablate.study.study import Arm, Study
 from ablate.study.written import read_study
 from evals.costs.devices import device
 from tests.ablate.test_studies import AT_START, ON_TASKS, SAME_CACHE, SEARCHED, STUDIES
+from tests.ablate.test_studies import rungs_at as at
 from zoo.costs import Cost, cost
 from zoo.head import padded_size
 
@@ -27,15 +27,6 @@ BY_KNOB = ("heads_beside_width", "mqa_fewer_heads")
 PROMISED = {"gpu-minutes": 1.2e16, "gpu-hour": 8e16, "gpu-day": 4.5e17, "gpu-week": 1.2e18}
 """FLOPs of a run, at most: about twice those of a scale's own model."""
 NAMES = [name for name in STUDIES if name not in OWN_SIZES]
-
-
-@functools.cache
-def at(name: str, scale: str) -> tuple[Study, ...]:
-    """The study at every rung of one scale; its other scales are not read."""
-    written = read_study(FOLDER / f"{name}.yaml")
-    studies, problems = _studies(rungs_by_scale(written, scale)[0])
-    assert not problems
-    return tuple(studies)
 
 
 def arms_of(name: str, scale: str) -> Iterator[tuple[Study, Arm]]:
