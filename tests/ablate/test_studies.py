@@ -38,8 +38,6 @@ ON_TASKS = ("mqar", "hybrid_recall", "swa_recall", "attention_depth")
 """Studies on synthetic tasks: models of a few small layers."""
 TUNED = ("norm_placement", "ffn_activation", "rope_base", "gqa_groups", "swa_nope")
 """Studies of which every arm has its own best rate, and trains for long enough."""
-NOT_CARRIED = ("swa_nope",)
-"""Those of them that tune when they are run, since no result on their text is recorded yet."""
 TWO_SEEDS = ("screening",)
 """All runs of a design tell of one noise."""
 SAME_CACHE = ("mqa_fewer_heads", "head_dim")
@@ -147,11 +145,8 @@ def test_verdicts_come_from_long_enough_runs_at_each_arm_s_own_rate(name: str) -
         least = 5 if (name, scale) == ("norm_placement", "cpu") else 12  # deep and narrow: its effects are large early
         assert all(arm.steps >= 500 and arm.length.tokens_per_parameter > least for arm in plan_of(name, scale).arms)
     study = study_at(name, "cpu")
-    if name in NOT_CARRIED:
-        assert study.tune is not None and study.tune.paths == ("train.lr",)
-    else:
-        assert all("train.lr" in arm.edits or arm.name == "post_same_rate" for arm in study.arms[1:])
-        assert study.carried is not None and (FOLDER.parent / study.carried.carried).exists()
+    assert all("train.lr" in arm.edits or arm.name == "post_same_rate" for arm in study.arms[1:])
+    assert study.carried is not None and (FOLDER.parent / study.carried.carried).exists()
     long = study_at(name, "cpu-long")
     assert len(long.seeds) >= 5
     assert long.tune is not None
