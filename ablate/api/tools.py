@@ -35,7 +35,6 @@ def tool_server(store: str | Path = "runs") -> MCPServer:
     server = MCPServer("ablate", instructions=INSTRUCTIONS)
     place = ["--store", str(store)]
 
-    @server.tool()
     async def plan(study: str, scale: str | None = None, edits: Sequence[str] = ()) -> Found:
         """Say what a study would train, what that costs, and what difference it would detect; trains nothing.
 
@@ -43,7 +42,6 @@ def tool_server(store: str | Path = "runs") -> MCPServer:
         """
         return await _answer("plan", study, *_given("--scale", scale), *_each("--set", edits), *place)
 
-    @server.tool()
     async def judge(
         study: str,
         change: Sequence[str],
@@ -60,26 +58,24 @@ def tool_server(store: str | Path = "runs") -> MCPServer:
         given = [word for option, value in options.items() for word in _given(option, value)]
         return await _answer("judge", study, *_each("--change", change), *given, *place)
 
-    @server.tool()
     async def compare(file: str, baseline: str | None = None, margin: float | None = None) -> Found:
         """Judge losses of anybody's runs: a CSV, parquet or JSON-lines file with columns arm, seed, loss."""
         return await _answer("compare", file, *_given("--baseline", baseline), *_given("--margin", margin))
 
-    @server.tool()
     async def zoo(name: str | None = None) -> Found:
         """List all parts that a model can be made of, or show one with its settings, defaults and paper."""
         return await _answer("zoo", *([] if name is None else [name]))
 
-    @server.tool()
     async def claims(words: str = "") -> Found:
         """Find what courses and papers claim about transformers, with sources, and what tests each claim."""
         return await _answer("claims", *words.split())
 
-    @server.tool()
     async def studies(words: str = "") -> Found:
         """List the studies of the store with their answers, and those that ship."""
         return await _answer("list", *words.split(), *place)
 
+    for tool in (plan, judge, compare, zoo, claims, studies):
+        server.add_tool(tool)
     return server
 
 

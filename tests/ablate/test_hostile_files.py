@@ -209,6 +209,8 @@ def in_the_place_of(path: Path, hostile: Hostile, kept: Path) -> Iterator[None]:
 
 
 def tried(place: Path, path: Path, hostile: str, command: list[str], kept: Path) -> None:
+    if not path.exists():  # the command of an earlier case had no more use for it, such as an error of a run that ended
+        return
     command = [Store(place / "runs").runs()[0] if word == "RUN" else word for word in command]
     case = hostile, str(path.relative_to(place)), command
     with chdir(place), in_the_place_of(path, HOSTILE[hostile], kept):
