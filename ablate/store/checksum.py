@@ -77,9 +77,9 @@ def _edited_json(body: bytes) -> tuple[bytes, str | None]:
         return body, None
     try:
         fields = json.loads(body)
-        place = fields.pop("file")
-    except (ValueError, AttributeError, KeyError, RecursionError):
+    except (ValueError, RecursionError):
         return body, None
+    place = fields.pop("file", None) if isinstance(fields, dict) else None
     return (json.dumps(fields).encode(), place) if isinstance(place, str) else (body, None)
 
 

@@ -14,7 +14,7 @@ import pytest
 import ablate
 from ablate.cli import main
 from ablate.searching.storage import open_storage
-from ablate.store import SearchFolder, Store, StoreError, seals
+from ablate.store import SearchFolder, Store, StoreError, checksum, seals
 from ablate.store.documents import LedgerRecord
 from ablate.store.seals import Chain, SealedLog
 from tests.reports.searching import search_of, trials_of
@@ -171,3 +171,9 @@ def test_a_ledger_that_lost_what_a_page_shows_is_noticed(copy: Path, capsys: pyt
         assert main(["check", str(copy)]) == 1
         assert str(path) in capsys.readouterr().out
         assert not path.exists() or path.read_bytes() == content
+
+
+@pytest.mark.parametrize("text", [b'[{"file": "x"}]', b'"file"', b'{"file": 3}', b'{"file": '])
+def test_what_is_no_document_has_no_place(text: bytes) -> None:
+    found = checksum.unsealed_json(text)
+    assert (found.body, found.place) == (text, None)
