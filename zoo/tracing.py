@@ -20,7 +20,7 @@ Norm = Callable[[Tensor, Tensor | None], Tensor]
 
 @dataclass(frozen=True)
 class Trace:
-    """What is pretended. compiled: the loss is written as torch.compile is given it. attention, norm: what stands for
+    """A pretence. compiled: the loss is written as torch.compile is given it. attention, norm: what stands for
     fused kernels, which take no tensors of the processor."""
 
     device: str
@@ -59,5 +59,5 @@ def rms_norm(x: Tensor, gain: Tensor | None, eps: float) -> Tensor:
 
 
 def attention() -> Attention | None:
-    """What stands for a fused attention kernel, inside a trace."""
+    """The stand-in for a fused attention kernel, inside a trace."""
     return _open[-1].attention if _open else None

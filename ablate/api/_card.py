@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ablate.store import Store
 from ablate.store.documents import ResultDocument, RunDocument, StudyArm, StudyDocument, TextMeta
@@ -12,23 +13,35 @@ from zoo.hf import REMOTE
 from zoo.spec import parse
 
 
-def model_card(store: Store, run: RunDocument, model_type: str, adapter: bool = False) -> str:
-    """A model card in Markdown, with the metadata that the Hugging Face hub reads."""
+@dataclass(frozen=True)
+class ModelCard:
+    """A model card in Markdown, with the metadata that the Hugging Face hub reads: what stands before its use and what
+    stands after. All is read before anything is written; only the use depends on how the model is."""
+
+    before: str
+    after: str
+    adapter: bool
+
+    def text(self, model_type: str) -> str:
+        """The card of a model that was written as this type."""
+        return "\n\n".join([self.before, "## Use\n\n" + _use(model_type, self.adapter), self.after]) + "\n"
+
+
+def read_card(store: Store, run: RunDocument, adapter: bool = False) -> ModelCard:
+    """The card of a finished run. Raises StoreError where what the store has of it cannot be read."""
     result = store.read_result(run.digest)
     assert result is not None  # of a finished run
     found = next(_places(store, run.digest), None)
     title = f"{found[0].name}: {found[1].name}" if found else f"Run {run.digest}"
     task = [] if obstacle(parse(run.model)) else ["pipeline_tag: text-generation"]
     library = f"library_name: {'peft' if adapter else 'transformers'}"
-    parts = [
-        "\n".join(["---", library, *task, "tags: [ablate]", "---", f"# {title}"]),
-        "\n\n".join(_question(found, run)),
-        "## Use\n\n" + _use(model_type, adapter),
+    before = ["\n".join(["---", library, *task, "tags: [ablate]", "---", f"# {title}"]), *_question(found, run)]
+    after = [
         "## Training\n\n" + _lines(_training(store, run, result, found[1] if found else None)),
         "## Results\n\n" + _lines(_results(store, run, result)),
         "## Limits\n\n" + _limits(run, result),
     ]
-    return "\n\n".join(parts) + "\n"
+    return ModelCard("\n\n".join(before), "\n\n".join(after), adapter)
 
 
 def _places(store: Store, digest: str) -> Iterator[tuple[StudyDocument, StudyArm]]:

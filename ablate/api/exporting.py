@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from ablate.api._card import model_card
+from ablate.api._card import read_card
 from ablate.api._hub import upload
 from ablate.api.runs import end_token, find_run
 from ablate.errors import ArgumentError
@@ -62,11 +62,12 @@ def export(
     target = Path(directory)
     if target.exists() and any(target.iterdir()):
         raise ArgumentError("directory", f"{target} is not empty")
+    card = read_card(place, found, adapter)
     try:
         model_type, reason = _written(place, found, target, family, adapter)
     except (UnsupportedError, ImportError) as error:
         raise StoreError(f"{found.digest}: {error}") from error
-    write_text(target / "README.md", model_card(place, found, model_type, adapter=adapter))
+    write_text(target / "README.md", card.text(model_type))
     if push is not None:
         upload(target, push)
     answer = {"digest": found.digest, "directory": str(target), "model_type": model_type}

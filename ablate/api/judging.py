@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,11 +23,12 @@ from ablate.api.questions import StudyLike, read
 from ablate.api.running import run
 from ablate.errors import ArgumentError
 from ablate.machine.environment import PROJECT
+from ablate.noise.power import POWER
 from ablate.readable import clock
 from ablate.running.context import RunContext, open_context
 from ablate.running.options import PlanOptions, RunOptions, documented
 from ablate.running.progress import Wanted
-from ablate.store import Store, replacing
+from ablate.store import Store, write_text
 from ablate.store.documents import JsonObject, ProposalOutcome, ProposalRecord, ProposalTest, StudyDocument
 from ablate.store.paths import campaign_study
 from ablate.study.proposing import CHANGE, Edits, changes, proposal, refuse_unfair
@@ -50,8 +53,6 @@ from zoo.errors import did_you_mean
 FIRST_SEED, SEEDS_EACH = 10_000, 100
 """Seeds of the first proposal, far from those of studies and searches, and how many are set aside for each."""
 BUDGET = 20 * 60.0
-POWER = 0.84
-"""Normal quantile of 80 %."""
 
 
 @dataclass(frozen=True)
@@ -256,18 +257,22 @@ class _Case:
         )
 
     def _next(self, outcome: ProposalOutcome, looks: _Looks) -> tuple[str, float] | None:
-        """Fresh seeds that find such a difference with 80 % probability at that level."""
+        """The command whose budget has room for the fresh seeds that find such a difference with 80 % probability at
+        that level; None where a proposal may not have so many."""
         test = outcome.test
         if outcome.decision != "undecided" or test.p is None or not 0 < test.p < 0.5:
             return None
-        seen, wanted = -special.ndtri(test.p), POWER - special.ndtri(outcome.level)
+        seen, wanted = -special.ndtri(test.p), special.ndtri(POWER) - special.ndtri(outcome.level)
         seeds = math.ceil(len(test.seeds) * (wanted / seen) ** 2)
-        if seeds > SEEDS_EACH:
+        if seeds > MOST_SEEDS:
             return None
         seconds = looks.seconds_each * seeds * (2 if self.replicate else 1)
-        given = " ".join(f"--change '{path}={value}'" for path, value in self.edits.items())
-        minutes = math.ceil(seconds / 60)
-        return f"ablate judge {self.study.written.place} {given} --budget {minutes}m", seconds
+        changed = [f"--change={path}={json.dumps(value)}" for path, value in self.edits.items()]
+        edited = [f"--set={path}={json.dumps(value)}" for path, value in self.study.written.edits.items()]
+        places = {"--store": self.store.root, "--campaign": self.campaign, "--replicate": self.replicate}
+        options = [word for name, value in places.items() if value is not None for word in (name, str(value))]
+        words = ["ablate", "judge", self.study.written.place, "--scale", self.study.scale, *changed, *edited, *options]
+        return shlex.join([*words, "--budget", f"{math.ceil(seconds / 60)}m"]), seconds
 
 
 class _Looks:
@@ -352,7 +357,7 @@ class _Looks:
         return tested(summary, CHANGE), summary.study
 
     def _wall_seconds(self) -> float:
-        """Of the runs that began since the proposal did: the base's tuning runs are those of proposals before."""
+        """Wall time of the runs that began since the proposal did; the base's tuning was before."""
         began = datetime.fromisoformat(self.record.at)
         found = [self.case.store.read_result(digest) for digest in self.runs]
         return sum(each.wall_seconds for each in found if each and datetime.fromisoformat(each.started) >= began)
@@ -378,8 +383,4 @@ def write_instructions(study: str, scale: str | None, path: Path = Path("AGENTS.
     if path.exists():
         raise ArgumentError("init", "is there already: add what `docs/agents.md` says, or remove it", str(path))
     text = (PROJECT / "ablate" / "study" / "agents.md").read_text(encoding="utf-8")
-    with replacing(path) as temporary:
-        temporary.write_text(
-            text.format(study=study, scale="" if scale is None else f" --scale {scale}"), encoding="utf-8"
-        )
-    return path
+    return write_text(path, text.format(study=study, scale="" if scale is None else f" --scale {scale}"))

@@ -88,7 +88,7 @@ def _each(option: str, values: Sequence[str]) -> list[str]:
 
 
 async def _answer(*command: str) -> Found:
-    """What the command prints with `--json`. Raises ToolError with its message where it refuses."""
+    """Answer of the command with `--json`. Raises ToolError with its message where it refuses."""
     from mcp.server.mcpserver.exceptions import ToolError  # noqa: PLC0415 (an extra)
 
     words = (sys.executable, "-m", "ablate", *command, "--json")

@@ -37,7 +37,7 @@ UNSAID = {"identity", "other_identity"}
 
 
 def search_lines(study: Study, base: ArmPlan, speed: Speed, at_once: int) -> list[str]:
-    """What a search costs if all of its trials cost what the base does; nothing for a study without one."""
+    """Cost of a search whose trials cost what the base does; nothing for a study without one."""
     spec = study.search
     if spec is None:
         return []

@@ -1,4 +1,4 @@
-"""How much of a cost each setting decides, by arithmetic: total effects (Jansen 1999) over random settings.
+"""Share of a cost that each setting decides, by arithmetic: total effects (Jansen 1999) over random settings.
 
     share_j = E[(f(x) − f(x with x_j drawn anew))²] / (2 Var f(x))
 

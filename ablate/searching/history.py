@@ -1,4 +1,4 @@
-"""How a search begins: with every run of the store that is one of its trials, with the base, and with known settings.
+"""The beginning of a search: every run of the store that is one of its trials, the base, and known settings.
 
 Whoever trained a run, and for whatever space, a run with the identity of a trial is that trial: so an edited search
 keeps what is still legal, and nothing is trained twice.

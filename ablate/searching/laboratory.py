@@ -137,7 +137,7 @@ class StudyLaboratory:
         return {text: each.distance(model, base) for text, each in measured.items()}
 
     def _measured(self, job: Job, name: str) -> float | None:
-        """What the runs of a job measured, on average, or a quantity of their model."""
+        """Mean of what the runs of a job measured, or a quantity of their model."""
         if job.plan is None or name not in LIMITED:
             return quantity(job.plan, name) if job.plan else None
         results = [self.store.read_result(digest) for digest in job.digests]

@@ -1,4 +1,4 @@
-"""What was found at one scale, at another: sizes as multiples of the base's, moved to what is legal there."""
+"""Trials found at one scale, at another: sizes as multiples of the base's, moved to what is legal there."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ class Search:
         self.after_trial()
 
     def _tell_limits(self, flight: Flight, trial: optuna.Trial) -> None:
-        """How far measurements are beyond limits: the sampler takes it as a penalty, and the best are within them."""
+        """Distance of measurements beyond limits: the sampler takes it as a penalty, and the best are within them."""
         beyond = self.lab.beyond(flight.job)
         for name, far in beyond.items():
             trial.set_constraint(name, far)

@@ -65,7 +65,7 @@ def asked_before(lab: StudyLaboratory, document: SearchDocument) -> bool:
 def search_document(
     lab: StudyLaboratory, study: optuna.Study, done: Done, journal: str | None = None, has_ended: bool = True
 ) -> SearchDocument:
-    """What a search has found so far. has_ended: also what takes seconds to work out."""
+    """Document of what a search has found so far. has_ended: also what takes seconds to work out."""
     spec = lab.spec
     standing = standings_of(lab, study, done)
     best = set(standing.contenders()[:1] if len(spec.objectives) == 1 else standing.front())

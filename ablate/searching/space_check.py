@@ -1,4 +1,4 @@
-"""What is wrong with a search before its first trial: a space in which nothing is legal, and what no trial can tell."""
+"""Faults of a search before its first trial: a space in which nothing is legal, and what no trial can tell."""
 
 from __future__ import annotations
 

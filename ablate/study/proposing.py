@@ -30,7 +30,7 @@ UNFAIR = {
     "train.context": "both read the same context",
     "train.objective": "losses of two objectives cannot be compared",
 }
-"""What a proposal may not touch, and why."""
+"""Paths that a proposal may not touch, and why."""
 
 Edits = dict[str, JsonValue]
 

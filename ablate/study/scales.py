@@ -165,7 +165,7 @@ def _other_scales(document: YamlDocument, scale: str) -> list[str]:
 
 
 def _own(document: YamlDocument) -> Mapping[str, object]:
-    """What stands in the study under `scales`."""
+    """Section `scales` of the study."""
     scales = document.data.get("scales")
     return {str(name): edits for name, edits in scales.items()} if isinstance(scales, Mapping) else {}
 

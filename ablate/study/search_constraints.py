@@ -102,7 +102,7 @@ class ParsedConstraint:
         return any(name in MEASURED for name in self.names)
 
     def distance(self, model: Quantity, base: Quantity) -> float:
-        """How far a model is from satisfying it, relative to the limit: 0 where it does, positive otherwise."""
+        """Distance of a model from satisfying it, relative to the limit: 0 where it does, positive otherwise."""
         left, right = self.terms[0].of(model), self.terms[1].of(base if self.of_base else model)
         if left is None or right is None or self.test(left, right):
             return 0.0

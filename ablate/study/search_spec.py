@@ -152,7 +152,7 @@ class SearchSpec(Spec):
 
     @property
     def whole_runs(self) -> float:
-        """What all trials cost, in runs at the whole budget with one seed, if one in η goes on to each next share."""
+        """Cost of all trials, in runs at the whole budget with one seed, if one in η goes on to each next share."""
         whole, reached = 0.0, self.trials
         for share in self.shares:
             whole += share * reached
@@ -160,7 +160,7 @@ class SearchSpec(Spec):
         return whole
 
     def warnings(self, validations: int) -> list[str]:
-        """What a search may do and had better not, for runs with so many validations."""
+        """Warnings of what a search may do and had better not, for runs with so many validations."""
         if self.pruner and not self.prunes_seeds and validations < FEWEST_VALIDATIONS:
             times = "once" if validations == 1 else f"{validations} times"
             return [f"pruner: runs are validated {times}, too seldom to end one early: lower train.validate_every"]

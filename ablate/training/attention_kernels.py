@@ -21,7 +21,7 @@ def attention_text(backends: Collection[str], spec: ModelSpec, context: int, num
 
 
 def _kernels(spec: ModelSpec, context: int, numerics: Numerics) -> Iterator[str]:
-    """Of one row of each kind of layer: the choice does not depend on the number of rows."""
+    """Kernels of one row of each kind of layer: the choice does not depend on the number of rows."""
     for mixer in dict.fromkeys(layer.mixer for layer in spec.layers):
         sizes = [getattr(mixer, name, None) for name in ("heads", "kv_heads", "head_dim")]
         heads, kv_heads, features = (size if isinstance(size, int) else None for size in sizes)

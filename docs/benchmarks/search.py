@@ -85,7 +85,7 @@ class Contest:
 
 @dataclass
 class Found:
-    """What a search found, a list of settings, within the FLOPs and within the seconds that were allowed."""
+    """Settings that a search found, a list, within the FLOPs and within the seconds that were allowed."""
 
     by_flops: list[Params]
     by_seconds: list[Params]

@@ -1,4 +1,4 @@
-"""What a training step asks of a GPU, counted on a CPU: `python docs/benchmarks/step_work.py`.
+"""Work of a training step on a GPU, counted on a CPU: `python docs/benchmarks/step_work.py`.
 
 Kernels, bytes and FLOPs of the models of the GPU scales, as Markdown: with norms written out as six operations,
 with torch's fused norm, and compiled; then the update of Muon, matrix by matrix and stacked. Tensors have no data, so

@@ -40,7 +40,7 @@ ATLAS = "claims"
 RECORDS = ("docs/store_documents.md", "studies/LOG.md")
 """Pages that have a page for each of their entries: they are read by the entry, and would be 20 screens tall."""
 GUIDE, RECORD = 2.0, 0.2
-"""How search ranks pages that say how, and pages that say what was; others have 1."""
+"""Ranks of pages that say how, and pages that say what was; others have 1."""
 
 
 def on_files(files: Files, config: Any) -> Files:

@@ -78,7 +78,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Work:
-    """What a program asks of a device. product_bytes: moved by matrix products and attention; other_bytes: by the rest.
+    """Work of a program on a device. product_bytes: moved by matrix products and attention; other_bytes: by the rest.
     kept_bytes: what the forward pass leaves for the backward pass, where that was estimated."""
 
     flops: float
@@ -136,7 +136,7 @@ class Operators(TorchDispatchMode):
         self.kernels.append(Kernel(name, phase, self._uses(given), self._uses(made), flops, fusible, max(1, times)))
 
     def _uses(self, tensors: Iterable[Tensor]) -> tuple[Use, ...]:
-        """What is broadcast is read once."""
+        """Bytes read; what is broadcast is read once."""
         found = []
         for tensor in tensors:
             storage = tensor.untyped_storage()

@@ -109,7 +109,7 @@ def rule(
 
 
 def confirm(ruling: Ruling, second: ProposalTest) -> Ruling:
-    """What a second scale makes of a change that was to be kept."""
+    """Ruling on a change that was to be kept, after its test at a second scale."""
     if second.p is not None and second.p <= CONFIRMED:
         return Ruling("keep", f"{ruling.reason}; confirmed at {second.scale} (p = {second.p:.2g})", ruling.level)
     if second.low is not None and second.low > 0:
@@ -138,7 +138,7 @@ def kept(records: Sequence[ProposalRecord]) -> list[ProposalRecord]:
 
 
 def ratios(arm: StudyArm, base: StudyArm) -> JsonObject:
-    """What the change costs, by arithmetic."""
+    """Costs of the change as ratios to the base's, by arithmetic."""
     pairs = {
         "parameters": (arm.parameters, base.parameters),
         "flops_per_token": (arm.flops_per_token, base.flops_per_token),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ablate.store import Store
 from ablate.store.documents import ProposalOutcome, ProposalRecord, ProposalTest
+from ablate.store.files import write_text
 from reports.findings.proposals import kept, latest
 from reports.findings.shapes import Verdict
 from reports.pages.ranked import Axis, Row
@@ -32,9 +33,7 @@ def render_campaign(store: Store, name: str) -> Path:
     """Draw the page beside the campaign's file, and return its path."""
     records = latest(store.read_campaign(name))
     path = store.campaign_path(name).with_suffix(".html")
-    with store.replacing(path) as temporary:
-        temporary.write_text(campaign_page(name, records), encoding="utf-8")
-    return path
+    return write_text(path, campaign_page(name, records))
 
 
 def campaign_page(name: str, records: Sequence[ProposalRecord]) -> str:
@@ -78,7 +77,7 @@ def steps(decided: Sequence[ProposalRecord]) -> list[Step]:
 
 
 def _gain(record: ProposalRecord) -> tuple[float, float]:
-    """How much a proposal improved the base, and half the width of its interval."""
+    """Improvement of the base by a proposal, and half the width of its interval."""
     outcome = record.outcome
     if outcome is None or outcome.decision != "keep" or outcome.test.difference is None:
         return 0.0, 0.0

@@ -1,4 +1,4 @@
-"""How much of a score each of several settings explains: a Bayesian additive model, by Gibbs sampling.
+"""Share of a score that each of several settings explains: a Bayesian additive model, by Gibbs sampling.
 
     y = mean + Σ_j f_j(x_j) + noise,   f_j = Σ_k b_jk φ_k,   b_jk ~ N(0, t_j² w_k),   t_j ~ half-Cauchy(SCALE)
 

@@ -132,6 +132,19 @@ def test_nothing_is_overwritten(store: Store, tmp_path: Path, capsys: pytest.Cap
     assert "is not empty" in capsys.readouterr().err
 
 
+def test_nothing_is_written_where_the_card_cannot_be_read(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = store.run_dir(DIGEST) / "evals-aa.json"
+    scores.write_text('{"scores": 3}')
+    try:
+        assert main(["export", DIGEST, str(tmp_path / "hf"), "--store", str(store.root)]) == 2
+    finally:
+        scores.unlink()
+    assert "evals-aa.json" in capsys.readouterr().err
+    assert not (tmp_path / "hf").exists()
+
+
 def test_the_plan_says_what_each_arm_becomes(study: Path, tmp_path: Path) -> None:
     plan = ablate.plan(study, store=tmp_path, device="cpu")
     pre, post = (arm["export"] for arm in plan.document()["arms"])  # type: ignore[union-attr]

@@ -6,6 +6,8 @@ import asyncio
 import csv
 import json
 import sys
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +20,23 @@ from ablate.cli import main
 mcp = pytest.importorskip("mcp", reason="the SDK of the Model Context Protocol is not installed")
 
 
-def called(store: Path, name: str, **arguments: Any) -> Any:
-    async def call() -> Any:
-        async with mcp.Client(tool_server(store)) as client:
-            return await client.call_tool(name, arguments)
+def answer(store: Path, ask: Callable[[Any], Awaitable[Any]]) -> Any:
+    """Answer to a client. In a thread of its own: a browser that is driven from this one keeps a loop in it."""
 
-    return asyncio.run(call())
+    async def asked() -> Any:
+        async with mcp.Client(tool_server(store)) as client:
+            return await ask(client)
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(asked())).result()
+
+
+def called(store: Path, name: str, **arguments: Any) -> Any:
+    return answer(store, lambda client: client.call_tool(name, arguments))
 
 
 def test_its_tools_are_described(tmp_path: Path) -> None:
-    async def ask() -> Any:
-        async with mcp.Client(tool_server(tmp_path)) as client:
-            return await client.list_tools()
-
-    tools = {tool.name: tool for tool in asyncio.run(ask()).tools}
+    tools = {tool.name: tool for tool in answer(tmp_path, lambda client: client.list_tools()).tools}
     assert set(tools) == {"plan", "judge", "compare", "zoo", "claims", "studies"}
     assert all(tool.description for tool in tools.values())
 

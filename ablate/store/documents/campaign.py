@@ -34,7 +34,7 @@ class ProposalTest(Part):
 
 
 class ProposalOutcome(Part):
-    """What was decided, and why."""
+    """Decision on a proposal, and its reason."""
 
     decision: Decision
     """Keep, discard, or undecided."""
@@ -43,7 +43,7 @@ class ProposalOutcome(Part):
     test: ProposalTest
     """The comparison."""
     level: float
-    """What p was allowed to be, given all proposals before."""
+    """Level that p was held against, given all proposals before."""
     confirmed: ProposalTest | None
     """The comparison at a second scale, if it was asked for and the first one was passed."""
     costs: JsonObject
@@ -60,7 +60,7 @@ class ProposalRecord(Part):
     number: int
     """Place in the campaign, from 1."""
     name: str
-    """What the proposal is called."""
+    """Name of the proposal."""
     scale: str
     """The scale at which it is judged."""
     edits: JsonObject
@@ -70,4 +70,4 @@ class ProposalRecord(Part):
     base: str
     """Digest of the base that it is compared with: model, training and data."""
     outcome: ProposalOutcome | None = None
-    """What was decided; null where it was only begun."""
+    """The decision; null where it was only begun."""
