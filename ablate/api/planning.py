@@ -28,6 +28,7 @@ from ablate.planning.plan_shown import (
     search_lines,
     tuning_runs,
 )
+from ablate.planning.speed import speed_for
 from ablate.planning.study_document import study_rates
 from ablate.readable import clock
 from ablate.running.context import open_context
@@ -39,7 +40,7 @@ from ablate.store.documents import JsonObject
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Execution
-from evals.costs.machine import Speed, memory_bytes, training_speed
+from evals.costs.machine import Speed, memory_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -345,5 +346,5 @@ def plan(
     runs = context.options.workers_per_gpu if context.device == "cuda" else context.engine.at_once
     room = Room(memory_bytes(context.device), runs)
     at_once = context.engine.at_once
-    speed = training_speed(numerics.device, numerics.torch_dtype)
+    speed = speed_for([rung.plan for rung in outcome.rungs], numerics)
     return StudyPlan(outcome, tuned, speed, done, context.store, asked, context.options, room, at_once)

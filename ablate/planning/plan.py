@@ -99,10 +99,9 @@ class ArmPlan:
         return None if self.step_time is None else self.steps * self.step_time.seconds
 
     def estimated_seconds(self, speed: Speed) -> float:
-        """Training time of one run on such a device, unless it is known: arithmetic, and what every layer costs however
-        narrow it is."""
-        arithmetic = self.flops / (speed.flops_per_second * UTILISATION)
-        return self.seconds or arithmetic + self.steps * len(self.spec.layers) * speed.seconds_per_layer
+        """Training time of one run on such a device, unless it is known."""
+        step = speed.step_seconds(self.flops / self.steps, len(self.spec.layers), UTILISATION)
+        return self.seconds or self.steps * step
 
 
 @dataclass(frozen=True)

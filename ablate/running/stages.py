@@ -15,6 +15,7 @@ from ablate.planning.durations import duration
 from ablate.planning.identity import RunPlan
 from ablate.planning.lengths import length_lines, prepared
 from ablate.planning.plan import Plan
+from ablate.planning.speed import speed_for
 from ablate.planning.study_document import study_document
 from ablate.readable import clock
 from ablate.running.context import RunContext
@@ -172,7 +173,8 @@ class StudyRunner:
         where = f"scale {self.study.scale} on {engine.where}, {runs}"
         if not engine.here:
             return where
-        found = duration(stage.plans, missing, self.store, self._speed)
+        speed = speed_for(stage.plans, self.planner.numerics, self._speed)
+        found = duration(stage.plans, missing, self.store, speed)
         return f"{where}: {found / (engine.at_once * self.context.options.devices)}"
 
     @cached_property

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from statistics import median
 
 import torch
@@ -30,10 +31,19 @@ _TOKENS = 16
 @dataclass(frozen=True)
 class Speed:
     """The speed of a device in training. flops_per_second: of large matrix products. seconds_per_layer: what a layer
-    adds to a step, however narrow it is."""
+    adds to a step, however narrow it is. tried: by the FLOPs of a step, the time that one took over what these say."""
 
     flops_per_second: float
     seconds_per_layer: float = 0.0
+    tried: Mapping[float, float] = field(default_factory=dict)
+
+    def step_seconds(self, flops: float, layers: int, utilisation: float) -> float:
+        """Time of a step: its arithmetic at a share of the peak and what every layer costs, times what the step that is
+        nearest in size took over that."""
+        foretold = flops / (self.flops_per_second * utilisation) + layers * self.seconds_per_layer
+        if not self.tried:
+            return foretold
+        return foretold * self.tried[min(self.tried, key=lambda size: abs(math.log(size / flops)))]
 
 
 def training_speed(device: str, dtype: torch.dtype) -> Speed:

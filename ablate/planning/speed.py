@@ -1,0 +1,36 @@
+"""The speed of this machine in training the arms of a plan, for the time that they will take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ablate.machine.numerics import Numerics
+from ablate.planning.plan import ArmPlan, Plan
+from ablate.training.step_seconds import step_seconds
+from evals.costs.machine import Speed, training_speed
+
+LONGEST_STEP = 2.0
+"""Seconds by arithmetic from which on a step is not tried out: it takes too long, and products take most of it."""
+
+
+def speed_for(plans: Sequence[Plan], numerics: Numerics, speed: Speed | None = None) -> Speed:
+    """Measured: large products, layers that are all overhead, and a few steps of each plan's baseline as it will train.
+
+    Arithmetic alone takes a narrow model for twice as fast as it is: what lies between its products moves more bytes
+    than they do.
+
+    Args:
+        speed: the machine's, where it was measured before.
+    """
+    speed = speed or training_speed(numerics.device, numerics.torch_dtype)
+    tried = {arm.flops / arm.steps: _ratio(arm, speed, numerics) for arm in (plan.arms[0] for plan in plans)}
+    return replace(speed, tried={flops: ratio for flops, ratio in tried.items() if ratio is not None})
+
+
+def _ratio(arm: ArmPlan, speed: Speed, numerics: Numerics) -> float | None:
+    """The time of a step over what arithmetic says; None where it is not tried."""
+    foretold = arm.estimated_seconds(speed) / arm.steps
+    if arm.step_time is not None or arm.train.compile or foretold > LONGEST_STEP:
+        return None
+    return step_seconds(arm.spec, arm.train, numerics) / foretold
