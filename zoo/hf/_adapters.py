@@ -178,7 +178,8 @@ def _peft() -> ModuleType:
         import peft  # noqa: PLC0415 (an optional extra, and slow to import)
     except ImportError:
         raise ImportError("merging adapters needs peft: pip install peft") from None
-    return peft
+    found: ModuleType = peft
+    return found
 
 
 def _one_line(error: Exception) -> str:

@@ -63,7 +63,7 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
     def __init__(self, config: AblateConfig) -> None:
         super().__init__(config)
         self.model = Decoder(zoo.parse(config.spec))
-        self.post_init()  # type: ignore[no-untyped-call]
+        self.post_init()
 
     def _init_weights(self, module: torch.nn.Module) -> None:
         """Weights come from the folder."""
@@ -90,7 +90,7 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
             model_kwargs["past_key_values"] = AblateCache(max_cache_length)
         return True
 
-    def prepare_inputs_for_generation(  # type: ignore[override]
+    def prepare_inputs_for_generation(
         self,
         input_ids: Tensor,
         past_key_values: AblateCache | None = None,
@@ -151,7 +151,7 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
             hidden = hidden[:, -logits_to_keep:]
         logits = self.model.read_out(hidden)
         loss = None if labels is None else self.loss_function(logits, labels, vocab_size=logits.shape[-1])
-        output = CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=past_key_values)  # type: ignore[arg-type]
+        output = CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=past_key_values)
         return output.to_tuple() if return_dict is False else output
 
     def _given(self, input_ids: Tensor, token_type_ids: Tensor | None, right_pad: Tensor | None) -> Given:

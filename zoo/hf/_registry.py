@@ -41,4 +41,5 @@ def transformers_module() -> ModuleType:
         import transformers  # noqa: PLC0415 (an optional extra, and slow to import)
     except ImportError:
         raise ImportError("converting models needs transformers: pip install transformers peft") from None
-    return transformers
+    found: ModuleType = transformers
+    return found
