@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 
 from zoo.site import Given
+from zoo.tracing import is_fake
 
 INDICES = (torch.int64, torch.int32)
 
@@ -59,7 +59,7 @@ def check_given(tokens: Tensor, left_pad: Tensor | None, given: Given, room: int
 def most(counts: Tensor) -> int | None:
     """The largest of them, where a look at it neither halts a device nor cuts a graph; None elsewhere, and where there
     is only a shape, as when memory is foreseen."""
-    seen = counts.is_cpu and not torch.compiler.is_compiling() and not isinstance(counts, FakeTensor)
+    seen = counts.is_cpu and not torch.compiler.is_compiling() and not is_fake(counts)
     return int(counts.max()) if seen else None
 
 

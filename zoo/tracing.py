@@ -43,6 +43,11 @@ def traced_for(trace: Trace) -> Iterator[None]:
         _open.pop()
 
 
+def is_fake(tensor: Tensor) -> bool:
+    """Whether a tensor has a shape and no data. By name: its class loads a good part of torch's compiler."""
+    return type(tensor).__name__ == "FakeTensor"
+
+
 def device_type(tensor: Tensor) -> str:
     """The kind of device that a pass over `tensor` is for: where it is, or what is pretended."""
     return _open[-1].device if _open else tensor.device.type

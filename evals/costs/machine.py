@@ -89,7 +89,7 @@ def training_seconds_per_layer(device: str, clock: Clock = time.perf_counter) ->
     Deep and narrow models, and small ones on fast devices, take little else.
     """
     model = _all_overhead(device)
-    step = _adamw(list(model.parameters()))
+    step = adamw_step(list(model.parameters()))
     tokens = torch.zeros(1, _TOKENS, dtype=torch.long, device=device)
     seconds = []
     for _ in range(1 + _STEPS):  # the first one sets up
@@ -103,16 +103,18 @@ def training_seconds_per_layer(device: str, clock: Clock = time.perf_counter) ->
     return median(seconds[1:]) / _LAYERS
 
 
-def _adamw(parameters: list[nn.Parameter]) -> Callable[[], None]:
+def adamw_step(parameters: list[nn.Parameter]) -> Callable[[], None]:
     """A step of AdamW. The class `torch.optim.AdamW` loads torch's compiler, which takes two seconds."""
     first, second = ([torch.zeros_like(each) for each in parameters] for _ in range(2))
     counts = [torch.zeros(()) for _ in parameters]
 
     def step() -> None:
-        gradients = [each.grad for each in parameters if each.grad is not None]
+        moved = [index for index, each in enumerate(parameters) if each.grad is not None]
+        gradients = [grad for each in parameters if (grad := each.grad) is not None]
+        weights, means, squares, steps = ([of[i] for i in moved] for of in (parameters, first, second, counts))
         with torch.no_grad():
             adamw(
-                list(parameters), gradients, first, second, [], counts,
+                weights, gradients, means, squares, [], steps,
                 amsgrad=False, beta1=0.9, beta2=0.999, lr=1e-3, weight_decay=0.01, eps=1e-8, maximize=False,
             )  # fmt: skip
 

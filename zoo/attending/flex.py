@@ -15,7 +15,6 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor
 from torch._higher_order_ops.flex_attention import flex_attention as products
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 
@@ -24,6 +23,7 @@ from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.own_code import own_code
 from zoo.precision import as_autocast_has_it
+from zoo.tracing import is_fake
 
 BLOCK = 128
 """Queries, and keys, of a block of the mask."""
@@ -46,7 +46,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     blocks = None if visible.everything else visible.once("blocks", lambda: _blocks(visible.mask(), *sizes))
     bias = _axes(scoring.bias)
     eager = not torch.compiler.is_compiling()
-    if eager and (not q.is_cuda or isinstance(q, FakeTensor)):
+    if eager and (not q.is_cuda or is_fake(q)):
         mix: Callable[..., tuple[Tensor, Tensor | None]] = _products
     elif eager:
         mix = _program(q.shape, k.shape, v.shape, q.dtype, bias[0], scoring.softcap, torch.is_grad_enabled())

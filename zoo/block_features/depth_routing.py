@@ -9,7 +9,6 @@ from typing import Annotated, ClassVar
 import torch
 from pydantic import Field, NonNegativeFloat
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
 from zoo.block_features import BlockFeature
@@ -18,6 +17,7 @@ from zoo.cache_chunks import ChunkCache
 from zoo.facts import Fact
 from zoo.init import Linear
 from zoo.site import PartCost, Step, matmul_cost
+from zoo.tracing import is_fake
 from zoo.traits import TOKENS_ROUTED, Ground, Grounds, Operation, Operations
 
 Run = Callable[[Tensor, Step, LayerCache | None], Tensor]
@@ -97,7 +97,7 @@ class DepthRouter(nn.Module):
         if step.text is not None:
             chosen = chosen & step.text
         # Where there is only a shape, as when memory is foreseen, the expected number.
-        if isinstance(chosen, FakeTensor):
+        if is_fake(chosen):
             return chosen, self.spec.count(chosen.shape[1])
         return chosen, max(1, int(chosen.sum(dim=1).max()))
 

@@ -10,7 +10,6 @@ import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor
 from torch._compile import _disable_dynamo
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
 from zoo.cache import LayerCache, kept_by
@@ -22,6 +21,7 @@ from zoo.facts import Fact
 from zoo.features import Feature, Layers, Model, NewCache, Runner, new_norm, norm_parameters
 from zoo.init import Linear
 from zoo.site import PartCost, Step, matmul_cost
+from zoo.tracing import is_fake
 from zoo.traits import ROWS_CHOSEN, Claim, Ground, Grounds, Operation, Operations
 
 BORDER = 0.5
@@ -156,7 +156,7 @@ class Chunking(Runner):
 
     def _counts(self, borders: Tensor) -> list[int]:
         """Chunks of every row. Where there is only a shape, as when memory is foreseen, the expected number."""
-        if isinstance(borders, FakeTensor):
+        if is_fake(borders):
             return [self.spec.count(borders.shape[1])] * len(borders)
         found: list[int] = borders.sum(dim=1).tolist()
         return found

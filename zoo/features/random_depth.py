@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
-from torch._subclasses.fake_tensor import FakeTensor
 
 from zoo.axis import Spec
 from zoo.facts import Supports
 from zoo.site import PartCost
+from zoo.tracing import is_fake
 from zoo.traits import EVERY_OPERATION, NONE, Ground, Grounds, Operation, Operations
 
 NODES = 1001
@@ -84,4 +84,4 @@ def _expected_least(centre: float, spread: float, most: int) -> float:
 
 def drawn(depth: RandomDepth, turns: int, like: torch.Tensor) -> int:
     """r of a pass over `like`. Where there is only a shape, as when memory is foreseen, the expected number."""
-    return round(depth.expected(turns)[0]) if isinstance(like, FakeTensor) else depth.draw(turns)
+    return round(depth.expected(turns)[0]) if is_fake(like) else depth.draw(turns)

@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar, NamedTuple
 import torch
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
 from zoo.axis import Spec
@@ -20,6 +19,7 @@ from zoo.facts import Fact
 from zoo.features import Layers, NewCache, Runner
 from zoo.init import Linear
 from zoo.site import PartCost, Step
+from zoo.tracing import is_fake
 from zoo.traits import TOKENS_ROUTED, Ground, Grounds, Operation, Operations
 
 Caches = Sequence[LayerCache | None]
@@ -156,6 +156,6 @@ class RecursiveLoop(Runner):
         if left is not None:
             chosen = chosen & left
         # Where there is only a shape, as when memory is foreseen, the expected number.
-        if isinstance(chosen, FakeTensor):
+        if is_fake(chosen):
             return chosen, min(count, chosen.shape[1])
         return chosen, max(1, int(chosen.sum(dim=1).max()))

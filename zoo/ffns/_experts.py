@@ -6,11 +6,11 @@ from math import ceil
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
 
 from zoo.ffns._activations import Activation
 from zoo.grouped import can_group
 from zoo.init import ExpertLinear
+from zoo.tracing import is_fake
 
 
 class Experts(nn.Module):
@@ -66,7 +66,7 @@ class Experts(nn.Module):
 
 def _sizes(load: Tensor, rows: int) -> list[int]:
     """`load` on the host. Where there is only its shape, as when memory is foreseen, an even one."""
-    if isinstance(load, FakeTensor):
+    if is_fake(load):
         return [(rows + expert) // len(load) for expert in range(len(load))]
     found: list[int] = load.tolist()
     return found
