@@ -22,7 +22,7 @@ MOST_SEEDS = 4
 @pytest.fixture(autouse=True)
 def _few_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of a toy take longer to begin than to train."""
-    monkeypatch.setattr("ablate.api.judging.MOST_SEEDS", MOST_SEEDS)
+    monkeypatch.setattr("ablate.api.proposal_looks.MOST_SEEDS", MOST_SEEDS)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_one_that_was_interrupted_goes_on_with_the_same_seeds(
     change = {"block.norm": "layernorm"}
     given = {"store": tmp_path, "scale": "cpu", "engine": "inprocess", "progress": False, "budget": 600}
     with monkeypatch.context() as patched:
-        patched.setattr("ablate.api.judging.run", interrupted)
+        patched.setattr("ablate.api.proposal_looks.run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ablate.judge(path, change=change, **given)
     begun = latest(Store(tmp_path).read_campaign(CAMPAIGN))

@@ -1,0 +1,149 @@
+"""Training of a proposal beside its base: a first look, then as many seeds as the budget has room for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+import polars as pl
+
+from ablate.api.planning import plan
+from ablate.api.running import run
+from ablate.errors import ArgumentError
+from ablate.readable import clock
+from ablate.running.context import RunContext
+from ablate.running.options import PlanOptions, RunOptions
+from ablate.running.progress import Wanted
+from ablate.store import Store
+from ablate.store.documents import ProposalOutcome, ProposalRecord, ProposalTest, StudyDocument
+from ablate.store.paths import campaign_study
+from ablate.study.proposing import CHANGE, Edits, proposal
+from ablate.study.study import Study
+from reports.findings.proposals import (
+    LEAST_SEEDS,
+    MOST_SEEDS,
+    WORTH,
+    confirm,
+    is_hopeless,
+    kept,
+    p_values,
+    ratios,
+    rule,
+    tested,
+)
+
+FIRST_SEED, SEEDS_EACH = 10_000, 100
+"""Seeds of the first proposal, far from those of studies and searches, and how many are set aside for each."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A proposal as it is asked about. budget: seconds. replicate: a second scale. alpha: of the campaign."""
+
+    study: Study
+    context: RunContext
+    campaign: str
+    edits: Edits
+    name: str
+    budget: float
+    replicate: str | None
+    alpha: float
+
+    @property
+    def store(self) -> Store:
+        return self.context.store
+
+
+class Looks:
+    """The looks at one proposal, with the time that they take."""
+
+    def __init__(
+        self,
+        case: Case,
+        record: ProposalRecord,
+        decided: Sequence[ProposalRecord],
+        progress: Wanted,
+        options: RunOptions,
+    ) -> None:
+        self.case, self.record, self.decided = case, record, decided
+        self.progress, self.options = progress, options
+        self.seconds_each = 0.0
+        """Time of one more seed: a run of each arm."""
+        self.runs: set[str] = set()
+        self.spent = 0.0
+
+    def outcome(self) -> ProposalOutcome:
+        case = self.case
+        share = case.budget / 2 if case.replicate else case.budget
+        test, is_first, document = self._test(case.study.scale, share)
+        worth = case.study.sections.margin or WORTH
+        ruling = rule(test, p_values(self.decided), worth, case.alpha, first=is_first)
+        second = None
+        if ruling.decision == "keep" and case.replicate:
+            second, _, _ = self._test(case.replicate, case.budget - self.spent)
+            ruling = confirm(ruling, second)
+        return ProposalOutcome(
+            decision=ruling.decision,
+            reason=ruling.reason,
+            test=test,
+            level=ruling.level,
+            confirmed=second,
+            costs=ratios(document.arm(CHANGE), document.baseline_arm),
+            spent_seconds=self.spent,
+        )
+
+    def _test(self, scale: str, budget: float) -> tuple[ProposalTest, bool, StudyDocument]:
+        """The test, whether it ended at the first look, and the study that was trained."""
+        self._refuse_small(scale, budget)
+        spent = self.spent
+        test, document = self._look(scale, LEAST_SEEDS)
+        if is_hopeless(test):
+            return test, True, document
+        left = budget - (self.spent - spent)
+        more = min(MOST_SEEDS - LEAST_SEEDS, math.floor(left / max(self.seconds_each, 1e-3)))
+        if more > 0:
+            test, document = self._look(scale, LEAST_SEEDS + more)
+        return test, False, document
+
+    def _study(self, scale: str, count: int) -> Study:
+        first = FIRST_SEED + SEEDS_EACH * self.record.number
+        before = [each.edits for each in kept(self.decided)]
+        name = campaign_study(self.case.campaign, self.record.number)
+        return proposal(self.case.study, name, self.case.edits, before, range(first, first + count), scale)
+
+    def _refuse_small(self, scale: str, budget: float) -> None:
+        """Raises ArgumentError where not even a first look fits the budget."""
+        study = self._study(scale, LEAST_SEEDS)
+        found = plan(study, store=self.case.store.root, progress=False, **_plan_options(self.options)).time
+        needed = found.tuning + found.training
+        if needed > budget:
+            reason = f"{LEAST_SEEDS} seeds of both at {scale} take about {clock(needed)}, tuning included"
+            raise ArgumentError("budget", reason, clock(budget))
+
+    def _look(self, scale: str, count: int) -> tuple[ProposalTest, StudyDocument]:
+        study = self._study(scale, count)
+        result = run(study, store=self.case.store.root, progress=self.progress, **self.options)
+        summary = result.summary
+        if summary is None:
+            reason = "; ".join(str(each) for each in result.failed) or "its runs could not be tuned"
+            raise ArgumentError("change", f"could not be trained: {reason}", self.case.name)
+        own = summary.runs.group_by("arm").agg(pl.col("wall_seconds").mean())
+        self.seconds_each = float(own["wall_seconds"].sum()) / result.at_once
+        self.runs |= set(summary.runs["digest"])
+        passes = [each for tuning in summary.study.tuning for each in (tuning, *tuning.coarse)]
+        self.runs |= {digest for each in passes for trial in each.trials for digest in trial.runs}
+        self.spent = self._wall_seconds() / result.at_once
+        return tested(summary, CHANGE), summary.study
+
+    def _wall_seconds(self) -> float:
+        """Wall time of the runs that began since the proposal did; the base's tuning was before."""
+        began = datetime.fromisoformat(self.record.at)
+        found = [self.case.store.read_result(digest) for digest in self.runs]
+        return sum(each.wall_seconds for each in found if each and datetime.fromisoformat(each.started) >= began)
+
+
+def _plan_options(options: RunOptions) -> PlanOptions:
+    return cast(PlanOptions, {name: options[name] for name in options if name in PlanOptions.__annotations__})  # type: ignore[literal-required]
