@@ -19,6 +19,7 @@ from ablate.store.documents import JsonObject
 from zoo.checkpoint import read_json
 
 if TYPE_CHECKING:
+    from evals.harness.conventions import Bos, Published
     from zoo.model import Decoder
 
 WEIGHTS = (
@@ -140,18 +141,23 @@ class Checkpoint:
     @cached_property
     def conventions(self) -> str | None:
         """Digest of these files; None where there are none, or transformers can make no tokenizer of them."""
+        if self.read_as_published() is None:
+            return None
+        return _digest(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in self.published))
+
+    def read_as_published(self, bos: Bos = "auto") -> Published | None:
+        """Rules of these files by which text becomes tokens; None as for `conventions`."""
         if not self.published:
             return None
-        from evals.harness.conventions import Published  # noqa: PLC0415 (loads transformers' tokenizers)
+        from evals.harness.conventions import Published  # noqa: PLC0415 (slow to load)
 
         with TemporaryDirectory() as folder:
             for path in self.published:
                 shutil.copyfile(path, Path(folder) / path.name)
             try:
-                Published.read(Path(folder))
+                return Published.read(Path(folder), bos)
             except ValueError:
                 return None
-        return _digest(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in self.published))
 
     @property
     def without_tokenizer(self) -> str:
