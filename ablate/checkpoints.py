@@ -160,6 +160,34 @@ class Checkpoint:
                 return None
 
     @property
+    def receipt(self) -> list[str]:
+        """Lines that say what is taken of it: model, adapter and tokenizer. Raises CheckpointError."""
+        name, size = f"checkpoint {self.folder.name}", f"{zoo.cost(self.spec).params:,} parameters"
+        adapter = self._settings(self.folder / "adapter_config.json")
+        kind = self._settings(self._base / "config.json").get("model_type")
+        lines = [f"{name}: {kind or 'a model saved by ablate'}, {size}"]
+        if adapter:
+            parts = adapter.get("target_modules")
+            where = f" on {', '.join(sorted(parts))}" if isinstance(parts, list) else f" on {parts}"
+            lines.append(f"{name}: adapter of peft, rank {adapter.get('r')}{where}, merged into {self._base}")
+        if self.tokenizer is None:
+            return [*lines, self.without_tokenizer]
+        lines.append(f"{name}: tokenizer {Path(str(self.tokenizer['path'])).name}{self._begins}")
+        return lines
+
+    @property
+    def _begins(self) -> str:
+        """Tokens that its tokenizer puts before a text."""
+        how = self.read_as_published()
+        return f"; its texts begin with {how.decode(how.before, skip_special_tokens=False)}" if how and how.before else ""
+
+    @staticmethod
+    def _settings(path: Path) -> JsonObject:
+        """A file of settings; nothing where there is none."""
+        found = read_json(path) if path.is_file() else {}
+        return found if isinstance(found, dict) else {}
+
+    @property
     def without_tokenizer(self) -> str:
         """Why it has no tokenizer, and what to do."""
         return f"{self.folder} has no {', no '.join(TOKENIZERS.values())}, and no vocab.json with merges.txt"

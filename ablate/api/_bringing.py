@@ -88,7 +88,9 @@ def brought(
     run = imported_run(checkpoint, corpus, asked.context, numerics, asked.bos)
     _refuse_namesake(store, name, run)
     if store.status(run.digest) != "finished":
-        teller(progress)(f"{name}: reading held-out text")
+        reading = f"{name}: reading held-out text" + (", its BOS before every window" if run.begins else "")
+        for line in (*checkpoint.receipt, *corpus.meta.receipt, reading):
+            teller(progress)(line)
         if checkpoint.published and run.conventions is None:
             said = "transformers cannot read its tokenizer, so that tasks are put to it without its BOS"
             teller(progress)(f"{name}: {said}")

@@ -11,7 +11,7 @@ from ablate.api.questions import StudyLike, read
 from ablate.data import AnyCorpus, Corpus, DataSource
 from ablate.data.sources import TextSource
 from ablate.machine.numerics import pick_device
-from ablate.running.corpora import prepare_corpora
+from ablate.running.corpora import checkpoint_lines, prepare_corpora
 from ablate.running.progress import Wanted, open_progress
 from ablate.store import Store
 from ablate.study.written import Sets
@@ -65,6 +65,8 @@ def prepare(
     """
     chosen, place = read(study, scale, sets, device or pick_device()), Store(store)
     with open_progress(place, chosen.name, {}, progress) as shown:
+        for line in checkpoint_lines(chosen):
+            shown.say(line)
         found = prepare_corpora(chosen, place, shown.data)
     sources = {arm.data.model_dump_json(): arm.data for arm in chosen.arms}.values()
     rows = [_row(corpus, source, chosen.folder) for corpus, source in zip(found, sources, strict=True)]
