@@ -179,7 +179,9 @@ class Checkpoint:
     def _begins(self) -> str:
         """Tokens that its tokenizer puts before a text."""
         how = self.read_as_published()
-        return f"; its texts begin with {how.decode(how.before, skip_special_tokens=False)}" if how and how.before else ""
+        if how is None or not how.before:
+            return ""
+        return f"; its texts begin with {how.decode(how.before, skip_special_tokens=False)}"
 
     @staticmethod
     def _settings(path: Path) -> JsonObject:

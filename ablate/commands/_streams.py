@@ -7,6 +7,7 @@ import io
 import os
 import sys
 import unicodedata
+from pathlib import Path
 
 SPELT_OUT = {
     **dict.fromkeys("−–—─━‐‑", "-"),
@@ -24,7 +25,7 @@ def make_writable() -> None:
     codecs.register_error(ERRORS, _spelt_out)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (open until the process ends)
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=ERRORS)

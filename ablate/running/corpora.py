@@ -46,7 +46,8 @@ def checkpoint_lines(study: Study) -> list[str]:
 
 def _checkpoints(study: Study) -> list[Checkpoint]:
     arms = [arm for rung in (*study.smaller, study) for arm in rung.arms]
-    return [Checkpoint.at(path, study.folder) for path in dict.fromkeys(path for arm in arms for path in arm.checkpoints)]
+    paths = dict.fromkeys(path for arm in arms for path in arm.checkpoints)
+    return [Checkpoint.at(path, study.folder) for path in paths]
 
 
 @contextmanager
