@@ -20,6 +20,8 @@ from tests.data.test_sentencepiece import sentencepiece, sentencepiece_model
 from tests.zoo.hf.parity import draw, hf_model
 from tests.zoo.hf.test_adapters import trained
 
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+"""peft asks transformers in a way that is deprecated."""
 SENTENCES = [f"Sentence {i} of a text,\n\tover lines: ﬁ ½ naïve ▁x </s>.\n" for i in range(60)]
 
 

@@ -14,9 +14,11 @@ import pytest
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
+import zoo
 from ablate.cli import main
 from tests.ablate.test_conventions import _made
 from tests.guides.guide import ROOT, files_of
+from zoo.hf import spec_of
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "then", "in", "between", "thin", "ink", "and", "drank", "tea"]
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
@@ -26,7 +28,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is d
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the files of the page lie, beside what the user brings."""
     for name, text in files_of("checkpoints.md").items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
+        if name.endswith(".yaml"):
+            (tmp_path / name).write_text(text, encoding="utf-8")
     item = {"question": "the cat sat on", "choices": [" the mat", " tea"], "answer": 0}
     (tmp_path / "cats.jsonl").write_text(f"{json.dumps(item)}\n" * 12, encoding="utf-8")
     _made(tmp_path / "mine", begins=True)
@@ -57,7 +60,7 @@ def test_what_is_taken_is_read_before_anything_is_trained(desk: Path, capsys: py
         said[" ".join(words[:2])] = capsys.readouterr()
     taken, told = said["data c4.yaml"]
     checkpoint = [
-        "checkpoint mine: llama, 34,528 parameters",
+        f"checkpoint mine: llama, {zoo.cost(spec_of(desk / 'mine')).params:,} parameters",
         "checkpoint mine: tokenizer tokenizer.json; its texts begin with <s>",
     ]
     assert told.splitlines()[:2] == checkpoint
