@@ -181,7 +181,7 @@ SURROUNDINGS = [
         f"{PLACES}test_a_study_runs_beside_files_named_like_packages",
     ),
     *exact(
-        "closed streams, other encodings, no home",
+        "closed streams, terminals of other encodings, no home",
         f"{PLACES}test_a_study_runs_from_an_odd_place",
     ),
     *exact("files written into the current folder", "tests/ablate/test_promoting.py"),
