@@ -170,7 +170,7 @@ class Published(Conventions):
         whole, bare = self.encode("a"), self.encode_bare("a")
         if whole == bare:
             return (self.first,) if self.bos == "on" else ()
-        return tuple(whole[: next(at for at in range(len(whole)) if whole[at : at + len(bare)] == bare)])
+        return tuple(whole[: next((at for at in range(len(whole)) if whole[at : at + len(bare)] == bare), 0)])
 
     @cached_property
     def _first_text(self) -> str:

@@ -122,5 +122,6 @@ def test_a_study_runs_in_a_kernel(widgets: bool, study: Path) -> None:
 @pytest.mark.timeout(3600)
 def test_the_suite_passes_on_a_latin_1_terminal_without_a_home() -> None:
     """In the machine's locale: tests write files in its encoding."""
-    ended = started("a Latin-1 terminal, no home", ROOT, "-m", "pytest", "-p", "no:cacheprovider", *SUITE)
+    words = ("-m", "pytest", "-p", "no:cacheprovider", *SUITE)
+    ended = started("a Latin-1 terminal, no home", ROOT, *words)
     assert ended.returncode == 0, ended.stdout.decode("latin-1")[-5000:]
