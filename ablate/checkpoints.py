@@ -19,6 +19,7 @@ from ablate.store.documents import JsonObject
 from zoo.checkpoint import read_json
 
 if TYPE_CHECKING:
+    from evals.harness.conventions import Bos, Published
     from zoo.model import Decoder
 
 WEIGHTS = (
@@ -140,18 +141,53 @@ class Checkpoint:
     @cached_property
     def conventions(self) -> str | None:
         """Digest of these files; None where there are none, or transformers can make no tokenizer of them."""
+        if self.read_as_published() is None:
+            return None
+        return _digest(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in self.published))
+
+    def read_as_published(self, bos: Bos = "auto") -> Published | None:
+        """Rules of these files by which text becomes tokens; None as for `conventions`."""
         if not self.published:
             return None
-        from evals.harness.conventions import Published  # noqa: PLC0415 (loads transformers' tokenizers)
+        from evals.harness.conventions import Published  # noqa: PLC0415 (slow to load)
 
         with TemporaryDirectory() as folder:
             for path in self.published:
                 shutil.copyfile(path, Path(folder) / path.name)
             try:
-                Published.read(Path(folder))
+                return Published.read(Path(folder), bos)
             except ValueError:
                 return None
-        return _digest(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in self.published))
+
+    @property
+    def receipt(self) -> list[str]:
+        """Lines that say what is taken of it: model, adapter and tokenizer. Raises CheckpointError."""
+        name, size = f"checkpoint {self.folder.name}", f"{zoo.cost(self.spec).params:,} parameters"
+        adapter = self._settings(self.folder / "adapter_config.json")
+        kind = self._settings(self._base / "config.json").get("model_type")
+        lines = [f"{name}: {kind or 'a model saved by ablate'}, {size}"]
+        if adapter:
+            parts = adapter.get("target_modules")
+            where = f" on {', '.join(sorted(parts))}" if isinstance(parts, list) else f" on {parts}"
+            lines.append(f"{name}: adapter of peft, rank {adapter.get('r')}{where}, merged into {self._base}")
+        if self.tokenizer is None:
+            return [*lines, self.without_tokenizer]
+        lines.append(f"{name}: tokenizer {Path(str(self.tokenizer['path'])).name}{self._begins}")
+        return lines
+
+    @property
+    def _begins(self) -> str:
+        """Tokens that its tokenizer puts before a text."""
+        how = self.read_as_published()
+        if how is None or not how.before:
+            return ""
+        return f"; its texts begin with {how.decode(how.before, skip_special_tokens=False)}"
+
+    @staticmethod
+    def _settings(path: Path) -> JsonObject:
+        """A file of settings; nothing where there is none."""
+        found = read_json(path) if path.is_file() else {}
+        return found if isinstance(found, dict) else {}
 
     @property
     def without_tokenizer(self) -> str:

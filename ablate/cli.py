@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any, NoReturn, Protocol, cast
 
 from ablate.commands import BAD_INPUT, COMMANDS
+from ablate.commands._streams import make_writable
 from ablate.errors import ArgumentError
 from ablate.store import AblateError
 from ablate.training.stop import TO_END, Stopped, as_ctrl_c
@@ -44,6 +45,7 @@ class Command(Protocol):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    make_writable()
     try:
         options = _parser().parse_args(given or ["status", "--next"])
         options.own_process = arguments is None  # which ends with the command

@@ -57,7 +57,7 @@ def evaluate(
     if not isinstance(tasks, TasksSpec):
         return _evaluation(spec, {})
     lm = ZooLM(
-        model, tokenizer, eos=eos, bos=tasks.bos, context=context, batch=spec.batch, seed=spec.seed, answers=answers
+        model, tokenizer, eos=eos, bos=spec.bos, context=context, batch=spec.batch, seed=spec.seed, answers=answers
     )
     return _evaluation(spec, {"tasks": evaluate_tasks(tasks, lm, documents)})
 

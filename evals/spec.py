@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, PositiveInt, create_model
 from evals.conditions import Conditions
 from evals.evaluations import EvaluationSpec, evaluations
 from evals.option import Option, rows
+from evals.subject import HeldOutText
 from zoo.axis import Spec
 
 EMPTY: tuple[Any, ...] = (None, (), {})
@@ -23,6 +24,11 @@ class EvaluationError(ValueError):
         self.path, self.reason = path, reason
 
 
+def _word(value: object) -> object:
+    """YAML reads `on` and `off` as true and false."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
 class EvalSettings(Spec):
     """Evaluations of every trained model, by name, and the settings that they share."""
 
@@ -30,6 +36,13 @@ class EvalSettings(Spec):
     """Batch size; `auto` fills each pass with several thousand tokens, as far as memory allows."""
     seed: int = 0
     """Seed of all sampling: items built from held-out text, passages, prompts, examples."""
+    bos: Annotated[Literal["auto", "on", "off"], BeforeValidator(_word), Option("WHEN", str)] = Field(
+        default="auto", exclude_if=lambda value: value == "auto"
+    )
+    """Token at the beginning of every text, and of every window of held-out text in place of its first token: `auto` is
+    the model's own custom, which for an imported one is that of lm-eval's `hf`. `on` and `off` are lm-eval's
+    `add_bos_token`; models trained here begin with their end of text.
+    """
 
     def asked(self) -> dict[str, EvaluationSpec]:
         """The evaluations that are asked for, by name."""
@@ -59,6 +72,9 @@ class EvalSettings(Spec):
             said = [key for key in keys_of(name, cls) if self._says(key)]
             if said and (reason := cls.unmet(conditions)):
                 raise EvaluationError(said[0], reason)
+        if self.bos != "auto" and conditions.data is not HeldOutText:
+            reason = f"needs {HeldOutText.kind}, and {conditions.source} {HeldOutText.absent}"
+            raise EvaluationError("bos", reason)
         spec = self.model_copy(update=self._defaults(conditions))
         asked = {name: each.located(conditions.folder) for name, each in spec.asked().items()}
         if not asked:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from evals.harness.conventions import Conventions
 from evals.reading.batches import Rows
 from evals.reading.question import Question
 from evals.reading.windows import Text
@@ -34,19 +35,17 @@ class Subject:
 class HeldOutText:
     """Text that the model was not trained on: as `text`, one row of tokens, and as `documents`.
 
-    `eos` is the token that ends a document, `train` the tokens of the training text. `published` has the files of the
-    tokenizer of a model that was trained elsewhere, by whose conventions it is asked.
+    `conventions` are those by which the model reads and writes text, `train` are the tokens of the training text.
     """
 
     kind: ClassVar[str] = "held-out text"
     absent: ClassVar[str] = "has none"
 
     tokenizer: Tokenizer
-    eos: int
+    conventions: Conventions
     text: Text
     documents: Callable[[], Sequence[str]]
     train: Callable[[], NDArray[Any]]
-    published: Path | None = None
 
 
 @dataclass(frozen=True)

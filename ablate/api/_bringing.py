@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +23,8 @@ from ablate.store.documents import ImportDocument, RunDocument
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from evals.costs.spec import MeasureSpec
+from evals.harness.conventions import Bos
+from evals.spec import EvalSpec
 from zoo.errors import SpecError
 from zoo.explain import checked
 from zoo.lengths import longest_text
@@ -37,13 +39,14 @@ TOKENS = 16_384
 
 @dataclass(frozen=True)
 class Asked:
-    """The text and measurements for an imported model, from a study or from arguments."""
+    """The text, measurements and conventions for an imported model, from a study or from arguments."""
 
     source: TextSource
     folder: Path
     context: int
     measure: MeasureSpec
-    study: Study | None = field(default=None)
+    study: Study | None = None
+    bos: Bos = "auto"
 
 
 def note(store: Store, name: str, directory: str | Path, run: RunDocument, measure: str | None = None) -> None:
@@ -62,8 +65,9 @@ def brought_in(directory: Path, root: str | Path, progress: Wanted) -> str:
     place, name, checkpoint = Store(root), directory.resolve().name, Checkpoint.at(directory, Path())
     found = place.read_import(name)
     before = place.read_run(found.run) if found else None
-    known = (checkpoint.digest, checkpoint.conventions)
-    if before is not None and (before.imported, before.conventions) == known:
+    how = checkpoint.read_as_published()
+    known = (checkpoint.digest, checkpoint.conventions, how.before if how else ())
+    if before is not None and (before.imported, before.conventions, before.begins) == known:
         return before.digest
     asked = asked_of(checkpoint, None, None, (), (), None, True, pick_device())
     text = "Python's standard library (`ablate import DIR --text` or `--study` takes another)"
@@ -76,14 +80,17 @@ def brought_in(directory: Path, root: str | Path, progress: Wanted) -> str:
 def brought(
     store: Store, checkpoint: Checkpoint, name: str, asked: Asked, numerics: Numerics, progress: Wanted
 ) -> tuple[RunDocument, Corpus]:
+    """The run of a model, which is made unless the store has it, and the text that it reads."""
     with open_progress(store, name, {}, progress) as shown:
         corpus = prepare(asked.source, store.data_dir, asked.folder, shown.data)
     assert isinstance(corpus, Corpus)  # of a text source
     adopt(store)
-    run = imported_run(checkpoint, corpus, asked.context, numerics)
+    run = imported_run(checkpoint, corpus, asked.context, numerics, asked.bos)
     _refuse_namesake(store, name, run)
     if store.status(run.digest) != "finished":
-        teller(progress)(f"{name}: reading held-out text")
+        reading = f"{name}: reading held-out text" + (", its BOS before every window" if run.begins else "")
+        for line in (*checkpoint.receipt, *corpus.meta.receipt, reading):
+            teller(progress)(line)
         if checkpoint.published and run.conventions is None:
             said = "transformers cannot read its tokenizer, so that tasks are put to it without its BOS"
             teller(progress)(f"{name}: {said}")
@@ -100,14 +107,17 @@ def asked_of(
     context: int | None,
     measure: bool | Mapping[str, object],
     device: str,
+    *,
+    bos: object = None,
 ) -> Asked:
     if checkpoint.tokenizer is None:
         raise CheckpointError(f"{checkpoint.without_tokenizer}, so that no text can be read with it")
-    given = _measure(measure)
+    given, begins = _measure(measure), _bos(bos)
     if study is None:
         if sets or scale:
             raise ArgumentError("sets" if sets else "scale", "belongs to a study: name one")
-        return Asked(_own_text(checkpoint, text), Path(), context or _context(checkpoint), given or MeasureSpec())
+        own = _own_text(checkpoint, text)
+        return Asked(own, Path(), context or _context(checkpoint), given or MeasureSpec(), bos=begins or "auto")
     if text:
         raise ArgumentError("text", "the text is the study's: leave out one of the two")
     found = read(study, scale, sets, device)
@@ -115,7 +125,8 @@ def asked_of(
         raise ArgumentError("study", f"it reads no text: {found.data.source} is a synthetic task", found.name)
     source = found.data.tokenised_by(_own_text(checkpoint, ()).tokenizer)
     wanted = given or found.measure or MeasureSpec()
-    return Asked(source, found.folder, context or found.train.context, wanted, found)
+    begins = begins or (found.evals.bos if found.evals else "auto")
+    return Asked(source, found.folder, context or found.train.context, wanted, found, begins)
 
 
 def _own_text(checkpoint: Checkpoint, text: Sequence[str]) -> TextSource:
@@ -128,6 +139,13 @@ def _own_text(checkpoint: Checkpoint, text: Sequence[str]) -> TextSource:
 
 def _context(checkpoint: Checkpoint) -> int:
     return min(CONTEXT, longest_text(checkpoint.spec) or CONTEXT)
+
+
+def _bos(given: object) -> Bos | None:
+    try:
+        return None if given is None else checked(EvalSpec, {"bos": given}).bos
+    except SpecError as error:
+        raise ArgumentError("bos", error.reason) from error
 
 
 def _measure(settings: bool | Mapping[str, object]) -> MeasureSpec | None:

@@ -16,8 +16,9 @@ from ablate.errors import ArgumentError
 from ablate.store import AblateError, StoreError
 from ablate.training.objectives._filling import Filling, FillsHoles, HolesError
 from ablate.training.spec import TrainSpec
-from ablate.training.trained import trained_model, trained_tokenizer
+from ablate.training.trained import conventions_of, trained_model, trained_tokenizer
 from evals.costs.memory import is_out_of_memory
+from evals.harness.conventions import Conventions
 from evals.harness.decode import GenerationRequest, decode
 from evals.reading.causal import obstacle
 from zoo.decode import Sampling
@@ -58,8 +59,8 @@ class _Trained:
     digest: str
     model: zoo.Decoder
     tokenizer: Tokenizer
+    conventions: Conventions
     train: TrainSpec
-    eos: int
 
 
 def generate(
@@ -121,9 +122,9 @@ def _trained(run: str | Path, root: str | Path) -> _Trained:
     digest = found.digest
     if not store.tokenizer_path(digest).is_file():
         raise StoreError(f"{digest}: trained on a synthetic task, so it has no tokenizer for prompts")
-    eos, tokenizer = end_token(store, found), trained_tokenizer(store, digest)
-    train = TrainSpec.model_validate(found.train)
-    return _Trained(digest, trained_model(store, digest).eval(), tokenizer, train, eos)
+    model, tokenizer = trained_model(store, digest).eval(), trained_tokenizer(store, digest)
+    conventions = conventions_of(store, found, end_token(store, found))
+    return _Trained(digest, model, tokenizer, conventions, TrainSpec.model_validate(found.train))
 
 
 def _sampling(settings: dict[str, float | None]) -> Sampling:
@@ -147,15 +148,15 @@ def _in_memory() -> Iterator[None]:
 def _continued(
     trained: _Trained, prompts: list[str], new: int, stop: tuple[str, ...], sampling: Sampling, seed: int
 ) -> list[Generated]:
-    model, tokenizer, eos = trained.model, trained.tokenizer, trained.eos
+    model, how = trained.model, trained.conventions
     if reason := obstacle(model.spec):
         raise StoreError(f"{trained.digest}: the model {reason}: a prompt alone cannot be continued")
     requests = [
-        GenerationRequest(place, tokenizer.encode(prompt).ids or [eos], stop, new, sampling)
+        GenerationRequest(place, how.encode(prompt) or [how.first], (*stop, *how.stops), new, sampling)
         for place, prompt in enumerate(prompts)
     ]
     _check_room(model, requests)
-    texts = decode(model, tokenizer, requests, ends=[eos], seed=seed)
+    texts = decode(model, how, requests, seed=seed)
     return [
         Generated(trained.digest, prompt, prompt + text, (text,), fills_holes=False)
         for prompt, text in zip(prompts, texts, strict=True)

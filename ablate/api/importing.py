@@ -23,6 +23,7 @@ from ablate.running.request import Request
 from ablate.store import Store
 from ablate.store.documents import JsonObject, MeasureDocument, ResultDocument, RunDocument
 from ablate.study.written import Sets
+from evals.harness.conventions import Bos
 from zoo.spec import parse as parse_model
 
 
@@ -67,6 +68,7 @@ def import_model(
     measure: bool | Mapping[str, object] = True,
     dtype: str = "float32",
     device: str | None = None,
+    bos: Bos | None = None,
     store: str | Path = "runs",
     progress: Wanted = True,
     allow_code: bool = False,
@@ -88,6 +90,8 @@ def import_model(
         measure: settings of a study's section `measure`; False measures nothing.
         dtype: `float32`, or `bfloat16` for autocast over float32 weights.
         device: `cpu` or `cuda`; None: `cuda` if there is a GPU.
+        bos: `on` or `off` begins its texts, and windows of held-out text, with a BOS or without one; None: as the
+            study's `evals.bos` says, or as its own tokenizer does.
         store: the store's folder; created if it is missing.
         progress: True reports on standard error, False is silent, a function receives each line.
         allow_code: allow the study's lm-eval task files to run code, as in `ablate.run`.
@@ -106,7 +110,7 @@ def import_model(
     """
     where, place = device or pick_device(), Store(store)
     checkpoint = Checkpoint.at(directory, Path())
-    asked = asked_of(checkpoint, study, scale, sets, text, context, measure, where)
+    asked = asked_of(checkpoint, study, scale, sets, text, context, measure, where, bos=bos)
     if asked.study is not None:
         refuse_code(asked.study, allow_code)
     own = name or Path(directory).resolve().name
@@ -115,12 +119,14 @@ def import_model(
     with open_counts(progress):
         run_here(request, where)
     note(place, own, directory, run, request.measure_digest)
-    return _imported(place, own, run, request, settings, progress)
+    return _imported(place, own, run, request, {**settings, "bos": asked.bos}, progress)
 
 
 def _request(store: Store, corpus: Corpus, run: RunDocument, asked: Asked, measured: bool, own: bool) -> Request:
     """own: whether it is evaluated as the study says, where there is one."""
     evals = evaluated(asked.study, {"the imported model": parse_model(run.model)}) if asked.study and own else None
+    if evals is not None:
+        evals = evals.model_copy(update={"bos": asked.bos})
     return Request(
         store=str(store.root.resolve()),
         corpus=str(corpus.directory.resolve()),
@@ -143,6 +149,6 @@ def _imported(
         found = store.read_evals(run.digest, request.evals_digest)
         scores = Scores(run.digest, found) if found else None
     else:
-        wanted = settings or {"positions": {"multiples": [1]}}
-        scores = evaluate(run.digest, store=store.root, progress=progress, **wanted)
+        wanted = {"positions": {"multiples": [1]}} if settings.keys() == {"bos"} else {}
+        scores = evaluate(run.digest, store=store.root, progress=progress, **wanted, **settings)
     return Imported(name, run.digest, result, measured, scores, store.root)

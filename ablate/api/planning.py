@@ -32,6 +32,7 @@ from ablate.planning.speed import speed_for
 from ablate.planning.study_document import study_rates
 from ablate.readable import clock
 from ablate.running.context import open_context
+from ablate.running.corpora import checkpoint_lines
 from ablate.running.engines import EngineError
 from ablate.running.options import PlanOptions, documented
 from ablate.running.progress import Wanted
@@ -222,6 +223,7 @@ class StudyPlan:
             details: also the architecture of transformers that each arm can be exported as.
         """
         notes = [*brought_lines(self.asked), matched_line(self.outcome.plan), *remarks(self.asked, self.tuned)]
+        notes += checkpoint_lines(self.asked)
         notes += length_lines(self.outcome.plan, self.corpora)
         for rung in self.outcome.rungs if self._memory_matters else ():
             notes += warnings(rung.plan, self.needs[rung.plan.study.rung], self.execution, self.room)

@@ -11,7 +11,7 @@ from ablate.api.questions import StudyLike, read
 from ablate.data import AnyCorpus, Corpus, DataSource
 from ablate.data.sources import TextSource
 from ablate.machine.numerics import pick_device
-from ablate.running.corpora import prepare_corpora
+from ablate.running.corpora import checkpoint_lines, prepare_corpora
 from ablate.running.progress import Wanted, open_progress
 from ablate.store import Store
 from ablate.study.written import Sets
@@ -22,6 +22,8 @@ _COLUMNS = {
     "files": pl.String,
     "duplicates": pl.Int64,
     "empty": pl.Int64,
+    "repeated": pl.Int64,
+    "parts": pl.List(pl.String),
     "vocabulary": pl.Int64,
     "unit": pl.String,
     "documents": pl.Int64,
@@ -54,8 +56,9 @@ def prepare(
 
     Returns:
         A row for each corpus: what was read (files by the format recognised, documents or pieces of them, bytes, texts
-        skipped as duplicates or since they are empty), tokens of each split, the share of the bytes that is held out,
-        and how the training text begins. Null for synthetic tasks.
+        skipped as duplicates or since they are empty, pieces that repeat another, a line for each part of a mixture),
+        tokens of each split, the share of the bytes that is held out, and how the training text begins. Null for
+        synthetic tasks, and where there is none.
 
     Raises:
         StudyError: the study or its data cannot be read.
@@ -65,6 +68,8 @@ def prepare(
     """
     chosen, place = read(study, scale, sets, device or pick_device()), Store(store)
     with open_progress(place, chosen.name, {}, progress) as shown:
+        for line in checkpoint_lines(chosen):
+            shown.say(line)
         found = prepare_corpora(chosen, place, shown.data)
     sources = {arm.data.model_dump_json(): arm.data for arm in chosen.arms}.values()
     rows = [_row(corpus, source, chosen.folder) for corpus, source in zip(found, sources, strict=True)]
@@ -84,6 +89,8 @@ def _row(corpus: AnyCorpus, source: DataSource, folder: Path) -> dict[str, objec
         "bytes": meta.bytes.total,
         "duplicates": meta.taken.duplicates if meta.taken else None,
         "empty": meta.taken.empty if meta.taken else None,
+        "repeated": (meta.taken.repeated or None) if meta.taken else None,
+        "parts": ([part.line for part in meta.taken.parts] or None) if meta.taken else None,
         **{f"{split}_tokens": count for split, count in meta.tokens.model_dump().items()},
         "held_out_share": meta.bytes.held_out / meta.bytes.total,
         "begins": _beginning(corpus),

@@ -187,7 +187,7 @@ class _StudySearch:
         trials.sampler, trials.pruner = make_sampler(self.spec, sampler), make_pruner(self.spec, validations, wait)
         progress = Lines(self.store, self.study.name, {}, teller(self.context.progress))
         prepare_corpora(self.study, self.store, progress.data)
-        prepare_checkpoints(self.study, self.store)
+        prepare_checkpoints(self.study, self.store, progress.say)
         imported = begin(self.lab, trials, owner)
         if imported:
             notice += f"; {imported} runs of the store are trials of this space and cost nothing"

@@ -37,4 +37,6 @@ def run(options: argparse.Namespace) -> int:
 def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.1%}"
+    if isinstance(value, list):
+        return "\n  ".join(("", *value))
     return f"{value:,}" if isinstance(value, int) else str(value).replace("\n", "⏎")

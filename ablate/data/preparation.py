@@ -11,7 +11,7 @@ import tokenizers
 
 from ablate.data.identity import DataIdentity, split_of
 from ablate.data.references import reference_losses
-from ablate.data.sources import Progress, TextSource
+from ablate.data.sources import BEGINNING, Progress, TextSource
 from ablate.data.splitting import SPLITS, Survey, TextDocument, documents, pieces, survey
 from ablate.data.tokenizers._encoder import Encoder
 from ablate.data.writing import SplitWriter
@@ -23,8 +23,6 @@ TOKENIZER_BYTES = 16_000_000
 """A tokenizer is learnt from at most so much text, taken evenly over the train split."""
 CHANGED = "the data changed while it was read, as a file does that is still being written: run again when it is whole"
 BATCH_BYTES = 1_000_000
-BEGINNING = 200
-"""Number of characters of the training text that are shown."""
 
 
 def write_corpus(
@@ -52,7 +50,14 @@ def write_corpus(
 def _taken(spec: TextSource, base: Path, found: Survey) -> TakenText:
     first = next(each for each in documents(spec, base, found.largest) if found.split_of(each) == "train")
     begins = first.utf8[: 4 * BEGINNING].decode(errors="ignore")[:BEGINNING]  # at most four bytes a character
-    return TakenText(formats=spec.formats(base), duplicates=found.duplicates, empty=found.empty, begins=begins)
+    return TakenText(
+        formats=spec.formats(base),
+        duplicates=found.duplicates,
+        empty=found.empty,
+        repeated=found.repeated,
+        parts=spec.parts_taken(base),
+        begins=begins,
+    )
 
 
 def _encoder(spec: TextSource, found: Survey, base: Path, progress: Progress) -> Encoder:

@@ -59,6 +59,8 @@ class Survey:
     """Texts that were left out, since they had been read before."""
     empty: int
     """Texts that were left out, since there is nothing in them."""
+    repeated: int
+    """Pieces that were left out, since another piece is the same."""
 
     def split_of(self, document: TextDocument) -> Split:
         return self.held_out.get(document.hash, "train")
@@ -74,7 +76,7 @@ def survey(source: TextSource, base: Path) -> Survey:
     found = _survey(source, base, None, chosen)
     if _lopsided(found, source.validation_fraction, chosen):
         found = _survey(source, base, _largest(found.bytes.total, source.validation_fraction), chosen)
-    _check(found.documents.total, len(found.held_out), chosen)
+    _check(found, chosen)
     return found
 
 
@@ -102,6 +104,7 @@ def _survey(source: TextSource, base: Path, largest: int | None, chosen: bool) -
         held_out=held_out,
         duplicates=tally["duplicate"],
         empty=tally["empty"],
+        repeated=tally["repeated"],
     )
 
 
@@ -139,15 +142,17 @@ def _parts(sizes: Mapping[bytes, int], fraction: float) -> dict[bytes, HeldOutPa
     return found
 
 
-def _check(documents: int, held_out: int, chosen: bool) -> None:
+def _check(found: Survey, chosen: bool) -> None:
+    documents, held_out = found.documents.total, len(found.held_out)
     if documents == 0:
         raise DataError("the data has no text")
     if held_out == 0:
         raise DataError("validation_paths has no text")
     if held_out == documents:
+        again = f", after {found.repeated:,} pieces were left out that repeat another" * bool(found.repeated)
         raise DataError(
             f"no text is left to train on: all {documents} documents are held out (at least {len(SHARES)} are, one for"
-            " each held-out part, and all that is also in validation_paths): add text"
+            f" each held-out part, and all that is also in validation_paths){again}: add text"
         )
     if held_out < len(SHARES) and not chosen:
         raise DataError(
@@ -163,20 +168,24 @@ def _units(source: TextSource, base: Path, largest: int | None, tally: _Tally) -
     held_out = source.held_out(base)
     texts = map(_utf8, source.documents(base))
     if held_out is None:
-        units = _split_or_cut(_unique(texts, False, tally), FEWEST_DOCUMENTS)
+        units = _split_or_cut(_unique(texts, False, tally), FEWEST_DOCUMENTS, tally)
     else:
         units = _both(map(_utf8, held_out), texts, tally)
-    return units if largest is None else _cut_above(largest, units)
+    return units if largest is None else _cut_above(largest, units, tally)
 
 
-def _cut_above(largest: int, units: Iterator[tuple[Unit, TextDocument]]) -> Iterator[tuple[Unit, TextDocument]]:
+def _cut_above(
+    largest: int, units: Iterator[tuple[Unit, TextDocument]], tally: _Tally
+) -> Iterator[tuple[Unit, TextDocument]]:
     """The same, with those that are too large in pieces."""
     seen: set[bytes] = set()
     for unit, document in units:
         whole = len(document.utf8) <= largest
         for utf8 in (document.utf8,) if whole else cut(document.utf8, largest):
             key = hashlib.sha256(utf8).digest()
-            if key not in seen:
+            if key in seen:
+                tally["repeated"] += 1
+            else:
                 seen.add(key)
                 yield unit if whole else "piece", TextDocument(utf8, key, document.given)
 
@@ -185,7 +194,7 @@ def _both(held_out: Iterable[bytes], texts: Iterable[bytes], tally: _Tally) -> I
     given = list(_unique(held_out, True, tally))
     unit: Unit = "document"
     seen = {document.hash for document in given}  # whole, also where they are cut
-    for unit, document in _split_or_cut(iter(given), len(SHARES)):
+    for unit, document in _split_or_cut(iter(given), len(SHARES), tally):
         seen.add(document.hash)
         yield unit, document
     for document in _unique(texts, False, tally):
@@ -195,7 +204,7 @@ def _both(held_out: Iterable[bytes], texts: Iterable[bytes], tally: _Tally) -> I
             yield unit, document
 
 
-def _split_or_cut(whole: Iterator[TextDocument], fewest: int) -> Iterator[tuple[Unit, TextDocument]]:
+def _split_or_cut(whole: Iterator[TextDocument], fewest: int, tally: _Tally) -> Iterator[tuple[Unit, TextDocument]]:
     """The documents, or pieces of them where there are not the `fewest` that can be split."""
     first = list(islice(whole, fewest))
     if len(first) == fewest:
@@ -204,8 +213,10 @@ def _split_or_cut(whole: Iterator[TextDocument], fewest: int) -> Iterator[tuple[
         return
     size = min(PIECE_BYTES, max(1, sum(len(document.utf8) for document in first) // FEWEST_DOCUMENTS))
     cut = (piece for document in first for piece in pieces(document.utf8, size))
-    for document in _unique(cut, any(document.given for document in first), _Tally()):
+    repeated = _Tally()
+    for document in _unique(cut, any(document.given for document in first), repeated):
         yield "piece", document
+    tally["repeated"] += repeated["duplicate"]
 
 
 def _unique(texts: Iterable[bytes], given: bool, tally: _Tally) -> Iterator[TextDocument]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import AnyCorpus, Corpus, DataError, prepare
 from ablate.data.sources import Progress, TextSource
@@ -26,14 +29,33 @@ def prepare_corpora(study: Study, store: Store, progress: Progress) -> list[AnyC
     return found
 
 
-def prepare_checkpoints(study: Study, store: Store) -> None:
-    """A copy in the store of every checkpoint of the study. Raises StudyError."""
+def prepare_checkpoints(study: Study, store: Store, say: Callable[[str], None]) -> None:
+    """A copy in the store of every checkpoint of the study. say: told what is taken of each. Raises StudyError."""
+    with _named(study):
+        for checkpoint in _checkpoints(study):
+            for line in checkpoint.receipt:
+                say(line)
+            checkpoint.copy_to(store)
+
+
+def checkpoint_lines(study: Study) -> list[str]:
+    """Lines that say what would be taken of its checkpoints. Raises StudyError."""
+    with _named(study):
+        return [line for checkpoint in _checkpoints(study) for line in checkpoint.receipt]
+
+
+def _checkpoints(study: Study) -> list[Checkpoint]:
     arms = [arm for rung in (*study.smaller, study) for arm in rung.arms]
-    for path in dict.fromkeys(path for arm in arms for path in arm.checkpoints):
-        try:
-            Checkpoint.at(path, study.folder).copy_to(store)
-        except CheckpointError as error:
-            raise study.error("arms", str(error)) from error
+    paths = dict.fromkeys(path for arm in arms for path in arm.checkpoints)
+    return [Checkpoint.at(path, study.folder) for path in paths]
+
+
+@contextmanager
+def _named(study: Study) -> Iterator[None]:
+    try:
+        yield
+    except CheckpointError as error:
+        raise study.error("arms", str(error)) from error
 
 
 def _check_validation(study: Study, arm: Arm, corpus: AnyCorpus) -> None:

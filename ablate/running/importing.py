@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
+from tokenizers import Tokenizer
+
 from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import Corpus
 from ablate.machine.environment import describe, own_threads
@@ -19,6 +21,7 @@ from ablate.training.trained import keep_published, keep_trained
 from ablate.training.validation import HeldOutScores, score
 from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import PeakMemory, peak_memory
+from evals.harness.conventions import Bos, Trained
 from evals.reading.causal import obstacle
 from zoo.lengths import longest_text
 
@@ -26,16 +29,18 @@ TOKENS_AT_ONCE = 4096
 """Read in one pass."""
 
 
-def imported_run(checkpoint: Checkpoint, corpus: Corpus, context: int, numerics: Numerics) -> RunDocument:
-    """The identity of the run: the same weights, text, context and numerics are the same one.
+def imported_run(
+    checkpoint: Checkpoint, corpus: Corpus, context: int, numerics: Numerics, bos: Bos = "auto"
+) -> RunDocument:
+    """The identity of the run: the same weights, text, BOS, context and numerics are the same one.
 
     Raises CheckpointError for a model that is not causal, has no such context, or another vocabulary than the text.
     """
-    spec = checkpoint.spec
+    spec, begins = checkpoint.spec, _begins(checkpoint, corpus, bos)
     longest = longest_text(spec)
     if reason := obstacle(spec):
         raise CheckpointError(f"{checkpoint.folder} {reason}: only causal models can be imported")
-    if longest is not None and context > longest:
+    if longest is not None and context - 1 + max(1, len(begins)) > longest:
         raise CheckpointError(
             f"{checkpoint.folder} has positions for {longest:,} tokens: a context of {context:,} is too long"
         )
@@ -53,8 +58,15 @@ def imported_run(checkpoint: Checkpoint, corpus: Corpus, context: int, numerics:
         numerics=numerics.identity(),
         imported=checkpoint.digest,
         conventions=checkpoint.conventions,
+        begins=begins,
     )
     return next(identified(run, spec, train, [run.seed]))
+
+
+def _begins(checkpoint: Checkpoint, corpus: Corpus, bos: Bos) -> tuple[int, ...]:
+    """Tokens that stand before the model's texts."""
+    how = checkpoint.read_as_published(bos)
+    return (how or Trained(Tokenizer.from_file(str(corpus.tokenizer_path)), corpus.eos, bos)).before
 
 
 def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corpus, numerics: Numerics) -> None:
@@ -71,7 +83,7 @@ def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corp
         train = TrainSpec.model_validate(run.train)
         with peak_memory(numerics.device) as memory:
             reader = TrainingReader(corpus, train, model.spec.vocab_size, run.seed, numerics.device)
-            found = score(model, reader.held_out(run.reads), numerics.autocast)
+            found = score(model, reader.held_out(run.reads).after(run.begins), numerics.autocast)
         keep_trained(store, run.digest, model.eval(), corpus.tokenizer_path)
         if run.conventions is not None:
             keep_published(store, run.digest, checkpoint.published)

@@ -32,7 +32,7 @@ from ablate.training.schedule import warmup_steps
 from ablate.training.session import Ending, Session
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted, StopSignal
-from ablate.training.trained import keep_trained, published_tokenizer, trained_model, trained_tokenizer
+from ablate.training.trained import conventions_of, keep_trained, trained_model, trained_tokenizer
 from evals.costs.contention import Waiting, waiting
 from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import PeakMemory, peak_memory
@@ -41,6 +41,7 @@ from evals.costs.speed import measure
 from evals.counting import listening
 from evals.evaluate import evaluate_all
 from evals.evaluations import load_imports
+from evals.harness.conventions import Bos
 from evals.reading.windows import Text
 from evals.spec import EvalSpec
 from evals.subject import HeldOutText, Subject, SyntheticTask
@@ -156,7 +157,8 @@ def _measure(request: Request, numerics: Numerics) -> None:
     spec = MeasureSpec.model_validate(request.measure)
     # What is read through other kinds of cache than a plain one.
     corpus = open_corpus(Path(request.corpus)) if len(spec.caches) > 1 else None
-    text = Text(*corpus.held_out_tokens(request.identity.reads)) if isinstance(corpus, Corpus) else None
+    run = request.identity
+    text = Text(*corpus.held_out_tokens(run.reads), run.begins) if isinstance(corpus, Corpus) else None
     began = time.monotonic()
     with waiting() as waited:
         found = measure(model.to(numerics.torch_dtype), spec, text)
@@ -175,23 +177,24 @@ def _evaluate(request: Request, numerics: Numerics) -> None:
     )
     began = time.monotonic()
     with numerics.autocast():
-        document, samples = evaluate_all(spec, subject, _data(request))
+        document, samples = evaluate_all(spec, subject, _data(request, spec.bos))
     document = document.model_copy(update={"seconds": time.monotonic() - began})
     store.write_evals(request.digest, str(request.evals_digest), document, samples)
 
 
-def _data(request: Request) -> HeldOutText | SyntheticTask:
+def _data(request: Request, bos: Bos) -> HeldOutText | SyntheticTask:
     """The data that a run is evaluated on."""
-    corpus, part = open_corpus(Path(request.corpus)), request.identity.reads
+    store, run = Store(request.store), request.identity
+    corpus, part = open_corpus(Path(request.corpus)), run.reads
     if isinstance(corpus, SyntheticCorpus):
         return SyntheticTask(corpus.source.source, corpus.questions)
+    conventions = conventions_of(store, run, corpus.eos, bos)
     return HeldOutText(
-        tokenizer=trained_tokenizer(Store(request.store), request.digest),
-        eos=corpus.eos,
-        text=Text(*corpus.held_out_tokens(part)),
+        tokenizer=trained_tokenizer(store, run.digest),
+        conventions=conventions,
+        text=Text(*corpus.held_out_tokens(part), conventions.before),
         documents=lambda: corpus.held_out(part),
         train=lambda: corpus.tokens("train"),
-        published=published_tokenizer(Store(request.store), request.identity),
     )
 
 

@@ -81,7 +81,7 @@ class StudyRunner:
         stage: Stage | None = next(stages)
         with self.context.follow(self.study, self.labels) as progress:
             prepare_corpora(self.study, self.store, progress.data)
-            prepare_checkpoints(self.study, self.store)
+            prepare_checkpoints(self.study, self.store, progress.say)
             while stage is not None:
                 self._carry_out(stage, progress)
                 stage = None if self.failures else self._next(stages)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import cast
@@ -38,6 +38,15 @@ class Batch:
         """windows: (B, T + 1). Every token predicts the one after it."""
         tokens = torch.as_tensor(windows)
         return cls(tokens[:, :-1], tokens[:, 1:])
+
+    def after(self, before: Sequence[int]) -> Batch:
+        """The same next tokens of windows whose first token makes room for these. Nothing is asked after any but the
+        last of them."""
+        if not before:
+            return self
+        head = self.tokens.new_tensor(before).expand(len(self), -1)
+        unasked = self.targets.new_full((len(self), len(before) - 1), IGNORED)
+        return Batch(torch.cat((head, self.tokens[:, 1:]), dim=1), torch.cat((unasked, self.targets), dim=1))
 
     def to(self, device: str) -> Batch:
         """The same on a device. What is pinned is copied while the host goes on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Protocol
 
@@ -50,6 +50,10 @@ class HeldOut:
     def tokens(self) -> int:
         """Number of scored targets."""
         return len(self.items)
+
+    def after(self, before: Sequence[int]) -> HeldOut:
+        """The same questions of windows that begin with these tokens (see `Batch.after`)."""
+        return replace(self, batches=[batch.after(before) for batch in self.batches])
 
     @property
     def n_bytes(self) -> int | None:

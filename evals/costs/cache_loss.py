@@ -46,10 +46,10 @@ def loss_by_cache(model: Decoder, text: Text, kinds: Sequence[CacheKind], length
     if reason := reader.reason(length):
         return CacheLoss(length=length, reason=reason)
     starts = stretches(len(text.tokens), [length], TOKENS, seed=0).starts
-    windows = torch.from_numpy(reader.tokens(starts, length))
+    windows = torch.from_numpy(text.windows(starts, length))
     rows = Batches("auto", model.spec.vocab_size).rows(length)
     with evaluating(model):
-        found = {kind.label: _through(model, windows, kind, rows) for kind in kinds}
+        found = {kind.label: _through(model, windows, kind, rows, length) for kind in kinds}
     losses = {name: _loss(value, found[kinds[0].label]) for name, value in found.items()}
     return CacheLoss(length=length, windows=len(starts), kinds=losses)
 
@@ -66,18 +66,19 @@ def _mean(nats: Floats) -> MeanNats:
     return MeanNats(value=mean(means(nats)), stderr=stderr(means(nats)))
 
 
-def _through(model: Decoder, windows: Tensor, kind: CacheKind, rows: int) -> Floats | Reason:
+def _through(model: Decoder, windows: Tensor, kind: CacheKind, rows: int, length: int) -> Floats | Reason:
     """(windows, length): nats of all targets, or the reason why there are none."""
+    parts = windows.split(rows)
     try:
-        return unless_out_of_memory(lambda: np.concatenate([_nats(model, part, kind) for part in windows.split(rows)]))
+        return unless_out_of_memory(lambda: np.concatenate([_nats(model, part, kind, length) for part in parts]))
     except (SpecError, OutOfPagesError) as error:
         return str(error)
 
 
-def _nats(model: Decoder, windows: Tensor, kind: CacheKind) -> Floats:
-    """windows: (B, T + 1) → (B, T)."""
+def _nats(model: Decoder, windows: Tensor, kind: CacheKind, length: int) -> Floats:
+    """windows: (B, R + 1) → (B, length): nats of the last tokens of each."""
     windows = windows.to(model.embedding.weight.device)
-    tokens, targets = windows[:, :-1], windows[:, 1:]
+    tokens = windows[:, :-1]
     cache = model.new_cache(len(tokens), tokens.shape[1], kind=kind)
-    pairs = zip(tokens.split(CHUNK, dim=1), targets.split(CHUNK, dim=1), strict=True)
-    return np.concatenate([target_nats(model, model.hidden(chunk, cache), goals) for chunk, goals in pairs], axis=1)
+    hidden = torch.cat([model.hidden(chunk, cache) for chunk in tokens.split(CHUNK, dim=1)], dim=1)
+    return target_nats(model, hidden[:, -length:], windows[:, -length:])

@@ -19,13 +19,13 @@ def starts_of(text: Text, length: int, wanted: int, seed: int) -> NDArray[np.int
     return np.sort(chosen) * length
 
 
-def obstacle(model: Decoder, text: Text, length: int, targets: int = 0) -> str | None:
-    """Why the model cannot read passages of `length` tokens, with so many `targets` after them; None where it can."""
+def obstacle(model: Decoder, text: Text, *, reads: int, takes: int) -> str | None:
+    """Why a model cannot read so many tokens, or why the text has no passage of `takes` tokens; None where both fit."""
     end = longest_text(model.spec)
-    if end is not None and length > end:
-        return f"positions end at {end}, and this takes {length}"
-    if length + targets > len(text.tokens):
-        return f"held-out text has {len(text.tokens)} tokens, and this takes {length + targets}"
+    if end is not None and reads > end:
+        return f"positions end at {end}, and this takes {reads}"
+    if takes > len(text.tokens):
+        return f"held-out text has {len(text.tokens)} tokens, and this takes {takes}"
     return None
 
 

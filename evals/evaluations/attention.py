@@ -34,10 +34,10 @@ class AttentionSpec(EvaluationSpec):
         Only softmax attention over tokens has such weights.
         """
         length = min(self.tokens, subject.context)
-        if reason := obstacle(subject.model, data.text, length):
+        if reason := obstacle(subject.model, data.text, reads=data.text.read(length), takes=length):
             return nothing(reason)
-        (start,) = starts_of(data.text, length, 1, subject.seed)
-        tokens = data.text.tokens[start : start + length].astype(np.int64)
+        starts = starts_of(data.text, length, 1, subject.seed)
+        (tokens,) = data.text.windows(starts, length - 1)
         layers = _weights(subject, torch.from_numpy(tokens[None]))
         if not layers:
             return nothing("no layer has attention weights")

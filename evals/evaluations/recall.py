@@ -198,7 +198,7 @@ def _read(reader: Reader, multiple: int, starts: Ints, train: NDArray[Any], spec
     nats = unless_out_of_memory(lambda: reader.nats(starts, length, length))
     if isinstance(nats, str):
         return nats
-    pairs = _pairs(reader.tokens(starts, length), reader.model.spec.vocab_size)
+    pairs = _pairs(reader.text.windows(starts, length)[..., -length - 1 :], reader.model.spec.vocab_size)
     frequent = np.zeros(pairs.shape, dtype=bool)
     if spec.frequent is not None:
         frequent = occurrences(pairs, train, reader.model.spec.vocab_size) > spec.frequent

@@ -31,11 +31,12 @@ class SamplesSpec(EvaluationSpec):
     def run(self, subject: Subject, data: HeldOutText) -> Found:
         """A row for each prompt: the prompt, what follows it in the text, and what the model writes."""
         length = self.prompt_tokens + self.new_tokens
-        if reason := obstacle(subject.model, data.text, length):
+        before = list(data.conventions.before)
+        if reason := obstacle(subject.model, data.text, reads=len(before) + length, takes=length):
             return nothing(reason)
         starts = starts_of(data.text, length, self.prompts, subject.seed)
         real = [data.text.tokens[start : start + length].tolist() for start in starts]
-        written = self._written(subject, data, [tokens[: self.prompt_tokens] for tokens in real])
+        written = self._written(subject, data, [before + tokens[: self.prompt_tokens] for tokens in real])
         rows: list[JsonObject] = [
             {
                 "prompt": plain(data.tokenizer, tokens[: self.prompt_tokens]),
@@ -49,7 +50,8 @@ class SamplesSpec(EvaluationSpec):
     def _written(self, subject: Subject, data: HeldOutText, prompts: list[list[int]]) -> list[str]:
         sampling = Sampling(temperature=self.temperature)
         requests = [
-            GenerationRequest(place, prompt, (), self.new_tokens, sampling) for place, prompt in enumerate(prompts)
+            GenerationRequest(place, prompt, data.conventions.stops, self.new_tokens, sampling)
+            for place, prompt in enumerate(prompts)
         ]
         with evaluating(subject.model):
-            return decode(subject.model, data.tokenizer, requests, ends=[data.eos], seed=subject.seed)
+            return decode(subject.model, data.conventions, requests, seed=subject.seed)

@@ -22,15 +22,12 @@ class TasksSpec(TaskSelection, EvaluationSpec):
     imports: ClassVar[tuple[str, ...]] = ("evals.harness.evaluate",)
 
     def run(self, subject: Subject, data: HeldOutText) -> Found:
-        from evals.harness.conventions import Published  # noqa: PLC0415
         from evals.harness.evaluate import evaluate_tasks  # noqa: PLC0415 (lm-eval is slow to load)
         from evals.harness.lm import ZooLM  # noqa: PLC0415
 
         lm = ZooLM(
             subject.model,
-            Published.read(data.published, self.bos) if data.published else data.tokenizer,
-            eos=data.eos,
-            bos=self.bos,
+            data.conventions,
             context=subject.context,
             batch=subject.batch,
             seed=subject.seed,

@@ -33,16 +33,16 @@ class TokenLossesSpec(EvaluationSpec):
         The first token of a passage is predicted from the one before it, which is not shown.
         """
         length = min(self.tokens, subject.context)
-        if reason := obstacle(subject.model, data.text, length, targets=1):
+        if reason := obstacle(subject.model, data.text, reads=data.text.read(length), takes=length + 1):
             return nothing(reason)
         starts = starts_of(data.text, length + 1, self.passages, subject.seed)
-        windows = torch.from_numpy(data.text.tokens[starts[:, None] + np.arange(length + 1)].astype(np.int64))
+        windows = torch.from_numpy(data.text.windows(starts, length))
         with evaluating(subject.model):
             nats = np.concatenate([token_nats(subject.model, rows, length) for rows in windows.split(ROWS_AT_ONCE)])
         rows: list[JsonObject] = [
             {
                 "start": int(start),
-                "pieces": [plain(data.tokenizer, [token]) for token in window[1:].tolist()],
+                "pieces": [plain(data.tokenizer, [token]) for token in window[-length:].tolist()],
                 "nats": [round(value, 4) for value in row.tolist()],
             }
             for start, window, row in zip(starts, windows, nats, strict=True)

@@ -41,9 +41,11 @@ Generation: TypeAlias = Mapping[str, Any]
 class Conventions(ABC):
     """Rules by which strings become a model's tokens, and its tokens strings.
 
-    first: the token that stands for an empty context. ends: the tokens that end a generated text.
+    before: the tokens that stand before every text. first: the token that stands for an empty context. ends: the tokens
+    that end a generated text.
     """
 
+    before: tuple[int, ...] = ()
     first: int
     ends: frozenset[int]
     stops: tuple[str, ...] = ()
@@ -100,12 +102,12 @@ class Trained(Conventions):
 
     def __post_init__(self) -> None:
         added = self.tokenizer.encode("", add_special_tokens=True).ids[:1]
-        self._before = (added or [self.eos]) if self.bos == "on" else []
-        self.first = self._before[0] if self._before else self.eos
+        self.before = tuple(added or [self.eos]) if self.bos == "on" else ()
+        self.first = self.before[0] if self.before else self.eos
         self.ends = frozenset([self.eos])
 
     def encode(self, text: str) -> list[int]:
-        return self._before + self.encode_bare(text)
+        return [*self.before, *self.encode_bare(text)]
 
     def encode_bare(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
@@ -156,11 +158,19 @@ class Published(Conventions):
         self.stops = (str(tokenizer.decode([eos])),)
         self.generation = {name: self._settings[name] for name in PROCESSORS if self._settings.get(name) is not None}
         self.has_template = bool(self._tokenizer.chat_template)
+        self.before = self._before()
 
     @classmethod
     def read(cls, folder: Path, bos: Bos = "auto") -> Published:
         """Raises ValueError where transformers cannot read the tokenizer in a folder."""
         return cls(_read_tokenizer(folder, bos), bos, folder)
+
+    def _before(self) -> tuple[int, ...]:
+        """Tokens that the tokenizer puts before a text; where it has none and is told to, what lm-eval puts there."""
+        whole, bare = self.encode("a"), self.encode_bare("a")
+        if whole == bare:
+            return (self.first,) if self.bos == "on" else ()
+        return tuple(whole[: next((at for at in range(len(whole)) if whole[at : at + len(bare)] == bare), 0)])
 
     @cached_property
     def _first_text(self) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from evals.harness.conventions import PROCESSORS
+from evals.harness.conventions import PROCESSORS, Conventions
 from evals.reading.batches import alike
 from zoo.decode import Sampling, steps
 from zoo.model import Decoder
@@ -23,12 +23,6 @@ _DEFAULT_MAX_NEW = 256
 
 class UnsupportedGenerationError(ValueError):
     """A task asks for text in a way that is not implemented here: leaving that out would change what is measured."""
-
-
-class Decodes(Protocol):
-    """A tokenizer's way back to text."""
-
-    def decode(self, tokens: Sequence[int], /, *, skip_special_tokens: bool) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -99,44 +93,36 @@ class Row:
         text = torch.tensor([self.request.prompt + self.tokens])
         return int(self.request.sampling.choose(logits[None].double(), text, generator=self.generator))
 
-    def append(self, token: int, tokenizer: Decodes, ends: Collection[int]) -> None:
+    def append(self, token: int, how: Conventions) -> None:
         """Take a token; finish at an end, at a stop sequence (cut off with what follows) or at the limit."""
         if self.done:
             return
-        self.done = token in ends
+        self.done = token in how.ends
         if self.done and not self.hides_special:
             return
         self.tokens.append(token)
-        whole = tokenizer.decode(self.tokens, skip_special_tokens=False)
+        whole = how.decode(self.tokens, skip_special_tokens=False)
         self.done |= any(stop in whole for stop in self.request.until) or len(self.tokens) >= self.request.max_new
-        shown = tokenizer.decode(self.tokens, skip_special_tokens=True) if self.hides_special else whole
+        shown = how.decode(self.tokens, skip_special_tokens=True) if self.hides_special else whole
         self.text = shown[: min((at for stop in self.request.until if (at := shown.find(stop)) >= 0), default=None)]
 
 
-def decode(
-    model: Decoder,
-    tokenizer: Decodes,
-    requests: list[GenerationRequest],
-    *,
-    ends: Collection[int],
-    seed: int,
-    hides_special: bool = False,
-) -> list[str]:
+def decode(model: Decoder, how: Conventions, requests: list[GenerationRequest], *, seed: int) -> list[str]:
     """The text that continues each prompt. Prompts are padded on the left, and read once; a model that sees all of a
     prefix has the prompt as its prefix."""
-    rows = [Row(request, seed, hides_special) for request in requests]
+    rows = [Row(request, seed, how.hides_special) for request in requests]
     for places in alike(model, requests, lambda request: len(request.prompt)):
-        _write(model, tokenizer, [rows[place] for place in places], ends)
+        _write(model, how, [rows[place] for place in places])
     return [row.text for row in rows]
 
 
-def _write(model: Decoder, tokenizer: Decodes, rows: list[Row], ends: Collection[int]) -> None:
+def _write(model: Decoder, how: Conventions, rows: list[Row]) -> None:
     """Generate until every row is done."""
     device = next(model.parameters()).device
     requests = [row.request for row in rows]
     width = max(len(r.prompt) for r in requests)
     new = max(r.max_new for r in requests)
-    tokens = torch.tensor([[min(ends)] * (width - len(r.prompt)) + r.prompt for r in requests])
+    tokens = torch.tensor([[min(how.ends)] * (width - len(r.prompt)) + r.prompt for r in requests])
     left_pad = torch.tensor([width - len(r.prompt) for r in requests], device=device)
     padding = left_pad if bool(left_pad.any()) else None
     given = Given(prefix=width - left_pad) if model.spec.visible == "prefix" else Given()
@@ -149,6 +135,6 @@ def _write(model: Decoder, tokenizer: Decodes, rows: list[Row], ends: Collection
 
     for chosen in steps(model, tokens.to(device), new, choose, left_pad=padding, **given):
         for row, token in zip(rows, chosen[:, 0].tolist(), strict=True):
-            row.append(token, tokenizer, ends)
+            row.append(token, how)
         if all(row.done for row in rows):
             break

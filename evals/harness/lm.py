@@ -245,5 +245,4 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         yield from ((request.place, text) for request, text in found)
 
     def _decoded(self, prompts: list[GenerationRequest]) -> list[str]:
-        how = self.conventions
-        return decode(self.model, how, prompts, ends=how.ends, seed=self.seed, hides_special=how.hides_special)
+        return decode(self.model, self.conventions, prompts, seed=self.seed)

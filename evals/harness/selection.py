@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from evals.harness.known import DATA_SUFFIXES, SHIPPED, TASK_FOLDER, TASK_SUFFIXES
 from evals.option import Option, flat, named_path, names, once, whole
 from zoo.axis import Spec
-
-
-def _word(value: object) -> object:
-    """YAML reads `on` and `off` as true and false."""
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
 class TaskSelection(Spec):
@@ -36,12 +31,6 @@ class TaskSelection(Spec):
         default=None, exclude_if=lambda value: value is None
     )
     """Few-shot examples per item (default: the task's own number). Tasks defined as zero-shot stay zero-shot."""
-    bos: Annotated[Literal["auto", "on", "off"], BeforeValidator(_word), Option("WHEN", str)] = Field(
-        default="auto", exclude_if=lambda value: value == "auto"
-    )
-    """Token at the beginning of every text: `auto` is the model's own custom, which for an imported one is that of
-    lm-eval's `hf`. `on` and `off` are lm-eval's `add_bos_token`; models trained here begin with their end of text.
-    """
     chat_template: Annotated[bool, Option(flag=True)] = Field(default=False, exclude_if=lambda value: not value)
     """Put tasks to imported models as a conversation, in the chat template that came with them."""
     data: Annotated[dict[str, str], Option("NAME=PATH", named_path, once)] = Field(

@@ -35,10 +35,30 @@ Reason: TypeAlias = str
 
 @dataclass(frozen=True)
 class Text:
-    """Held-out text as a model is trained on it: one row of tokens, and the bytes that each stands for."""
+    """Held-out text as a model is trained on it: one row of tokens, and the bytes that each stands for.
+
+    before: tokens that the model expects before every text (see `evals.harness.conventions`).
+    """
 
     tokens: NDArray[Any]
     sizes: NDArray[Any]
+    before: tuple[int, ...] = ()
+
+    def windows(self, starts: Ints, targets: int) -> Ints:
+        """(*starts.shape, R + 1): what is read to predict the `targets` tokens behind each start, and the last of them.
+
+        What stands before every text takes the place of a window's first token, which is not predicted; so does
+        llama.cpp's `perplexity`. Then the same tokens are predicted of all models.
+        """
+        found: Ints = self.tokens[starts[..., None] + np.arange(targets + 1)].astype(np.int64)
+        if not self.before:
+            return found
+        before = np.broadcast_to(np.array(self.before), (*starts.shape, len(self.before)))
+        return np.concatenate([before, found[..., 1:]], axis=-1)
+
+    def read(self, targets: int) -> int:
+        """Number of tokens that are read to predict so many: R."""
+        return targets - 1 + max(1, len(self.before))
 
 
 @dataclass(frozen=True)
@@ -69,7 +89,7 @@ class Reader:
     def reason(self, length: int) -> str | None:
         """Why windows of `length` cannot be read."""
         end, tokens = longest_text(self.model.spec), len(self.text.tokens)
-        if end is not None and length > end:
+        if end is not None and self.text.read(length) > end:
             return f"positions end at {end}"
         if length >= tokens:
             return f"held-out text has {tokens} tokens, and a window takes {length + 1}"
@@ -79,15 +99,10 @@ class Reader:
         """(*starts.shape, scored): nats of the last targets of windows that read `length` tokens."""
         # Scores of attention grow with the square of the length: what they take stays the same.
         rows = max(1, self.batch * self.context**2 // length**2)
-        windows = torch.from_numpy(self.tokens(starts.reshape(-1), length))
+        windows = torch.from_numpy(self.text.windows(starts.reshape(-1), length))
         with evaluating(self.model):
             parts = [token_nats(self.model, chunk, scored) for chunk in counted(windows.split(rows))]
         return np.concatenate(parts).reshape(*starts.shape, scored)
-
-    def tokens(self, starts: Ints, length: int) -> Ints:
-        """(*starts.shape, length + 1): what windows read, and the last target."""
-        found: Ints = self.text.tokens[starts[..., None] + np.arange(length + 1)].astype(np.int64)
-        return found
 
     def sizes(self, starts: Ints, length: int) -> Ints:
         """(*starts.shape, length): bytes of the targets."""

@@ -16,12 +16,14 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig, PreTrainedTokenizerFast
 
 import ablate
+from ablate.data import Corpus, open_corpus
 from ablate.errors import ArgumentError
 from ablate.store import Store
 from ablate.training.trained import published_tokenizer, trained_model
 from evals.harness.conventions import Bos, Published
 from evals.harness.lm import ZooLM
 from evals.harness.lm_eval_model import Checkpoint
+from evals.reading.windows import stretches
 from tests.evals.bytelevel import byte_level
 from zoo.model import Decoder
 
@@ -84,7 +86,7 @@ def imported(folder: Path) -> ablate.Imported:
     return _imported(folder, folder.parent / "runs")
 
 
-def _imported(folder: Path, store: Path) -> ablate.Imported:
+def _imported(folder: Path, store: Path, **settings: Any) -> ablate.Imported:
     """Beside a text of its own: the default one takes ten seconds to tokenise."""
     text = folder.parent / "text.txt"
     words = np.random.default_rng(0).choice(["the", "then", "thin", "in", "a", "cat", "sat", "on", "mat"], 20_000)
@@ -96,9 +98,13 @@ def _imported(folder: Path, store: Path) -> ablate.Imported:
         measure=False,
         store=store,
         progress=False,
-        tasks=["heldout_text"],
-        limit=2,
+        **(settings or {"tasks": ["heldout_text"], "limit": 2}),
     )
+
+
+def _theirs(folder: Path, bos: Bos) -> HFLM:
+    given = {} if bos == "auto" else {"add_bos_token": bos == "on"}
+    return HFLM(pretrained=str(folder), batch_size=1, max_length=CONTEXT, device="cpu", dtype="float32", **given)
 
 
 @pytest.fixture(params=["auto", "on", "off"])
@@ -112,9 +118,7 @@ def pair(request: pytest.FixtureRequest, imported: ablate.Imported, folder: Path
     assert published is not None
     model: Decoder = trained_model(store, run.digest)
     ours = ZooLM(model, Published.read(published, bos), context=CONTEXT, batch=4)
-    given = {} if bos == "auto" else {"add_bos_token": bos == "on"}
-    theirs = HFLM(pretrained=str(folder), batch_size=1, max_length=CONTEXT, device="cpu", dtype="float32", **given)
-    return ours, theirs
+    return ours, _theirs(folder, bos)
 
 
 def _asked(kind: str, arguments: list[tuple[Any, ...]]) -> list[Instance]:
@@ -170,6 +174,46 @@ def test_the_custom_is_seen_by_the_scores(folder: Path, imported: ablate.Importe
     assert on != off
     own = imported.scores.frame.filter(metric="bits_per_byte")["value"][0]
     assert own == automatic
+
+
+@pytest.mark.parametrize("bos", ["auto", "on", "off"])
+def test_windows_of_held_out_text_are_read_as_lm_eval_reads_a_text(folder: Path, bos: Bos, tmp_path: Path) -> None:
+    """Their loss when the model comes in, and by position: after the BOS where there is one, else after the token that
+    a window begins with."""
+    found = _imported(folder, tmp_path / "runs", bos=bos, positions={"multiples": [1], "tokens": CONTEXT})
+    store, theirs = Store(found.store), _theirs(folder, bos)
+    run = store.read_run(found.digest)
+    assert run is not None
+    corpus = open_corpus(store.data(run.data.digest).path)
+    assert isinstance(corpus, Corpus)
+
+    def nats(window: list[int], scored: int) -> float:
+        reads = [*(theirs.tok_encode("") or window[:1]), *window[1:]]
+        ((total, _),) = theirs._loglikelihood_tokens([(("", ""), reads[:-scored], reads[-scored:])], disable_tqdm=True)
+        return -float(total)
+
+    (held_out,) = corpus.held_out_rows("test", CONTEXT)
+    windows = np.asarray(held_out.rows).tolist()
+    assert found.result.loss == pytest.approx(np.mean([nats(row, CONTEXT) for row in windows]) / CONTEXT, rel=1e-5)
+    assert found.scores is not None
+    (stretch,) = found.scores.found.sections["positions"].rows[-1:]
+    assert stretch["last"] == CONTEXT
+    last = found.scores.frame.filter(metric="loss_1x")["value"][0]
+    start = stretches(len(corpus.tokens("test")), [CONTEXT], CONTEXT, 0).starts[0]
+    window = corpus.tokens("test")[start : start + CONTEXT + 1].tolist()
+    assert last == pytest.approx(nats(window, CONTEXT // 4) / (CONTEXT // 4), rel=1e-5)
+
+
+def test_each_custom_is_a_run_of_its_own_and_an_older_one_is_kept(folder: Path, imported: ablate.Imported) -> None:
+    """Without a BOS the windows are those of versions that knew none, and so is the run's digest."""
+    begins = bool(AutoTokenizer.from_pretrained(folder).encode(""))
+    automatic, on, off = (
+        _imported(folder, imported.store, bos=each, positions=True).digest for each in ("auto", "on", "off")
+    )
+    assert automatic == imported.digest == (on if begins else off)
+    assert on != off
+    run = Store(imported.store).read_run(off)
+    assert run is not None and "begins" not in run.model_dump(mode="json")
 
 
 def test_other_conventions_are_another_run(folder: Path, imported: ablate.Imported, tmp_path: Path) -> None:

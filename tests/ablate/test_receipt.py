@@ -6,8 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 import ablate
-from ablate.data import Corpus, prepare
+from ablate.data import Corpus, DataError, prepare
+from ablate.data.sources import TextSource
 from ablate.data.spec import parse
 from ablate.store import Store
 
@@ -32,6 +35,40 @@ def test_what_was_read_and_what_was_skipped(tmp_path: Path) -> None:
         "files: skipped 3 duplicates, 2 empty documents",
     ]
     assert said[-1].startswith("the training text begins: Document ")
+
+
+def test_each_part_of_a_mixture_says_what_was_read_of_it(tmp_path: Path) -> None:
+    """Against the texts themselves: the larger weight has three times the bytes, to within a document."""
+    texts = {name: [f"{name} {i} " + "x" * 50 for i in range(100)] for name in ("many", "few")}
+    for name, some in texts.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in some))
+    parts = [{"data": {"source": "files", "paths": f"{n}.jsonl"}, "weight": w} for n, w in (("many", 3), ("few", 1))]
+    source = parse({"source": "mixture", "parts": parts, "validation_fraction": 0.2})
+    corpus = prepare(source, tmp_path / "data", tmp_path)
+    assert isinstance(corpus, Corpus) and isinstance(source, TextSource)
+    read = list(source.documents(tmp_path))
+    assert corpus.meta.taken is not None
+    for part, (name, some) in zip(corpus.meta.taken.parts, texts.items(), strict=True):
+        own = [text for text in read if text.startswith(name)]
+        assert (part.name, part.formats, part.documents) == (f"files {name}.jsonl", {"JSON": 1}, len(own))
+        assert (part.bytes, part.begins) == (sum(map(len, own)), some[0])
+        assert f"mixture: {part.line}" in corpus.meta.receipt
+    many, few = corpus.meta.taken.parts
+    assert abs(many.bytes / 3 - few.bytes) <= 60
+
+
+def test_pieces_that_repeat_another_are_told(tmp_path: Path) -> None:
+    """Thirty times the same 8 kB, and thirty others: 29 are left out."""
+    lines = [f"{i:63}\n" for i in range(31 * 128)]
+    (tmp_path / "song.txt").write_text("".join([*lines[:128] * 30, *lines[128:]]))
+    spec = parse({"source": "files", "paths": "song.txt", "validation_fraction": 0.2})
+    corpus = prepare(spec, tmp_path / "data", tmp_path)
+    assert isinstance(corpus, Corpus) and corpus.meta.taken is not None
+    assert (corpus.meta.taken.repeated, corpus.meta.bytes.total) == (29, 31 * 8192)
+    assert "files: skipped 0 duplicates, 0 empty documents, 29 pieces that repeat another" in corpus.meta.receipt
+    (tmp_path / "same.txt").write_text("x" * 700_000)
+    with pytest.raises(DataError, match=r"after \d+ pieces were left out that repeat another"):
+        prepare(parse({"source": "files", "paths": "same.txt"}), tmp_path / "data", tmp_path)
 
 
 def test_the_log_and_the_page_say_it(trained: Path, tmp_path: Path) -> None:

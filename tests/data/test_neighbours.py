@@ -214,10 +214,18 @@ def test_what_is_missing_is_told_with_what_was_looked_for(case: str, tmp_path: P
 
 def test_a_folder_tells_what_it_has_of_other_kinds(tmp_path: Path) -> None:
     for number in range(7):
-        (tmp_path / f"c4-{number}.json.gz").write_bytes(JSON["c4-train.00000-of-01024.json.gz"])
-    with pytest.raises(DataError, match=r"no file of a known kind; name those .* by a glob: c4-0\.json\.gz, .*, …"):
+        (tmp_path / f"part-{number}.json").write_bytes(JSON["dolma.json"])
+    with pytest.raises(DataError, match=r"no file of a known kind; name those .* by a glob: part-0\.json, .*, …"):
         read(tmp_path)
-    assert read(tmp_path / "*.json.gz") == DOCUMENTS * 7
+    assert read(tmp_path / "*.json") == DOCUMENTS * 7
+
+
+def test_a_folder_of_shards_is_read_as_it_is(tmp_path: Path) -> None:
+    """C4's, beside what comes with them."""
+    for number in range(3):
+        (tmp_path / f"c4-train.{number:05}-of-01024.json.gz").write_bytes(JSON["c4-train.00000-of-01024.json.gz"])
+    (tmp_path / "dataset_infos.json").write_text("{}")
+    assert read(tmp_path) == DOCUMENTS * 3
 
 
 TOKENS = {"uint16": "<u2", "uint32": "<u4", "int64": "<i8"}

@@ -55,6 +55,7 @@ def test_what_is_asked_for(keys: dict[str, Any], conditions: Conditions, asked: 
     [
         ({"positions": {}}, TASK, "positions: needs held-out text, and mqar has none"),
         ({"limit": 3}, TASK, "limit: needs held-out text, and mqar has none"),
+        ({"bos": "on"}, TASK, "bos: needs held-out text, and mqar has none"),
         ({"diagnostics": {}}, TEXT, "diagnostics: needs a synthetic task, and stdlib is text"),
         ({"diagnostics": {"at": {"pairs": 9}}}, TASK, "diagnostics.at: pairs are no difficulty"),
         ({"tasks": []}, TEXT, "tasks: is empty, and no other evaluation is requested"),

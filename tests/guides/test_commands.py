@@ -105,6 +105,7 @@ ELSEWHERE = {
     r"docs/(plugins|howto_block)\.md: ablate zoo --check (maxnorm|sine)": "tests/ablate/test_plugins.py",
     r"docs/comparisons\.md: ablate run studies/(screening|confirm)\.yaml": "tests/ablate/test_promoting.py",
     r"docs/checkpoints\.md: lm-eval": "tests/zoo/hf/test_remote.py",
+    r"docs/checkpoints\.md: ablate (data|plan|run|import|eval) .*(c4|cats)\.yaml": "tests/neighbours/test_walk.py",
     r"docs/evaluation\.md: ablate eval 3f2a": "tests/evals/harness/test_loading.py",
     r"docs/evaluation\.md: python -m evals (fetch|lm-eval)": "tests/evals/harness/test_lm_eval_model.py",
     r"docs/atlas\.md: ablate (run studies/norm_placement\.yaml|report|atlas)": "tests/reports/test_atlas.py",

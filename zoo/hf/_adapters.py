@@ -107,6 +107,9 @@ def merge(folder: Path, model: nn.Module, logits: Callable[[], Tensor]) -> None:
         for what in ("missing", "unexpected"):
             if keys := sorted(getattr(loaded, f"{what}_keys")):
                 raise UnsupportedError(keys[0], f"{what} in {_weights_file(folder)}, {len(keys)} in all")
+        held = peft.get_peft_model_state_dict(adapted)
+        if broken := next((name for name, value in held.items() if not value.isfinite().all()), None):
+            raise UnsupportedError(broken, f"holds numbers that are infinite or none in {_weights_file(folder)}")
         adapted.eval()
         beside = logits()
         if untied:

@@ -15,9 +15,11 @@ from pydantic import Field, PositiveInt
 
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers.bytes import BytesTokenizer
-from ablate.store.documents import TextMeta
+from ablate.store.documents import TakenPart, TextMeta
 from zoo.axis import Choice, Spec
 
+BEGINNING = 200
+"""Number of characters that are shown of a text."""
 Progress = Callable[[str, float], None]
 """Told the stage (`download`, `train tokenizer` or `read tokenizer`, `tokenise`) and the share of it that is done."""
 
@@ -84,6 +86,10 @@ class TextSource(DataSource):
     def formats(self, base: Path) -> dict[str, int]:
         """Number of files by the format that was recognised, where it is read from files."""
         return {}
+
+    def parts_taken(self, base: Path) -> tuple[TakenPart, ...]:
+        """What `documents` reads of each of several sources."""
+        return ()
 
     def fingerprint(self) -> str | None:
         """An identifier of content that is expensive to read; None if it is read and hashed."""

@@ -39,8 +39,9 @@ FOREIGN = {
 
 
 def is_text(path: Path) -> bool:
-    """Whether a file of a folder is meant to be read."""
-    return kind(path) in TEXT and not path.name.startswith(".")
+    """Whether a file of a folder is meant to be read. Packed .json is, as of C4: what lies among code is not packed."""
+    packed = path.suffix.lower() in PACKED
+    return kind(path) in (TEXT | {".json"} if packed else TEXT) and not path.name.startswith(".")
 
 
 def kind(path: Path) -> str:

@@ -39,7 +39,7 @@ class FilesSource(TextSource):
     source: Literal["files"] = "files"
     paths: Annotated[Paths, Field(min_length=1, strict=False)]
     """Globs, relative to the study's file; `**` crosses folders, `~` and `$VARIABLES` are expanded. A folder stands for
-    all files below it that end in .txt, .md, .jsonl, .ndjson, .parquet or .tar, packed or not."""
+    all files below it that end in .txt, .md, .jsonl, .ndjson, .parquet or .tar, packed or not, and for packed .json."""
     column: str = DEFAULT_COLUMN
     """Where JSON, .csv and .parquet keep the text, and .json of a tar, where a sample has no .txt."""
     format: Literal["auto", "text"] = "auto"

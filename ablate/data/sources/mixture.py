@@ -9,13 +9,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
-from ablate.data.sources import Progress, TextSource
+from ablate.data.sources import BEGINNING, Progress, TextSource
 from ablate.data.sources.files import FilesSource
 from ablate.data.sources.hf import COMMIT_DIGITS, HfSource
 from ablate.data.sources.prose import ProseSource
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.sources.tokens import TokensSource
-from ablate.store.documents import TextMeta
+from ablate.store.documents import TakenPart, TextMeta
 from zoo.axis import Spec
 
 CONTENT = "mixture:"
@@ -43,6 +43,17 @@ class Share(Spec):
         return self
 
 
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="replace"))
+
+
+def _name(source: TextSource) -> str:
+    """`files notes/*.md`, `hf a/b`."""
+    settings = source.model_dump(mode="json")
+    where = settings.get("paths") or settings.get("path") or ()
+    return " ".join([source.source, *([where] if isinstance(where, str) else where)])
+
+
 def _several(parts: tuple[Share, ...]) -> tuple[Share, ...]:
     if len(parts) < 2:
         raise ValueError("a mixture has at least two parts")
@@ -62,6 +73,10 @@ class MixtureSource(TextSource):
     """The texts, each with its weight."""
 
     def documents(self, base: Path) -> Iterator[str]:
+        return (text for _, text in self._in_turn(base))
+
+    def _in_turn(self, base: Path) -> Iterator[tuple[int, str]]:
+        """Each document, and the place of its part."""
         streams = [part.data.documents(base) for part in self.parts]
         taken = [0.0] * len(streams)
         while True:
@@ -69,8 +84,25 @@ class MixtureSource(TextSource):
             text = next(streams[place], None)
             if text is None:
                 return
-            yield text
-            taken[place] += len(text.encode(errors="replace")) / self.parts[place].weight
+            yield place, text
+            taken[place] += _bytes(text) / self.parts[place].weight
+
+    def parts_taken(self, base: Path) -> tuple[TakenPart, ...]:
+        documents, read, begins = Counter[int](), Counter[int](), dict[int, str]()
+        for place, text in self._in_turn(base):
+            documents[place] += 1
+            read[place] += _bytes(text)
+            begins.setdefault(place, text[:BEGINNING])
+        return tuple(
+            TakenPart(
+                name=_name(part.data),
+                formats=part.data.formats(base),
+                documents=documents[place],
+                bytes=read[place],
+                begins=begins.get(place, ""),
+            )
+            for place, part in enumerate(self.parts)
+        )
 
     def pinned(self, prepared: Iterable[TextMeta]) -> Self:
         known = list(prepared)

@@ -38,4 +38,4 @@ def teller(wanted: Wanted) -> Tell:
 
 
 def _on_terminal(wanted: Wanted) -> bool:
-    return wanted is True and sys.stderr.isatty()
+    return wanted is True and sys.stderr is not None and sys.stderr.isatty()

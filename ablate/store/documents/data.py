@@ -84,6 +84,27 @@ class ReferenceLosses(Part):
         return "stalled" if loss > self.stalled_above else "trained"
 
 
+class TakenPart(Part):
+    """Text of one part of a mixture, as it was found."""
+
+    name: str
+    """The source, and where it reads."""
+    formats: dict[str, int]
+    """Number of files by the format recognised; empty for a source that is not read from files."""
+    documents: int
+    """Texts that were read of it."""
+    bytes: Annotated[int, Unit("bytes")]
+    """UTF-8 bytes of these."""
+    begins: str
+    """The first 200 characters."""
+
+    @property
+    def line(self) -> str:
+        files = "".join(f"{n:,} {form}, " for form, n in self.formats.items())
+        read = f"{self.documents:,} documents, {self.bytes:,} bytes"
+        return f"part {self.name}: {files}{read}; it begins: " + self.begins.replace("\n", "⏎")
+
+
 class TakenText(Part):
     """Text as it was found, before it was split and tokenised."""
 
@@ -93,6 +114,10 @@ class TakenText(Part):
     """Texts that were skipped, since they had been read before."""
     empty: int
     """Texts that were skipped, since there is nothing in them."""
+    repeated: int = Field(default=0, exclude_if=lambda count: not count)
+    """Pieces of documents that were skipped, since another piece is the same."""
+    parts: tuple[TakenPart, ...] = Field(default=(), exclude_if=lambda parts: not parts)
+    """What was read of each part of a mixture."""
     begins: str
     """The first 200 characters of the training text."""
 
@@ -154,7 +179,9 @@ class TextMeta(DataDocument):
         yield f"{name}: {self.documents.total:,} {whole}, {self.bytes.total:,} bytes"
         if self.taken:
             skipped = f"{self.taken.duplicates:,} duplicates, {self.taken.empty:,} empty documents"
-            yield f"{name}: skipped {skipped}"
+            repeated = f", {self.taken.repeated:,} pieces that repeat another" * bool(self.taken.repeated)
+            yield f"{name}: skipped {skipped}{repeated}"
+            yield from (f"{name}: {part.line}" for part in self.taken.parts)
         yield "tokens: " + ", ".join(f"{split} {count:,}" for split, count in self.tokens.model_dump().items())
         yield f"held out: {self.bytes.held_out / self.bytes.total:.1%} of the bytes"
         if self.taken:

@@ -101,6 +101,9 @@ class RunDocument(Document):
     conventions: str | None = Field(default=None, exclude_if=is_none)
     """Digest of the files in `published/`: of the tokenizer of an imported model, as it was published, with which tasks
     are put to it. Absent where transformers cannot read them, and in runs of versions before December 2026."""
+    begins: tuple[int, ...] = Field(default=(), exclude_if=lambda tokens: not tokens)
+    """Tokens that an imported model reads before every window of held-out text, in place of the window's first one: its
+    BOS. None in runs of versions before December 2026."""
     teacher: RunTeacher | None = Field(default=None, exclude_if=is_none)
     """Model that it is distilled from, if any."""
     plugins: dict[str, str] | None = Field(default=None, exclude_if=is_none)

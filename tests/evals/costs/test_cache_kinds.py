@@ -43,9 +43,9 @@ def model_of(**edits: Any) -> Decoder:
     return model
 
 
-def text_of(tokens: int) -> Text:
+def text_of(tokens: int, before: tuple[int, ...] = ()) -> Text:
     draw = np.random.default_rng(1)
-    return Text(draw.integers(60, size=tokens), np.ones(tokens, dtype=np.int64))
+    return Text(draw.integers(60, size=tokens), np.ones(tokens, dtype=np.int64), before)
 
 
 def test_a_request_without_kinds_is_as_it_was() -> None:
@@ -125,8 +125,9 @@ def test_a_kind_that_a_model_cannot_have_says_why(edits: dict[str, Any], kind: A
     assert "reason" not in document["decode"][0]
 
 
-def test_the_loss_is_that_of_reading_token_by_token() -> None:
-    model, text, length = model_of().double(), text_of(400), 150
+@pytest.mark.parametrize("before", [(), (5, 6)])
+def test_the_loss_is_that_of_reading_token_by_token(before: tuple[int, ...]) -> None:
+    model, text, length = model_of().double(), text_of(400, before), 150
     plain, *others = kinds = [cache_kind(kind) for kind in ("plain", *KINDS)]
     found = plain_of(loss_by_cache(model, text, kinds, length))
     assert found["windows"] == 2
@@ -147,10 +148,11 @@ def by_hand(model: Decoder, text: Text, kind: Any, length: int) -> Any:
     rows = [windows[:-1].reshape(2, length)[i].tolist() for i in range(2)]
     goals = [windows[1:].reshape(2, length)[i].tolist() for i in range(2)]
     out = []
-    for tokens, targets in zip(rows, goals, strict=True):
-        cache = model.new_cache(1, length, kind=kind)
+    for (first, *tokens), targets in zip(rows, goals, strict=True):
+        reads = [*(text.before or (first,)), *tokens]
+        cache = model.new_cache(1, len(reads), kind=kind)
         with torch.no_grad():
-            logits = [model(torch.tensor([[token]]), cache)[0, -1] for token in tokens]
+            logits = [model(torch.tensor([[token]]), cache)[0, -1] for token in reads][-length:]
         out.append([-float(row.log_softmax(-1)[goal]) for row, goal in zip(logits, targets, strict=True)])
     return np.array(out)
 

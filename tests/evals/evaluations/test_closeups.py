@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 import torch
 from tokenizers import Tokenizer
 
@@ -11,6 +14,7 @@ from evals.evaluations.attention import AttentionSpec
 from evals.evaluations.samples import SamplesSpec
 from evals.evaluations.token_losses import TokenLossesSpec
 from evals.found import Found
+from evals.harness.conventions import Trained
 from evals.reading.windows import Text
 from evals.spec import EvalSpec
 from evals.subject import HeldOutText, Subject
@@ -20,23 +24,26 @@ TEXT = Text(np.random.default_rng(0).integers(97, 122, 400), np.ones(400, dtype=
 
 
 def data(tokenizer: Tokenizer, text: Text = TEXT, eos: int = 299) -> HeldOutText:
-    return HeldOutText(tokenizer, eos, text, documents=list, train=lambda: text.tokens)
+    return HeldOutText(tokenizer, Trained(tokenizer, eos), text, documents=list, train=lambda: text.tokens)
 
 
 SMALL = SamplesSpec(prompts=3, prompt_tokens=8, new_tokens=5, temperature=0)
 
 
-def test_token_losses_are_those_of_reading_one_token_at_a_time(model: Decoder, byte_tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("before", [(), (256,), (256, 257)])
+def test_token_losses_are_those_of_reading_one_token_at_a_time(
+    before: tuple[int, ...], model: Decoder, byte_tokenizer: Tokenizer
+) -> None:
     spec = TokenLossesSpec(passages=3, tokens=12)
-    found = spec.run(Subject(model, context=10), data(byte_tokenizer)).rows
+    found = spec.run(Subject(model, context=10), data(byte_tokenizer, replace(TEXT, before=before))).rows
     assert len(found) == 3
     for passage in found:
-        tokens = TEXT.tokens[passage["start"] : passage["start"] + 11].tolist()
-        assert passage["pieces"] == [chr(token) for token in tokens[1:]]
+        first, *tokens = TEXT.tokens[passage["start"] : passage["start"] + 11].tolist()
+        assert passage["pieces"] == [chr(token) for token in tokens]
         for place, nats in enumerate(passage["nats"]):
             with torch.no_grad():
-                log_p = model(torch.tensor([tokens[: place + 1]]))[0, -1].log_softmax(-1)
-            assert abs(nats + float(log_p[tokens[place + 1]])) < 2e-4
+                log_p = model(torch.tensor([[*(before or (first,)), *tokens[:place]]]))[0, -1].log_softmax(-1)
+            assert abs(nats + float(log_p[tokens[place]])) < 2e-4
 
 
 def test_samples_follow_the_prompts(model: Decoder, byte_tokenizer: Tokenizer) -> None:
@@ -50,6 +57,22 @@ def test_samples_follow_the_prompts(model: Decoder, byte_tokenizer: Tokenizer) -
         greedy = zoo.generate(model, prompt, 5)[0].tolist()
         assert 299 not in greedy
         assert text["sample"] == byte_tokenizer.decode(greedy, skip_special_tokens=False)
+
+
+def test_a_bos_is_read_before_prompts_and_in_place_of_a_maps_first_token(
+    model: Decoder, byte_tokenizer: Tokenizer
+) -> None:
+    held_out = replace(
+        data(byte_tokenizer, replace(TEXT, before=(256,))), conventions=Trained(byte_tokenizer, 256, "on")
+    )
+    for text in SMALL.run(Subject(model, context=64), held_out).rows:
+        prompt = torch.tensor([[256, *byte_tokenizer.encode(text["prompt"]).ids]])
+        greedy = zoo.generate(model, prompt, 5)[0].tolist()
+        assert text["sample"] == byte_tokenizer.decode(greedy, skip_special_tokens=False)
+    spec = AttentionSpec(tokens=6)
+    plain, begun = (spec.run(Subject(model, context=16), each).rows for each in (data(byte_tokenizer), held_out))
+    for before, after in zip(plain, begun, strict=True):
+        assert after["pieces"] == ["<eos>", *before["pieces"][1:]]
 
 
 def test_attention_maps_are_softmax_weights_of_the_chosen_layers(byte_tokenizer: Tokenizer) -> None:

@@ -35,10 +35,10 @@ def model_of(position: Any = "alibi", seed: int = 3, **edits: Any) -> Decoder:
     return model
 
 
-def text_of(tokens: int = 400) -> Text:
+def text_of(tokens: int = 400, before: tuple[int, ...] = ()) -> Text:
     draw = np.random.default_rng(1)
     sizes = draw.integers(0, 5, tokens).astype(np.uint32)
-    return Text(draw.integers(VOCABULARY, size=tokens).astype("<u2"), sizes)
+    return Text(draw.integers(VOCABULARY, size=tokens).astype("<u2"), sizes, before)
 
 
 def read(model: Decoder, text: Text | None = None, context: int = CONTEXT, **spec: Any) -> Found:
@@ -47,9 +47,10 @@ def read(model: Decoder, text: Text | None = None, context: int = CONTEXT, **spe
 
 
 def nats(model: Decoder, text: Text, start: int, target: int) -> float:
-    """−ln p of one token, from a pass over `start` … `target` − 1 alone."""
+    """−ln p of one token, from a pass over `start` … `target` − 1 alone; a BOS stands for the first of them."""
+    first, *rest = text.tokens[start:target].tolist()
     with torch.inference_mode():
-        tokens = torch.from_numpy(text.tokens[start:target].astype(np.int64))[None]
+        tokens = torch.tensor([[*(text.before or (first,)), *rest]])
         return -float(model(tokens)[0, -1].log_softmax(-1)[int(text.tokens[target])])
 
 
@@ -61,10 +62,12 @@ def rows_of(found: Found, multiple: int) -> list[dict[str, Any]]:
     return [row for row in found.rows if row["multiple"] == multiple]
 
 
-@pytest.mark.parametrize("position", ["alibi", "rope", "sinusoidal"])
-def test_every_bucket_is_the_plain_mean(position: str) -> None:
+@pytest.mark.parametrize(
+    ("position", "before"), [("alibi", ()), ("rope", ()), ("sinusoidal", ()), ("sinusoidal", (7,)), ("rope", (7, 8))]
+)
+def test_every_bucket_is_the_plain_mean(position: str, before: tuple[int, ...]) -> None:
     """Token by token, each from its own prefix; errors over stretches by scipy."""
-    model, text = model_of(position), text_of()
+    model, text = model_of(position), text_of(before=before)
     found = read(model, text)
     stretches = starts_of(found)
     assert len(stretches) == 100 // (4 * CONTEXT)
@@ -81,9 +84,9 @@ def test_every_bucket_is_the_plain_mean(position: str) -> None:
             assert (bucket["tokens"], bucket["bytes"]) == (np.size(plain), count)
 
 
-@pytest.mark.parametrize(("context", "quarter"), [(8, 2), (6, 1)])
-def test_the_gap_is_of_the_same_tokens(context: int, quarter: int) -> None:
-    model, text = model_of("sinusoidal"), text_of()
+@pytest.mark.parametrize(("context", "quarter", "before"), [(8, 2, ()), (6, 1, ()), (8, 2, (7,))])
+def test_the_gap_is_of_the_same_tokens(context: int, quarter: int, before: tuple[int, ...]) -> None:
+    model, text = model_of("sinusoidal"), text_of(before=before)
     found = read(model, text, context)
     length = 4 * context
     gaps, losses = [], []

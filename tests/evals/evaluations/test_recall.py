@@ -29,12 +29,12 @@ def model_of(vocabulary: int = VOCABULARY, **edits: Any) -> Decoder:
     return zoo.build(zoo.load("small", **(base | edits)), seed=3).double()
 
 
-def draw(tokens: int, seed: int = 1) -> Text:
+def draw(tokens: int, seed: int = 1, before: tuple[int, ...] = ()) -> Text:
     """Few kinds of tokens, some of them often, so that pairs come again; one stands for no byte."""
     source = np.random.default_rng(seed)
     weights = (1 + np.arange(VOCABULARY)) ** -1.5
     found = source.choice(VOCABULARY, tokens, p=weights / weights.sum())
-    return Text(found.astype("<u2"), np.where(found == 3, 0, 1 + found % 4).astype(np.uint32))
+    return Text(found.astype("<u2"), np.where(found == 3, 0, 1 + found % 4).astype(np.uint32), before)
 
 
 TRAIN = draw(600, seed=2).tokens
@@ -56,12 +56,14 @@ def by_hand(model: Decoder, text: Text, starts: list[int], length: int) -> list[
     """(stretch, target's place, distance or 0, nats, bytes) of every target, each from its own prefix."""
     found = []
     for stretch, start in enumerate(starts):
+        seen = text.tokens.tolist()
+        seen[start] = text.before[-1] if text.before else seen[start]
         for place in range(start + 1, start + length + 1):
-            pair = tuple(text.tokens[place - 1 : place + 1])
-            earlier = [p for p in range(start + 1, place) if tuple(text.tokens[p - 1 : p + 1]) == pair]
+            pair = seen[place - 1 : place + 1]
+            earlier = [p for p in range(start + 1, place) if seen[p - 1 : p + 1] == pair]
             with torch.inference_mode():
-                tokens = torch.from_numpy(text.tokens[start:place].astype(np.int64))[None]
-                nats = -float(model(tokens)[0, -1].log_softmax(-1)[int(text.tokens[place])])
+                tokens = torch.tensor([[*text.before[:-1], *seen[start:place]]])
+                nats = -float(model(tokens)[0, -1].log_softmax(-1)[seen[place]])
             found.append((stretch, place, place - earlier[-1] if earlier else 0, nats, int(text.sizes[place])))
     return found
 
@@ -76,9 +78,9 @@ def jackknifed(values: list[Target], count: int, weight: Any) -> tuple[float, fl
     return of(values), math.sqrt((count - 1) / count * sum((w - np.mean(without)) ** 2 for w in without))
 
 
-@pytest.mark.parametrize("frequent", [None, 30])
-def test_every_part_is_the_plain_mean(frequent: int | None) -> None:
-    model, text = model_of(), draw(800)
+@pytest.mark.parametrize(("frequent", "before"), [(None, ()), (30, ()), (30, (0,)), (None, (4, 1))])
+def test_every_part_is_the_plain_mean(frequent: int | None, before: tuple[int, ...]) -> None:
+    model, text = model_of(), draw(800, before=before)
     found = read(model, text, frequent=frequent)
     starts = [int(sample.doc_hash.split()[1].rstrip(",")) for sample in found.items]
     assert len(starts) == 600 // CONTEXT
@@ -86,7 +88,8 @@ def test_every_part_is_the_plain_mean(frequent: int | None) -> None:
     targets = by_hand(model, text, starts, CONTEXT)
 
     def is_frequent(target: Target) -> bool:
-        pair = tuple(text.tokens[target[1] - 1 : target[1] + 1].tolist())
+        of_window = target[1] - 1 in starts and before
+        pair = (before[-1] if of_window else int(text.tokens[target[1] - 1]), int(text.tokens[target[1]]))
         return frequent is not None and counted[pair] > frequent
 
     hits = [t for t in targets if t[2] and not is_frequent(t)]
