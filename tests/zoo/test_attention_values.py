@@ -60,7 +60,9 @@ def test_forget_gates_are_read_from_a_cache_in_any_order(options: dict[str, Any]
     left_pad = torch.tensor([0, 2, 5])
     cache = model.new_cache(3, 23, kind=cache_kind(kind))
     with torch.no_grad():
-        parts = [model(piece, cache, None if i else left_pad) for i, piece in enumerate(tokens.split([7, 1, 1, 9, 5], 1))]
+        parts = [
+            model(piece, cache, None if i else left_pad) for i, piece in enumerate(tokens.split([7, 1, 1, 9, 5], 1))
+        ]
         found, expected = torch.cat(parts, dim=1), model(tokens, left_pad=left_pad)
     for row, pad in enumerate(left_pad.tolist()):
         torch.testing.assert_close(found[row, pad:], expected[row, pad:], rtol=1e-4, atol=1e-4)

@@ -1,0 +1,91 @@
+"""Long short-term memory."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from zoo.axis import number
+from zoo.cache import LayerCache, kept_by
+from zoo.cache_states import StateCache
+from zoo.facts import Features
+from zoo.init import Linear
+from zoo.mixers import Mixer, MixerLayer
+from zoo.site import PartCost, Site, Step, matmul_cost
+from zoo.traits import OF_MODULES, Operations
+
+OUTPUT, CELL = "output", "cell"
+"""Names in a layer's cache."""
+
+
+class LSTM(Mixer):
+    """out = W_o h_t, h_t = o ⊙ tanh(c_t), c_t = f ⊙ c_{t−1} + i ⊙ g, i, f, o = σ(z), g = tanh(z), z = W x_t + R h_{t−1}
+    + b: (I) for each. Hochreiter & Schmidhuber 1997, https://doi.org/10.1162/neco.1997.9.8.1735, with the forget gate of
+    Gers et al. 2000, https://doi.org/10.1162/089976600300015015.
+
+    Gates read the last output, so tokens are computed one after another, in training too: many small products. The
+    biases of forget gates start at 1 (Jozefowicz et al. 2015, https://proceedings.mlr.press/v37/jozefowicz15.html), all
+    others at 0.
+    """
+
+    kind: Literal["lstm"] = "lstm"
+    supports: ClassVar[Operations] = OF_MODULES
+    features: Features | None = None
+    """I: features of output and cell; null for d_model."""
+
+    def resolve(self, d_model: int) -> Self:
+        return self.model_copy(update={"features": self.features or d_model})
+
+    def build(self, site: Site) -> MixerLayer:
+        return LSTMLayer(site.d_model, number(self.features))
+
+    def cost(self, d_model: int, context: int) -> PartCost:
+        features = number(self.features)
+        matrices = 4 * features * (d_model + features) + features * d_model
+        return matmul_cost(matrices + 4 * features, matrices)
+
+    def cache_elements(self, capacity: int) -> int:
+        return 2 * number(self.features)
+
+
+class LSTMLayer(MixerLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, d_model: int, features: int) -> None:
+        super().__init__()
+        self.features = features
+        self.v = Linear(d_model, 4 * features, bias=True, role="input", values=True)
+        self.v.initial = {"bias": torch.arange(4).eq(1).float().repeat_interleave(features)}
+        self.recur = Linear(features, 4 * features, role="input")
+        self.o = Linear(features, d_model, role="output")
+
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
+        shapes = {OUTPUT: (self.features,), CELL: (self.features,)}
+        return StateCache.zeros(batch, shapes, self.o.weight, dtype)
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        states = kept_by(self, cache, StateCache)
+        read: Tensor = self.v(x)  # W x + b: (B, T, 4I)
+        kind = torch.promote_types(read.dtype, torch.float32)
+        output = cell = read.new_zeros(x.shape[0], self.features, dtype=kind)
+        if states is not None:
+            output, cell = (_or(states.read(name, kind), output) for name in (OUTPUT, CELL))
+        outputs = []
+        for t in range(x.shape[1]):
+            i, f, g, o = (read[:, t] + self.recur(output.to(read.dtype))).to(kind).chunk(4, dim=-1)
+            cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+            output = o.sigmoid() * cell.tanh()
+            if step.text is not None:  # biases would leave a trace of padding
+                cell, output = (state * step.text[:, t, None] for state in (cell, output))
+            outputs.append(output)
+        if states is not None:
+            states.write(OUTPUT, output)
+            states.write(CELL, cell)
+        out: Tensor = self.o(torch.stack(outputs, dim=1).to(read.dtype))
+        return out
+
+
+def _or(state: Tensor | None, zero: Tensor) -> Tensor:
+    return zero if state is None else state
