@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from transformers.activations import XIELUActivation
 
 import zoo
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.ffns._activations import clamped_swiglu
+from zoo.ffns._activations import clamped_swiglu, sparse
 from zoo.site import Step
 
 
@@ -43,6 +44,7 @@ CASES: list[tuple[dict[str, Any], Callable[[float], float], bool]] = [
     ({"kind": "relu"}, lambda z: max(0.0, z), False),
     ({"kind": "relu2"}, lambda z: max(0.0, z) ** 2, False),
     ({"kind": "silu"}, lambda z: z * sigmoid(z), False),
+    ({"kind": "elu"}, lambda z: z if z > 0 else math.expm1(z), False),
     ({"kind": "gelu"}, gelu, False),
     ({"kind": "gelu", "approximate": "tanh"}, gelu_tanh, False),
     ({"kind": "gelu", "approximate": "sigmoid"}, lambda z: z * sigmoid(1.702 * z), False),
@@ -78,6 +80,45 @@ def test_ffn_is_its_formula(ffn: dict[str, Any], scalar: Callable[[float], float
         hidden = [scalar(u) for u in up]
     expected = torch.tensor(apply(layer.down, hidden), dtype=torch.float64)
     torch.testing.assert_close(layer(x[None, None], Step.of(x[None]))[0, 0], expected, rtol=1e-12, atol=1e-12)
+
+
+def xielu_layer(**settings: Any) -> Any:
+    spec = zoo.load("small", d_model=8, n_layers=1, **{"block.ffn": {"kind": "xielu", "d_ff": 6, **settings}})
+    return zoo.build(spec).blocks[0].ffn
+
+
+def test_xielu_is_its_formula_with_the_parameters_of_transformers() -> None:
+    ours, theirs = xielu_layer().activation, XIELUActivation(dtype=torch.float32)
+    z = torch.tensor([-1e4, -30.0, -2.0, -0.5, 0.0, 0.3, 4.0, 1e4])
+    torch.testing.assert_close(ours(z), theirs(z))  # as they start: both α 0.8
+    positive, negative = 0.7, -0.4
+    with torch.no_grad():
+        ours.positive.fill_(positive)
+        ours.negative.fill_(negative)
+        theirs.alpha_p.fill_(positive)
+        theirs.alpha_n.fill_(negative)
+    torch.testing.assert_close(ours(z), theirs(z))
+    above, below = math.log1p(math.exp(positive)), 0.5 + math.log1p(math.exp(negative))
+    expected = [above * v**2 + v / 2 if v > 0 else below * (math.expm1(v) - v) + v / 2 for v in z.tolist()]
+    torch.testing.assert_close(ours(z), torch.tensor(expected))
+
+
+def test_xielu_has_a_gradient_at_large_numbers() -> None:
+    z = torch.tensor([-1e30, 200.0], requires_grad=True)
+    xielu_layer().activation(z).sum().backward()
+    assert z.grad is not None
+    assert z.grad.isfinite().all()
+
+
+def test_a_learned_activation_comes_behind_the_threshold() -> None:
+    layer = xielu_layer(sparsity=0.5)
+    assert [name for name, _ in layer.named_parameters() if "activation" in name] == [
+        "activation.activation.positive",
+        "activation.activation.negative",
+    ]
+    x = torch.randn(1, 3, 8, generator=torch.Generator().manual_seed(0))
+    hidden = layer.activation.activation(sparse(layer.up(x), NormalDist().inv_cdf(0.5)))
+    torch.testing.assert_close(layer(x, Step.of(x[..., 0])), layer.down(hidden))
 
 
 def test_clamped_swiglu_is_its_formula() -> None:

@@ -45,12 +45,12 @@ class Attention(MultiHead):
     kind: Literal["attention"] = "attention"
     supports: ClassVar[Operations] = EVERY_OPERATION
     gives_queries: ClassVar[bool] = True
-    v_dim: Annotated[HeadFeatures | None, Tried(10)] = Field(default=None, exclude_if=is_off)
+    v_dim: Annotated[HeadFeatures | None, Tried(10, paired=False)] = Field(default=None, exclude_if=is_off)
     """e: features of a value head (MiMo-V2, arXiv:2601.02780); null for those of a key head."""
-    forget: Annotated[bool, Supports(*OF_MODULES)] = Field(default=False, exclude_if=is_off)
+    forget: Annotated[bool, Tried(True, paired=False), Supports(*OF_MODULES)] = Field(default=False, exclude_if=is_off)
     """Scores of query i and key j get Σ log f_t over the tokens t after j up to i, f = σ(w_h x + b_h): a forget gate in
     each head (FoX, Lin et al. 2025, arXiv:2503.02130, there without position encoding, `position: nope`)."""
-    exclusive: Annotated[bool, Supports(*OF_MODULES)] = Field(default=False, exclude_if=is_off)
+    exclusive: Annotated[bool, Tried(True, paired=False), Supports(*OF_MODULES)] = Field(default=False, exclude_if=is_off)
     """A head's output y loses its part along the token's own value: y − (y·v̂) v̂, v̂ = v/‖v‖ (exclusive self-attention,
     Zhai 2026, arXiv:2603.09078)."""
 

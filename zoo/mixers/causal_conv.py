@@ -32,7 +32,8 @@ class CausalConv(Mixer):
     layers have a dilation δ of 1, 2, 4 …: a pattern of `blocks`.
     """
 
-    examples: ClassVar[Examples] = ({}, {"width": 3, "dilation": 2, "gate": False, "features": 20})
+    examples: ClassVar[Examples] = ({"width": 3, "dilation": 2, "features": 20},)
+    paired_examples: ClassVar[int | None] = 0
     kind: Literal["causal_conv"] = "causal_conv"
     supports: ClassVar[Operations] = OF_MODULES
     features: Features | None = None

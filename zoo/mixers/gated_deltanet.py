@@ -45,6 +45,7 @@ class GatedDeltaNet(Stateful):
         {"chunk": 8, "k_heads": 2, "head_dim": 5, "v_dim": 7},
         {"chunk": 4, "head_dim": 5, "v_dim": 6, "householders": 3, "negative_eigenvalues": True, "conv": None},
     )
+    paired_examples: ClassVar[int | None] = 1
     kind: Literal["gated_deltanet"] = "gated_deltanet"
     supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4

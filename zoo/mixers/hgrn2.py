@@ -31,7 +31,8 @@ class HGRN2(LinearHeads):
     upper layers forget less. A pattern of `blocks` can let γ grow from layer to layer.
     """
 
-    examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5}, {"chunk": 4, "lower_bound": 0.4, "conv": 3})
+    examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5, "lower_bound": 0.4, "conv": 3},)
+    paired_examples: ClassVar[int | None] = 0
     kind: Literal["hgrn2"] = "hgrn2"
     supports: ClassVar[Operations] = OF_MODULES
     lower_bound: Annotated[float, Field(ge=0, lt=1)] = 0.0

@@ -42,6 +42,7 @@ class KimiDeltaAttention(Stateful):
         {"chunk": 8, "head_dim": 5},
         {"chunk": 4, "head_dim": 5, "negative_eigenvalues": True, "conv": None},
     )
+    paired_examples: ClassVar[int | None] = 1
     kind: Literal["kda"] = "kda"
     supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4

@@ -30,6 +30,7 @@ class LSTM(Mixer):
     others at 0.
     """
 
+    paired_examples: ClassVar[int | None] = 0
     kind: Literal["lstm"] = "lstm"
     supports: ClassVar[Operations] = OF_MODULES
     features: Features | None = None

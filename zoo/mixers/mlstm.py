@@ -40,6 +40,7 @@ class MLSTM(LinearHeads):
     """
 
     examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5, "v_dim": 7},)
+    paired_examples: ClassVar[int | None] = 0
     kind: Literal["mlstm"] = "mlstm"
     supports: ClassVar[Operations] = OF_MODULES
     head_dim: HeadFeatures | None = None

@@ -42,7 +42,8 @@ class RGLRU(Stateful):
     whole, without the root, as in the released code. λ starts with aᶜ evenly spread over [0.9, 0.999].
     """
 
-    examples: ClassVar[Examples] = ({"chunk": 4}, {"heads": 3, "features": 15, "conv": 2, "bias": False})
+    examples: ClassVar[Examples] = ({"chunk": 4, "heads": 3, "features": 15},)
+    paired_examples: ClassVar[int | None] = 0
     kind: Literal["rg_lru"] = "rg_lru"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     chunk: PositiveInt = 32

@@ -25,7 +25,8 @@ class GatedShortConv(Mixer):
     The gates B and C are linear: there is no activation.
     """
 
-    examples: ClassVar[Examples] = ({}, {"width": 2, "bias": True, "features": 20})
+    examples: ClassVar[Examples] = ({"width": 3, "bias": True, "features": 20},)
+    paired_examples: ClassVar[int | None] = 0
     kind: Literal["short_conv"] = "short_conv"
     supports: ClassVar[Operations] = OF_MODULES
     degree: ClassVar[int] = 3
