@@ -50,7 +50,9 @@ class Attention(MultiHead):
     forget: Annotated[bool, Tried(True, paired=False), Supports(*OF_MODULES)] = Field(default=False, exclude_if=is_off)
     """Scores of query i and key j get Σ log f_t over the tokens t after j up to i, f = σ(w_h x + b_h): a forget gate in
     each head (FoX, Lin et al. 2025, arXiv:2503.02130, there without position encoding, `position: nope`)."""
-    exclusive: Annotated[bool, Tried(True, paired=False), Supports(*OF_MODULES)] = Field(default=False, exclude_if=is_off)
+    exclusive: Annotated[bool, Tried(True, paired=False), Supports(*OF_MODULES)] = Field(
+        default=False, exclude_if=is_off
+    )
     """A head's output y loses its part along the token's own value: y − (y·v̂) v̂, v̂ = v/‖v‖ (exclusive self-attention,
     Zhai 2026, arXiv:2603.09078)."""
 

@@ -63,7 +63,7 @@ class HGRN2Layer(LinearHeadsLayer):
         self.output_norm = spec.output_norm.build(spec.heads * spec.value_features)
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        q, raw, v = self._project(x, step, cache)  # W_f x in the place of keys: (B, H, T, n)
+        q, raw, v = self.project(x, step, cache)  # W_f x in the place of keys: (B, H, T, n)
         raw = raw.to(torch.promote_types(raw.dtype, torch.float32))
         decay = F.logsigmoid(raw)
         if self.bound:  # log f, without a difference of nearly equal numbers

@@ -22,7 +22,7 @@ OUTPUT, CELL = "output", "cell"
 
 class LSTM(Mixer):
     """out = W_o h_t, h_t = o ⊙ tanh(c_t), c_t = f ⊙ c_{t−1} + i ⊙ g, i, f, o = σ(z), g = tanh(z), z = W x_t + R h_{t−1}
-    + b: (I) for each. Hochreiter & Schmidhuber 1997, https://doi.org/10.1162/neco.1997.9.8.1735, with the forget gate of
+    + b: (I) for each. Hochreiter & Schmidhuber 1997, https://doi.org/10.1162/neco.1997.9.8.1735, with forget gates of
     Gers et al. 2000, https://doi.org/10.1162/089976600300015015.
 
     Gates read the last output, so tokens are computed one after another, in training too: many small products. The

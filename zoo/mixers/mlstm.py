@@ -90,7 +90,7 @@ class MLSTMLayer(LinearHeadsLayer):
         self.head_norm = NormPerHead(spec.head_norm, spec.heads, spec.value_features)
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        q, k, v = self._project(x, step, cache)  # (B, H, T, n), (B, H, T, n), (B, H, T, p)
+        q, k, v = self.project(x, step, cache)  # (B, H, T, n), (B, H, T, n), (B, H, T, p)
         admitted = self._capped(self.admit(x)).exp()  # i: (B, H, T)
         decay = F.logsigmoid(self._capped(self.forget(x)))  # log f: (B, H, T)
         k = on_text((k * admitted[..., None]).transpose(1, 2), step).transpose(1, 2)
