@@ -13,7 +13,7 @@ from transformers.activations import XIELUActivation
 
 import zoo
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.ffns._activations import clamped_swiglu, sparse
+from zoo.ffns._activations import clamped_swiglu
 from zoo.site import Step
 
 
@@ -110,15 +110,9 @@ def test_xielu_has_a_gradient_at_large_numbers() -> None:
     assert z.grad.isfinite().all()
 
 
-def test_a_learned_activation_comes_behind_the_threshold() -> None:
-    layer = xielu_layer(sparsity=0.5)
-    assert [name for name, _ in layer.named_parameters() if "activation" in name] == [
-        "activation.activation.positive",
-        "activation.activation.negative",
-    ]
-    x = torch.randn(1, 3, 8, generator=torch.Generator().manual_seed(0))
-    hidden = layer.activation.activation(sparse(layer.up(x), NormalDist().inv_cdf(0.5)))
-    torch.testing.assert_close(layer(x, Step.of(x[..., 0])), layer.down(hidden))
+def test_xielu_has_no_threshold_at_zero() -> None:
+    with pytest.raises(zoo.SpecError, match="sparsity: its threshold leaves nothing below zero"):
+        xielu_layer(sparsity=0.5)
 
 
 def test_clamped_swiglu_is_its_formula() -> None:

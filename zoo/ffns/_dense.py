@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from statistics import NormalDist
 from typing import Annotated, Any, ClassVar, Self
 
@@ -21,16 +22,9 @@ from zoo.site import PartCost, Site, Step, matmul_cost
 from zoo.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, OF_MODULES
 
 
-class SparseActivation(nn.Module):
-    """act(sparse(up)), or act(sparse(gate), up). The activation may be a module of its own."""
-
-    def __init__(self, activation: Activation, quantile: float) -> None:
-        """`quantile` is a number by now: torch.compile cannot trace how it is found."""
-        super().__init__()
-        self.activation, self.quantile = activation, quantile
-
-    def forward(self, first: Tensor, *others: Tensor) -> Tensor:
-        return self.activation(sparse(first, self.quantile), *others)
+def _sparse(activation: Activation, quantile: float, first: Tensor, *others: Tensor) -> Tensor:
+    """`quantile` is a number by now: torch.compile cannot trace how it is found."""
+    return activation(sparse(first, quantile), *others)
 
 
 class Dense(Ffn):
@@ -63,9 +57,9 @@ class Dense(Ffn):
     def build(self, site: Site) -> FfnLayer:
         conv = ShortConv(self.channels, self.conv) if self.conv else None
         gated, bias, dropout = self.gated, self.bias, self.dropout
-        activation = self.hidden()
-        if self.sparsity:
-            activation = SparseActivation(activation, NormalDist().inv_cdf(self.sparsity))
+        activation = (
+            partial(_sparse, self.hidden(), NormalDist().inv_cdf(self.sparsity)) if self.sparsity else self.hidden()
+        )
         settings = {"gated": gated, "bias": bias, "dropout": dropout, "conv": conv}
         return self.layer(site.d_model, activation=activation, **settings)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zoo.errors import SpecError
 from zoo.ffns._activations import Activation
 from zoo.ffns._dense import Dense
 from zoo.site import PartCost
@@ -26,6 +27,11 @@ class XIELU(Dense):
     paired_examples: ClassVar[int | None] = 0
     kind: Literal["xielu"] = "xielu"
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
+
+    def resolve(self, d_model: int) -> Self:
+        if self.sparsity:
+            raise SpecError("sparsity", "its threshold leaves nothing below zero, where α_n would act")
+        return super().resolve(d_model)
 
     def hidden(self) -> Activation:
         return XIELUActivation()
