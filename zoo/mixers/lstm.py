@@ -13,7 +13,7 @@ from zoo.cache_states import StateCache
 from zoo.facts import Features
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
-from zoo.site import PartCost, Site, Step, matmul_cost
+from zoo.site import PartCost, Site, Step
 from zoo.traits import OF_MODULES, Operations
 
 OUTPUT, CELL = "output", "cell"
@@ -44,8 +44,10 @@ class LSTM(Mixer):
 
     def cost(self, d_model: int, context: int) -> PartCost:
         features = number(self.features)
-        matrices = 4 * features * (d_model + features) + features * d_model
-        return matmul_cost(matrices + 4 * features, matrices)
+        read, recurrent = 5 * d_model * features, 4 * features**2
+        # The first token of a text has no output before it to multiply.
+        flops = 2.0 * read + 2.0 * recurrent * (context - 1) / context
+        return PartCost.of(read + recurrent + 4 * features, flops)
 
     def cache_elements(self, capacity: int) -> int:
         return 2 * number(self.features)
@@ -70,23 +72,18 @@ class LSTMLayer(MixerLayer):
         states = kept_by(self, cache, StateCache)
         read: Tensor = self.v(x)  # W x + b: (B, T, 4I)
         kind = torch.promote_types(read.dtype, torch.float32)
-        output = cell = read.new_zeros(x.shape[0], self.features, dtype=kind)
-        if states is not None:
-            output, cell = (_or(states.read(name, kind), output) for name in (OUTPUT, CELL))
+        output, cell = (None if states is None else states.read(name, kind) for name in (OUTPUT, CELL))
         outputs = []
-        for t in range(x.shape[1]):
-            i, f, g, o = (read[:, t] + self.recur(output.to(read.dtype))).to(kind).chunk(4, dim=-1)
-            cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+        for t, token in enumerate(read.unbind(1)):
+            z = token if output is None else token + self.recur(output.to(read.dtype))
+            i, f, g, o = z.to(kind).chunk(4, dim=-1)
+            cell = i.sigmoid() * g.tanh() + (0.0 if cell is None else f.sigmoid() * cell)
             output = o.sigmoid() * cell.tanh()
             if step.text is not None:  # biases would leave a trace of padding
                 cell, output = (state * step.text[:, t, None] for state in (cell, output))
             outputs.append(output)
         if states is not None:
-            states.write(OUTPUT, output)
+            states.write(OUTPUT, outputs[-1])
             states.write(CELL, cell)
         out: Tensor = self.o(torch.stack(outputs, dim=1).to(read.dtype))
         return out
-
-
-def _or(state: Tensor | None, zero: Tensor) -> Tensor:
-    return zero if state is None else state
