@@ -165,6 +165,11 @@ def test_normuon_moves_all_neurons_alike():
     torch.testing.assert_close(moved, torch.full_like(moved, moved[0].item()), rtol=1e-3, atol=0)
 
 
+def test_normuon_has_no_rule_for_other_widths():
+    assert Muon().width_factors(2.0) is not None
+    assert Muon(neuron_beta=0.9).width_factors(2.0) is None
+
+
 def test_normuon_goes_on_from_its_state():
     whole, cut = parameter(6, 4), parameter(6, 4)
     optimizer = Muon(neuron_beta=0.9).build([whole], LR)

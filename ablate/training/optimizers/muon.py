@@ -74,6 +74,8 @@ class Muon(Optimizer):
     def _takes(each: Trained) -> bool:
         return each.role in MATRICES and each.parameter.ndim == 2
 
-    def width_factors(self, ratio: float) -> Mapping[Role, float]:
+    def width_factors(self, ratio: float) -> Mapping[Role, float] | None:
+        if self.neuron_beta is not None:
+            return None
         ours = ratio**-0.5 if self.adjust == "match_rms_adamw" else 1.0
         return {**per_entry(ratio), "input": ours, "output": ours}
