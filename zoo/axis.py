@@ -92,6 +92,11 @@ class Variant(Spec):
     """Settings at which the variant is tried with every choice of the other axes, for a model of d_model 24 with 4
     heads of 6 features. To be given where the defaults are too large or leave something out, or there are none."""
 
+    paired_examples: ClassVar[int | None] = None
+    """Number of the first examples whose pairs with other choices are among those that the default tests check; the
+    slow tests check those of the others, too. Null for all. A variant that is built of parts which other variants have
+    too can be 0: the default tests then check each of its examples in two models."""
+
     requires: ClassVar[Edits] = {}
     """Edits of a model by path without which it cannot have the variant."""
 

@@ -57,12 +57,15 @@ class AtMost:
 
 @dataclass(frozen=True, init=False, eq=False)
 class Tried:
-    """Values with which the setting is tried in combination with all others; none where it is not tried."""
+    """Values with which the setting is tried in combination with all others; none where it is not tried. paired:
+    whether the default tests check its pairs with other choices, as the slow ones do."""
 
     values: tuple[Any, ...]
+    paired: bool
 
-    def __init__(self, *values: Any) -> None:
+    def __init__(self, *values: Any, paired: bool = True) -> None:
         object.__setattr__(self, "values", values)
+        object.__setattr__(self, "paired", paired)
 
 
 @dataclass(frozen=True, init=False, eq=False)

@@ -128,7 +128,10 @@ def roles(model: nn.Module) -> dict[str, Role]:
         for name, _ in module.named_parameters(recurse=False):
             owned: dict[str, Role] = getattr(module, "roles", {})
             if name not in owned:
-                raise TypeError(f"{type(module).__name__} does not say the role of its parameter '{name}'")
+                raise TypeError(
+                    f"{type(module).__name__} does not say the role of its parameter '{name}': write "
+                    f"roles = {{'{name}': 'gain'}} in the class, or bias, input or output"
+                )
             found[f"{path}.{name}".lstrip(".")] = owned[name]
     return found
 

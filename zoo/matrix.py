@@ -61,11 +61,15 @@ class MatrixDocument(TypedDict):
 
 @dataclass(frozen=True, eq=False)
 class Option:
-    """A choice on an axis: edits of the small model. There is one object for each, so that sets of them are quick."""
+    """A choice on an axis: edits of the small model. There is one object for each, so that sets of them are quick.
+
+    paired: whether its pairs with other choices are among those that the default tests check.
+    """
 
     axis: str
     name: str
     edits: SpecJson
+    paired: bool = True
 
     def __str__(self) -> str:
         return f"{self.axis}: {self.name}"
@@ -145,41 +149,40 @@ def _options(owner: type[BaseModel], prefix: str) -> Iterator[Option]:
         path = f"{prefix}{name}"
         axis = path.removeprefix("block.")
         default, tried = setting.get_default(call_default_factory=True), _tried(owner, name)
-        for label, value, others in _values(setting, default, tried):
-            yield Option(axis, label, {path: value, **others})
+        paired = tried is None or tried.paired
+        for label, value, others, known in _values(setting, default, tried):
+            yield Option(axis, label, {path: value, **others}, paired and known)
         if isinstance(default, Spec) and tried is None:
             yield from _options(type(default), f"{path}.")
 
 
-def _tried(owner: type[BaseModel], name: str) -> tuple[Any, ...] | None:
+def _tried(owner: type[BaseModel], name: str) -> Tried | None:
     """The values with which a setting is tried, where its class says so, none of a size; None where they follow from
     its type."""
-    tried = said_of(owner, name, Tried)
-    if tried is not None:
-        return tried.values
-    return () if Fact.SIZE in facts_of(owner, name) else None
+    return said_of(owner, name, Tried) or (Tried() if Fact.SIZE in facts_of(owner, name) else None)
 
 
-def _values(setting: FieldInfo, default: Any, tried: tuple[Any, ...] | None) -> Iterator[tuple[str, Any, Edits]]:
-    """Values of a setting other than its default, each with a name and the edits of the model that it needs; the
-    default is included where it is a part of the model."""
+def _values(setting: FieldInfo, default: Any, tried: Tried | None) -> Iterator[tuple[str, Any, Edits, bool]]:
+    """Values of a setting other than its default, each with a name, the edits of the model that it needs and whether it
+    is paired; the default is included where it is a part of the model."""
     choice = choice_of(setting)
     if choice is not None and tried is None:
         yield from _kinds(choice)
     elif not isinstance(default, Spec):
-        for value in _samples(setting.annotation) if tried is None else tried:
+        for value in _samples(setting.annotation) if tried is None else tried.values:
             if value != default:
-                yield _said(value), value, {}
+                yield _said(value), value, {}, True
 
 
-def _kinds(choice: Choice) -> Iterator[tuple[str, SpecJson, Edits]]:
+def _kinds(choice: Choice) -> Iterator[tuple[str, SpecJson, Edits, bool]]:
     for kind, variant in choice.variants().items():
         examples, others = (variant.examples, variant.requires) if issubclass(variant, Variant) else (({},), {})
+        paired = variant.paired_examples if issubclass(variant, Variant) else None
         for number, example in enumerate(examples):
             # In full, so that a choice of one of its settings is an edit of it.
             whole = variant.model_validate({choice.tag: kind, **example}).model_dump(mode="json")
             details = [f"{key}={_said(value)}" for key, value in example.items()] if number else []
-            yield " ".join([kind, *details]), whole, others
+            yield " ".join([kind, *details]), whole, others, paired is None or number < paired
 
 
 def _samples(annotation: Any) -> Iterator[Any]:

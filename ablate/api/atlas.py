@@ -95,7 +95,7 @@ def known_sources() -> Sources:
     return Sources(
         tuple(map(_stated, shipped())),
         tuple(_entries()),
-        tuple(map(_model, names())),
+        tuple(map(published_model, names())),
         tuple(handbook().values()),
     )
 
@@ -135,7 +135,8 @@ def _shown(value: object) -> str:
     return "null" if value is None else text(value) or "[]"
 
 
-def _model(name: str) -> PublishedModel:
+def published_model(name: str) -> PublishedModel:
+    """A preset's row of the table of published models."""
     chosen = preset(name)
     row = preset_row(chosen) | {"published": chosen.published_parameters}
     row["tricks"] = shown_tricks(row)

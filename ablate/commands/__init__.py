@@ -192,6 +192,14 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
 
 
+def print_line(line: str) -> None:
+    """A line, cut at the width of a terminal; a pipe gets it whole."""
+    import shutil
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(line)
+    print(line if len(line) <= width else f"{line[: width - 1]}…")
+
+
 def print_prose(lines: Iterable[str]) -> None:
     """Lines, broken between words at the width of a terminal; a pipe gets them whole."""
     import shutil

@@ -10,35 +10,56 @@ from typing import Any
 import zoo
 from ablate.api.catalogue import OF_ARMS, WHOLES, Catalogue, Entry, catalogued, entry, settings_of
 from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
-from ablate.commands import OptionError, print_json, print_table
+from ablate.commands import OptionError, print_json, print_line, print_table
 from ablate.plugins import check_groups
 from reports.atlas.models import ASSUMED, COLUMNS
 from zoo.descriptions import descriptions
 from zoo.errors import did_you_mean
 from zoo.presets import Preset, names, preset, shrunk, sized_names
 
+FIRST = ("mixers", "ffns", "norms", "residuals", "positions", "positions.scalings", "sparsities", "parts")
+"""Parts of a model, which come before all else that can be named."""
+
 
 def show_all(as_json: bool) -> int:
     check_groups()
     catalogue = {axis: [entry(name, of) for name, (of, _) in each.items()] for axis, each in catalogued().items()}
-    presets = [preset(name) for name in names()]
     if as_json:
-        print_json({"variants": catalogue, "presets": [preset_row(chosen) for chosen in presets]})
+        print_json({"variants": catalogue, "presets": [preset_row(preset(name)) for name in names()]})
         return 0
-    for axis, entries in catalogue.items():
-        print_table([(axis, "what it is"), *((e["name"], _described(e)) for e in entries)], text_columns=2)
-    shown = map(_shown, sorted(presets, key=lambda chosen: chosen.year))
-    print_table([tuple(COLUMNS.values()), *shown], text_columns=list(COLUMNS).index("parameters"))
-    print(
-        "* assumed: not in the source. Parameters are counted from the spec, published ones are as the source has them."
-    )
-    print("`ablate zoo NAME` shows a variant or a preset in full, and the settings of a part, of `model`, `block`,")
-    print("`train`, `lora`, `start` or `teacher`, and a setting's name the parts that have it.")
+    for axis in sorted(catalogue, key=lambda axis: FIRST.index(axis) if axis in FIRST else len(FIRST)):
+        print(axis)
+        width = max(len(each["name"]) for each in catalogue[axis])
+        for each in catalogue[axis]:
+            print_line(f"  {each['name']:{width}}  {_described(each)}")
+        print()
+    print(f"`ablate zoo presets` lists {len(names())} published models.")
+    print("`ablate zoo NAME` shows a variant or a preset in full, the settings of a part, of")
+    print("`model`, `block`, `train`, `lora`, `start` or `teacher`, and of a setting's name")
+    print("the parts that have it.")
     return 0
 
 
 def _described(entry: Entry) -> str:
-    return f"{entry['doc']} (plug-in {entry['plugin']})" if "plugin" in entry else entry["doc"]
+    return f"(plug-in {entry['plugin']}) {entry['doc']}" if "plugin" in entry else entry["doc"]
+
+
+def show_presets(form: str, as_json: bool) -> int:
+    """Show the published models, the oldest first."""
+    presets = [preset(name) for name in names()]
+    if as_json:
+        print_json([preset_row(chosen) for chosen in presets])
+    elif form == "table":
+        shown = map(_shown, sorted(presets, key=lambda chosen: chosen.year))
+        print_table([tuple(COLUMNS.values()), *shown], text_columns=list(COLUMNS).index("parameters"))
+        print("* assumed: not in the source. Parameters are counted from the spec,")
+        print("published ones are as the source has them.")
+    else:
+        from ablate.api.atlas import published_model
+        from reports.atlas.models import as_csv, as_markdown
+
+        print({"markdown": as_markdown, "csv": as_csv}[form]([published_model(name) for name in names()]), end="")
+    return 0
 
 
 def _shown(chosen: Preset) -> list[str]:

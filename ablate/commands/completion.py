@@ -78,5 +78,5 @@ def _names(command: str, positional: Sequence[argparse.Action]) -> Iterable[str]
     if command == "zoo":
         from zoo.presets import names
 
-        return names()
+        return ["presets", *names()]
     return ()

@@ -1,20 +1,23 @@
-"""List variants, model parts, objectives, optimizers, data sources, evaluations and presets, or show one.
+"""List variants, model parts, objectives, optimizers, data sources and evaluations, or show one.
 
-NAME is a preset (shown as YAML, with its cost), any other listed name (shown with documentation and settings), the name
-of a setting (shown with the parts that have it), or `model`, `block`, `train`, `lora`, `start` or `teacher` (the
-settings that belong to no variant).
+NAME is `presets` (the table of published models), a preset (shown as YAML, with its cost), any other listed name (shown
+with documentation and settings), the name of a setting (shown with the parts that have it), or `model`, `block`,
+`train`, `lora`, `start` or `teacher` (the settings that belong to no variant).
 """
 
 from __future__ import annotations
 
 import argparse
 
-from ablate.commands import add_json, builds_no_model
+from ablate.commands import OptionError, add_json, builds_no_model
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME")
     parser.add_argument("--small", action="store_true", help="show the preset shrunk to a size that trains in seconds")
+    parser.add_argument(
+        "--format", choices=("table", "markdown", "csv"), default="table", help="how `presets` is written"
+    )
     parser.add_argument(
         "--matrix",
         nargs="?",
@@ -40,6 +43,10 @@ def run(options: argparse.Namespace) -> int:
 
         return show_matrix(options.matrix, options.json)
     builds_no_model(options)
-    from ablate.commands._catalogue import show_all, show_one
+    from ablate.commands._catalogue import show_all, show_one, show_presets
 
+    if options.name == "presets":
+        return show_presets(options.format, options.json)
+    if options.format != "table":
+        raise OptionError("--format is of `ablate zoo presets`")
     return show_one(options.name, options.small, options.json) if options.name else show_all(options.json)

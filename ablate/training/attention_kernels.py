@@ -23,13 +23,15 @@ def attention_text(backends: Collection[str], spec: ModelSpec, context: int, num
 def _kernels(spec: ModelSpec, context: int, numerics: Numerics) -> Iterator[str]:
     """Kernels of one row of each kind of layer: the choice does not depend on the number of rows."""
     for mixer in dict.fromkeys(layer.mixer for layer in spec.layers):
-        sizes = [getattr(mixer, name, None) for name in ("heads", "kv_heads", "head_dim")]
-        heads, kv_heads, features = (size if isinstance(size, int) else None for size in sizes)
+        sizes = [getattr(mixer, name, None) for name in ("heads", "kv_heads", "head_dim", "v_dim")]
+        heads, kv_heads, features, v_dim = (size if isinstance(size, int) else None for size in sizes)
         if heads is None or features is None:
             continue
-        shapes = ((1, count, context, features) for count in (heads, kv_heads or heads, kv_heads or heads))
+        kv_heads, v_dim = kv_heads or heads, v_dim or features
         q, k, v = (
-            torch.empty(shape, device=numerics.device, dtype=numerics.torch_dtype, requires_grad=True)
-            for shape in shapes
+            torch.empty(
+                (1, count, context, width), device=numerics.device, dtype=numerics.torch_dtype, requires_grad=True
+            )
+            for count, width in ((heads, features), (kv_heads, features), (kv_heads, v_dim))
         )
         yield chosen_kernel(q, k, v)

@@ -13,8 +13,10 @@ import pytest
 import zoo
 from ablate.cli import COMMANDS, main
 from ablate.commands import print_prose, print_table
+from ablate.commands._catalogue import FIRST
 from ablate.study.schema import study_schema
 from zoo.block_spec import BlockSpec
+from zoo.presets import names
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"torch", "pydantic", "polars", "rich", "plotly", "numpy", "ruamel", "lm_eval", "zoo", "reports"}
@@ -118,8 +120,32 @@ def test_a_preset_that_cannot_be_built_is_listed_with_what_is_claimed_of_it(caps
     assert "gpt4' cannot be built, at any size" in capsys.readouterr().err
 
 
+def test_the_zoo_is_a_line_for_each_variant_with_the_mixers_first(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["zoo"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert main(["zoo", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["variants"]
+    attention = next(each["doc"] for each in listed["mixers"] if each["name"] == "attention")
+    assert lines[:2] == ["mixers", f"  attention         {attention}"[:79] + "…"]
+    assert all(len(line) <= 80 for line in lines)
+    assert [line for line in lines if line in listed] == [*FIRST, *(axis for axis in listed if axis not in FIRST)]
+    assert len(lines) == sum(2 + len(of) for of in listed.values()) + 4
+
+
+@pytest.mark.parametrize(("form", "begins"), [("markdown", "# Published models"), ("csv", "model,year,norm")])
+def test_the_presets_are_a_document(form, begins, capsys):
+    assert main(["zoo", "presets", "--format", form]) == 0
+    written = capsys.readouterr().out
+    assert written.startswith(begins)
+    assert all(name in written for name in names())
+    assert main(["zoo", "rope", "--format", form]) == 2
+    assert "--format is of `ablate zoo presets`" in capsys.readouterr().err
+
+
 def test_the_table_marks_what_is_assumed(capsys):
-    main(["zoo"])
+    main(["zoo", "presets"])
     lines = capsys.readouterr().out.splitlines()
     gpt4 = next(line.split() for line in lines if "gpt4" in line)
     assert gpt4 == ["gpt4", "2023", "swiglu*", "–", "–", "arXiv:2303.08774"]

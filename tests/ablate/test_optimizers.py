@@ -136,6 +136,53 @@ def test_muon_s_update_is_nearly_orthogonal(adjust, scale):
     assert (inner - inner.diag().diag()).abs().max() < 0.05
 
 
+@pytest.mark.parametrize(("adjust", "scale"), [("match_rms_adamw", 0.2 * math.sqrt(6)), ("original", math.sqrt(1.5))])
+def test_normuon_is_its_authors_update(adjust, scale):
+    """Row by row: the root of the average of mean squares, and the length before."""
+    each = parameter(6, 4)
+    start = each.parameter.detach().clone()
+    found = after(Muon(adjust=adjust, momentum=0.8, neuron_beta=0.7).build([each], LR), [each])[0]
+    momentum, rows, value = torch.zeros_like(start), [0.0] * 6, start.clone()
+    for gradient in gradients(start):
+        momentum = 0.8 * momentum + 0.2 * gradient
+        moved = 0.2 * gradient + 0.8 * momentum
+        update = orthogonalised(moved[None], (3.4445, -4.7750, 2.0315), 5, 1e-7)[0].double()
+        length = update.norm()
+        for i in range(6):
+            rows[i] = 0.7 * rows[i] + 0.3 * float(update[i] @ update[i]) / 4
+            update[i] = update[i] / math.sqrt(rows[i])
+        value = value * (1 - LR * DECAY) - LR * scale * update * (length / update.norm())
+    torch.testing.assert_close(found, value, rtol=1e-6, atol=1e-7)
+
+
+def test_normuon_moves_all_neurons_alike():
+    """After one step every row has one root mean square, whatever its gradient's."""
+    each = replace(parameter(4, 16), weight_decay=0.0)
+    before = each.parameter.detach().clone()
+    each.parameter.grad = gradients(before)[0] * torch.tensor([1.0, 1e-2, 1e2, 1e-4])[:, None]
+    Muon(neuron_beta=0.95).build([each], LR).step()
+    moved = (each.parameter.detach() - before).square().mean(dim=1).sqrt()
+    torch.testing.assert_close(moved, torch.full_like(moved, moved[0].item()), rtol=1e-3, atol=0)
+
+
+def test_normuon_has_no_rule_for_other_widths():
+    assert Muon().width_factors(2.0) is not None
+    assert Muon(neuron_beta=0.9).width_factors(2.0) is None
+
+
+def test_normuon_goes_on_from_its_state():
+    whole, cut = parameter(6, 4), parameter(6, 4)
+    optimizer = Muon(neuron_beta=0.9).build([whole], LR)
+    parts = [Muon(neuron_beta=0.9).build([cut], LR) for _ in range(2)]
+    for step, gradient in enumerate(gradients(whole.parameter)):
+        if step == 2:
+            parts[1].load_state_dict(parts[0].state_dict())
+        for each, updates in ((whole, optimizer), (cut, parts[step // 2])):
+            each.parameter.grad = gradient.clone()
+            updates.step()
+    same(cut.parameter.detach(), whole.parameter.detach())
+
+
 def test_both_parts_of_muon_follow_one_schedule():
     trained = [parameter(6, 4), parameter(4, role="gain")]
     groups = Muon(adamw_lr_ratio=0.25).build(trained, LR).param_groups

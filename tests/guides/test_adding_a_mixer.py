@@ -1,13 +1,15 @@
-"""The mixer of docs/adding_a_mixer.md, dropped into its folder: one file, and it decodes from a cache of its own."""
+"""The mixers of docs/adding_a_mixer.md, dropped into their folder: one file each, with a cache of its own."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.guides.guide import files_of, followed
+from zoo import building_blocks
 
 PROGRAM = """
 import torch
@@ -45,7 +47,7 @@ print(json.dumps({
 
 
 def test_a_dropped_mixer_decodes_from_its_cache_and_costs_what_it_declares(tmp_path: Path) -> None:
-    assert set(files_of("adding_a_mixer.md")) == {"zoo/mixers/ema.py"}
+    assert set(files_of("adding_a_mixer.md")) == {f"zoo/mixers/{name}.py" for name in ("ema", "fading", "tied")}
     said = followed("adding_a_mixer.md", tmp_path, PROGRAM)
     # A head that starts at zero would be right whatever the mixer does.
     assert np.ptp(said["alone"]) > 0.1
@@ -59,3 +61,59 @@ def test_a_dropped_mixer_decodes_from_its_cache_and_costs_what_it_declares(tmp_p
     for t, average in enumerate(np.moveaxis(np.array(said["averages"]), 1, 0)):
         terms = [share * (1 - share) ** (t - j) * values[:, j] for j in range(t + 1)]
         assert average == pytest.approx((1 - share) ** (t + 1) * state + sum(terms))
+
+
+CONFORMING = """
+import torch
+import zoo
+from zoo.conformance.checking import conforms
+from zoo.conformance.combinations import random_model, random_tokens
+from zoo.site import Step
+
+small = {"vocab_size": 61, "d_model": 24, "n_layers": 2, "block.mixer": {"kind": KIND, "heads": 4}}
+conforms(zoo.load("small", **small))
+layer = random_model(zoo.load("small", **small)).blocks[0].mixer.double()
+x = torch.randn(1, 9, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+with torch.no_grad():
+    print(json.dumps({"out": layer(x, Step.of(x[..., 0]))[0].tolist(), "x": x[0].tolist(), "state":
+                      {name: value.tolist() for name, value in layer.state_dict().items()}}))
+"""
+
+
+def heads_of(said: dict[str, Any], name: str) -> np.ndarray:
+    """A projection of x: (H, T, d)."""
+    projected = np.array(said["x"]) @ np.array(said["state"][f"{name}.weight"]).T
+    return projected.reshape(9, 4, 6).transpose(1, 0, 2)
+
+
+def written(said: dict[str, Any], heads: np.ndarray) -> np.ndarray:
+    joined: np.ndarray = heads.transpose(1, 0, 2).reshape(9, 24) @ np.array(said["state"]["o.weight"]).T
+    return joined
+
+
+def test_the_scan_of_the_guide_conforms_and_is_its_recurrence(tmp_path: Path) -> None:
+    said = followed("adding_a_mixer.md", tmp_path, CONFORMING.replace("KIND", "'fading'"))
+    q, k, v = (heads_of(said, name) for name in "qkv")
+    keep, out = 1 / (1 + np.exp(-np.array(said["state"]["keep"]))), np.zeros((4, 9, 6))
+    for h in range(4):
+        state = np.zeros((6, 6))
+        for t in range(9):
+            state = keep[h] * state + np.outer(k[h, t], v[h, t])
+            out[h, t] = state.T @ q[h, t] / np.sqrt(6)
+    np.testing.assert_allclose(said["out"], written(said, out), rtol=1e-6, atol=1e-6)
+
+
+def test_the_attention_of_the_guide_conforms_and_is_its_softmax(tmp_path: Path) -> None:
+    said = followed("adding_a_mixer.md", tmp_path, CONFORMING.replace("KIND", "'tied'"))
+    q, k = (heads_of(said, name) for name in "qk")
+    out = np.zeros((4, 9, 6))
+    for h in range(4):
+        for t in range(9):
+            weights = np.exp(k[h, : t + 1] @ q[h, t] / np.sqrt(6))
+            out[h, t] = weights / weights.sum() @ k[h, : t + 1]
+    np.testing.assert_allclose(said["out"], written(said, out), rtol=1e-5, atol=1e-5)
+
+
+def test_building_blocks_say_all_that_they_offer() -> None:
+    assert set(building_blocks.__all__) <= set(vars(building_blocks))
+    assert not [name for name in building_blocks.__all__ if name.startswith("_")]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -14,9 +17,10 @@ import zoo
 from zoo.conformance import checks
 from zoo.conformance.checking import conforms
 from zoo.conformance.checks import CHECKS, KINDS
-from zoo.conformance.combinations import CORE, choices, covering, legal, opening
+from zoo.conformance.combinations import CORE, choices, covering, legal, opening, paired
 from zoo.conformance.subject import LENGTH, ConformanceError, Subject
 from zoo.matrix import Option, combine
+from zoo.mixers.attention import AttentionLayer
 
 OPENING = range(opening())
 """The rows tried by default. The slow suite tries the others, of which each brings few new pairs together."""
@@ -55,12 +59,12 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 
 
 def test_nine_in_ten_pairs_meet_by_default_and_the_others_in_the_slow_suite() -> None:
-    """And every choice is tried by default with two specs, and with one thoroughly."""
+    """Of choices that are `paired`. And every choice is tried by default with two specs, and with one thoroughly."""
     rows = covering()
     times = Counter(option for number in OPENING for option in rows[number].values())
     assert all(times[option] >= 2 for option in itertools.chain(*choices().values()))
     met = {frozenset(pair) for number in OPENING for pair in itertools.combinations(rows[number].values(), 2)}
-    possible = legal(2, tuple(choices()))
+    possible = set(paired(legal(2, tuple(choices()))))
     assert len(met & possible) >= 0.9 * len(possible)
     assert [*OPENING, *OTHERS] == list(range(len(rows)))
     tried = {option for number in THOROUGH for option in rows[number].values()}
@@ -136,7 +140,7 @@ def is_not_a_number(model: zoo.Decoder) -> None:
             r"logits with a cache, read in chunks of \[6, 1, 1, 9, 2\], and without one differ by",
         ),
         (checks.left_padding, sees_all, "tokens of padding at the left and without differ"),
-        (checks.parameters, has_more, "declared parameters: .*, not "),
+        (checks.parameters, has_more, r"declared parameters \(by `cost`\): .*, not "),
         (checks.shape, is_not_a_number, "logits are not finite"),
     ],
 )
@@ -144,6 +148,30 @@ def test_a_fault_is_found(check: Callable[[Subject], None], fault: Callable[[zoo
     check(Subject(SMALL))
     with pytest.raises(ConformanceError, match=words):
         check(spoilt(fault))
+
+
+@pytest.mark.parametrize("edits", [{}, {"block.canon": {}}, {"block.mixer.conv": 3}], ids=str)
+def test_what_a_mixer_caches_and_does_not_declare_is_named(
+    monkeypatch: pytest.MonkeyPatch, edits: dict[str, object]
+) -> None:
+    spec = SMALL.edit(edits)
+    checks.cache_bytes(Subject(spec))
+    monkeypatch.setattr(type(spec.block.mixer), "cached", lambda self: ())
+    monkeypatch.setattr(type(spec.block.mixer), "cache_elements", lambda self, capacity: 12 * capacity)
+    monkeypatch.setattr(AttentionLayer, "new_cache", with_buffers(AttentionLayer.new_cache))
+    words = re.escape("that the mixer attention declares by `cached` of its TokenCache: (), not ((4, 6), (4, 6))")
+    with pytest.raises(ConformanceError, match=words):
+        checks.cache_bytes(Subject(spec))
+
+
+def with_buffers(new_cache: Callable[..., Any]) -> Callable[..., Any]:
+    """new_cache of a layer whose spec declares no buffers."""
+
+    def made(layer: Any, *sizes: Any) -> Any:
+        with patch.object(type(layer.spec), "cached", lambda self: ((4, 6), (4, 6))):
+            return new_cache(layer, *sizes)
+
+    return made
 
 
 def test_a_wrong_cost_and_a_silent_parameter_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

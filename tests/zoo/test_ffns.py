@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers.activations import XIELUActivation
 
 import zoo
 from zoo.conformance.combinations import random_model, random_tokens
@@ -43,6 +44,7 @@ CASES: list[tuple[dict[str, Any], Callable[[float], float], bool]] = [
     ({"kind": "relu"}, lambda z: max(0.0, z), False),
     ({"kind": "relu2"}, lambda z: max(0.0, z) ** 2, False),
     ({"kind": "silu"}, lambda z: z * sigmoid(z), False),
+    ({"kind": "elu"}, lambda z: z if z > 0 else math.expm1(z), False),
     ({"kind": "gelu"}, gelu, False),
     ({"kind": "gelu", "approximate": "tanh"}, gelu_tanh, False),
     ({"kind": "gelu", "approximate": "sigmoid"}, lambda z: z * sigmoid(1.702 * z), False),
@@ -78,6 +80,39 @@ def test_ffn_is_its_formula(ffn: dict[str, Any], scalar: Callable[[float], float
         hidden = [scalar(u) for u in up]
     expected = torch.tensor(apply(layer.down, hidden), dtype=torch.float64)
     torch.testing.assert_close(layer(x[None, None], Step.of(x[None]))[0, 0], expected, rtol=1e-12, atol=1e-12)
+
+
+def xielu_layer(**settings: Any) -> Any:
+    spec = zoo.load("small", d_model=8, n_layers=1, **{"block.ffn": {"kind": "xielu", "d_ff": 6, **settings}})
+    return zoo.build(spec).blocks[0].ffn
+
+
+def test_xielu_is_its_formula_with_the_parameters_of_transformers() -> None:
+    ours, theirs = xielu_layer().activation, XIELUActivation(dtype=torch.float32)
+    z = torch.tensor([-1e4, -30.0, -2.0, -0.5, 0.0, 0.3, 4.0, 1e4])
+    torch.testing.assert_close(ours(z), theirs(z))  # as they start: both α 0.8
+    positive, negative = 0.7, -0.4
+    with torch.no_grad():
+        ours.positive.fill_(positive)
+        ours.negative.fill_(negative)
+        theirs.alpha_p.fill_(positive)
+        theirs.alpha_n.fill_(negative)
+    torch.testing.assert_close(ours(z), theirs(z))
+    above, below = math.log1p(math.exp(positive)), 0.5 + math.log1p(math.exp(negative))
+    expected = [above * v**2 + v / 2 if v > 0 else below * (math.expm1(v) - v) + v / 2 for v in z.tolist()]
+    torch.testing.assert_close(ours(z), torch.tensor(expected))
+
+
+def test_xielu_has_a_gradient_at_large_numbers() -> None:
+    z = torch.tensor([-1e30, 200.0], requires_grad=True)
+    xielu_layer().activation(z).sum().backward()
+    assert z.grad is not None
+    assert z.grad.isfinite().all()
+
+
+def test_xielu_has_no_threshold_at_zero() -> None:
+    with pytest.raises(zoo.SpecError, match="sparsity: its threshold leaves nothing below zero"):
+        xielu_layer(sparsity=0.5)
 
 
 def test_clamped_swiglu_is_its_formula() -> None:

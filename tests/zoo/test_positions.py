@@ -67,3 +67,15 @@ def test_nope_with_full_attention_cannot_tell_order() -> None:
         model = zoo.build(spec).eval()
         one, two = model(torch.tensor([[5, 9, 7]]))[0, -1], model(torch.tensor([[9, 5, 7]]))[0, -1]
         assert torch.allclose(one, two, atol=1e-5) is same
+
+
+def test_with_base_one_all_pairs_turn_by_a_radian_a_token() -> None:
+    x = torch.randn(1, 1, 5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    y = turned(RoPE(base=1.0, layout="interleaved"), x)
+    for place in range(5):
+        for i in range(3):
+            pair = complex(*x[0, 0, place, 2 * i : 2 * i + 2].tolist()) * cmath.exp(1j * place)
+            assert complex(*y[0, 0, place, 2 * i : 2 * i + 2].tolist()) == pytest.approx(pair, rel=1e-6)
+    scaling = {"kind": "yarn", "factor": 2.0, "original_length": 8}
+    with pytest.raises(zoo.SpecError, match="scaling: YaRN scales pairs that turn slowly, and with base 1 all turn"):
+        zoo.load("small", **{"block.mixer.position": {"kind": "rope", "base": 1, "scaling": scaling}})

@@ -40,6 +40,7 @@ MIXERS: dict[str, Mixer] = {
     "retention": Retention(heads=3, head_dim=4, v_dim=5),
     "gated_deltanet": GatedDeltaNet(heads=4, k_heads=2, head_dim=5, v_dim=3),
     "gla": GatedLinearAttention(heads=3, head_dim=4, v_dim=5, rank=2),
+    "gated_deltanet with products": GatedDeltaNet(heads=4, k_heads=2, head_dim=5, v_dim=3, householders=3, conv=None),
     "kda": KimiDeltaAttention(heads=3, head_dim=5),
     "kda with a floor": KimiDeltaAttention(heads=3, head_dim=4, low_rank=False, decay_floor=-5.0),
     "lightning": LightningAttention(heads=3, head_dim=5),

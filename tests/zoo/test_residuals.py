@@ -11,9 +11,10 @@ from torch import Tensor
 
 import zoo
 from zoo.axis import variants
+from zoo.conformance.checking import conforms
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.residuals.deepnorm import decoder_only, encoder_decoder
-from zoo.site import Site
+from zoo.site import Site, Step
 
 
 def rms(x: Tensor, gain: Tensor) -> Tensor:
@@ -220,3 +221,28 @@ def test_manifold_hyper_connections_start_near_pre_norm_with_streams_that_differ
     manifold.loss(tokens[:, :-1], tokens[:, 1:])[0].backward()
     asked = manifold.blocks[0].ffn_residual.weight.grad.unflatten(-1, (4, 16))
     assert not torch.allclose(asked[:, :, 0], asked[:, :, 1])
+
+
+@pytest.mark.parametrize("kind", ["pre", "output", "post", "normed", "deepnorm"])
+def test_a_stream_scale_of_zero_is_a_network_without_shortcuts(kind: str) -> None:
+    placement = {"kind": kind, "stream_scale": 0}
+    model = random_model(zoo.load("small", d_model=16, n_layers=1, **{"block.norm_placement": placement})).double()
+    block: Any = model.blocks[0]
+    x = torch.randn(1, 5, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    step = Step.of(x[..., 0])
+    with torch.no_grad():
+        found = block(x, step)
+        for part, residual in ((block.mixer, block.mixer_residual), (block.ffn, block.ffn_residual)):
+            x = residual.norm_after(residual.norm_out(part(residual.norm_in(x), step)))
+    torch.testing.assert_close(found, x)
+
+
+def test_a_network_without_shortcuts_conforms() -> None:
+    small = {"vocab_size": 61, "d_model": 24, "n_layers": 2, "block.mixer.heads": 4}
+    conforms(zoo.load("small", **small, **{"block.norm_placement": {"kind": "pre", "stream_scale": 0}}))
+
+
+@pytest.mark.parametrize("kind", ["hyper_connections", "mhc", "attention_residuals", "ngpt"])
+def test_what_mixes_streams_keeps_them(kind: str) -> None:
+    with pytest.raises(zoo.SpecError, match=f"{kind} mixes what the stream holds, of which 0 would leave nothing"):
+        zoo.load("small", **{"block.norm_placement": {"kind": kind, "stream_scale": 0}})

@@ -14,7 +14,10 @@ from pathlib import Path
 import torch
 
 import zoo
+from zoo.cache import TokenCache
 from zoo.cache_kinds import cache_kind
+from zoo.cache_parts import PartsCache
+from zoo.cache_states import TokenStateCache
 from zoo.conformance.combinations import ENCODED, PREFIX, held_by, of_rows, random_model
 from zoo.conformance.counting import counted, expected_chunks, fused_kernels_as_products
 from zoo.conformance.gradients import silent_parameters
@@ -151,7 +154,7 @@ def batching(subject: Subject) -> None:
 def parameters(subject: Subject) -> None:
     """Declared parameters are those counted, and so are those of embeddings."""
     model, cost = subject.model, zoo.cost(subject.spec)
-    require_equal(cost.params, sum(p.numel() for p in model.parameters()), "declared parameters")
+    require_equal(cost.params, sum(p.numel() for p in model.parameters()), "declared parameters (by `cost`)")
     stacks = [model, *([model.encoder] if model.encoder is not None else [])]
     tables: list[torch.nn.Module] = [
         stack.positions[str(i)]
@@ -181,7 +184,7 @@ def flops(subject: Subject) -> None:
 
 def _require_flops(found: float, declared: float, what: str) -> None:
     close = math.isclose(found, declared, rel_tol=1e-9)
-    require(close, f"declared FLOPs per token {what}: {declared:,.1f}, counted {found:,.1f}")
+    require(close, f"declared FLOPs per token {what} (by `cost`): {declared:,.1f}, counted {found:,.1f}")
 
 
 def training_flops(model: zoo.Decoder) -> float:
@@ -193,8 +196,10 @@ def training_flops(model: zoo.Decoder) -> float:
 
 
 def cache_bytes(subject: Subject) -> None:
-    """Declared bytes of the cache are those allocated."""
+    """Declared bytes of the cache are those allocated, and so are the buffers of tokens."""
     spec = subject.spec
+    if spec.visible != "all":
+        _require_buffers(subject)
     for dtype in (torch.float32, torch.bfloat16):
         declared = zoo.cost(spec).cache_bytes(batch=3, context=23, dtype=dtype, encoder_context=7)
         if spec.visible == "all":
@@ -202,7 +207,22 @@ def cache_bytes(subject: Subject) -> None:
         else:
             cache = subject.model.new_cache(batch=3, capacity=23, dtype=dtype, encoder_capacity=7)
             held = sum(t.untyped_storage().nbytes() for t in held_by(cache.layers))
-            require_equal((cache.nbytes, declared), (held, held), f"bytes of the cache (said, declared) in {dtype}")
+            what = f"bytes of the cache (by its `nbytes`, by `cache_elements`) in {dtype}"
+            require_equal((cache.nbytes, declared), (held, held), what)
+
+
+def _require_buffers(subject: Subject) -> None:
+    """Each layer's mixer declares in `cached` what its `TokenCache` keeps, which kinds of cache rest on."""
+    layers = subject.model.new_cache(batch=1, capacity=LENGTH, encoder_capacity=ENCODED).layers
+    if len(layers) != len(subject.spec.layers):
+        return  # a feature keeps one cache for several layers
+    for layer, cache in zip(subject.spec.layers, layers, strict=True):
+        parts = cache.parts.values() if isinstance(cache, PartsCache) else [cache]
+        for tokens in (part.tokens if isinstance(part, TokenStateCache) else part for part in parts):
+            if isinstance(tokens, TokenCache):
+                found = tuple((buffer.shape[1], buffer.shape[3]) for buffer in tokens.buffers)
+                what = f"(heads, features) that the mixer {layer.mixer.kind} declares by `cached` of its TokenCache"
+                require_equal(layer.mixer.cached(), found, what)
 
 
 def saving(subject: Subject) -> None:
@@ -270,7 +290,8 @@ def kind_of_cache(subject: Subject, kind: dict[str, object]) -> None:
         if kind["kind"] == "paged":
             require_same(found, model(tokens, **given), "logits with a paged cache and without one")
     declared = zoo.cost(spec).cache_bytes(2, LENGTH, torch.float64, ENCODED, cache=cache_kind(kind))
-    require_equal([cache.nbytes for cache in caches], [declared, declared], f"bytes of {kind['kind']} caches")
+    what = f"bytes of {kind['kind']} caches (declared by `cached` and `cache_elements`)"
+    require_equal([cache.nbytes for cache in caches], [declared, declared], what)
 
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (

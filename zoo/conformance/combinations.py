@@ -6,7 +6,7 @@ import functools
 import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import torch
@@ -50,12 +50,34 @@ def covering(strength: int = 2, axes: tuple[str, ...] | None = None) -> list[Row
     """Rows of choices in which every `strength` of them that can be combined meet.
 
     Greedy: a row starts from choices that have not met and takes, axis by axis, what brings most of those together. An
-    axis none of whose choices fits the others is left out.
+    axis none of whose choices fits the others is left out. First come two rows for each choice that is not `paired`,
+    then those in which all others meet.
     """
     axes = axes or tuple(choices())
-    rows = _covered(legal(strength, axes), axes, strength)
+    wanted = legal(strength, axes)
+    rows = _covered(paired(wanted), axes, strength)
+    met = {frozenset(some) for row in rows for some in itertools.combinations(row.values(), strength)}
+    others = _covered(wanted - met, axes, strength)
+    first = _twice(others)
+    rows = [*first, *rows, *(row for row in others if row not in first)]
     _thin(rows, strength)
     return list(rows)
+
+
+def paired(wanted: Iterable[Met]) -> list[Met]:
+    """Those whose choices are all `paired`."""
+    return [met for met in wanted if all(option.paired for option in met)]
+
+
+def _twice(rows: Iterable[dict[str, Option]]) -> list[dict[str, Option]]:
+    """The first rows in which each choice that is not `paired` occurs twice."""
+    times, found = Counter[Option](), []
+    for row in rows:
+        new = [option for option in row.values() if not option.paired and times[option] < 2]
+        if new:
+            times.update(new)
+            found.append(row)
+    return found
 
 
 def covering_one(option: Option) -> list[Row]:
@@ -126,9 +148,9 @@ def _with_mtp(row: Row, strength: int) -> list[Met]:
 @functools.cache
 def opening(times: int = 2, share: float = 0.9) -> int:
     """Number of leading rows of the pairwise array needed for every choice to occur `times` times and for `share` of
-    the combinable pairs to be covered."""
+    the combinable pairs of `paired` choices to be covered."""
     wanted = Counter(dict.fromkeys(itertools.chain(*choices().values()), times))
-    left = set(legal(2, tuple(choices())))
+    left = set(paired(legal(2, tuple(choices()))))
     spare = (1 - share) * len(left)
     for number, row in enumerate(covering(), 1):
         wanted -= Counter(row.values())

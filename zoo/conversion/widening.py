@@ -46,10 +46,12 @@ ENDS: Mapping[str, Axes] = {
 }
 BLOCK: Mapping[str, Axes] = {
     r"mixer\.q\.weight": ("queries", "/stream"),
-    r"mixer\.[kv]\.weight": ("keys", "/stream"),
-    r"mixer\.o\.weight": ("stream", "/queries"),
+    r"mixer\.k\.weight": ("keys", "/stream"),
+    r"mixer\.v\.weight": ("values", "/stream"),
+    r"mixer\.o\.weight": ("stream", "/heads' outputs"),
     r"mixer\.q\.bias": ("queries",),
-    r"mixer\.[kv]\.bias": ("keys",),
+    r"mixer\.k\.bias": ("keys",),
+    r"mixer\.v\.bias": ("values",),
     r"mixer\.o\.bias": ("stream",),
     r"mixer\.sinks": ("heads",),
     r"mixer\.gate\.project\.weight": ("gates", "/stream"),
@@ -155,14 +157,17 @@ def _copies(narrow: BlockSpec, wide: BlockSpec) -> dict[str, Copies]:
     heads, kv_heads, head_dim = zip(theirs.sizes(), ours.sizes(), strict=True)
     query, kv = Copies.grouped(heads, kv_heads), Copies.tiled(*kv_heads)
     queries, keys = query.of_features(head_dim[0]), kv.of_features(head_dim[0])
+    outputs, values = query.of_features(ours.value_features), kv.of_features(ours.value_features)
     copies = {
         "heads": query,
         "kv heads": kv,
         "queries": queries,
         "keys": keys,
-        "projected": queries.then(keys).then(keys),
+        "values": values,
+        "heads' outputs": outputs,
+        "projected": queries.then(keys).then(values),
     }
-    copies["gates"] = query if ours.gate == "head" else queries
+    copies["gates"] = query if ours.gate == "head" else outputs
     if ours.qk_norm_over == "full":
         copies |= {"normed queries": queries, "normed keys": keys}
     if isinstance(narrow.ffn, Dense) and isinstance(wide.ffn, Dense):

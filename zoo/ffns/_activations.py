@@ -70,10 +70,13 @@ def sparse(z: Tensor, quantile: float) -> Tensor:
 
 
 OtherActivation = Literal["gelu_10", "hardswish", "laplace", "leaky_relu", "linear", "mish", "relu6", "tanh"]
-"""Those that no kind of FFN is named after, by the names that transformers gives them. Not its `xielu` and `prelu`,
-which learn parameters, and not `sqrtsoftplus`, a score of routers whose gradient is no number where eᶻ rounds to 0."""
+"""Those that no kind of FFN is named after, by the names that transformers gives them. Not its `prelu`, which learns
+parameters, as does `xielu`, a kind of its own, and not `sqrtsoftplus`, a score of routers whose gradient is no number
+where eᶻ rounds to 0."""
 
-PlainActivation = Literal["relu", "relu2", "silu", "gelu", "gelu_tanh", "gelu_sigmoid", "sigmoid", OtherActivation]
+PlainActivation = Literal[
+    "relu", "relu2", "silu", "gelu", "gelu_tanh", "gelu_sigmoid", "sigmoid", "elu", OtherActivation
+]
 """Those of one tensor, by name."""
 
 GatedActivation = Literal[
@@ -99,6 +102,7 @@ UNGATED: dict[str, Activation] = {
     "mish": F.mish,
     "relu6": F.relu6,
     "tanh": torch.tanh,
+    "elu": F.elu,
 }
 OF_GATES = {
     "glu": "sigmoid",

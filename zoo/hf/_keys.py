@@ -31,7 +31,16 @@ class Key:
 Keys: TypeAlias = Mapping[str, str | Key]
 """Their keys, with our settings of one part of a spec. A name alone stands for equal values."""
 
+
+def convolved(width: int | None) -> int:
+    """Tokens that a convolution sees, which the layers of a family always have."""
+    if width is None:
+        raise UnsupportedError("mixer.conv", "its counterpart always has a convolution: null has none")
+    return width
+
+
 BIAS = Key("bias", write=bool)
+CONV = Key("conv", write=convolved)
 QKV_BIAS = Key("bias", lambda biased: list(QKV) if biased else False, bool)
 DROPOUT = Key("dropout", float)
 WIDTH = Key("d_ff", resolved="width")

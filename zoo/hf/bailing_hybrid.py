@@ -9,7 +9,7 @@ from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._keys import Keys, without
+from zoo.hf._keys import Keys, convolved, without
 from zoo.hf._pairs import Pair, same
 from zoo.hf.deepseek_v3 import DeepSeekV3
 from zoo.hf.kimi_linear import KimiLinear
@@ -41,7 +41,7 @@ class BailingHybrid(KimiLinear):
     def state_config(self, mixer: Mixer) -> ConfigJson:
         delta = expect(mixer, KimiDeltaAttention, "mixer")
         floor = {} if delta.decay_floor is None else {"kda_lower_bound": delta.decay_floor}
-        sizes = {"head_dim": delta.features, "short_conv_kernel_size": delta.conv}
+        sizes = {"head_dim": delta.features, "short_conv_kernel_size": convolved(delta.conv)}
         return {**sizes, **floor, "kda_safe_gate": delta.decay_floor is not None}
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:

@@ -10,7 +10,7 @@ from zoo.edits import SpecJson
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._fine_experts import ListedExperts
-from zoo.hf._keys import Key, Keys, without
+from zoo.hf._keys import CONV, Key, Keys, convolved, without
 from zoo.hf._layered import Hybrid
 from zoo.hf._pairs import Pair, reshaped, same
 from zoo.hf.deepseek_v3 import DeepSeekV3
@@ -33,7 +33,7 @@ class KimiLinear(Hybrid, ListedExperts, DeepSeekV3):
     state_keys: ClassVar[Keys] = {
         "linear_num_heads": "heads",
         "linear_head_dim": Key("head_dim", resolved="features"),
-        "linear_conv_kernel_dim": "conv",
+        "linear_conv_kernel_dim": CONV,
     }
 
     def spec(self, config: Config) -> SpecJson:
@@ -58,8 +58,8 @@ class KimiLinear(Hybrid, ListedExperts, DeepSeekV3):
         for name in ("q", "k", "v", "o"):
             yield same(f"{ours}.{name}.weight", f"{theirs}.{name}_proj.weight")
         yield same(f"{ours}.strength.weight", f"{theirs}.b_proj.weight")
-        channels = 3 * mixer.inner
-        shapes = (channels, mixer.conv), (channels, 1, mixer.conv)
+        channels, width = 3 * mixer.inner, convolved(mixer.conv)
+        shapes = (channels, width), (channels, 1, width)
         yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv1d.weight", *shapes)
         yield same(f"{ours}.decay.step_bias", f"{theirs}.forget_gate.dt_bias")
         yield same(f"{ours}.head_norm.gain", f"{theirs}.o_norm.weight")

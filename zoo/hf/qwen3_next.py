@@ -9,7 +9,7 @@ from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.hf._common import attention
 from zoo.hf._config import Config
-from zoo.hf._keys import Key, Keys
+from zoo.hf._keys import CONV, Key, Keys, convolved
 from zoo.hf._layered import Hybrid
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
 from zoo.hf._qwen_experts import QwenSharedExperts
@@ -37,7 +37,7 @@ class Qwen3Next(Hybrid, QwenSharedExperts):
         "linear_num_key_heads": "k_heads",
         "linear_key_head_dim": "head_dim",
         "linear_value_head_dim": "v_dim",
-        "linear_conv_kernel_dim": "conv",
+        "linear_conv_kernel_dim": CONV,
     }
 
     def mixer(self, config: Config) -> SpecJson:
@@ -75,8 +75,8 @@ class Qwen3Next(Hybrid, QwenSharedExperts):
 
 def _deltanet_weights(mixer: GatedDeltaNet, ours: str, theirs: str) -> Iterator[Pair]:
     """All but those of its input projections."""
-    channels = sum(mixer.widths)
-    yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv1d.weight", (channels, mixer.conv), (channels, 1, mixer.conv))
+    channels, width = sum(mixer.widths), convolved(mixer.conv)
+    yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv1d.weight", (channels, width), (channels, 1, width))
     yield same(f"{ours}.decay.log_rate", f"{theirs}.A_log")
     yield same(f"{ours}.decay.step_bias", f"{theirs}.dt_bias")
     yield same(f"{ours}.head_norm.gain", f"{theirs}.norm.weight")

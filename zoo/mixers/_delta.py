@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from zoo.cache import LayerCache
 from zoo.fla import can_scan
@@ -15,15 +16,15 @@ from zoo.mixers._scan import Chunks, ScanCost, by_group, faded_read, faded_write
 
 @dataclass(frozen=True)
 class DeltaCost(ScanCost):
-    """FLOPs of `delta_scan`."""
+    """FLOPs of `delta_scan`, or of `product_scan` where tokens have a rank: steps of the rule in each."""
 
     @property
     def token(self) -> float:
-        """FLOPs per token of predicting, adding and reading."""
-        return 6.0 * self.state
+        """FLOPs per token of predicting and adding, once for each step, and of reading."""
+        return (4.0 * self.rank + 2.0) * self.state
 
     def computed(self, length: int) -> float:
-        chunks = Chunks.of(length, self.chunk)
+        chunks = Chunks.of(length * self.rank, self.chunk)
         width, after = chunks.width, chunks.count - 1
         # q kᵀ, and what is read of a chunk by its own tokens
         read = chunks.count * (self._scored(width) + self._mixed(width))
@@ -64,6 +65,22 @@ def delta_scan(
     decay = decay if decay.dim() == 4 else decay[..., None]
     of_heads = (by_group(x, q) for x in (v, decay, strength[..., None]))
     return stepwise(_one, _chunked, (q[:, :, None], k[:, :, None], *of_heads), chunk, cache).flatten(1, 2)
+
+
+def product_scan(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, chunk: int, cache: LayerCache | None = None
+) -> Tensor:
+    """`delta_scan` with r steps of the rule in each token: o_t = S_tᵀ q_t, after all r keys and values of the token,
+    where the state decays before the first of them. Siems et al. 2025 (DeltaProduct), arXiv:2502.10297.
+
+    q: (B, G, T, n), decay: (B, H, T); keys, values and strengths, r rows for each token in its order: (B, G, T·r, n),
+    (B, H, T·r, p), (B, H, T·r) → (B, H, T, p).
+    """
+    rank = k.shape[2] // q.shape[2]
+    # A row for each step: queries read after the last, and what is read after the others is dropped.
+    q = F.pad(q[..., None, :], (0, 0, rank - 1, 0)).flatten(2, 3)
+    decay = F.pad(decay[..., None], (0, rank - 1)).flatten(2)
+    return delta_scan(q, k, v, decay, strength, chunk, cache)[:, :, rank - 1 :: rank]
 
 
 def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:

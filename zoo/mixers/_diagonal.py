@@ -30,21 +30,28 @@ def diagonal_scan(
     No product of matrices has a decay for each number of the state, so chunks go through their tokens one by one, all
     chunks at once: C steps, and T/C more to carry the states on.
     """
-    states = kept_by("a recurrent layer", cache, StateCache)
     kind = torch.promote_types(x.dtype, torch.float32)
     with torch.autocast(x.device.type, enabled=False):
         c, b, x, decay = (part.to(kind) for part in (c, b, x, decay))
-        first = states.read(STATE, kind) if states is not None else None
-        added = x[..., None] @ b[..., None, :]
-        state = _states(added, decay, Chunks.of(x.shape[1], chunk), first)
-        if states is not None:
-            states.write(STATE, state[:, -1])
-        out: Tensor = (state @ c[..., None])[..., 0]
+        out: Tensor = (diagonal_states(x[..., None] @ b[..., None, :], decay, chunk, cache) @ c[..., None])[..., 0]
     return out
 
 
+def diagonal_states(added: Tensor, decay: Tensor, chunk: int, cache: LayerCache | None = None) -> Tensor:
+    """S_t = exp(g_t) ⊙ S_{t−1} + added_t after every token, from the state that the cache holds, or zero.
+
+    added, g ≤ 0: (B, T, …), float32 or more → the same shape.
+    """
+    states = kept_by("a recurrent layer", cache, StateCache)
+    first = states.read(STATE, added.dtype) if states is not None else None
+    state = _states(added, decay, Chunks.of(added.shape[1], chunk), first)
+    if states is not None:
+        states.write(STATE, state[:, -1])
+    return state
+
+
 def _states(added: Tensor, decay: Tensor, chunks: Chunks, first: Tensor | None) -> Tensor:
-    """added, decay: (B, T, I, N), first: (B, I, N) or None → (B, T, I, N), the state after every token."""
+    """added, decay: (B, T, …), first: (B, …) or None → (B, T, …), the state after every token."""
     shape = added.shape[2:]
     added, decay = (chunks.cut(part.flatten(2)) for part in (added, decay))  # (B, M, C, I·N)
     inside, faded = [added[:, :, 0]], decay.cumsum(2).exp()

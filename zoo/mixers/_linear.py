@@ -139,7 +139,7 @@ class LinearHeadsLayer(StatefulLayer):
         self.o = Linear(values, d_model, role="output")
         self.conv = ShortConv(spec.channels, spec.conv) if spec.conv else None
 
-    def _project(self, x: Tensor, step: Step, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, step: Step, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
         """q, k: (B, H, T, n), v: (B, H, T, p)."""
         parts = self.q(x), self.k(x), self.v(x)
         if self.conv is not None:

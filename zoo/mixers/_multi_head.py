@@ -120,19 +120,24 @@ class MultiHead(Mixer):
         return d_model // self.heads
 
     def sizes(self) -> tuple[int, int, int]:
-        """H, K, d of a resolved spec: what is projected to q: (H, d), and to k and v: (K, d)."""
+        """H, K, d of a resolved spec: what is projected to q: (H, d), and to k: (K, d)."""
         return self.heads, number(self.kv_heads), number(self.head_dim)
+
+    @property
+    def value_features(self) -> int:
+        """e: features of a head of values, of a resolved spec: what is projected to v: (K, e)."""
+        return self.sizes()[2]
 
     def cost(self, d_model: int, context: int) -> PartCost:
         heads, kv_heads, head_dim = self.sizes()
         gates = gate_features(self.gate, *self.outputs())
-        own_heads = 0 if self.reuse_kv else kv_heads
-        matrix = d_model * ((heads + 2 * own_heads) * head_dim + math.prod(self.outputs()) + gates)
-        q, kv = heads * head_dim, kv_heads * head_dim
-        widths = {"q": q, "k": kv, "v": kv, "o": d_model, GATE: gates}
+        q, k, v = heads * head_dim, kv_heads * head_dim, kv_heads * self.value_features
+        own = 0 if self.reuse_kv else k + v
+        matrix = d_model * (q + own + math.prod(self.outputs()) + gates)
+        widths = {"q": q, "k": k, "v": v, "o": d_model, GATE: gates}
         parameters = matrix + sum(widths[name] for name in self.bias) + self._norm_parameters()
         parameters += heads * self.sinks + 2 * self.value_residual
-        parameters += self.v_norm.parameters(head_dim) if self.v_norm is not None else 0
+        parameters += self.v_norm.parameters(self.value_features) if self.v_norm is not None else 0
         attending = attention_cost(parameters, matrix, self._flops_per_key(), self._keys(context))
         return attending + self._placing(context) + conv_cost(self.channels, self.conv)
 
@@ -172,27 +177,26 @@ class MultiHead(Mixer):
     def channels(self) -> int:
         """Queries, keys and values together, of a resolved spec."""
         heads, kv_heads, head_dim = self.sizes()
-        return (heads + 2 * kv_heads) * head_dim
+        return (heads + kv_heads) * head_dim + kv_heads * self.value_features
 
     def _flops_per_key(self) -> float:
         """One score and one weighted value for each head: a multiplication and an addition per feature."""
         heads, _, head_dim = self.sizes()
-        return 4.0 * heads * head_dim
+        return 2.0 * heads * (head_dim + self.value_features)
 
     def outputs(self) -> tuple[int, int]:
         """Number of heads whose outputs o reads, and their features."""
-        heads, _, head_dim = self.sizes()
-        return heads, head_dim
+        return self.sizes()[0], self.value_features
 
     @property
     def value_heads(self) -> tuple[int, int] | None:
-        _, kv_heads, head_dim = self.sizes()
-        return None if self.reuse_kv else (kv_heads, head_dim)
+        return None if self.reuse_kv else (self.sizes()[1], self.value_features)
 
     @property
     def kv(self) -> str:
         _, kv_heads, head_dim = self.sizes()
-        return f"{self.kind} {kv_heads} × {head_dim}, {self.position!r}, {self.window}, {self.sparsity!r}"
+        sizes = f"{kv_heads} × {head_dim} and {self.value_features}"
+        return f"{self.kind} {sizes}, {self.position!r}, {self.window}, {self.sparsity!r}"
 
     @property
     def borrows(self) -> bool:
@@ -218,11 +222,11 @@ class MultiHead(Mixer):
 
     def cached(self) -> tuple[tuple[int, int], ...]:
         _, kv_heads, head_dim = self.sizes()
-        return () if self.reuse_kv else ((kv_heads, head_dim), (kv_heads, head_dim))
+        return () if self.reuse_kv else ((kv_heads, head_dim), (kv_heads, self.value_features))
 
     def borrowed_elements(self, capacity: int) -> int:
         _, kv_heads, head_dim = self.sizes()
-        return 2 * kv_heads * head_dim * self.slots(capacity) if self.reuse_kv else 0
+        return kv_heads * (head_dim + self.value_features) * self.slots(capacity) if self.reuse_kv else 0
 
     def positions(self) -> tuple[tuple[Position, int], ...]:
         return ((self.position, self.heads),)

@@ -69,7 +69,7 @@ class ScanCost:
     channels: bool = False
     """Whether each key feature decays at a pace of its own."""
     rank: int = 1
-    """Keys, values and queries of a token, each."""
+    """Keys and values of a token, each; queries too in `scan`."""
 
     @property
     def state(self) -> int:

@@ -4,31 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from zoo.attend import attend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import number
+from zoo.axis import is_off, number
 from zoo.cache import LayerCache, TokenCache, kept_by
 from zoo.cache_states import StateCache, TokenStateCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv
-from zoo.errors import UnsupportedError
+from zoo.errors import SpecError, UnsupportedError
+from zoo.facts import HeadFeatures, Supports, Tried
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
+from zoo.mixers._forget import ForgetGate, decay_bias
 from zoo.mixers._gate import OutputGate
+from zoo.mixers._linear import split
 from zoo.mixers._multi_head import MultiHead
 from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._projections import GATE
 from zoo.mixers._reuse import borrowed, lend
 from zoo.mixers._values import ValueResidual, with_others
 from zoo.positions import Queries
-from zoo.site import Site, Step
-from zoo.traits import EVERY_OPERATION, Operations
+from zoo.site import PartCost, Site, Step, matmul_cost
+from zoo.traits import EVERY_OPERATION, OF_MODULES, Operations
 
 Rotate = Callable[[Tensor, Step], Tensor]
 
@@ -39,33 +45,82 @@ class Attention(MultiHead):
     kind: Literal["attention"] = "attention"
     supports: ClassVar[Operations] = EVERY_OPERATION
     gives_queries: ClassVar[bool] = True
+    v_dim: Annotated[HeadFeatures | None, Tried(10, paired=False)] = Field(default=None, exclude_if=is_off)
+    """e: features of a value head (MiMo-V2, arXiv:2601.02780); null for those of a key head."""
+    forget: Annotated[bool, Tried(True, paired=False), Supports(*OF_MODULES)] = Field(default=False, exclude_if=is_off)
+    """Scores of query i and key j get Σ log f_t over the tokens t after j up to i, f = σ(w_h x + b_h): a forget gate in
+    each head (FoX, Lin et al. 2025, arXiv:2503.02130, there without position encoding, `position: nope`)."""
+    exclusive: Annotated[bool, Tried(True, paired=False), Supports(*OF_MODULES)] = Field(
+        default=False, exclude_if=is_off
+    )
+    """A head's output y loses its part along the token's own value: y − (y·v̂) v̂, v̂ = v/‖v‖ (exclusive self-attention,
+    Zhai 2026, arXiv:2603.09078)."""
+
+    def resolve(self, d_model: int) -> Self:
+        if self.forget and self.reuse_kv:
+            raise SpecError("forget", "forget gates are cached beside keys, and those are a layer below's (reuse_kv)")
+        if self.exclusive and self.window == 1:
+            raise SpecError("exclusive", "nothing is left of a token that sees itself alone (a window of 1)")
+        return super().resolve(d_model)
+
+    @property
+    def value_features(self) -> int:
+        return self.v_dim or super().value_features
 
     def build(self, site: Site) -> MixerLayer:
-        return AttentionLayer(self, site.d_model)
+        return AttentionLayer(self, site.d_model, forget=self.forget, exclusive=self.exclusive)
+
+    def cost(self, d_model: int, context: int) -> PartCost:
+        gates = matmul_cost((d_model + 1) * self.heads, d_model * self.heads) if self.forget else PartCost(0)
+        return super().cost(d_model, context) + gates
+
+    @property
+    def _plain_scores(self) -> bool:
+        return super()._plain_scores and not self.forget
+
+    def cached(self) -> tuple[tuple[int, int], ...]:
+        return (*super().cached(), (self.heads, 1)) if self.forget else super().cached()
+
+    def check_ahead(self) -> None:
+        if self.forget:
+            raise SpecError("forget", "forgets what came before a token: it has no meaning for later tokens")
+        super().check_ahead()
+
+
+class Read(NamedTuple):
+    """Inputs of attention. q: (B, H, T, d); k: (B, K, S, d), v: (B, K, S, e), of the cache too, at places (S,);
+    forget: log f, (B, H, S, 1), None without forget gates."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    places: Tensor
+    forget: Tensor | None = None
 
 
 class AttentionLayer(MixerLayer):
     """x: (B, T, D) → (B, T, D)."""
 
-    def __init__(self, spec: MultiHead, d_model: int) -> None:
+    def __init__(self, spec: MultiHead, d_model: int, *, forget: bool = False, exclusive: bool = False) -> None:
         super().__init__()
-        self.spec, self.kv = spec, spec.kv
+        self.spec, self.kv, self.exclusive = spec, spec.kv, exclusive
         self.heads, self.kv_heads, self.head_dim = spec.sizes()
-        q_features, kv_features = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        self.q = Linear(d_model, q_features, bias="q" in spec.bias, role="input")
+        self.q = Linear(d_model, self.heads * self.head_dim, bias="q" in spec.bias, role="input")
         if not spec.reuse_kv:
-            self.k = Linear(d_model, kv_features, bias="k" in spec.bias, role="input")
-            self.v = Linear(d_model, kv_features, bias="v" in spec.bias, role="input", values=True)
+            k_features, v_features = self.kv_heads * self.head_dim, self.kv_heads * spec.value_features
+            self.k = Linear(d_model, k_features, bias="k" in spec.bias, role="input")
+            self.v = Linear(d_model, v_features, bias="v" in spec.bias, role="input", values=True)
         self.o = Linear(math.prod(spec.outputs()), d_model, bias="o" in spec.bias, role="output")
         self.conv = ShortConv(spec.channels, spec.conv) if spec.conv else None
         self._pattern = repr(spec.sparsity)  # torch.compile cannot trace it
         self._full_norm = spec.qk_norm_over == "full"
         self.q_norm = self._norm(self.heads)
         self.k_norm = nn.Identity() if spec.reuse_kv else self._norm(self.kv_heads)
-        self.v_norm = nn.Identity() if spec.v_norm is None else spec.v_norm.build(self.head_dim)
+        self.v_norm = nn.Identity() if spec.v_norm is None else spec.v_norm.build(spec.value_features)
         self.position = spec.position.build(self.head_dim, spec.heads)
         self.gate = OutputGate(spec.gate, d_model, *spec.outputs(), GATE in spec.bias) if spec.gate else None
         self.values = ValueResidual() if spec.value_residual else None
+        self.forget = ForgetGate(d_model, self.heads) if forget else None
         self.sinks = nn.Parameter(torch.zeros(self.heads)) if spec.sinks else None
         self.roles = {"sinks": "bias"}
 
@@ -79,31 +134,37 @@ class AttentionLayer(MixerLayer):
         return norm.build(heads * self.head_dim if self._full_norm else self.head_dim)
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        q, k, v, k_places = self._read(x, step, cache)  # (B, H, T, d), (B, K, S, d), (B, K, S, d), (S,)
+        q, k, v, k_places, forget = self._read(x, step, cache)
+        fading = None if forget is None else decay_bias(forget, k_places, step)  # (B, H, T, S)
         visible = Visible.to(step, k_places, self.spec.window, self.spec.sparsity, self._pattern)
         if visible.pattern is not None and visible.everything:
             # A single query of unpadded text under a pattern: keys that it does not see need not be read at all.
             seen = visible.places_seen()
             k, v, k_places = k[:, :, seen], v[:, :, seen], k_places[seen]
+            fading = None if fading is None else fading[..., seen]
             visible = Visible.to(step, k_places)
-        # softmax(QKᵀ/√d + mask) V: (B, H, T, d)
-        heads = self._attend(q, k, v, visible, self._scoring(q, step, k_places))
+        scoring = self._scoring(q, step, k_places)
+        if fading is not None:
+            scoring = replace(scoring, bias=fading if scoring.bias is None else scoring.bias + fading)
+        heads = self._attend(q, k, v, visible, scoring)  # softmax(QKᵀ/√d + mask) V: (B, H, T, e)
+        if self.exclusive:
+            heads = without_own_value(heads, v, k_places, step)
         joined = self._joined(heads, x).transpose(1, 2).flatten(2)  # (B, T, H·d)
         if self.gate is not None:
             joined = self.gate(joined, x)
         out: Tensor = self.o(joined)
         return out
 
-    def _read(self, x: Tensor, step: Step, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """x: (B, T, D) → q: (B, H, T, d); k, v: (B, K, S, d), with those of the cache, or of a layer below where this
-        one reuses them; the places of keys: (S,)."""
+    def _read(self, x: Tensor, step: Step, cache: LayerCache | None) -> Read:
+        """x: (B, T, D) → queries, and keys and values with those of the cache, or of a layer below where this one
+        reuses them."""
         clip = self.spec.clip_qkv
         if self.spec.reuse_kv:
             q = self.q(x) if clip is None else self.q(x).clamp(-clip, clip)
-            return (self._placed_queries(q, step), *borrowed(step, self.kv))
+            return Read(self._placed_queries(q, step), *borrowed(step, self.kv))
         # First of all: it refuses the cache of another model, before the convolution writes to it.
         tokens, k_places = kept_by(self, cache, TokenCache), step.index
-        q, k, v = self.q(x), self.k(x), self.v(x)  # (B, T, H·d), (B, T, K·d), (B, T, K·d)
+        q, k, v = self.q(x), self.k(x), self.v(x)  # (B, T, H·d), (B, T, K·d), (B, T, K·e)
         if self.conv is not None:
             widths = [part.shape[-1] for part in (q, k, v)]
             q, k, v = self.conv(torch.cat((q, k, v), dim=-1), step, cache).split(widths, dim=-1)
@@ -111,11 +172,13 @@ class AttentionLayer(MixerLayer):
             q, k, v = (part.clamp(-clip, clip) for part in (q, k, v))
         q = self._placed_queries(q, step)
         k = self._placed(k, self.k_norm, self.position.rotate_keys, step)
-        v = with_others(self.v_norm(self._split(v)), self.values, step)
+        v = with_others(self.v_norm(split(v, self.kv_heads)), self.values, step)
+        kept = [k, v] if self.forget is None else [k, v, self.forget(x, step)]
         if tokens is not None:
-            (k, v), k_places = tokens.extend((k, v), step.index)
+            kept, k_places = tokens.extend(kept, step.index)
+        k, v, *forget = kept
         lend(step, self.kv, k, v, k_places)
-        return q, k, v, k_places
+        return Read(q, k, v, k_places, *forget)
 
     def _placed_queries(self, q: Tensor, step: Step) -> Tensor:
         """(B, T, H·d) → (B, H, T, d)."""
@@ -167,5 +230,14 @@ class AttentionLayer(MixerLayer):
             )
         if self.spec.qk_norm is not None and self.spec.qk_norm_after_position:
             raise UnsupportedError("mixer.qk_norm_after_position", "what is kept was normalised after it was turned")
+        if self.forget is not None:
+            raise UnsupportedError("mixer.forget", "tokens that are dropped take their forget gates with them")
         keys, values = kept
         return [self.position.moved(keys, by), values]
+
+
+def without_own_value(heads: Tensor, v: Tensor, places: Tensor, step: Step) -> Tensor:
+    """heads: (B, H, T, e), v: (B, K, S, e) at places (S,), those of the step's tokens among them → y − (y·v̂) v̂."""
+    own = v if places is step.index else v[:, :, (places == step.index[:, None]).int().argmax(dim=1)]  # (B, K, T, e)
+    unit = F.normalize(own.float(), dim=-1).to(heads.dtype).repeat_interleave(heads.shape[1] // v.shape[1], dim=1)
+    return heads - (heads * unit).sum(dim=-1, keepdim=True) * unit

@@ -20,7 +20,7 @@ from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import Decay
-from zoo.mixers._delta import DeltaCost, delta_scan
+from zoo.mixers._delta import DeltaCost, product_scan
 from zoo.mixers._linear import Stateful, StatefulLayer, check_chunk, check_width, split, unit
 from zoo.mixers._scan import STATE
 from zoo.norms import Norm
@@ -36,9 +36,16 @@ class GatedDeltaNet(Stateful):
     q, k, v = silu(conv(W x)), q and k of length 1, q/√d besides. β = σ(W_b x), α = exp(−A softplus(W_a x + b)), with A
     and b learned per head (Mamba-2's). The norm is over each head, with one gain for all. As in Qwen3-Next, where a
     query and key head serves several value heads.
+
+    With `householders` = r a token has r keys, values and strengths, and after its decay takes r steps
+    S ← S (I − β_i k_i k_iᵀ) + β_i v_i k_iᵀ (Gated DeltaProduct, Siems et al. 2025, arXiv:2502.10297).
     """
 
-    examples: ClassVar[Examples] = ({"chunk": 8, "k_heads": 2, "head_dim": 5, "v_dim": 7},)
+    examples: ClassVar[Examples] = (
+        {"chunk": 8, "k_heads": 2, "head_dim": 5, "v_dim": 7},
+        {"chunk": 4, "head_dim": 5, "v_dim": 6, "householders": 3, "negative_eigenvalues": True, "conv": None},
+    )
+    paired_examples: ClassVar[int | None] = 1
     kind: Literal["gated_deltanet"] = "gated_deltanet"
     supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4
@@ -49,8 +56,13 @@ class GatedDeltaNet(Stateful):
     """Features of a query and a key head; null for d_model / k_heads."""
     v_dim: HeadFeatures | None = None
     """Features of a value head; null for 2 d_model / heads."""
-    conv: PositiveInt = 4
-    """Tokens that the convolution of queries, keys and values sees."""
+    householders: PositiveInt = 1
+    """r: steps of the delta rule that each token takes."""
+    negative_eigenvalues: bool = False
+    """β = 2σ(W_b x), so that I − β k kᵀ has an eigenvalue in (−1, 1) in place of (0, 1) (Grazzi et al. 2024,
+    arXiv:2411.12537)."""
+    conv: PositiveInt | None = 4
+    """Tokens that the convolution of queries, keys and values sees; null for none."""
     activation: PlainActivation = Field(default="silu", exclude_if=lambda name: name == "silu")
     """After the convolution."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
@@ -75,14 +87,14 @@ class GatedDeltaNet(Stateful):
     def widths(self) -> tuple[int, int, int]:
         """Features of all queries, keys and values."""
         k_heads, head_dim, v_dim = self.sizes()
-        return k_heads * head_dim, k_heads * head_dim, self.heads * v_dim
+        return k_heads * head_dim, self.householders * k_heads * head_dim, self.householders * self.heads * v_dim
 
     def build(self, site: Site) -> MixerLayer:
         return GatedDeltaNetLayer(self, site.d_model)
 
     def matrices(self, d_model: int) -> int:
-        values = self.widths[2]
-        return d_model * (sum(self.widths) + 2 * values + 2 * self.heads)
+        _, _, v_dim = self.sizes()
+        return d_model * (sum(self.widths) + 2 * self.heads * v_dim + (1 + self.householders) * self.heads)
 
     def vectors(self, d_model: int) -> int:
         _, _, v_dim = self.sizes()
@@ -93,11 +105,12 @@ class GatedDeltaNet(Stateful):
 
     def scanning(self) -> DeltaCost:
         k_heads, head_dim, v_dim = self.sizes()
-        return DeltaCost(k_heads, head_dim, self.heads, v_dim, self.chunk)
+        return DeltaCost(k_heads, head_dim, self.heads, v_dim, self.chunk, rank=self.householders)
 
     def states(self) -> Mapping[str, tuple[int, ...]]:
         _, head_dim, v_dim = self.sizes()
-        return {STATE: (self.heads, head_dim, v_dim), CONV: (self.conv - 1, sum(self.widths))}
+        shapes = {STATE: (self.heads, head_dim, v_dim)}
+        return shapes if self.conv is None else {**shapes, CONV: (self.conv - 1, sum(self.widths))}
 
 
 class GatedDeltaNetLayer(StatefulLayer):
@@ -105,29 +118,35 @@ class GatedDeltaNetLayer(StatefulLayer):
 
     def __init__(self, spec: GatedDeltaNet, d_model: int) -> None:
         super().__init__(spec)
-        self.spec, self.heads = spec, spec.heads
+        self.spec, self.heads, self.strongest = spec, spec.heads, 1 + spec.negative_eigenvalues
         k_heads, self.head_dim, v_dim = spec.sizes()
         self.k_heads = k_heads
-        keys, _, values = spec.widths
-        self.q, self.k = (Linear(d_model, keys, role="input") for _ in range(2))
+        queries, keys, values = spec.widths
+        self.q, self.k = Linear(d_model, queries, role="input"), Linear(d_model, keys, role="input")
         self.v = Linear(d_model, values, role="input", values=True)
-        self.gate = Linear(d_model, values, role="input")
-        self.strength, self.forget = (Linear(d_model, self.heads, role="input") for _ in range(2))
-        self.conv = ShortConv(sum(spec.widths), spec.conv)
+        self.gate = Linear(d_model, self.heads * v_dim, role="input")
+        self.strength = Linear(d_model, spec.householders * self.heads, role="input")
+        self.forget = Linear(d_model, self.heads, role="input")
+        self.conv = ShortConv(sum(spec.widths), spec.conv) if spec.conv else None
         self.activation = UNGATED[spec.activation]
         self.decay = Decay(self.heads)
         self.head_norm = spec.head_norm.build(v_dim)
-        self.o = Linear(values, d_model, role="output")
+        self.o = Linear(self.heads * v_dim, d_model, role="output")
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        parts = self.activation(self.conv(torch.cat((self.q(x), self.k(x), self.v(x)), dim=-1), step, cache))
-        q, k, v = parts.split(self.spec.widths, dim=-1)  # (B, T, K·n), (B, T, K·n), (B, T, H·p)
+        joined = torch.cat((self.q(x), self.k(x), self.v(x)), dim=-1)
+        parts = self.activation(joined if self.conv is None else self.conv(joined, step, cache))
+        q, k, v = parts.split(self.spec.widths, dim=-1)  # (B, T, K·n), (B, T, r·K·n), (B, T, r·H·p)
         k = on_text(k, step)  # padding adds nothing to the state, which is zero as a row's text begins
-        q, k = (unit(split(part, self.k_heads)) for part in (q, k))  # (B, K, T, n)
-        q, v = q * self.head_dim**-0.5, split(v, self.heads)  # (B, K, T, n), (B, H, T, p)
+        q, k = unit(split(q, self.k_heads)), unit(self._steps(k, self.k_heads))  # (B, K, T, n), (B, K, T·r, n)
+        q, v = q * self.head_dim**-0.5, self._steps(v, self.heads)  # (B, K, T, n), (B, H, T·r, p)
         _, decay = self.decay(self.forget(x))  # log α: (B, H, T)
-        strength = self.strength(x).sigmoid().transpose(1, 2)  # β: (B, H, T)
-        mixed = delta_scan(q, k, v, decay, strength, self.spec.chunk, cache).to(v.dtype)  # S_t q_t: (B, H, T, p)
+        strength = self._steps(self.strength(x), self.heads)[..., 0].sigmoid() * self.strongest  # β: (B, H, T·r)
+        mixed = product_scan(q, k, v, decay, strength, self.spec.chunk, cache).to(v.dtype)  # S_t q_t: (B, H, T, p)
         heads = self.head_norm(mixed) * F.silu(split(self.gate(x), self.heads))
         out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
         return out
+
+    def _steps(self, x: Tensor, heads: int) -> Tensor:
+        """(B, T, r·heads·d), all heads of a step before the next step's → (B, heads, T·r, d)."""
+        return split(x.unflatten(-1, (self.spec.householders, -1)).flatten(1, 2), heads)

@@ -82,7 +82,7 @@ class GatedLinearAttentionLayer(LinearHeadsLayer):
         self.head_norm = spec.head_norm.build(spec.value_features)
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        q, k, v = self._project(x, step, cache)
+        q, k, v = self.project(x, step, cache)
         k = on_text(k.transpose(1, 2), step).transpose(1, 2)
         mixed = scan(q * self.scale, k, v, self._decay(x), self.chunk, cache).to(v.dtype)
         heads = self.head_norm(mixed) * F.silu(split(self.gate(x), self.heads))

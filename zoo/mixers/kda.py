@@ -38,15 +38,22 @@ class KimiDeltaAttention(Stateful):
     floor · σ(A (W_α x + b)).
     """
 
-    examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5},)
+    examples: ClassVar[Examples] = (
+        {"chunk": 8, "head_dim": 5},
+        {"chunk": 4, "head_dim": 5, "negative_eigenvalues": True, "conv": None},
+    )
+    paired_examples: ClassVar[int | None] = 1
     kind: Literal["kda"] = "kda"
     supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4
     """H: number of heads of queries, keys and values."""
     head_dim: HeadFeatures | None = None
     """n; null for d_model / heads."""
-    conv: PositiveInt = 4
-    """Tokens that the convolution of queries, keys and values sees."""
+    negative_eigenvalues: bool = False
+    """β = 2σ(W_b x), so that I − β k kᵀ has an eigenvalue in (−1, 1) in place of (0, 1) (Grazzi et al. 2024,
+    arXiv:2411.12537)."""
+    conv: PositiveInt | None = 4
+    """Tokens that the convolution of queries, keys and values sees; null for none."""
     activation: PlainActivation = Field(default="silu", exclude_if=lambda name: name == "silu")
     """After the convolution."""
     low_rank: bool = True
@@ -89,7 +96,8 @@ class KimiDeltaAttention(Stateful):
         return DeltaCost(self.heads, self.features, self.heads, self.features, self.chunk, channels=True)
 
     def states(self) -> Mapping[str, tuple[int, ...]]:
-        return {STATE: (self.heads, self.features, self.features), CONV: (self.conv - 1, 3 * self.inner)}
+        shapes = {STATE: (self.heads, self.features, self.features)}
+        return shapes if self.conv is None else {**shapes, CONV: (self.conv - 1, 3 * self.inner)}
 
 
 class KimiDeltaAttentionLayer(StatefulLayer):
@@ -102,17 +110,18 @@ class KimiDeltaAttentionLayer(StatefulLayer):
         self.v = Linear(d_model, spec.inner, role="input", values=True)
         self.strength = Linear(d_model, spec.heads, role="input")
         self.forget, self.gate = (_reading(spec, d_model) for _ in range(2))
-        self.conv = ShortConv(3 * spec.inner, spec.conv)
+        self.strongest = 1 + spec.negative_eigenvalues
+        self.conv = ShortConv(3 * spec.inner, spec.conv) if spec.conv else None
         self.activation = UNGATED[spec.activation]
         self.decay = ChannelDecay(spec.heads, spec.features, spec.decay_floor)
         self.head_norm = spec.head_norm.build(spec.features)
         self.o = Linear(spec.inner, d_model, role="output")
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        joined = self.conv(torch.cat((self.q(x), self.k(x), self.v(x)), dim=-1), step, cache)
-        q, k, v = self.activation(joined).chunk(3, dim=-1)
+        joined = torch.cat((self.q(x), self.k(x), self.v(x)), dim=-1)
+        q, k, v = self.activation(joined if self.conv is None else self.conv(joined, step, cache)).chunk(3, dim=-1)
         q, k = (unit(split(part, self.heads)) for part in (q, on_text(k, step)))
-        strength = self.strength(x).sigmoid().transpose(1, 2)
+        strength = self.strength(x).sigmoid().transpose(1, 2) * self.strongest
         decay = self.decay(self.forget(x))
         mixed = delta_scan(q * self.scale, k, split(v, self.heads), decay, strength, self.chunk, cache).to(v.dtype)
         heads = self.head_norm(mixed) * split(self.gate(x), self.heads).sigmoid()

@@ -114,7 +114,7 @@ class LightningAttentionLayer(LinearHeadsLayer):
         self.depth = 1 - layer / (max(1, site.n_layers - 1) + 1e-5) + 1e-5
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        q, k, v = (self.activation(part) for part in self._project(x, step, cache))
+        q, k, v = (self.activation(part) for part in self.project(x, step, cache))
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = self.position.rotate_queries(q, step), self.position.rotate_keys(k, step)

@@ -48,7 +48,7 @@ class LinearAttentionLayer(LinearHeadsLayer):
         self.chunk, self.eps = spec.chunk, spec.eps
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        q, k, v = self._project(x, step, cache)
+        q, k, v = self.project(x, step, cache)
         k = on_text((F.elu(k) + 1).transpose(1, 2), step).transpose(1, 2)
         ones = torch.ones_like(v[..., :1])
         sums = scan(F.elu(q) + 1, k, torch.cat((v, ones), dim=-1), None, self.chunk, cache)

@@ -106,7 +106,7 @@ class MultiTokenLayer(AttentionLayer):
         self.mix = HeadMixing(self.heads, spec.head_group) if spec.head_group else nn.Identity()
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        q, k, v, places = self._read(x, step, cache)
+        q, k, v, places, _ = self._read(x, step, cache)
         queries = self._with_older(q, cache)
         if places is not step.index:
             # A rolling buffer holds keys in any order, and neighbours have to lie side by side.

@@ -77,7 +77,7 @@ class RetentionLayer(LinearHeadsLayer):
         self.position = spec.position.build(spec.key_features, spec.heads)
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        q, k, v = self._project(x, step, cache)
+        q, k, v = self.project(x, step, cache)
         q, k = self.position.rotate_queries(q, step), self.position.rotate_keys(k, step)
         v = on_text(v.transpose(1, 2), step).transpose(1, 2)
         mixed = scan(q * self.scale, k, v, self._decay(v), self.chunk, cache).to(v.dtype)

@@ -81,7 +81,7 @@ class TitansLayer(LinearHeadsLayer):
         self.initial = {"forget_bias": REMEMBERS}
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        q, k, v = (F.silu(part) for part in self._project(x, step, cache))
+        q, k, v = (F.silu(part) for part in self.project(x, step, cache))
         k = on_text(k.transpose(1, 2), step).transpose(1, 2)
         # log(1 − σ(z)) = log σ(−z)
         keep = F.logsigmoid(-(self.forget(x) + self.forget_bias)).transpose(1, 2)

@@ -24,8 +24,9 @@ class Rotary(Position):
     whole pairs, but d in θ is the odd number, as in transformers.
     """
 
-    base: Annotated[float, Field(gt=1), Tried()] = 10_000.0
-    """Base of the frequencies θ_i = base^(−2i/d): larger ones turn more slowly, for longer texts."""
+    base: Annotated[float, Field(ge=1), Tried()] = 10_000.0
+    """Base of the frequencies θ_i = base^(−2i/d): larger ones turn more slowly, for longer texts; with 1 all pairs turn
+    alike. Below 1 later pairs would turn faster than a radian per token, which no text resolves."""
     layout: Literal["half", "interleaved"] = "half"
     """Features that form pair i: `half`, i and i + d/2; `interleaved`, 2i and 2i + 1."""
     fraction: Annotated[float, Field(gt=0, le=1), Tried(0.34)] = 1.0
@@ -39,7 +40,7 @@ class Rotary(Position):
             raise SpecError("", f"RoPE turns pairs, so it needs an even number of features, not {counted}")
         try:
             if self.scaling is not None:
-                self.scaling.check(counted)
+                self.scaling.check(counted, self.base)
         except SpecError as error:
             raise error.under("scaling") from None
 

@@ -27,7 +27,7 @@ class Sinusoidal(Position):
     kind: Literal["sinusoidal"] = "sinusoidal"
     supports: ClassVar[Operations] = OF_MODULES
     absolute: ClassVar[bool] = True
-    base: Annotated[float, Field(gt=1)] = 10_000.0
+    base: Annotated[float, Field(ge=1)] = 10_000.0
     """Base of the frequencies θ_i: the slowest turns about base times as slowly as the fastest."""
     layout: Literal["interleaved", "concatenated"] = "interleaved"
     """Order of features: `interleaved`, sin and cos by turns; `concatenated`, all sines and then all cosines."""

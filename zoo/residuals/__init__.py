@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import PositiveFloat
+from pydantic import NonNegativeFloat, PositiveFloat, model_validator
 from torch import Tensor, nn
 
 from zoo.axis import Variant
+from zoo.errors import SpecError
 from zoo.facts import Tried
 from zoo.site import PartCost, Site
 from zoo.traits import NONE, Ground, Grounds
@@ -32,10 +33,19 @@ class Residual(Variant):
     numbers_layers: ClassVar[bool] = False
     """Whether what it does depends on which of the stack's layers it is at, each of which must have the same."""
 
-    stream_scale: Annotated[PositiveFloat, Tried(1.25)] = 1.0
-    """Multiplier of the stream at every shortcut."""
+    adds: ClassVar[bool] = False
+    """Whether its stream is the last one plus the branch's update, so that the branch alone is a stream as well."""
+
+    stream_scale: Annotated[NonNegativeFloat, Tried(1.25)] = 1.0
+    """Multiplier of the stream at every shortcut; 0 for no shortcuts."""
     branch_scale: Annotated[PositiveFloat, Tried(0.5)] = 1.0
     """Multiplier of every branch's update (Granite's residual multiplier)."""
+
+    @model_validator(mode="after")
+    def _keeps_its_stream(self) -> Self:
+        if self.stream_scale == 0 and not self.adds:
+            raise SpecError("stream_scale", f"{self.kind} mixes what the stream holds, of which 0 would leave nothing")
+        return self
 
     @property
     def streams(self) -> int | None:

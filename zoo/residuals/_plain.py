@@ -13,6 +13,7 @@ from zoo.site import Site
 class Placed(Residual):
     """y = norm_after(s·x + b·norm_out(f(norm_in(x)))), with some of the three norms."""
 
+    adds: ClassVar[bool] = True
     places: ClassVar[frozenset[str]]
     """Which of `norm_in`, `norm_out` and `norm_after` there are."""
 

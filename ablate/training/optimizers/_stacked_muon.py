@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim._muon import _adjust_lr
 
 from ablate.training.optimizers import Group
+
+ROW_EPS = 1e-10
+"""Added to roots and lengths before dividing by them, as the authors of NorMuon do."""
 
 
 class StackedMuon(torch.optim.Muon):
@@ -28,24 +32,46 @@ class StackedMuon(torch.optim.Muon):
             momenta: list[Tensor] = []
             self._init_group(group, parameters, gradients, momenta)
             if parameters:
-                _update(group, parameters, gradients, momenta)
+                self._update(group, parameters, gradients, momenta)
         return None
 
+    def _update(self, group: Group, parameters: list[Tensor], gradients: list[Tensor], momenta: list[Tensor]) -> None:
+        lr, momentum = float(group["lr"]), group["momentum"]
+        torch._foreach_lerp_(momenta, gradients, 1 - momentum)
+        moved = torch._foreach_lerp(gradients, momenta, momentum) if group["nesterov"] else momenta
+        torch._foreach_mul_(parameters, 1 - lr * group["weight_decay"])
+        by_shape: dict[torch.Size, list[int]] = {}
+        for number, parameter in enumerate(parameters):
+            by_shape.setdefault(parameter.shape, []).append(number)
+        for shape, numbers in by_shape.items():
+            mine = [parameters[number] for number in numbers]
+            stack = torch.stack([moved[number] for number in numbers])
+            updates = orthogonalised(stack, group["ns_coefficients"], group["ns_steps"], group["eps"])
+            updates = self._scaled(updates, mine)
+            rate = _adjust_lr(lr, group["adjust_lr_fn"], shape)
+            torch._foreach_add_(mine, [each.to(mine[0].dtype) for each in updates.unbind()], alpha=-rate)
 
-def _update(group: Group, parameters: list[Tensor], gradients: list[Tensor], momenta: list[Tensor]) -> None:
-    lr, momentum = float(group["lr"]), group["momentum"]
-    torch._foreach_lerp_(momenta, gradients, 1 - momentum)
-    moved = torch._foreach_lerp(gradients, momenta, momentum) if group["nesterov"] else momenta
-    torch._foreach_mul_(parameters, 1 - lr * group["weight_decay"])
-    by_shape: dict[torch.Size, list[int]] = {}
-    for number, parameter in enumerate(parameters):
-        by_shape.setdefault(parameter.shape, []).append(number)
-    for shape, numbers in by_shape.items():
-        stack = torch.stack([moved[number] for number in numbers])
-        updates = orthogonalised(stack, group["ns_coefficients"], group["ns_steps"], group["eps"])
-        rate = _adjust_lr(lr, group["adjust_lr_fn"], shape)
-        mine = [parameters[number] for number in numbers]
-        torch._foreach_add_(mine, [each.to(mine[0].dtype) for each in updates.unbind()], alpha=-rate)
+    def _scaled(self, updates: Tensor, parameters: list[Tensor]) -> Tensor:
+        """The updates of these parameters as they are applied: (N, out, in)."""
+        return updates
+
+
+class NorMuonUpdates(StackedMuon):
+    """Muon whose updates are divided, row by row, by the root of a moving average of the row's mean square, and then
+    made as long again as they were. One more tensor of state per matrix, `rows`: (out, 1), of its type."""
+
+    def __init__(self, param_groups: list[Group], neuron_beta: float, **settings: Any) -> None:
+        super().__init__(param_groups, **settings)
+        self.neuron_beta = neuron_beta
+
+    def _scaled(self, updates: Tensor, parameters: list[Tensor]) -> Tensor:
+        wide = updates.to(torch.promote_types(parameters[0].dtype, torch.float32))
+        for parameter, update in zip(parameters, wide, strict=True):
+            rows = self.state[parameter].setdefault("rows", torch.zeros_like(parameter[:, :1]))
+            rows.lerp_(update.square().mean(dim=1, keepdim=True).to(rows.dtype), 1 - self.neuron_beta)
+        scaled = wide / (torch.stack([self.state[each]["rows"] for each in parameters]).sqrt() + ROW_EPS)
+        lengths = [x.norm(dim=(1, 2), keepdim=True) for x in (wide, scaled)]
+        return scaled * (lengths[0] / (lengths[1] + ROW_EPS))
 
 
 def orthogonalised(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import PositiveFloat
 
 from ablate.training.optimizers import Average, Betas, Optimizer, Trained, Updates, groups
 from ablate.training.optimizers._combined import Combined
-from ablate.training.optimizers._stacked_muon import StackedMuon
+from ablate.training.optimizers._stacked_muon import NorMuonUpdates, StackedMuon
 from ablate.training.optimizers.adamw import AdamW, per_entry
 from zoo.init import Role
 from zoo.tracing import device_type
@@ -31,6 +31,10 @@ class Muon(Optimizer):
     With the default `adjust` an entry of Muon's update has a root mean square of about 0.2, as AdamW's has, and one
     rate serves both. Jordan's own recipe, 0.02 for Muon and 3e-4 for AdamW, is
     `lr: 0.02, optimizer: {kind: muon, adjust: original, adamw_lr_ratio: 0.015}`.
+
+    NorMuon (Li et al. 2025, arXiv:2510.05491, with the code of its authors) is `neuron_beta: 0.95`: rows of O are
+    divided by the root of a moving average of their mean square, so that no neuron moves more than others, and O is
+    made as long again as it was.
     """
 
     kind: Literal["muon"] = "muon"
@@ -40,6 +44,8 @@ class Muon(Optimizer):
     """Nesterov's look ahead: the average is moved once more towards g."""
     adjust: Literal["match_rms_adamw", "original"] = "match_rms_adamw"
     """s, by the matrix's shape: 0.2 · √max(out, in) (Liu et al. 2025, arXiv:2502.16982) or √max(1, out / in)."""
+    neuron_beta: Average | None = None
+    """NorMuon's β₂: weight of the past in the average of each row's mean square; null for Muon."""
     adamw_lr_ratio: PositiveFloat = 1.0
     """AdamW's learning rate over Muon's."""
     betas: Betas = (0.9, 0.95)
@@ -57,15 +63,19 @@ class Muon(Optimizer):
         return Combined(parts)
 
     def _muon(self, trained: Sequence[Trained], lr: float) -> Updates:
+        settings: dict[str, Any] = {"lr": lr, "momentum": self.momentum, "nesterov": self.nesterov}
+        settings["adjust_lr_fn"] = self.adjust
+        if self.neuron_beta is not None:
+            return NorMuonUpdates(groups(trained, lr), self.neuron_beta, **settings)
         kind = StackedMuon if device_type(trained[0].parameter) == "cuda" else torch.optim.Muon
-        return kind(
-            groups(trained, lr), lr=lr, momentum=self.momentum, nesterov=self.nesterov, adjust_lr_fn=self.adjust
-        )
+        return kind(groups(trained, lr), **settings)
 
     @staticmethod
     def _takes(each: Trained) -> bool:
         return each.role in MATRICES and each.parameter.ndim == 2
 
-    def width_factors(self, ratio: float) -> Mapping[Role, float]:
+    def width_factors(self, ratio: float) -> Mapping[Role, float] | None:
+        if self.neuron_beta is not None:
+            return None
         ours = ratio**-0.5 if self.adjust == "match_rms_adamw" else 1.0
         return {**per_entry(ratio), "input": ours, "output": ours}

@@ -17,11 +17,11 @@ REASONS = {
         gpt_neox_japanese granite_swa granitemoe granitemoe_swa granitemoehybrid granitemoeshared bamba dbrx
         hy_v3 hy_v4 hyperclovax internlm3 iquestcoder jais2 kolibri1 laguna longcat_flash mellum mimo_v2_flash
         minicpm3 ministral3 mpt nanochat olmo_hybrid persimmon phi phimoe qwen3_5_moe_text solar_open
-        vaultgemma xglm youtu
+        lfm2 lfm2_moe recurrent_gemma vaultgemma xglm xlstm youtu
     """,
-    "blocks that are no variant here: gated convolutions, RG-LRU, RWKV 4, mLSTM, hashing, ternary weights …": """
-        bitnet blt deepseek_v4 doge gemma4_text hrm_text inkling_text inkling2_text jetmoe lfm2 lfm2_moe lfm3
-        qwen4_exp_text recurrent_gemma reformer rwkv xlnet xlstm zamba zamba2 zaya
+    "blocks that are no variant here: RWKV 4, hashing, ternary weights …": """
+        bitnet blt deepseek_v4 doge gemma4_text hrm_text inkling_text inkling2_text jetmoe lfm3
+        qwen4_exp_text reformer rwkv xlnet zamba zamba2 zaya
     """,
     "images or sound, and the text model inside is of no family that is converted": """
         aria_text dots3_note emu3 fuyu gemma4 gemma4_assistant gemma4_unified gemma4_unified_assistant

@@ -27,8 +27,8 @@ class Scaling(Variant):
         """Factor on the mixer's own score scale, 1/√d."""
         return 1.0
 
-    def check(self, dim: int) -> None:
-        """Raise SpecError where `dim` features cannot be scaled so."""
+    def check(self, dim: int, base: float) -> None:
+        """Raise SpecError where frequencies of `dim` features and this base cannot be scaled so."""
 
     @abstractmethod
     def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ class Dynamic(Scaling):
     original_length: Annotated[PositiveInt, AtMost(64)]
     """L: tokens up to which frequencies stay as they are."""
 
-    def check(self, dim: int) -> None:
+    def check(self, dim: int, base: float) -> None:
         if dim <= 2:
             raise SpecError("", f"NTK-aware scaling needs more than one pair of features, not {dim} features")
 

@@ -56,7 +56,7 @@ class LongRoPE(Scaling):
             return 1.0
         return math.sqrt(1 + math.log(self.factor) / math.log(self.original_length))
 
-    def check(self, dim: int) -> None:
+    def check(self, dim: int, base: float) -> None:
         for name in ("short_factor", "long_factor"):
             count = len(getattr(self, name))
             if count != (dim + 1) // 2:

@@ -26,7 +26,7 @@ class NTK(Scaling):
     factor: PositiveFloat
     """Factor by which the slowest pair turns more slowly: new length / original length."""
 
-    def check(self, dim: int) -> None:
+    def check(self, dim: int, base: float) -> None:
         if dim <= 2:
             raise SpecError("", f"NTK-aware scaling needs more than one pair of features, not {dim} features")
 

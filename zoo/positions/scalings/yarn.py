@@ -75,6 +75,10 @@ class YaRN(Scaling):
             return 1.0
         return attention_temperature(self.factor, self.mscale_all_dim) ** 2
 
+    def check(self, dim: int, base: float) -> None:
+        if base == 1:
+            raise SpecError("", "YaRN scales pairs that turn slowly, and with base 1 all turn alike")
+
     def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
         theta = rotation(base, dim, length.device)
         low, high = self._range(base, dim)

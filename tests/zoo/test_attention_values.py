@@ -1,0 +1,144 @@
+"""Forget gates, value heads of their own size and exclusive attention, one head, query and key at a time in float64."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import zoo
+from tests.zoo.slow import close, convolved, layer_of, linear, maps, mix, project, random_stream, run, write
+from zoo.cache_kinds import cache_kind
+from zoo.conformance.combinations import random_model, random_tokens
+from zoo.mixers._forget import decay_bias
+from zoo.mixers.attention import Attention
+from zoo.positions.nope import NoPE
+from zoo.site import Step
+
+D, H, K, T = 12, 4, 2, 9
+X = random_stream(T, D)
+
+
+def attention(**options: Any) -> Any:
+    return layer_of(Attention(heads=H, kv_heads=K, position=NoPE(), **options), D)
+
+
+def dot(q: torch.Tensor, k: torch.Tensor, head: int) -> float:
+    return float(q @ k) / math.sqrt(D / H)
+
+
+def qkv(layer: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return project(layer, "q", X, H), project(layer, "k", X, K), project(layer, "v", X, K)
+
+
+def forgetting_maps(layer: Any, window: int | None) -> torch.Tensor:
+    """Equation 6 of arXiv:2503.02130, by products of forget gates: (H, T, T)."""
+    q, k, _ = qkv(layer)
+    forget = linear(layer.forget.project, X[0]).sigmoid()  # (T, H)
+    out = torch.zeros(H, T, T, dtype=torch.float64)
+    for h in range(H):
+        for i in range(T):
+            for j in range(i + 1):
+                if window is None or i - j < window:
+                    out[h, i, j] = forget[j + 1 : i + 1, h].prod() * math.exp(dot(q[h, i], k[h // 2, j], h))
+    return out / out.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_forget_gates_multiply_the_exponentials(window: int | None) -> None:
+    layer = attention(forget=True, window=window)
+    close(run(layer, X), write(layer, mix(forgetting_maps(layer, window), qkv(layer)[2])))
+
+
+@pytest.mark.parametrize("options", [{}, {"window": 4}, {"window": 4, "position": "alibi"}], ids=str)
+@pytest.mark.parametrize("kind", ["plain", "paged"])
+def test_forget_gates_are_read_from_a_cache_in_any_order(options: dict[str, Any], kind: str) -> None:
+    spec = zoo.load("small", **{f"block.mixer.{name}": value for name, value in {"forget": True, **options}.items()})
+    model, tokens = random_model(spec).double(), random_tokens(spec, 3, 23)
+    left_pad = torch.tensor([0, 2, 5])
+    cache = model.new_cache(3, 23, kind=cache_kind(kind))
+    with torch.no_grad():
+        parts = [
+            model(piece, cache, None if i else left_pad) for i, piece in enumerate(tokens.split([7, 1, 1, 9, 5], 1))
+        ]
+        found, expected = torch.cat(parts, dim=1), model(tokens, left_pad=left_pad)
+    for row, pad in enumerate(left_pad.tolist()):
+        torch.testing.assert_close(found[row, pad:], expected[row, pad:], rtol=1e-4, atol=1e-4)
+
+
+def test_what_a_cache_with_sinks_drops_takes_its_forget_gates_along() -> None:
+    model = random_model(zoo.load("small", **{"block.mixer.forget": True}))
+    with pytest.raises(zoo.UnsupportedError, match=r"mixer\.forget: tokens that are dropped take their forget gates"):
+        model.new_cache(1, 50, kind=cache_kind({"kind": "sink", "sinks": 2, "recent": 5}))
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_exclusive_attention_is_orthogonal_to_the_token_itself(window: int | None) -> None:
+    """Z = Y − (Yᵀ V_n) V_n of arXiv:2603.09078, the token's own value of length 1."""
+    layer = attention(exclusive=True, window=window)
+    q, k, v = qkv(layer)
+    mixed = mix(maps(q, k, dot, window), v)
+    for h in range(H):
+        for t in range(T):
+            own = v[h // 2, t] / v[h // 2, t].norm()
+            mixed[h, t] = mixed[h, t] - (mixed[h, t] @ own) * own
+            assert abs(float(mixed[h, t] @ v[h // 2, t])) < 1e-9
+    close(run(layer, X), write(layer, mixed))
+
+
+@pytest.mark.parametrize("options", [{}, {"gate": "feature"}, {"exclusive": True}, {"conv": 3}], ids=str)
+def test_value_heads_have_a_size_of_their_own(options: dict[str, Any]) -> None:
+    layer = attention(v_dim=5, **options)
+    q, k, v = (linear(getattr(layer, name), X[0]) for name in "qkv")
+    if "conv" in options:
+        q, k, v = convolved(torch.cat((q, k, v), -1), layer.conv.weight.detach()).split([12, 6, 10], -1)
+    q, k, v = (x.unflatten(-1, (heads, -1)).transpose(0, 1) for x, heads in zip((q, k, v), (H, K, K), strict=True))
+    mixed = mix(maps(q, k, dot), v)
+    assert mixed.shape == (H, T, 5)
+    if "gate" in options:
+        mixed = mixed * project(layer.gate, "project", X, H).sigmoid()
+    if "exclusive" in options:
+        own = torch.nn.functional.normalize(v, dim=-1).repeat_interleave(2, dim=0)
+        mixed = mixed - (mixed * own).sum(-1, keepdim=True) * own
+    close(run(layer, X), write(layer, mixed))
+
+
+def test_a_cache_holds_keys_and_values_of_their_sizes_and_a_gate() -> None:
+    spec = Attention(heads=H, kv_heads=K, v_dim=5, forget=True, position=NoPE()).resolve(D)
+    assert spec.cached() == ((2, 3), (2, 5), (4, 1))
+    assert spec.cache_elements(10) == 10 * (6 + 10 + 4)
+
+
+def test_two_layers_share_keys_and_values_of_equal_sizes_alone() -> None:
+    edits = {"block.mixer.v_dim": 9, "blocks": {"reader": {"mixer.reuse_kv": True}}, "pattern": ["block", "reader"]}
+    assert zoo.load("small", **edits).layers[1].mixer.borrows
+    edits["blocks"] = {"reader": {"mixer.reuse_kv": True, "mixer.v_dim": 8}}
+    with pytest.raises(zoo.SpecError, match="no layer below has keys and values of its own"):
+        zoo.load("small", **edits)
+
+
+@pytest.mark.parametrize(
+    ("edits", "reason"),
+    [
+        ({"block.mixer.forget": True, "visible": "all"}, "forget: forgets what came before a token"),
+        ({"block.mixer.exclusive": True, "block.mixer.window": 1}, "exclusive: nothing is left of a token that sees"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_says_why(edits: dict[str, Any], reason: str) -> None:
+    with pytest.raises(zoo.SpecError, match=reason):
+        zoo.load("small", **edits)
+
+
+def test_one_step_reads_the_gates_of_the_pass_alone() -> None:
+    """Without a cache the first token's own gate changes nothing: nothing came before it."""
+    layer, changed = attention(forget=True), X.clone()
+    step = Step.of(torch.zeros(1, T))
+    with torch.no_grad():
+        gates = layer.forget(changed, step)
+        assert gates.shape == (1, H, T, 1)
+        bias = decay_bias(gates, step.index, step)
+        gates[:, :, 0] = 7.0
+        torch.testing.assert_close(decay_bias(gates, step.index, step), bias)

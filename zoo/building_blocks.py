@@ -1,0 +1,93 @@
+"""Building blocks of mixers, for files of your own: one place to import them from, with the guide in
+docs/adding_a_mixer.md.
+
+Modules whose names begin with `_` may change; what stands here keeps its name and meaning.
+"""
+
+from __future__ import annotations
+
+from zoo.attend import attend
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
+from zoo.axis import Choice, Examples, number
+from zoo.cache import LayerCache, TokenCache, kept_by
+from zoo.cache_states import StateCache, TokenStateCache
+from zoo.conv import ShortConv, conv_cost, on_text
+from zoo.errors import SpecError, UnsupportedError
+from zoo.facts import Features, HeadFeatures, Heads, Supports, Tried
+from zoo.init import Linear
+from zoo.mixers import Mixer, MixerLayer
+from zoo.mixers._decay import Decay
+from zoo.mixers._delta import DeltaCost, delta_scan, product_scan
+from zoo.mixers._diagonal import DiagonalCost, diagonal_scan, diagonal_states
+from zoo.mixers._erasing import ErasingCost, erasing_scan
+from zoo.mixers._linear import (
+    LinearHeads,
+    LinearHeadsLayer,
+    Stateful,
+    StatefulLayer,
+    check_chunk,
+    check_width,
+    split,
+    unit,
+)
+from zoo.mixers._per_head import NormPerHead
+from zoo.mixers._scan import STATE, ScanCost, scan
+from zoo.precision import in_float32
+from zoo.site import Keys, PartCost, Site, Step, attention_cost, matmul_cost, mean_keys
+
+__all__ = [
+    "STATE",
+    "Choice",
+    "Decay",
+    "DeltaCost",
+    "DiagonalCost",
+    "ErasingCost",
+    "Examples",
+    "Features",
+    "HeadFeatures",
+    "Heads",
+    "Keys",
+    "LayerCache",
+    "Linear",
+    "LinearHeads",
+    "LinearHeadsLayer",
+    "Mixer",
+    "MixerLayer",
+    "NormPerHead",
+    "PartCost",
+    "ScanCost",
+    "Scoring",
+    "ShortConv",
+    "Site",
+    "SpecError",
+    "StateCache",
+    "Stateful",
+    "StatefulLayer",
+    "Step",
+    "Supports",
+    "TokenCache",
+    "TokenStateCache",
+    "Tried",
+    "UnsupportedError",
+    "Visible",
+    "attend",
+    "attention_cost",
+    "check_chunk",
+    "check_width",
+    "conv_cost",
+    "delta_scan",
+    "diagonal_scan",
+    "diagonal_states",
+    "erasing_scan",
+    "in_float32",
+    "kept_by",
+    "matmul_cost",
+    "mean_keys",
+    "number",
+    "on_text",
+    "product_scan",
+    "scan",
+    "split",
+    "unit",
+]

@@ -1,0 +1,94 @@
+"""Causal convolution."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, Self
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo.axis import Examples, number
+from zoo.cache import LayerCache, kept_by
+from zoo.cache_states import StateCache
+from zoo.conv import on_text
+from zoo.facts import Features
+from zoo.init import Linear
+from zoo.mixers import Mixer, MixerLayer
+from zoo.site import PartCost, Site, Step, matmul_cost
+from zoo.traits import OF_MODULES, Operations
+
+STATE = "tokens"
+"""Name in a layer's cache of the tokens that the next ones' convolution reads."""
+
+
+class CausalConv(Mixer):
+    """out = W_o (tanh(K ∗ v) ⊙ σ(G ∗ v)), v = W_v x: (I), (K ∗ v)_t = Σ_i K_i v_{t − i·δ}, i = 0 … W − 1, K_i and G_i:
+    (I, I). Van den Oord et al. 2016 (WaveNet), arXiv:1609.03499 eq. 2, between projections as in ByteNet
+    (arXiv:1610.10099).
+
+    Without the gate max(0, K ∗ v), as in temporal convolutional networks (Bai et al. 2018, arXiv:1803.01271). WaveNet's
+    layers have a dilation δ of 1, 2, 4 …: a pattern of `blocks`.
+    """
+
+    examples: ClassVar[Examples] = ({"width": 3, "dilation": 2, "features": 20},)
+    paired_examples: ClassVar[int | None] = 0
+    kind: Literal["causal_conv"] = "causal_conv"
+    supports: ClassVar[Operations] = OF_MODULES
+    features: Features | None = None
+    """I; null for d_model."""
+    width: Annotated[int, Field(ge=2)] = 2
+    """W: tokens that a convolution reads, the current one included."""
+    dilation: PositiveInt = 1
+    """δ: tokens from each token that is read to the next."""
+    gate: bool = True
+    """Whether the convolution is gated by another one."""
+
+    def resolve(self, d_model: int) -> Self:
+        return self.model_copy(update={"features": self.features or d_model})
+
+    def build(self, site: Site) -> MixerLayer:
+        return CausalConvLayer(self, site.d_model)
+
+    def cost(self, d_model: int, context: int) -> PartCost:
+        features = number(self.features)
+        matrices = 2 * d_model * features + (1 + self.gate) * self.width * features**2
+        return matmul_cost(matrices, matrices)
+
+    @property
+    def reach(self) -> int:
+        """Number of tokens before the current one that are read, or lie between those."""
+        return (self.width - 1) * self.dilation
+
+    def cache_elements(self, capacity: int) -> int:
+        return self.reach * number(self.features)
+
+
+class CausalConvLayer(MixerLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: CausalConv, d_model: int) -> None:
+        super().__init__()
+        self.spec, features = spec, number(spec.features)
+        self.v = Linear(d_model, features, role="input", values=True)
+        self.kernel = Linear(spec.width * features, features, role="input")
+        self.gate = Linear(spec.width * features, features, role="input") if spec.gate else None
+        self.o = Linear(features, d_model, role="output")
+
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
+        shape = {STATE: (self.spec.reach, number(self.spec.features))}
+        return StateCache.zeros(batch, shape, self.o.weight, dtype)
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        states = kept_by(self, cache, StateCache)
+        v, length, reach = on_text(self.v(x), step), x.shape[1], self.spec.reach
+        before = None if states is None else states.read(STATE, v.dtype)
+        v = F.pad(v, (0, 0, reach, 0)) if before is None else torch.cat((before, v), dim=1)
+        if states is not None:
+            states.write(STATE, v[:, length:])
+        # The tokens that each one reads, the oldest first: one product in place of W.
+        seen = torch.cat([v[:, i : i + length] for i in range(0, reach + 1, self.spec.dilation)], dim=-1)
+        mixed = self.kernel(seen)
+        out: Tensor = self.o(F.relu(mixed) if self.gate is None else mixed.tanh() * self.gate(seen).sigmoid())
+        return out

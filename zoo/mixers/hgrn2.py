@@ -1,0 +1,74 @@
+"""HGRN2."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, ClassVar, Literal, Self
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo.axis import Choice, Examples
+from zoo.cache import LayerCache
+from zoo.conv import on_text
+from zoo.mixers import MixerLayer
+from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_chunk
+from zoo.mixers._scan import ScanCost, scan
+from zoo.norms import Norm
+from zoo.norms.rmsnorm import RMSNorm
+from zoo.site import Site, Step
+from zoo.traits import OF_MODULES, Operations
+
+
+class HGRN2(LinearHeads):
+    """S_t = diag(f_t) S_{t−1} + (1 − f_t) v_tᵀ, out = W_o norm(S_tᵀ q_t), q = silu(W_q x), v = W_v x, f = γ + (1 − γ)
+    σ(W_f x): what is not forgotten of a key feature is not written either. Qin et al. 2024, arXiv:2404.07904.
+
+    n = D/H features of a head. The norm is over all heads at once. γ is a number that is set, 0 as in the paper's first
+    layer; for the others the paper learns one for each feature, the sum of a softmax over the layers below, so that
+    upper layers forget less. A pattern of `blocks` can let γ grow from layer to layer.
+    """
+
+    examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5, "lower_bound": 0.4, "conv": 3},)
+    paired_examples: ClassVar[int | None] = 0
+    kind: Literal["hgrn2"] = "hgrn2"
+    supports: ClassVar[Operations] = OF_MODULES
+    lower_bound: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """γ: the least that forget gates f keep."""
+    output_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
+    """Norm of the heads' outputs, side by side."""
+
+    def resolve(self, d_model: int) -> Self:
+        check_chunk(self.chunk)
+        return super().resolve(d_model)
+
+    def build(self, site: Site) -> MixerLayer:
+        return HGRN2Layer(self, site.d_model)
+
+    def vectors(self, d_model: int) -> int:
+        return self.output_norm.parameters(self.heads * self.value_features)
+
+    def scanning(self) -> ScanCost:
+        return ScanCost(self.heads, self.key_features, self.heads, self.value_features, self.chunk, channels=True)
+
+
+class HGRN2Layer(LinearHeadsLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: HGRN2, d_model: int) -> None:
+        super().__init__(spec, d_model)
+        self.chunk, self.bound = spec.chunk, spec.lower_bound
+        self.output_norm = spec.output_norm.build(spec.heads * spec.value_features)
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        q, raw, v = self.project(x, step, cache)  # W_f x in the place of keys: (B, H, T, n)
+        raw = raw.to(torch.promote_types(raw.dtype, torch.float32))
+        decay = F.logsigmoid(raw)
+        if self.bound:  # log f, without a difference of nearly equal numbers
+            decay = torch.logaddexp(decay.new_tensor(math.log(self.bound)), decay + math.log1p(-self.bound))
+        k = on_text(((1 - self.bound) * (-raw).sigmoid()).transpose(1, 2), step).transpose(1, 2)  # 1 − f
+        mixed = scan(F.silu(q), k, v, decay, self.chunk, cache).to(v.dtype)
+        out: Tensor = self.o(self.output_norm(mixed.transpose(1, 2).flatten(2)))
+        return out

@@ -1,0 +1,106 @@
+"""mLSTM."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, Self
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo.axis import Choice, Examples, number
+from zoo.cache import LayerCache
+from zoo.conv import on_text
+from zoo.facts import HeadFeatures
+from zoo.init import Linear
+from zoo.mixers import MixerLayer
+from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_width, split
+from zoo.mixers._per_head import NormPerHead
+from zoo.mixers._scan import ScanCost, scan
+from zoo.norms import Norm
+from zoo.norms.layernorm import LayerNorm
+from zoo.site import Site, Step
+from zoo.traits import OF_MODULES, Operations
+
+ADMITS = -10.0
+"""Bias that input gates start with."""
+KEEPS = 3.0, 6.0
+"""Biases that forget gates start with, evenly spread over the heads."""
+
+
+class MLSTM(LinearHeads):
+    """S_t = f_t S_{t−1} + i_t k_t v_tᵀ, z_t = f_t z_{t−1} + i_t k_t, h_t = S_tᵀ q_t / max(|z_t·q_t|, 1), out =
+    W_o (σ(W_g x) ⊙ norm(h)). Beck et al. 2024 (xLSTM), arXiv:2405.04517 eq. 19–27, in the form of xLSTM 7B,
+    arXiv:2503.13427.
+
+    q, k: n = D/2H features of a head, q/√n; v: D/H; i = e^c(W_i x + b) and f = σ(c(W_f x + b)), one number per head,
+    c(z) = cap · tanh(z / cap). The norm is over each head, with gains of its own. i is at most e^cap, which float32
+    holds, so that sums need no running maximum to be divided by, which cancels in h. W_i and W_f start at zero.
+    """
+
+    examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5, "v_dim": 7},)
+    paired_examples: ClassVar[int | None] = 0
+    kind: Literal["mlstm"] = "mlstm"
+    supports: ClassVar[Operations] = OF_MODULES
+    head_dim: HeadFeatures | None = None
+    """n; null for d_model / (2 heads)."""
+    v_dim: HeadFeatures | None = None
+    """Features of a value head; null for 2n."""
+    gate_cap: Annotated[float, Field(gt=0, le=30)] = 15.0
+    """Soft cap on what the gates read."""
+    head_norm: Annotated[Norm, Choice("zoo.norms")] = LayerNorm(bias=False, eps=1e-6)
+    """Norm of each head's output h, before the gate σ(W_g x)."""
+
+    def resolve(self, d_model: int) -> Self:
+        if self.head_dim is None:
+            check_width(2 * self.heads, d_model, "head_dim")
+        head_dim = self.head_dim or d_model // (2 * self.heads)
+        return self.model_copy(update={"head_dim": head_dim, "v_dim": self.v_dim or 2 * head_dim})
+
+    @property
+    def value_features(self) -> int:
+        return number(self.v_dim)
+
+    def build(self, site: Site) -> MixerLayer:
+        return MLSTMLayer(self, site.d_model)
+
+    def matrices(self, d_model: int) -> int:
+        return super().matrices(d_model) + d_model * self.heads * (self.value_features + 2)
+
+    def vectors(self, d_model: int) -> int:
+        return self.heads * (2 + self.head_norm.parameters(self.value_features))
+
+    def scanning(self) -> ScanCost:
+        """With z as the sums of one more value, which is 1."""
+        return ScanCost(self.heads, self.key_features, self.heads, self.value_features + 1, self.chunk)
+
+
+class MLSTMLayer(LinearHeadsLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: MLSTM, d_model: int) -> None:
+        super().__init__(spec, d_model)
+        self.chunk, self.scale, self.cap = spec.chunk, spec.key_features**-0.5, spec.gate_cap
+        self.admit, self.forget = (Linear(d_model, spec.heads, bias=True, role="input") for _ in range(2))
+        self.admit.initial_std = self.forget.initial_std = {"weight": 0.0}
+        self.admit.initial = {"bias": ADMITS}
+        self.forget.initial = {"bias": torch.linspace(*KEEPS, spec.heads)}
+        self.gate = Linear(d_model, spec.heads * spec.value_features, role="input")
+        self.head_norm = NormPerHead(spec.head_norm, spec.heads, spec.value_features)
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        q, k, v = self.project(x, step, cache)  # (B, H, T, n), (B, H, T, n), (B, H, T, p)
+        admitted = self._capped(self.admit(x)).exp()  # i: (B, H, T)
+        decay = F.logsigmoid(self._capped(self.forget(x)))  # log f: (B, H, T)
+        k = on_text((k * admitted[..., None]).transpose(1, 2), step).transpose(1, 2)
+        sums = scan(q * self.scale, k, torch.cat((v, torch.ones_like(v[..., :1])), dim=-1), decay, self.chunk, cache)
+        heads = sums[..., :-1] / sums[..., -1:].abs().clamp(min=1)
+        gated = self.head_norm(heads.to(v.dtype)) * split(self.gate(x), self.heads).sigmoid()
+        out: Tensor = self.o(gated.transpose(1, 2).flatten(2))
+        return out
+
+    def _capped(self, raw: Tensor) -> Tensor:
+        """(B, T, H) → cap · tanh(raw / cap): (B, H, T), float32 or more."""
+        raw = raw.to(torch.promote_types(raw.dtype, torch.float32)).transpose(1, 2)
+        return self.cap * torch.tanh(raw / self.cap)

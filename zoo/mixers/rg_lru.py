@@ -1,0 +1,136 @@
+"""Real-gated linear recurrent unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal, Self
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.axis import Examples, number
+from zoo.cache import LayerCache
+from zoo.conv import STATE as CONV
+from zoo.conv import ShortConv, conv_cost, on_text
+from zoo.facts import Features, Heads
+from zoo.ffns._activations import gelu_tanh
+from zoo.init import Linear
+from zoo.mixers import MixerLayer
+from zoo.mixers._decay import even
+from zoo.mixers._diagonal import diagonal_states
+from zoo.mixers._linear import Stateful, StatefulLayer, check_width
+from zoo.mixers._scan import STATE, ScanCost
+from zoo.site import PartCost, Site, Step
+from zoo.traits import Operation, Operations
+
+RATE = 8.0
+"""c: what a recurrence gate of 1 raises a to."""
+SLOWEST, FASTEST = 0.999, 0.9
+"""Range of aᶜ that features start with."""
+LEAST = 1e-7
+"""Least 1 − a_t² whose root is taken: the root of 0 has no finite gradient."""
+
+
+class RGLRU(Stateful):
+    """h_t = a_t ⊙ h_{t−1} + √(1 − a_t²) ⊙ (i_t ⊙ v_t), log a_t = −c softplus(λ) ⊙ r_t, c = 8, r, i = σ(W v_t + b),
+    out = W_o (gelu(W_g x) ⊙ h), v = conv(W_v x): (I). De et al. 2024 (Griffin), arXiv:2402.19427 §2.4; RecurrentGemma
+    (arXiv:2404.07839).
+
+    The matrices of r and i have H blocks on their diagonals, each (I/H, I/H). The first token of a text is written
+    whole, without the root, as in the released code. λ starts with aᶜ evenly spread over [0.9, 0.999].
+    """
+
+    examples: ClassVar[Examples] = ({"chunk": 4, "heads": 3, "features": 15},)
+    paired_examples: ClassVar[int | None] = 0
+    kind: Literal["rg_lru"] = "rg_lru"
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
+    chunk: PositiveInt = 32
+    """Tokens that are computed at a time where there are several; no result depends on it."""
+    features: Features | None = None
+    """I: features of the state; null for d_model."""
+    heads: Heads = 4
+    """H: blocks of the gates' matrices."""
+    conv: PositiveInt = 4
+    """Tokens that the convolution of v sees."""
+    bias: bool = True
+    """On the projections that read and write the stream, and on the convolution."""
+
+    def resolve(self, d_model: int) -> Self:
+        features = self.features or d_model
+        check_width(self.heads, features, "features")
+        return self.model_copy(update={"features": features})
+
+    def build(self, site: Site) -> MixerLayer:
+        return RGLRULayer(self, site.d_model)
+
+    def matrices(self, d_model: int) -> int:
+        features = number(self.features)
+        return 3 * d_model * features + 2 * features * (features // self.heads)
+
+    def vectors(self, d_model: int) -> int:
+        features = number(self.features)
+        return 3 * features + (2 * features + d_model) * self.bias
+
+    def convolution(self) -> PartCost:
+        return conv_cost(number(self.features), self.conv, self.bias)
+
+    def scanning(self) -> ScanCost:
+        """No products: each number of the state is carried on by itself."""
+        return ScanCost(0, 0, 0, 0, self.chunk)
+
+    def states(self) -> Mapping[str, tuple[int, ...]]:
+        features = number(self.features)
+        return {STATE: (features,), CONV: (self.conv - 1, features)}
+
+
+class RGLRULayer(StatefulLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    def __init__(self, spec: RGLRU, d_model: int) -> None:
+        super().__init__(spec)
+        features = number(spec.features)
+        self.chunk = spec.chunk
+        self.gate = Linear(d_model, features, bias=spec.bias, role="input")
+        self.v = Linear(d_model, features, bias=spec.bias, role="input", values=True)
+        self.conv = ShortConv(features, spec.conv, spec.bias)
+        self.recur, self.admit = (BlockDiagonal(spec.heads, features) for _ in range(2))
+        self.roles = {"rate": "bias"}
+        kept = FASTEST + even(features) * (SLOWEST - FASTEST)  # aᶜ, so that softplus(λ) = −log(aᶜ) / c
+        self.initial = {"rate": torch.expm1(-kept.log() / RATE).log().float()}
+        self.rate = nn.Parameter(self.initial["rate"].clone())
+        self.o = Linear(features, d_model, bias=spec.bias, role="output")
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        v = self.conv(self.v(x), step, cache)
+        kind = torch.promote_types(v.dtype, torch.float32)
+        decay = -RATE * F.softplus(self.rate.to(kind)) * self.recur(v).to(kind).sigmoid()  # log a: (B, T, I)
+        share = (-torch.expm1(2 * decay)).clamp(min=LEAST).sqrt()  # √(1 − a²)
+        share = share.masked_fill(_first(step)[..., None], 1.0)
+        added = on_text(share * self.admit(v).to(kind).sigmoid() * v, step)
+        states = diagonal_states(added, decay, self.chunk, cache).to(v.dtype)
+        out: Tensor = self.o(gelu_tanh(self.gate(x)) * states)
+        return out
+
+
+def _first(step: Step) -> Tensor:
+    """(1 or B, T): which tokens begin a text."""
+    begin = 0 if step.left_pad is None else step.left_pad[:, None]
+    return torch.atleast_2d(step.index == begin)
+
+
+class BlockDiagonal(nn.Module):
+    """x: (B, T, H·b) → W x + b, W of H blocks (b, b) on its diagonal."""
+
+    roles: ClassVar = {"weight": "input", "bias": "bias"}
+
+    def __init__(self, blocks: int, features: int) -> None:
+        super().__init__()
+        width = features // blocks
+        self.weight = nn.Parameter(torch.empty(blocks, width, width))
+        self.bias = nn.Parameter(torch.zeros(features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = x.unflatten(-1, (self.weight.shape[0], -1))[..., None, :]  # (B, T, H, 1, b)
+        return (parts @ self.weight.transpose(-1, -2)).flatten(2) + self.bias
