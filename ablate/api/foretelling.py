@@ -173,9 +173,7 @@ def _arm(plan: Plan, arm: ArmPlan, device: Device, tuned: float) -> ForetoldArm:
     train = arm.train
     work = None if arm.teacher else step_work(arm.spec, train, max(plan.study.data.widths(train.context)))
     if work is None:
-        flops = device.flops_per_second.get(train.dtype)
-        if flops is None:
-            raise DeviceError(f"device {device.name} has no rate for {train.dtype}")
+        flops = device.training_flops_per_second(train.dtype)
         step, seconds = None, arm.flops / (UTILISATION * flops)
     else:
         step = step_seconds(work.work, device, train.dtype, compiled=train.compile)

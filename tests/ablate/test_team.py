@@ -32,6 +32,7 @@ from ablate.training.execution import Execution
 from ablate.training.session import Session
 from ablate.training.team import BUCKET_BYTES, Team, TeamError, _buckets, joined
 from tests.ablate.conftest import TinyCorpus, identity_of
+from tests.pretended_cuda.cards import pretend
 
 BALANCED = {"kind": "deepseek_moe", "d_ff": 8, "experts": 8, "top_k": 2, "bias_rate": 0.01}
 MIXTURE = {"block.ffn": {"kind": "topk_moe", "d_ff": 8, "experts": 4, "top_k": 2, "balance_loss": 0.1}}
@@ -135,7 +136,7 @@ def test_what_cannot_be_shared_is_refused(tmp_path: Path, numerics: Numerics) ->
 
 def test_a_worker_has_as_many_gpus_as_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4")
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    pretend(monkeypatch, ["A100"] * 5)
     pool = load(Options(devices=2))
     assert isinstance(pool, Pool)
     assert [place["CUDA_VISIBLE_DEVICES"] for place in pool.places] == ["0,1", "2,3"]
