@@ -1,7 +1,7 @@
 """Clock, power and temperature of a GPU while it works: a speed that was measured at half the clock is another speed.
 
-torch reads them through NVIDIA's management library, which the package nvidia-ml-py brings (`pip install
-"ablate-lm[gpu]"`). Without it, and where the driver does not say, nothing is recorded.
+torch reads them through NVIDIA's management library, which a package brings (`pip install nvidia-ml-py`). Without it,
+and where the driver does not say, nothing is recorded.
 """
 
 from __future__ import annotations
