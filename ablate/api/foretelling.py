@@ -231,7 +231,7 @@ def _notes(found: Foretold) -> Iterator[str]:
         f"scale {found.study.scale} on one {device.title}: about {clock(found.seconds)} in all, tuning and measuring"
         " included, evaluations not"
     )
-    yield from kernel_lines({arm.name: arm.work.attention if arm.work else None for arm in arms})
+    yield from kernel_lines({arm.name: arm.work.attention for arm in arms if arm.work})
     for arm in arms:
         if arm.work is not None and arm.work.peak_bytes > device.memory_bytes:
             needed, there = arm.work.peak_bytes / 2**30, device.memory_bytes / 2**30

@@ -58,7 +58,7 @@ def _slowed(data: Collected) -> Iterator[str]:
     for reason, found in shares.items():
         runs = f"{len(found)} run{'s' if len(found) > 1 else ''}"
         yield (
-            f"The GPU's clock was held back in {runs} ({reason}, up to {max(found):.0%} of the time): its speeds are"
+            f"The GPU's clock was held back in {runs} ({reason}, up to {100 * max(found):.0f} % of the time): its speeds are"
             " lower than those of others of its kind."
         )
 

@@ -11,13 +11,17 @@ import pytest
 import torch
 
 import ablate
+from ablate.cli import main
 from ablate.machine.gpus import unlike_gpus
 from ablate.machine.numerics import enforce
 from ablate.planning.memory import MemoryNeed, Room, warnings
+from ablate.running import phases
 from ablate.running.context import open_context
 from ablate.running.engines import EngineError, load
 from ablate.running.engines.local import Pool
 from ablate.running.options import Options
+from ablate.running.request import Request
+from ablate.store import Store
 from ablate.training.execution import Execution
 from evals.costs.devices import device, names, published_flops_per_second
 from evals.costs.machine import room_bytes
@@ -97,6 +101,24 @@ def test_tf32_has_half_the_rate_of_bfloat16_or_less(name: str) -> None:
     found = device(name)
     assert found.flops_per_second["float32"] <= found.training_flops_per_second("float32")
     assert found.training_flops_per_second("float32") <= 0.511 * found.flops_per_second["bfloat16"]
+
+
+def test_a_shared_gpu_has_the_utilisation_of_its_data_sheet_alone(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Products that are measured beside other runs are no ceiling."""
+    real_request, real_environment = Request.of, phases.describe
+    monkeypatch.setattr(Request, "of", lambda *given: real_request(*given).model_copy(update={"beside": 1}))
+    on_gpu = {"device": H100}
+    monkeypatch.setattr(phases, "describe", lambda *given: real_environment(*given).model_copy(update=on_gpu))
+    shorter = ["--set", "seeds=1", "--set", "measure=null", "--set", "evals=null"]
+    assert main(["run", str(study), "--store", str(tmp_path), "--engine", "inprocess", *shorter]) == 0
+    results = [Store(tmp_path).read_result(digest) for digest in Store(tmp_path).runs()]
+    assert results
+    for result in filter(None, results):
+        assert result.mfu is None and result.training_speed is not None
+        assert result.published_flops_per_second == 4.945e14  # of TF32
+        assert result.mfu_published == pytest.approx(result.flops_per_token * result.training_speed / 4.945e14)
 
 
 class Driver(ModuleType):
