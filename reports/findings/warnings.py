@@ -56,10 +56,10 @@ def _slowed(data: Collected) -> Iterator[str]:
             if reason != POWER_LIMIT and share > SLOWED_SHARE:
                 shares.setdefault(reason, []).append(share)
     for reason, found in shares.items():
-        runs = f"{len(found)} run{'s' if len(found) > 1 else ''}"
+        runs, most = f"{len(found)} run{'s' if len(found) > 1 else ''}", 100 * max(found)
         yield (
-            f"The GPU's clock was held back in {runs} ({reason}, up to {100 * max(found):.0f} % of the time): its speeds are"
-            " lower than those of others of its kind."
+            f"The GPU's clock was held back in {runs} ({reason}, up to {most:.0f} % of the time): its speeds are lower"
+            " than those of others of its kind."
         )
 
 

@@ -13,7 +13,6 @@ from scipy import stats
 
 import reports
 from ablate.store import Store, StoreError
-from ablate.store.documents import GpuState
 from reports.figures.style import looks
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.documents import ReportError
@@ -211,14 +210,15 @@ def test_unlike_machines_and_versions_are_warned_of(
     [
         (
             {"heat": 0.4},
-            ("The GPU's clock was held back in 1 run (heat, up to 40% of the time): its speeds are lower",),
+            ("The GPU's clock was held back in 1 run (heat, up to 40 % of the time): its speeds",),
         ),
         ({"power limit": 0.9, "heat": 0.01}, ()),
     ],
 )
 def test_a_gpu_that_heat_slows_is_warned_of(tmp_path: Path, slowed_by: dict[str, float], said: tuple[str, ...]) -> None:
-    state = {"clock_mhz": quartiles(1400.0), "power_watts": quartiles(650.0), "celsius": 87.0, "samples": 50}
-    results = {("arm", 1): {"gpu": GpuState(**state, slowed_by=slowed_by)}}
+    clock, power = (quartiles(value).model_dump() for value in (1400.0, 650.0))
+    state = {"clock_mhz": clock, "power_watts": power, "celsius": 87.0, "samples": 50, "slowed_by": slowed_by}
+    results = {("arm", 1): {"gpu": state}}
     found = summary_of(pair([2.4, 2.5, 2.45], [2.3, 2.4, 2.4], results=results), tmp_path).warnings
     assert len(found) == len(said)
     assert all(warning.startswith(words) for warning, words in zip(found, said, strict=True))
