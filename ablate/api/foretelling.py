@@ -21,6 +21,7 @@ from ablate.training.step_work import StepWork, step_work
 from evals.costs.devices import Device, DeviceError
 from evals.costs.devices import device as device_named
 from evals.costs.step_roofline import StepSeconds, step_seconds
+from zoo.fla import WRITTEN_OUT
 
 START_SECONDS = {False: 20.0, True: 30.0}
 """Assumed, before a run's first step: a process starts, and a compiled program is read from the cache."""
@@ -232,6 +233,8 @@ def _notes(found: Foretold) -> Iterator[str]:
         " included, evaluations not"
     )
     yield from kernel_lines({arm.name: arm.work.attention for arm in arms if arm.work})
+    if any(WRITTEN_OUT in (arm.work.attention or "") for arm in arms if arm.work):
+        yield "scans of linear mixers are counted as they are written out: the kernels of fla-core move less"
     for arm in arms:
         if arm.work is not None and arm.work.peak_bytes > device.memory_bytes:
             needed, there = arm.work.peak_bytes / 2**30, device.memory_bytes / 2**30
