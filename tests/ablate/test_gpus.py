@@ -25,6 +25,7 @@ from ablate.store import Store
 from ablate.training.execution import Execution
 from evals.costs.devices import device, names, published_flops_per_second
 from evals.costs.machine import room_bytes
+from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import CONTEXT_BYTES, take_share
 from evals.costs.sensors import watched
 from tests.ablate.test_memory import toy_study
@@ -85,6 +86,19 @@ def test_a_worker_takes_its_share_and_no_more(monkeypatch: pytest.MonkeyPatch) -
     assert not taken
     take_share(3)
     assert 3 * (taken[0] * total + CONTEXT_BYTES) == pytest.approx(total)
+
+
+@pytest.mark.gpu
+def test_a_process_on_a_gpu_gets_its_share_and_no_more() -> None:
+    free, total = torch.cuda.mem_get_info()
+    assert room_bytes("cuda") == free < total
+    take_share(8)
+    try:
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(total // 8, dtype=torch.uint8, device="cuda")
+        torch.empty(total // 16, dtype=torch.uint8, device="cuda")
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
 
 
 def test_data_sheets_are_found_by_the_name_that_torch_gives() -> None:
@@ -161,6 +175,18 @@ def test_sensors_are_read_while_work_goes_on(monkeypatch: pytest.MonkeyPatch) ->
     assert state is not None and state.samples == 4
     assert (state.clock_mhz.median, state.power_watts.median, state.celsius) == (1500, 650, 71)
     assert state.slowed_by == {"power limit": 0.75, "heat, in hardware": 0.25}
+
+
+@pytest.mark.gpu
+def test_a_gpu_has_a_clock_and_a_power(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
+    monkeypatch.setattr("evals.costs.sensors.SAMPLE_SECONDS", 0.1)
+    with watched("cuda") as sensors:
+        peak_flops_per_second("cuda", torch.bfloat16)
+        time.sleep(0.3)
+    state = sensors.state
+    assert state is not None and state.samples >= 2
+    assert 100 < state.clock_mhz.median < 5000 and 10 < state.power_watts.median < 2000 and 10 < state.celsius < 110
 
 
 def test_without_the_library_or_a_gpu_nothing_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,12 @@ def test_a_trial_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _fault([sys.executable, "-c", "import time; time.sleep(60)"]) == "hangs"
 
 
+@pytest.mark.gpu
+def test_the_kernel_of_this_gpu_passes() -> None:
+    trial = [sys.executable, "-P", "-m", "zoo.grouped"]
+    assert torch.cuda.get_device_capability() < grouped.CAPABILITY or _fault(trial) is None
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
     """The trials of a pretended GPU, all of which fail."""
