@@ -345,7 +345,7 @@ def plan(
     done = {run.digest: planner.loss(run.digest) is not None for rung in outcome.rungs for run in rung.plan.runs}
     on_gpu = context.device == "cuda"
     runs = context.options.workers_per_gpu if on_gpu else context.engine.at_once
-    room = Room(room_bytes(context.device, [gpu.index for gpu in alike_gpus()]), runs, free=on_gpu)
+    room = Room(room_bytes(context.device, [gpu.number for gpu in alike_gpus()]), runs, free=on_gpu)
     at_once = context.engine.at_once
     speed = training_speed(numerics.device, numerics.torch_dtype)
     return StudyPlan(outcome, tuned, speed, done, context.store, asked, context.options, room, at_once)

@@ -13,9 +13,9 @@ import torch
 
 
 class Gpu(NamedTuple):
-    """index: torch's, in this process. place: its value of CUDA_VISIBLE_DEVICES. kind: its name."""
+    """number: torch's, in this process. place: its value of CUDA_VISIBLE_DEVICES. kind: its name."""
 
-    index: int
+    number: int
     place: str
     kind: str
 
@@ -25,7 +25,7 @@ def visible_gpus() -> list[Gpu]:
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
     places = named.split(",")[:count] if named else map(str, range(count))
-    return [Gpu(index, place, torch.cuda.get_device_name(index)) for index, place in enumerate(places)]
+    return [Gpu(number, place, torch.cuda.get_device_name(number)) for number, place in enumerate(places)]
 
 
 def alike_gpus() -> list[Gpu]:
