@@ -27,7 +27,7 @@ from tests.test_imports import PACKAGES, ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LOADERS = ("import_module", "_imported", "find_spec")
 """Functions that import a module by its name."""
-NOT_INSTALLED = {"mlflow": "mlflow-skinny"}
+NOT_INSTALLED = {"mlflow": "mlflow-skinny", "pynvml": "nvidia-ml-py"}
 """Distributions of modules that need not be installed here, where they are called otherwise."""
 
 

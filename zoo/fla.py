@@ -15,11 +15,14 @@ from torch import Tensor
 
 from zoo.attend import note
 from zoo.precision import computed_in
+from zoo.tracing import device_type
 
 OLDEST = 0, 6
 """Version of fla-core whose operators take what they are given here."""
 CAPABILITY = 8, 0
 """The first GPUs with bfloat16."""
+WRITTEN_OUT = "scan (written out)"
+"""Backend of a scan that is traced for a GPU."""
 DEVICE, DTYPE = "cuda", torch.bfloat16
 LEAST_TOKENS = 64
 """A chunk of theirs. Shorter texts are read to be continued, and have many lengths."""
@@ -51,7 +54,11 @@ def _version() -> str | None:
 
 
 def can_scan(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether `fla_scan` is in use and can take queries, keys and values like these."""
+    """Whether `fla_scan` is in use and can take queries, keys and values like these. A trace for a GPU that is not
+    there (`zoo.tracing`) follows the scan as it is written, and says so."""
+    if device_type(v) == DEVICE != v.device.type:
+        note(WRITTEN_OUT, torch.is_grad_enabled())
+        return False
     if not _in_use or v.device.type != DEVICE or torch.are_deterministic_algorithms_enabled():
         return False
     rounded = any(computed_in(x) == DTYPE for x in (q, k, v))

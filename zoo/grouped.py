@@ -1,31 +1,81 @@
-"""The products of all experts as one kernel, where torch has one that fits: bfloat16 on CUDA."""
+"""The products of all experts as one kernel, where torch has one that fits: bfloat16 on CUDA.
+
+`python -m zoo.grouped` tries it on this machine's GPU. Kernels of this kind are known to leave what an expert without
+rows should get as they find it, and to wait for ever: the first model with experts in a process has it tried, in a
+process that can be ended, and where it is wrong each expert is a product of its own.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.precision import computed_in
+from zoo.tracing import device_type
 
 CAPABILITY = 8, 0
 """The first GPUs that it runs on."""
 ALIGNED = 8
 """Its rows begin at multiples of 16 bytes, so their length is a multiple of this many features."""
+WRONG = 3
+"""Exit status of a trial whose results are wrong."""
+TRIAL_SECONDS = 120.0
+"""A trial that takes longer hangs: it begins with loading torch, ten seconds on a slow machine."""
+LOADS = ((0, 24, 0, 40, 0), (64, 0, 0, 0, 0), (0, 0, 1, 0, 63))
+"""Rows of each expert in a trial: none at the beginning, between others, and at the end."""
+TOLERANCE = 0.03
+"""Relative error of a sum of products that are rounded to bfloat16."""
 
 
 def can_group(rows: Tensor, weight: Tensor) -> bool:
     """Whether `grouped_product` can multiply rows like these, (M, in), by a weight of (E, out, in), and the gradient of
-    their product by its transpose."""
+    their product by its transpose. A GPU that is only pretended (`zoo.tracing`) has the kernel."""
     aligned = all(size % ALIGNED == 0 for size in weight.shape[1:])
-    return rows.is_cuda and aligned and computed_in(rows) is torch.bfloat16 and _has_kernel()
+    if not aligned or computed_in(rows) is not torch.bfloat16:
+        return False
+    return has_kernel() if rows.is_cuda else device_type(rows) == "cuda"
+
+
+def has_kernel() -> bool:
+    """Whether this GPU has a kernel that does it right."""
+    return hasattr(F, "grouped_mm") and torch.cuda.get_device_capability() >= CAPABILITY and _is_right()
 
 
 @cache
-def _has_kernel() -> bool:
-    return hasattr(F, "grouped_mm") and torch.cuda.get_device_capability() >= CAPABILITY
+def _is_right() -> bool:
+    """The outcome of a trial, for as long as this process lives. A trial that cannot begin, as on a GPU that only one
+    process may use, is no evidence against the kernel."""
+    fault = _fault([sys.executable, "-P", "-m", "zoo.grouped"])
+    if fault is not None:
+        warnings.warn(f"each expert is a product of its own: torch's grouped_mm {fault} on this GPU", stacklevel=2)
+    return fault is None
+
+
+def _fault(trial: Sequence[str]) -> str | None:
+    inherited = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *([inherited] if inherited else [])])
+    try:
+        done = subprocess.run(
+            trial,
+            check=False,
+            timeout=TRIAL_SECONDS,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+    except subprocess.TimeoutExpired:
+        return "hangs"
+    return "is wrong where an expert has no rows" if done.returncode == WRONG else None
 
 
 def grouped_product(rows: Tensor, weight: Tensor, bias: Tensor | None, load: Tensor) -> Tensor:
@@ -40,3 +90,54 @@ def grouped_product(rows: Tensor, weight: Tensor, bias: Tensor | None, load: Ten
     if bias is None:
         return out
     return out + bias.to(dtype).repeat_interleave(load, dim=0, output_size=len(rows))
+
+
+def try_kernel(device: str) -> bool:
+    """Whether products and their gradients are those of a loop over experts, with memory that is full of NaN."""
+    return all(_agrees(load, shape, device) for load in LOADS for shape in ((32, 64), (64, 32)))
+
+
+def _agrees(load: Sequence[int], shape: tuple[int, int], device: str) -> bool:
+    inner, outer = shape
+    draw = torch.Generator().manual_seed(0)
+    rows, weight, gradient = (
+        torch.randn(size, generator=draw).to(device, torch.bfloat16)
+        for size in ((sum(load), inner), (len(load), outer, inner), (sum(load), outer))
+    )
+    expected = _results(rows, weight, gradient, lambda x, w: _one_by_one(x, w, load))
+    _dirty(device)
+    on_device = torch.tensor(load, device=device)
+    try:
+        found = _results(rows, weight, gradient, lambda x, w: grouped_product(x, w, None, on_device))
+        errors = [(one - other).abs().max() / other.abs().max() for one, other in zip(found, expected, strict=True)]
+        return all(bool(error <= TOLERANCE) for error in errors)  # false for NaN
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:
+        return False
+
+
+def _results(
+    rows: Tensor, weight: Tensor, gradient: Tensor, product: Callable[[Tensor, Tensor], Tensor]
+) -> tuple[Tensor, ...]:
+    """A product, and the gradients of both its factors, in float32."""
+    given = [each.clone().requires_grad_() for each in (rows, weight)]
+    out = product(*given)
+    return tuple(each.float() for each in (out.detach(), *torch.autograd.grad(out, given, gradient)))
+
+
+def _one_by_one(rows: Tensor, weight: Tensor, load: Sequence[int]) -> Tensor:
+    parts = zip(rows.split(list(load)), weight, strict=True)
+    return torch.cat([F.linear(part, of_expert) for part, of_expert in parts])
+
+
+def _dirty(device: str) -> None:
+    """Leave freed memory full of NaN, which the allocator hands out again."""
+    blocks = [
+        torch.full((size,), float("nan"), device=device) for size in (2**10, 2**13, 2**16, 2**20) for _ in range(16)
+    ]
+    del blocks
+
+
+if __name__ == "__main__":
+    sys.exit(0 if try_kernel("cuda") else WRONG)

@@ -57,10 +57,14 @@ def check_given(tokens: Tensor, left_pad: Tensor | None, given: Given, room: int
 
 
 def most(counts: Tensor) -> int | None:
-    """The largest of them, where a look at it neither halts a device nor cuts a graph; None elsewhere, and where there
-    is only a shape, as when memory is foreseen."""
-    seen = counts.is_cpu and not torch.compiler.is_compiling() and not is_fake(counts)
-    return int(counts.max()) if seen else None
+    """The largest of them, where they can be looked at; None elsewhere."""
+    return int(counts.max()) if _is_seen(counts) else None
+
+
+def _is_seen(counts: Tensor) -> bool:
+    """Whether a look at them neither halts a device nor cuts a graph, and there is more than a shape, as when memory is
+    foreseen."""
+    return counts.is_cpu and not torch.compiler.is_compiling() and not is_fake(counts)
 
 
 def _check_count(name: str, count: Tensor, batch: int, room: int | None) -> None:
@@ -69,7 +73,7 @@ def _check_count(name: str, count: Tensor, batch: int, room: int | None) -> None
     if count.shape != (batch,) or count.dtype not in INDICES:
         found = f"{tuple(count.shape)} {str(count.dtype).removeprefix('torch.')}"
         raise ValueError(f"{name} must be ({batch},) int64, one number for each row, not {found}")
-    if count.is_cpu and not torch.compiler.is_compiling():
+    if _is_seen(count):
         least, most = (int(end) for end in count.aminmax())
         if least < 0:
             raise ValueError(f"{name} counts tokens: it cannot be {least}")

@@ -15,7 +15,7 @@ from ablate.machine.numerics import enforce, pick_device, restored
 from ablate.store import AblateError
 from ablate.study.written import Sets, edit_layers
 from evals.costs.bench import BenchDocument, BenchSetting, compare
-from evals.costs.machine import memory_bytes
+from evals.costs.machine import room_bytes
 from zoo.edits import Edits
 from zoo.errors import SpecError, UnsupportedError
 
@@ -86,9 +86,10 @@ def _check_memory(name: str, edits: Edits, device: str, dtype: str) -> None:
         parameters = zoo.cost(zoo.load(name, **edits)).params
     except SpecError as error:
         raise AblateError(str(error)) from error
-    needed, there = COPIES * parameters * getattr(torch, dtype).itemsize, memory_bytes(device)
+    needed, there = COPIES * parameters * getattr(torch, dtype).itemsize, room_bytes(device)
     if needed > there:
-        reason = f"needs at least {needed / GIB:,.0f} GiB, and {device} has {there / GIB:,.0f}"
+        has = "has free" if device == "cuda" else "has"
+        reason = f"needs at least {needed / GIB:,.0f} GiB, and {device} {has} {there / GIB:,.0f}"
         raise AblateError(f"{name} with {parameters / 1e9:.1f} B parameters {reason}: try --set n_layers=2")
 
 

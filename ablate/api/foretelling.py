@@ -21,6 +21,7 @@ from ablate.training.step_work import StepWork, step_work
 from evals.costs.devices import Device, DeviceError
 from evals.costs.devices import device as device_named
 from evals.costs.step_roofline import StepSeconds, step_seconds
+from zoo.fla import WRITTEN_OUT
 
 START_SECONDS = {False: 20.0, True: 30.0}
 """Assumed, before a run's first step: a process starts, and a compiled program is read from the cache."""
@@ -173,9 +174,7 @@ def _arm(plan: Plan, arm: ArmPlan, device: Device, tuned: float) -> ForetoldArm:
     train = arm.train
     work = None if arm.teacher else step_work(arm.spec, train, max(plan.study.data.widths(train.context)))
     if work is None:
-        flops = device.flops_per_second.get(train.dtype)
-        if flops is None:
-            raise DeviceError(f"device {device.name} has no rate for {train.dtype}")
+        flops = device.training_flops_per_second(train.dtype)
         step, seconds = None, arm.flops / (UTILISATION * flops)
     else:
         step = step_seconds(work.work, device, train.dtype, compiled=train.compile)
@@ -233,7 +232,9 @@ def _notes(found: Foretold) -> Iterator[str]:
         f"scale {found.study.scale} on one {device.title}: about {clock(found.seconds)} in all, tuning and measuring"
         " included, evaluations not"
     )
-    yield from kernel_lines({arm.name: arm.work.attention if arm.work else None for arm in arms})
+    yield from kernel_lines({arm.name: arm.work.attention for arm in arms if arm.work})
+    if any(WRITTEN_OUT in (arm.work.attention or "") for arm in arms if arm.work):
+        yield "scans of linear mixers are counted as they are written out: the kernels of fla-core move less"
     for arm in arms:
         if arm.work is not None and arm.work.peak_bytes > device.memory_bytes:
             needed, there = arm.work.peak_bytes / 2**30, device.memory_bytes / 2**30

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 from pydantic import JsonValue
 
 from ablate.api.questions import StudyLike, read
+from ablate.machine.gpus import alike_gpus
 from ablate.machine.numerics import Numerics, restored
 from ablate.planning.campaign import Outcome
 from ablate.planning.durations import Duration, duration
@@ -41,7 +42,7 @@ from ablate.store.documents import JsonObject
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Execution
-from evals.costs.machine import Speed, memory_bytes
+from evals.costs.machine import Speed, room_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -345,8 +346,9 @@ def plan(
     outcome, tuned = planner.foreseen()
     numerics = Numerics(**outcome.plan.runs[0].identity.numerics.model_dump())
     done = {run.digest: planner.loss(run.digest) is not None for rung in outcome.rungs for run in rung.plan.runs}
-    runs = context.options.workers_per_gpu if context.device == "cuda" else context.engine.at_once
-    room = Room(memory_bytes(context.device), runs)
+    on_gpu = context.device == "cuda"
+    runs = context.options.workers_per_gpu if on_gpu else context.engine.at_once
+    room = Room(room_bytes(context.device, [gpu.number for gpu in alike_gpus()]), runs, free=on_gpu)
     at_once = context.engine.at_once
     speed = speed_for([rung.plan for rung in outcome.rungs], numerics)
     return StudyPlan(outcome, tuned, speed, done, context.store, asked, context.options, room, at_once)

@@ -16,10 +16,11 @@ from zoo.costs import Cost
 
 @dataclass(frozen=True)
 class Room:
-    """bytes: what the device has. runs: how many share it."""
+    """bytes: what the device has. runs: how many share it. free: whether that is what other programs left."""
 
     bytes: int
     runs: int = 1
+    free: bool = False
 
     @property
     def each(self) -> int:
@@ -116,7 +117,8 @@ def warnings(plan: Plan, found: dict[str, MemoryNeed], execution: Execution, roo
 
 def _excess(need: MemoryNeed, room: Room) -> str:
     shared = f", shared by {room.runs} runs at once" if room.runs > 1 else ""
-    return f"it needs about {_gib(need.peak_memory_bytes or 0)} of {_gib(room.bytes)}{shared}"
+    there = f"{_gib(room.bytes)} that are free" if room.free else _gib(room.bytes)
+    return f"it needs about {_gib(need.peak_memory_bytes or 0)} of {there}{shared}"
 
 
 def _remedy(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> str:

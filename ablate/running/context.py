@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ablate.data import DataError, prepare
 from ablate.errors import ArgumentError
+from ablate.machine.gpus import unlike_gpus
 from ablate.machine.numerics import enforce, unused_gpu
 from ablate.planning.adoption import adopt
 from ablate.planning.make_plan import identifying
@@ -84,4 +85,6 @@ def open_context(
     engine = load(chosen)
     if chosen.device is None and engine.here and (reason := unused_gpu()):
         teller(progress)(f"This machine has a GPU that is not used: {reason}.")
+    if engine.device == "cuda" and engine.here and (reason := unlike_gpus()):
+        teller(progress)(reason)
     return RunContext(Store(store), engine, chosen, progress, tuple(dict.fromkeys(trackers)))

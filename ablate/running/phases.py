@@ -34,8 +34,10 @@ from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted, StopSignal
 from ablate.training.trained import conventions_of, keep_trained, trained_model, trained_tokenizer
 from evals.costs.contention import Waiting, waiting
+from evals.costs.devices import published_flops_per_second
 from evals.costs.matmul import peak_flops_per_second
-from evals.costs.memory import PeakMemory, peak_memory
+from evals.costs.memory import PeakMemory, peak_memory, take_share
+from evals.costs.sensors import Sensors, watched
 from evals.costs.spec import MeasureSpec
 from evals.costs.speed import measure
 from evals.counting import listening
@@ -61,6 +63,8 @@ def run_phases(request: Request, stop: StopSignal, claim: Claim) -> None:
     if stale := ", ".join(changed(request.identity.plugins or {})):
         raise PluginError(f"plug-ins changed since the run was planned, or are not on this machine: {stale}")
     numerics = numerics_of(request)
+    if numerics.device == "cuda":
+        take_share(request.beside + 1)
     phases: dict[str, Callable[[], None]] = {
         "train": lambda: _train(request, numerics, stop),
         "measure": lambda: _measure(request, numerics),
@@ -87,14 +91,15 @@ def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
         for line in corpus.meta.receipt:
             LOG.info("%s", line)
     started = _now()
-    with team_of(request) as team, peak_memory(numerics.device) as memory, waiting() as waited:
+    device = numerics.device
+    with team_of(request) as team, peak_memory(device) as memory, waiting() as waited, watched(device) as sensors:
         session = session_of(request, corpus, numerics, team, stop=lambda: stop.asked)
         with stop.deferred():
             ending = session.run()
     if ending.status == "finished":
         keep_trained(store, request.digest, session.model, corpus.tokenizer_path, session.adapters)
     floor = corpus.floor(request.identity.reads)
-    store.write_result(_result(session, ending, request, memory, waited, floor, started), ending.items)
+    store.write_result(_result(session, ending, request, memory, waited, sensors, floor, started), ending.items)
     store.drop_state(request.digest)
 
 
@@ -104,6 +109,7 @@ def _result(
     request: Request,
     memory: PeakMemory,
     waited: Waiting,
+    sensors: Sensors,
     floor: float | None,
     started: str,
 ) -> ResultDocument:
@@ -113,7 +119,15 @@ def _result(
     cost = training_cost(spec, session.model.spec, session.corpus.widths(spec.context), teacher)
     summary = summarise_metrics(session.store.read_metrics(session.digest), warmup_steps(session.steps, spec))
     peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
+    environment = describe(numerics.device, request.threads)
+    published = published_flops_per_second(environment.device, numerics.dtype)
     tokens = trained_tokens(spec, place.step)
+
+    def utilisation(ceiling: float | None) -> float | None:
+        return model_flop_utilisation(
+            cost.flops_per_token, summary.tokens_per_second.median, ceiling and ceiling * request.execution.devices
+        )
+
     return ResultDocument(
         digest=session.digest,
         status=ending.status,
@@ -136,17 +150,19 @@ def _result(
         waiting=waited.share,
         beside=request.beside,
         **summary._asdict(),
-        mfu=model_flop_utilisation(
-            cost.flops_per_token, summary.tokens_per_second.median, peak * request.execution.devices
-        ),
+        mfu=None if request.beside else utilisation(peak),
+        mfu_published=utilisation(published),
+        published_flops_per_second=published,
         matmul_flops_per_second=peak,
         peak_memory_bytes=memory.bytes,
+        peak_memory_reserved_bytes=memory.reserved_bytes,
         peak_memory_source=memory.source,
         parameters=cost.params,
         parameters_embedding=cost.params_embedding,
         flops_per_token=cost.flops_per_token,
         flops=cost.flops_per_token * tokens,
-        environment=describe(numerics.device, request.threads),
+        gpu=sensors.state,
+        environment=environment,
         started=started,
         finished=_now(),
     )
@@ -160,9 +176,10 @@ def _measure(request: Request, numerics: Numerics) -> None:
     run = request.identity
     text = Text(*corpus.held_out_tokens(run.reads), run.begins) if isinstance(corpus, Corpus) else None
     began = time.monotonic()
-    with waiting() as waited:
+    with waiting() as waited, watched(numerics.device) as sensors:
         found = measure(model.to(numerics.torch_dtype), spec, text)
-    found = found.model_copy(update={"seconds": time.monotonic() - began, "waiting": waited.share})
+    told = {"seconds": time.monotonic() - began, "waiting": waited.share, "gpu": sensors.state}
+    found = found.model_copy(update=told)
     store.write_measure(request.digest, str(request.measure_digest), found)
 
 

@@ -29,6 +29,7 @@ from ablate.training.session import Session
 from ablate.training.spec import timeless
 from evals.costs.alternation import TURN_SECONDS, Effort, TakeTurn, alternate, serving
 from evals.costs.memory import keep_freed_memory
+from evals.costs.sensors import watched
 from evals.costs.spec import MeasureSpec
 from zoo.model import Decoder
 
@@ -73,7 +74,9 @@ def main(arguments: list[str]) -> int:
     if not sys.stdin.readline():
         return 1
     threading.Thread(target=end_with_parent, daemon=True).start()
-    print(CostProcess(points=tuple(_points(request))).model_dump_json(), flush=True)
+    with watched(request.arms[0].identity.numerics.device) as sensors:
+        points = tuple(_points(request))
+    print(CostProcess(points=points, gpu=sensors.state).model_dump_json(), flush=True)
     return 0
 
 

@@ -1,5 +1,8 @@
 """A run on several devices of one machine: `python -m ablate.running.team request.json RANK MEETING` is one of its
 processes but the first, which is the run's worker. Only the worker logs, validates, saves and stops.
+
+The worker looks after the others: a process that dies leaves the rest waiting for its gradients, for half an hour with
+gloo before the processes have met, and with NCCL at any time.
 """
 
 from __future__ import annotations
@@ -9,7 +12,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,8 +23,16 @@ from ablate.running.lifeline import end_with_parent
 from ablate.running.request import Request
 from ablate.running.scratch import scratch
 from ablate.running.sessions import numerics_of, session_of
+from ablate.store import Store
 from ablate.training.stop import ASKING
-from ablate.training.team import ALONE, Team, joined
+from ablate.training.team import ALONE, Team, TeamError, joined
+from evals.costs.memory import is_out_of_memory
+
+LOOK_SECONDS = 0.5
+"""Seconds between two looks at the other processes."""
+GRACE_SECONDS = 10.0
+"""Seconds that the first process has to end by itself once another has died; then it is ended."""
+READY = b"ready\n"
 
 
 @contextmanager
@@ -34,13 +46,56 @@ def team_of(request: Request) -> Iterator[Team]:
         path, meeting = folder / "request.json", folder / "meeting"
         path.write_text(request.to_json(), encoding="utf-8")
         others = [_start(rank, path, meeting) for rank in range(1, size)]
+        over = threading.Event()
+        threading.Thread(target=_end_without, args=(others, request, over), daemon=True).start()
         try:
-            with joined(meeting, 0, size, request.identity.numerics.device) as team:
+            _expect(others)
+            with joined(meeting, 0, size, request.identity.numerics.device) as team, _explained(others):
                 yield team
         finally:
+            over.set()
             for process in others:
                 process.kill()
                 process.communicate()
+
+
+def _expect(others: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Wait until the others are about to meet. Raises TeamError where one ends before."""
+    for process in others:
+        if process.stdout is None or process.stdout.readline() != READY:
+            process.wait()
+            raise TeamError(_death(others) or "a process of the run ended before it began")
+
+
+@contextmanager
+def _explained(others: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """Name the process that died in place of the connection that was lost. Raises TeamError."""
+    try:
+        yield
+    except RuntimeError as error:  # of torch's process groups
+        time.sleep(LOOK_SECONDS)  # its connections close before it can be seen to have ended
+        if not is_out_of_memory(error) and (death := _death(others)):
+            raise TeamError(death) from error
+        raise
+
+
+def _end_without(others: Sequence[subprocess.Popen[bytes]], request: Request, over: threading.Event) -> None:
+    """End this process where it still waits for one that died: nothing else interrupts a sum over GPUs."""
+    while not over.wait(LOOK_SECONDS):
+        if death := _death(others):
+            if not over.wait(GRACE_SECONDS):
+                Store(request.store).write_error(request.digest, f"TeamError: {death}", death)
+                os._exit(1)
+            return
+
+
+def _death(others: Sequence[subprocess.Popen[bytes]]) -> str | None:
+    """Which of them ended before its time, and how."""
+    for rank, process in enumerate(others, start=1):
+        if status := process.poll():
+            how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+            return f"process {rank + 1} of {len(others) + 1} {how} (see the run's log)"
+    return None
 
 
 def _start(rank: int, request: Path, meeting: Path) -> subprocess.Popen[bytes]:
@@ -49,7 +104,7 @@ def _start(rank: int, request: Path, meeting: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         worker_command("ablate.running.team", str(request), str(rank), str(meeting)),
         stdin=subprocess.PIPE,  # the lifeline: it ends with us
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,  # says when it is ready
         env=environment_of_worker({"CUDA_VISIBLE_DEVICES": own}),
         start_new_session=True,  # who asks the worker to end does not mean the others
     )
@@ -60,6 +115,9 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, signal.SIG_IGN)  # the first process saves, and ends us
     threading.Thread(target=end_with_parent, daemon=True).start()
     request, rank = Request.read(Path(arguments[0])), int(arguments[1])
+    sys.stdout.buffer.write(READY)
+    sys.stdout.buffer.flush()
+    os.dup2(2, 1)  # nobody reads the pipe any more
     unwatched = request.model_copy(update={"identity": request.identity.model_copy(update={"probes": None})})
     with joined(Path(arguments[2]), rank, request.execution.devices, request.identity.numerics.device) as team:
         corpus = open_corpus(Path(request.corpus))

@@ -10,7 +10,7 @@ from typing import cast
 import torch
 
 from ablate.training.batch import Loss
-from zoo.attend import note
+from zoo.compile_constants import hold_constants
 from zoo.own_code import own_code
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
@@ -24,7 +24,7 @@ def compiled(loss: Loss, backend: str = "inductor") -> Loss:
     a word: models of one class share theirs, so each is given a copy, and reaching the limit raises
     `torch._dynamo.exc.FailOnRecompileLimitHit`.
     """
-    torch.compiler.assume_constant_result(note)  # or every graph would be compiled again at its second pass
+    hold_constants()
     os.environ.setdefault(CACHE, str(cache_dir()))
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     method = cast(MethodType, loss)

@@ -72,10 +72,10 @@ def _grad_norm(norms: polars.Series) -> GradNorm:
 
 
 def model_flop_utilisation(
-    flops_per_token: float, tokens_per_second: float | None, peak_flops_per_second: float
+    flops_per_token: float, tokens_per_second: float | None, peak_flops_per_second: float | None
 ) -> float | None:
-    """Share of the machine's matmul speed that the model's own arithmetic gets. PaLM, arXiv:2204.02311."""
-    if tokens_per_second is None:
+    """Share of a machine's matmul speed that the model's own arithmetic gets. PaLM, arXiv:2204.02311."""
+    if tokens_per_second is None or peak_flops_per_second is None:
         return None
     return flops_per_token * tokens_per_second / peak_flops_per_second
 

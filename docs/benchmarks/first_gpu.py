@@ -1,8 +1,8 @@
 """The parts of `first_gpu.sh`: `python docs/benchmarks/first_gpu.py PART DEVICE [ITEM…]`.
 
-PART is versions, default, steps, compiled, choices, attention or decoding, and ITEM an arm or a choice, all by
-default. With TINY=1 in the environment, models are toys. What fails is named, and the rest goes on: in a new process
-where the error was the device's, after which nothing works in the old one.
+PART is versions, default, steps, compiled, choices, attention or decoding, and ITEM an arm or a choice, all by default.
+With TINY=1 in the environment, models are toys. What fails is named, and the rest goes on: in a new process where the
+error was the device's, after which nothing works in the old one.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ablate.training.compiling import compiled
 from evals.costs.ceilings import Ceilings, measured, share
 from zoo.attend import executed_backends
 from zoo.attending.fused import chosen_kernel
+from zoo.compile_constants import hold_constants
 from zoo.conformance.combinations import choices, given_to, random_model, random_tokens
 from zoo.fla import use_fla
 from zoo.matrix import combine
@@ -100,15 +101,14 @@ def _kernel_of(heads: int, device: str) -> str:
 
 
 def default_scale(device: str) -> Items:
-    """The step of `gpu-hour`, for arms that differ in what an unfused step overrates: norms."""
+    """The step of `gpu-hour`, for arms that differ in what an unfused step overrates: norms. Whole steps are what runs
+    compile; blocks, one by one, compile sooner, and what lies between them is not fused."""
     top = measured(torch.device(device), _kind(device))
     arms = {"pre": {}, "double": {"block.norm_placement": "double"}, "gelu": {"block.ffn": "gelu"}}
     return {
-        f"{arm}, {'compiled' if compile else 'eager'}": lambda edits=edits, compile=compile: _step(
-            {**DEFAULT, **edits}, device, compile, top, DEFAULT_ROWS
-        )
+        f"{arm}, {how}": lambda edits=edits, how=how: _step({**DEFAULT, **edits}, device, how, top, DEFAULT_ROWS)
         for arm, edits in arms.items()
-        for compile in (False, True)
+        for how in ("eager", "compiled", "compiled by blocks")
     }
 
 
@@ -141,13 +141,13 @@ def _numbers(spec: ModelSpec, device: str) -> list[torch.Tensor]:
     return [each.detach().float().cpu() for each in found]
 
 
-def steps(device: str, compile: bool = False) -> Items:
+def steps(device: str, how: str = "eager") -> Items:
     top = measured(torch.device(device), _kind(device))
     names = list(ARMS)[: 2 if TINY else None]
-    items = {name: lambda name=name: _step(ARMS[name], device, compile, top) for name in names}
+    items = {name: lambda name=name: _step(ARMS[name], device, how, top) for name in names}
 
     def in_kernels(arm: str) -> str:
-        return _step(ARMS[arm], device, compile, top) if use_fla() else "fla-core is not installed"
+        return _step(ARMS[arm], device, how, top) if use_fla() else "fla-core is not installed"
 
     # Last, because they stay in use.
     kernels = {f"{arm} in kernels": lambda arm=arm: in_kernels(arm) for arm in LINEAR}
@@ -160,18 +160,22 @@ def attention(device: str) -> Items:
 
     def forced(arm: str, backend: str) -> str:
         with zoo.attention_backend(backend):
-            return _step(ARMS[arm], device, False, top)
+            return _step(ARMS[arm], device, "eager", top)
 
     lacking = {"varlen"} if device == "cpu" else set()
     pairs = [(arm, backend) for arm, backends in BACKENDS.items() for backend in backends if backend not in lacking]
     return {f"{arm} by {backend}": lambda pair=(arm, backend): forced(*pair) for arm, backend in pairs}
 
 
-def _step(edits: Mapping[str, Any], device: str, compile: bool, top: Ceilings, rows: int = ROWS) -> str:
+def _step(edits: Mapping[str, Any], device: str, how: str, top: Ceilings, rows: int = ROWS) -> str:
     """A training step: forward, backward and AdamW's."""
     model = _model(edits, device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    loss_of = compiled(model.loss) if compile else model.loss
+    loss_of = compiled(model.loss) if how == "compiled" else model.loss
+    if how == "compiled by blocks":
+        hold_constants()
+        for block in model.blocks:
+            block.compile(dynamic=False)
     tokens = torch.randint(model.spec.vocab_size, (rows, LENGTH + 1), device=device)
 
     def step() -> None:
@@ -185,7 +189,7 @@ def _step(edits: Mapping[str, Any], device: str, compile: bool, top: Ceilings, r
         first = _seconds(step, device)
     _forget_peak(device)
     taken = statistics.median(_seconds(step, device) for _ in range(STEPS))
-    found = f"{1000 * taken:.1f} ms, {_peak(device):.2f} GiB, first step {first:.0f} s"
+    found = f"{1000 * taken:.1f} ms, {_peak(device)}first step {first:.0f} s"
     found += f", {_host_reads(step, device)} host reads"
     reached = share("train", model.spec, LENGTH, rows, _kind(device), rows * LENGTH / taken, top)
     return (
@@ -255,8 +259,11 @@ def _forget_peak(device: str) -> None:
         torch.cuda.reset_peak_memory_stats()
 
 
-def _peak(device: str) -> float:
-    return torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else float("nan")
+def _peak(device: str) -> str:
+    if device != "cuda":
+        return ""
+    allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+    return f"{allocated / 2**30:.2f} GiB of {reserved / 2**30:.2f} reserved, "
 
 
 PARTS: dict[str, Callable[[str], Items]] = {
@@ -264,7 +271,7 @@ PARTS: dict[str, Callable[[str], Items]] = {
     "default": default_scale,
     "choices": choices_alike,
     "steps": steps,
-    "compiled": partial(steps, compile=True),
+    "compiled": partial(steps, how="compiled"),
     "attention": attention,
     "decoding": decoding,
 }

@@ -4,15 +4,15 @@
 #   TINY=1 DEVICE=cpu docs/benchmarks/first_gpu.sh FILE     the same at toy sizes, to see that it works
 # What matters most comes first. Each part has a time limit, one that fails leaves the others to run, and no part begins
 # that the whole has no time for (SECONDS_IN_ALL, default 1740): read the exit statuses in the file. PATIENCE=N multiplies
-# the limits, for slow machines.
+# the limits, for slow machines. STORE=FOLDER, a new one, keeps the runs with their reports.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 out=$(realpath -m "${1:-first_gpu.txt}")
 shift $(($# > 0))
 device=${DEVICE:-cuda} python=${PYTHON:-python} in_all=${SECONDS_IN_ALL:-1740} patience=${PATIENCE:-1}
 wanted=" $* "
-store=$(mktemp -d)
-trap 'rm -rf "$store"' EXIT
+store=$(realpath -m "${STORE:-$(mktemp -d)}")
+[ -n "${STORE:-}" ] || trap 'rm -rf "$store"' EXIT
 export PYTHONUNBUFFERED=1 PYTHONPATH=$PWD
 
 part() { # name, title, seconds, command…
@@ -41,6 +41,9 @@ bare() { # a study of training alone
 
 whole() { # one run of each arm with all that a study does: measuring, arms against each other, lm-eval
     study "$small" "$store/whole" --set seeds=1 "${text[@]}"
+    local status=$?
+    "$python" docs/benchmarks/stored_speeds.py "$store/whole"
+    return $status
 }
 
 at_once() { # one, two and four runs on one device, at the shape of the default scale: seconds of the same work
@@ -71,6 +74,9 @@ interrupted() { # killed once it has saved something, and run again: the second 
 
 quick() { # the study itself, on text that is there without a network
     study "$small" "$store/quick" "${text[@]}"
+    local status=$?
+    "$python" docs/benchmarks/stored_speeds.py "$store/quick"
+    return $status
 }
 
 parts_with_text() { # arrays are not exported

@@ -25,8 +25,9 @@ from evals.costs.clock import quartiles, synchronise
 from evals.costs.memory import keep_freed_memory, peak_growth
 from evals.costs.rivals import rivals
 from evals.reading.mode import evaluating
-from zoo.attend import executed_backends, note
+from zoo.attend import executed_backends
 from zoo.cache import Cache
+from zoo.compile_constants import hold_constants
 from zoo.decode import compiled_step, roomy_cache
 from zoo.model import Decoder
 
@@ -121,7 +122,7 @@ class Ours:
     def trainer(self) -> Work:
         optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5, fused=True)
         if self.compile:
-            torch.compiler.assume_constant_result(note)
+            hold_constants()
         loss_of = torch.compile(self.model.loss, dynamic=False, fullgraph=True) if self.compile else self.model.loss
 
         def step(tokens: Tensor) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -131,3 +131,9 @@ def memory_bytes(device: str) -> int:
     if device == "cuda":
         return int(torch.cuda.get_device_properties(0).total_memory)
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def room_bytes(device: str, gpus: Iterable[int] = (0,)) -> int:
+    """Memory that a run may fill: what other programs leave free of a GPU, of several that of the fullest, since a run
+    may come to any of them; of a machine all."""
+    return min(torch.cuda.mem_get_info(gpu)[0] for gpu in gpus) if device == "cuda" else memory_bytes(device)

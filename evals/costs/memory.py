@@ -54,6 +54,18 @@ def forget(device: str) -> None:
         _reset_high_water_mark()
 
 
+CONTEXT_BYTES = 600 * 2**20
+"""Assumed: what a process takes of a GPU's memory beside its tensors, for kernels and libraries."""
+
+
+def take_share(runs: int) -> None:
+    """Let this process take its share of the GPU's memory and no more, where so many share it: one that needs too much
+    must not take the others with it."""
+    if runs > 1:
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(max(0.0, 1 / runs - CONTEXT_BYTES / total))
+
+
 @dataclass
 class PeakMemory:
     """Filled when the `with` block ends. `source` says what was measured.

@@ -7,6 +7,7 @@ only they read is never written. A gradient pass recomputes such a result where 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,20 +33,33 @@ FREE = {
     "detach",
     "lift_fresh",
     "_unsafe_view",
+    "promote_types",
 }
 """Operations that run no kernel, beside those that return views."""
 FUSIBLE = {
     *("_to_copy", "clone", "copy_", "cat", "stack", "fill_", "zero_", "zeros", "zeros_like", "new_zeros", "ones_like"),
     *("full", "full_like", "arange", "scalar_tensor", "ones", "new_full", "mean", "sum", "amax", "var", "logsumexp"),
     *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "nll_loss_forward"),
-    *("nll_loss_backward", "native_layer_norm", "gather", "embedding", "slice_backward", "select_backward", "silu"),
-    *("constant_pad_nd", "silu_backward", "gelu", "gelu_backward", "linalg_vector_norm", "where", "triu", "tril"),
+    *("nll_loss_backward", "native_layer_norm", "gather", "embedding", "index", "slice_backward", "select_backward"),
+    *(
+        "constant_pad_nd",
+        "silu",
+        "silu_backward",
+        "gelu",
+        "gelu_backward",
+        "linalg_vector_norm",
+        "where",
+        "triu",
+        "tril",
+    ),
 }
 """Operations that torch.compile fuses, beside those that torch itself calls pointwise."""
 STATE = {"zeros_like", "zeros", "scalar_tensor"}
 """Operations of an optimizer's first step alone."""
 TOGETHER = {"linalg_vector_norm", "mul_", "add_"}
 """Operations that an update does with all its tensors at once on a GPU, and one by one elsewhere."""
+UNROLLED = 8
+"""Most terms of a sum that torch.compile writes out, term by term, as an operation on elements."""
 CHUNK = 32
 """Tensors that one kernel of a fused optimizer takes, about: it has room for so many addresses."""
 
@@ -109,7 +123,7 @@ class Operators(TorchDispatchMode):
         name = packet.__name__
         if operation.namespace != "prim" and name not in FREE and not _is_view(operation):
             counted = flop_registry.get(packet)
-            flops = float(counted(*args, **settings, out_val=out)) if counted else 0.0
+            flops = float(counted(*args, **settings, out_val=out)) if counted else _grouped_flops(name, args)
             given = [x for x in tree_leaves((args, settings)) if isinstance(x, Tensor)]
             made = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
             listed = max((len(x) for x in args if isinstance(x, list | tuple)), default=0)
@@ -121,6 +135,8 @@ class Operators(TorchDispatchMode):
             )
             if name.startswith(("_fused", "_foreach")):
                 made = made or given
+            if name == "index_put":
+                given = given[1:]  # it adds to zeros of its own
             self.note(name, given, made, flops, fusible, times)
         return out
 
@@ -146,6 +162,12 @@ class Operators(TorchDispatchMode):
         return tuple(dict.fromkeys(found))
 
 
+def _grouped_flops(name: str, args: Sequence[Any]) -> float:
+    """Products of experts, which torch does not count: of (M, in) by (E, in, out), or, for the weight's gradient, of
+    (in, M) by (M, out)."""
+    return 2.0 * args[0].numel() * args[1].shape[-1] if name == "_grouped_mm" else 0.0
+
+
 def _is_view(operation: Any) -> bool:
     returned = operation._schema.returns
     return any(each.alias_info is not None and not each.alias_info.is_write for each in returned)
@@ -156,7 +178,8 @@ def _across_rows(name: str, args: Sequence[Any]) -> bool:
     if name not in ("sum", "mean") or len(args) < 2 or not isinstance(args[1], list | tuple):
         return False
     axes = {axis % args[0].dim() for axis in args[1]} if args[0].dim() else set()
-    return bool(axes) and args[0].dim() - 1 not in axes
+    added = math.prod(args[0].shape[axis] for axis in axes)
+    return added > UNROLLED and args[0].dim() - 1 not in axes
 
 
 def fused_norm(operators: Operators) -> Callable[[Tensor, Tensor | None], Tensor]:

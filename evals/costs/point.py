@@ -6,7 +6,6 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from statistics import median
 from typing import Literal, NamedTuple, TypeAlias, TypeVar, Unpack, cast
 
@@ -112,9 +111,7 @@ class Point:
         """Seconds of endless repeats, the first of which is taken here, and the tokens of each; or the reason why there
         are none. decoded: tokens that a repeat of decoding writes to each row."""
         reads = phase == "prefill"
-        on_gpu = self.device.type == "cuda"
-        decoding = self._compiled_decode_seconds if on_gpu else partial(self._decode_seconds, 0)
-        timings = self._prefill_seconds() if reads else decoding(decoded)
+        timings = self._prefill_seconds() if reads else self._decoding(0, decoded)
         if not reads and (reason := self._cannot_decode(decoded)):
             return reason
         with evaluating(self.model):
@@ -177,7 +174,7 @@ class Point:
         """The same, where nothing raises."""
         if phase == "decode" and (reason := self._cannot_decode(_DECODED_PER_REPEAT)):
             return reason
-        timings = {"prefill": self._prefill_seconds, "decode": self._decode_seconds}[phase]
+        timings = {"prefill": self._prefill_seconds, "decode": self._decoding}[phase]
         with peak_memory(self.device) as memory:
             repeats, begun = timings(number), time.perf_counter()
             next(repeats)  # warms up, and reads the prompt that decoding goes on from
@@ -254,6 +251,10 @@ class Point:
             self._read(tokens, cache)
             yield self._now() - start
 
+    def _decoding(self, turn: int = 0, decoded: int = _DECODED_PER_REPEAT) -> Iterator[float]:
+        how = self._compiled_decode_seconds if self.device.type == "cuda" else self._decode_seconds
+        return how(turn, decoded)
+
     def _decode_seconds(self, turn: int = 0, decoded: int = _DECODED_PER_REPEAT) -> Iterator[float]:
         filled = self._cache(self.context + decoded)
         self._read(next(self._inputs(turn)), filled, written=self.context)
@@ -267,17 +268,19 @@ class Point:
             del cache  # before the next copy is made: two are alive at once, as `_shortage` counts them
 
     def _compiled_decode_seconds(
-        self, decoded: int, backend: str | Callable[..., object] = "inductor"
+        self, turn: int, decoded: int, backend: str | Callable[..., object] = "inductor"
     ) -> Iterator[float]:
         """The same by one compiled program, on CUDA replayed as a graph, since issuing its operations from Python takes
         longer than a GPU takes to do them, whatever the cache. A repeat writes over the tokens of the last."""
         try:
+            if self.kind != PLAIN:
+                raise UnsupportedError("cache", "a compiled step knows plain keys and values only")
             cache = roomy_cache(self.model, self.batch, self.context + decoded)
         except UnsupportedError as error:
             reason = f"host-bound: issued one by one, its operations take what Python takes ({error.reason})"
             raise SpecError(error.path, reason) from error
         further = compiled_step(self.model, backend)
-        text = next(self._inputs())
+        text = next(self._inputs(turn))
         self._read(text, cache, written=self.context)
         lengths = [cast(TokenCache, layer).length for layer in cache.layers]
         begin, token = cache.length, text[:, :1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from evals.costs.devices import Device, DeviceError
+from evals.costs.devices import Device
 from evals.costs.operators import Work
 
 StepBound = Literal["memory", "launches", "products"]
@@ -42,11 +42,8 @@ class StepSeconds:
 
 def step_seconds(work: Work, device: Device, dtype: str, *, compiled: bool) -> StepSeconds:
     """Predicted time of a step. dtype: of its matrix products. Raises DeviceError."""
-    if dtype not in device.flops_per_second:
-        known = ", ".join(device.flops_per_second)
-        raise DeviceError(f"device {device.name} has no rate for {dtype}: only for {known}")
     bandwidth = device.bandwidth_share * device.bandwidth_bytes_per_second
-    products = work.flops / (device.compute_share * device.flops_per_second[dtype])
+    products = work.flops / (device.compute_share * device.training_flops_per_second(dtype))
     launches = work.launches * SECONDS_PER_LAUNCH[compiled]
     busy = work.other_bytes / bandwidth + max(products, work.product_bytes / bandwidth)
     return StepSeconds(max(launches, busy), products, work.bytes / bandwidth, launches)

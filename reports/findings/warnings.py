@@ -15,13 +15,15 @@ from reports.wording.listing import listed
 BUDGET_TOLERANCE = 0.01
 SECONDS_TOLERANCE = 0.05
 FEW_SEEDS = 3
+POWER_LIMIT = "power limit"
+SLOWED_SHARE = 0.05
 OF_A_GPU = ("fused (", "flex", "varlen")
 """Words of attention backends that only a GPU has."""
 
 
 def find(data: Collected) -> tuple[str, ...]:
     """All warnings, the gravest first, then those of sections."""
-    checks = (_failed, _missing, _few_seeds, _unlike, _unmatched, _off_time, _kernels, _dirty)
+    checks = (_failed, _missing, _few_seeds, _unlike, _unmatched, _off_time, _kernels, _slowed, _dirty)
     own = (text for check in checks for text in check(data))
     return (*own, *(text for section in sections().values() for text in section.warnings(data)))
 
@@ -44,6 +46,21 @@ def _kernels(data: Collected) -> Iterator[str]:
     if len(arms) > 1 and any(name in kernel for kernel in arms for name in OF_A_GPU):
         each = listed([f"{kernel} in {listed(names)}" for kernel, names in arms.items()])
         yield f"Arms took different attention kernels, {each}, so part of a difference in speed is that of the kernels."
+
+
+def _slowed(data: Collected) -> Iterator[str]:
+    """A GPU at its power limit is as fast as it can be; one that is hot is slower than others of its kind."""
+    shares: dict[str, list[float]] = {}
+    for state in data.gpus.values():
+        for reason, share in state.slowed_by.items():
+            if reason != POWER_LIMIT and share > SLOWED_SHARE:
+                shares.setdefault(reason, []).append(share)
+    for reason, found in shares.items():
+        runs, most = f"{len(found)} run{'s' if len(found) > 1 else ''}", 100 * max(found)
+        yield (
+            f"The GPU's clock was held back in {runs} ({reason}, up to {most:.0f} % of the time): its speeds are lower"
+            " than those of others of its kind."
+        )
 
 
 def _failed(data: Collected) -> Iterator[str]:

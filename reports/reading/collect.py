@@ -55,6 +55,7 @@ def collect(study_dir: Path | str, store: Store | None = None) -> Collected:
         grouped=evaluations.grouped(documents.evaluated),
         environments={digest: result.environment for digest, result in documents.results.items() if result},
         losses=_losses(documents),
+        gpus={digest: result.gpu for digest, result in documents.results.items() if result and result.gpu},
         ledger=store.read_ledger(documents.study.name),
         elsewhere=tuple(store.read_ledger(other) for other in store.ledgers() if other != documents.study.name),
         inputs=Inputs.of(documents),

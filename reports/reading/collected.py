@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ablate.store.documents import CostsDocument, Environment, LedgerRecord, StudyDocument
+from ablate.store.documents import CostsDocument, Environment, GpuState, LedgerRecord, StudyDocument
 from reports.reading.inputs import NO_INPUTS, Inputs
 from reports.reading.keys import KEYS
 
@@ -23,8 +23,9 @@ class Collected:
     """A study and its runs. `frames` are those of sections, by name.
 
     `scores` are those of evaluations, `items` what each item says of them, and `grouped` the tasks whose group has the
-    score too. `environments` maps a run's digest to what it ran on, `losses` are final ones by document, `ledger` is
-    what was judged under the study's name before, `elsewhere` what was under others in the same store.
+    score too. `environments` maps a run's digest to what it ran on, `gpus` to the sensors of its GPU, `losses` are
+    final ones by document, `ledger` is what was judged under the study's name before, `elsewhere` what was under others
+    in the same store.
     """
 
     study: StudyDocument
@@ -35,6 +36,7 @@ class Collected:
     grouped: frozenset[str]
     environments: Mapping[str, Environment]
     losses: pl.DataFrame
+    gpus: Mapping[str, GpuState] = field(default_factory=dict)
     ledger: tuple[LedgerRecord, ...] = ()
     elsewhere: tuple[tuple[LedgerRecord, ...], ...] = ()
     frames: Mapping[str, pl.DataFrame] = field(default_factory=dict)

@@ -49,8 +49,13 @@ def _speed(arm: ArmSummary) -> str:
 
 
 def _utilisation(arm: ArmSummary) -> str:
-    """At that speed."""
-    peak = mean_of(arm, "matmul_flops_per_second")
+    """At that speed, of the products that were measured and of those that the data sheet names."""
+    measured, published = _share(arm, "matmul_flops_per_second"), _share(arm, "published_flops_per_second")
+    return measured if published == words.NONE else f"{measured} ({published} of the data sheet's)"
+
+
+def _share(arm: ArmSummary, ceiling: str) -> str:
+    peak = mean_of(arm, ceiling)
     if arm.training_speed is None or not peak:
         return words.NONE
     return f"{100 * arm.training_speed * arm.flops_per_token / peak:.1f} %"

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 import ablate
+import zoo
 from ablate.study.scales import scale_names
 from ablate.study.study import Arm, Study
 from ablate.study.written import read_study
+from ablate.training.spec import TrainSpec
+from ablate.training.step_work import step_work
 from evals.costs.devices import device
 from tests.ablate.test_studies import AT_START, ON_TASKS, SAME_CACHE, SEARCHED, STUDIES
 from tests.ablate.test_studies import rungs_at as at
@@ -111,6 +114,42 @@ def test_every_study_has_a_scale_for_a_gpu() -> None:
     for name in STUDIES:
         names = scale_names(read_study(FOLDER / f"{name}.yaml").document)
         assert "gpu-hour" in names or name in OWN_SIZES, name
+
+
+SECONDS = {"gpu-minutes": 75, "gpu-hour": 220, "gpu-day": 1800, "gpu-week": 7200}
+"""Most seconds of a run, by the roofline: about twice what its scale promises."""
+SLOWER = {"mixers": 2.5, "hybrid_ratio": 5.0, "hyper_connections": 2.0, "gau": 2.0}
+"""Studies of what moves more bytes than attention does: scans as they are written out, and several streams."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("scale", PROMISED)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_study_fits_a_gpu_and_its_scale(name: str, scale: str) -> None:
+    """Memory, and seconds of a run; where arms take unlike kernels of attention, the plan says so."""
+    found = ablate.plan_on(name, "h100", scale=scale)
+    counted = [arm for rung in found.rungs for arm in rung if arm.plan.teacher is None]
+    for arm in counted:
+        assert arm.work is not None, arm.name
+        assert arm.work.peak_bytes < device("h100").memory_bytes, arm.name
+        assert arm.run_seconds < SECONDS[scale] * SLOWER.get(name, 1.5), (arm.name, arm.run_seconds)
+    kernels = {arm.work.attention for arm in found.arms if arm.work}
+    assert any("differ in their attention kernels" in note for note in found.notes()) == (len(kernels) > 1)
+
+
+def test_scans_are_said_to_be_counted_as_written_out() -> None:
+    found = ablate.plan_on("mixers", "h100", scale="gpu-minutes", sets={"base.n_layers": 1})
+    ours = {arm.name: arm.work.attention for arm in found.arms if arm.work}
+    assert (ours["softmax"], ours["gated_deltanet"]) == ("fused", "scan (written out)")
+    assert any("scans of linear mixers are counted as they are written out" in note for note in found.notes())
+
+
+def test_a_step_with_a_prefix_is_counted() -> None:
+    """The lengths of prefixes are data, which a trace has none of."""
+    spec = zoo.load("small", d_model=32, n_layers=1, vocab_size=64, visible="prefix")
+    found = step_work(spec, TrainSpec(context=32, batch=4, objective="prefix"))
+    assert found is not None and found.work.flops > 0
 
 
 @pytest.mark.parametrize(("scale", "seconds"), [("gpu-minutes", 75), ("gpu-hour", 220)])

@@ -52,6 +52,7 @@ def test_a_study_ends_with_results_and_a_report(trained):
         assert result.peak_memory_bytes > 10_000_000
         assert result.attention == "fused"
         assert 0 < result.mfu < 1
+        assert (result.mfu_published, result.peak_memory_reserved_bytes, result.gpu) == (None, None, None)
         files = {f.name for f in store.model_dir(run.digest).iterdir()}
         assert {name for name in files if not name.startswith("checked-")} == {
             "spec.json",

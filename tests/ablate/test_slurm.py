@@ -63,9 +63,34 @@ def test_many_runs_are_one_array_and_options_reach_sbatch(sbatch: Path, tmp_path
     jobs = engine.start(requests)
     assert [job.handle.job_id for job in jobs] == ["12_0", "12_1", "12_2"]
     script = sbatch.read_text()
-    wanted = ["array=0-2%2", "partition=gpu", "time=2160", "mem-per-cpu=4G", "gpus-per-node=1", "requeue"]
+    wanted = [
+        "array=0-2%2",
+        "partition=gpu",
+        "time=2160",
+        "mem-per-cpu=4G",
+        "gpus-per-node=1",
+        "cpus-per-task=4",
+        "requeue",
+    ]
     assert [line for line in wanted if f"#SBATCH --{line}\n" not in script] == []
-    assert engine.where == "Slurm gpus-per-node=1 mem-per-cpu=4G partition=gpu"
+    assert engine.where == "Slurm cpus-per-task=4 gpus-per-node=1 mem-per-cpu=4G partition=gpu"
+
+
+@pytest.mark.parametrize(
+    ("settings", "devices", "asked"),
+    [
+        ({}, 2, "cpus-per-task=8"),
+        ({"cpus_per_gpu": "7"}, 1, "cpus-per-gpu=7"),
+        ({"cpus-per-task": "9"}, 1, "cpus-per-task=9"),
+    ],
+)
+def test_a_job_has_processors_beside_its_gpus(
+    sbatch: Path, tmp_path: Path, settings: dict[str, str], devices: int, asked: str
+) -> None:
+    engine = load(Options(engine="slurm", devices=devices, engine_settings=settings))
+    assert isinstance(engine, Slurm)
+    engine.start([request_of(tmp_path)])
+    assert [line for line in sbatch.read_text().splitlines() if "cpus" in line] == [f"#SBATCH --{asked}"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from ablate.machine.numerics import Numerics
 from ablate.running.engines import EngineError, load
 from ablate.running.engines.local import Pool
 from ablate.running.options import Options
+from ablate.running.request import Request
+from ablate.running.team import team_of
 from ablate.store import Store
 from ablate.store.documents import RunDocument
 from ablate.training.accumulation import MicrobatchError
@@ -30,6 +32,7 @@ from ablate.training.execution import Execution
 from ablate.training.session import Session
 from ablate.training.team import BUCKET_BYTES, Team, TeamError, _buckets, joined
 from tests.ablate.conftest import TinyCorpus, identity_of
+from tests.pretended_cuda.cards import pretend
 
 BALANCED = {"kind": "deepseek_moe", "d_ff": 8, "experts": 8, "top_k": 2, "bias_rate": 0.01}
 MIXTURE = {"block.ffn": {"kind": "topk_moe", "d_ff": 8, "experts": 4, "top_k": 2, "balance_loss": 0.1}}
@@ -133,7 +136,7 @@ def test_what_cannot_be_shared_is_refused(tmp_path: Path, numerics: Numerics) ->
 
 def test_a_worker_has_as_many_gpus_as_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4")
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    pretend(monkeypatch, ["A100"] * 5)
     pool = load(Options(devices=2))
     assert isinstance(pool, Pool)
     assert [place["CUDA_VISIBLE_DEVICES"] for place in pool.places] == ["0,1", "2,3"]
@@ -165,6 +168,80 @@ def test_a_study_on_two_devices_ends_as_on_one_also_when_their_number_changes(
         losses = [result.loss for result in results if result is not None and result.loss is not None]
         assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
         assert [result.devices for result in results if result is not None][:2] == [1, 2]
+
+
+@pytest.mark.processes
+def test_a_process_that_is_killed_is_noticed_in_seconds(study: Path, tmp_path: Path) -> None:
+    store = tmp_path / "runs"
+    longer = ["--set", "seeds=1", "--set", "budget.tokens=2560000", "--checkpoint-seconds", "0"]
+    command = ["run", str(study), "--store", str(store), "--devices", "2", *longer]
+    running = subprocess.Popen([sys.executable, "-m", "ablate", *command], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 300
+    while not list(store.glob("*/state.pt")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(min(_others(store)), signal.SIGKILL)
+    killed = time.monotonic()
+    while not (errors := list(store.glob("*/error.txt"))):
+        assert time.monotonic() < killed + 20
+        time.sleep(0.05)
+    assert "TeamError: process 2 of 2 was ended by SIGKILL (see the run's log)" in errors[0].read_text()
+    running.terminate()
+    running.communicate()
+
+
+def _others(store: Path) -> list[int]:
+    """Processes of runs in this store beside their workers."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended meanwhile
+            words = (folder / "cmdline").read_text().split("\0")
+            if "ablate.running.team" in words and str(store) in Path(words[-4]).read_text():
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.fixture
+def request_of_two(tmp_path: Path) -> Request:
+    return Request(store=str(tmp_path / "runs"), corpus="none", identity=identity_of(), execution=Execution(devices=2))
+
+
+def other(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A shell script in the place of the second process."""
+    monkeypatch.setattr("ablate.running.team.worker_command", lambda *_: ["sh", "-c", script])
+
+
+def test_a_process_that_ends_before_the_team_meets_is_named(
+    request_of_two: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other(monkeypatch, "exit 3")
+    with (
+        pytest.raises(TeamError, match=r"process 2 of 2 ended with status 3 \(see the run's log\)"),
+        team_of(request_of_two),
+    ):
+        pass
+
+
+def test_a_process_that_waits_for_a_dead_one_is_ended(request_of_two: Request, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first process of two waits to meet the second, which has just died, and would do so for half an hour."""
+    other(monkeypatch, "echo ready; exit 4")
+    monkeypatch.setattr("ablate.running.team.GRACE_SECONDS", 0.2)
+    child = os.fork()
+    if child == 0:
+        with team_of(request_of_two):
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    error = Store(request_of_two.store).read_error(request_of_two.digest)
+    assert error == "TeamError: process 2 of 2 ended with status 4 (see the run's log)"
+
+
+def test_an_error_of_the_first_process_is_not_put_on_the_others(
+    request_of_two: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other(monkeypatch, "echo ready; exec sleep 60")
+    monkeypatch.setattr("ablate.running.team.joined", lambda *_: nullcontext(Team(0, 2)))
+    with pytest.raises(RuntimeError, match="my own"), team_of(request_of_two):
+        raise RuntimeError("my own")
 
 
 def _weights(store: Store, digest: str) -> dict[str, torch.Tensor]:

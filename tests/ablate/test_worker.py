@@ -28,6 +28,7 @@ from ablate.store.documents.claim import Count
 from ablate.training.execution import Execution
 from ablate.training.result import model_flop_utilisation, quartiles, summarise_metrics
 from tests.documents import measure_of, metrics_of, result_of, text_meta_of
+from tests.pretended_cuda.cards import pretend
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_the_pool_runs_one_worker_per_core_unless_told():
 
 def test_gpus_are_shared_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    pretend(monkeypatch, ["A100"] * 2)
 
     def places(**settings: int) -> list[str]:
         pool = load(Options(device="cuda", **settings))

@@ -210,7 +210,7 @@ def _runs(rung: str, number: int, arm: Arm) -> tuple[StudyRun, ...]:
 def _merge(path: Path, changes: Mapping[str, Any]) -> None:
     with changed(path) as document:
         for key, value in changes.items():
-            document[key] = document[key] | value if isinstance(value, dict) else value
+            document[key] = (document[key] or {}) | value if isinstance(value, dict) else value
 
 
 def _result(digest: str, arm: Arm, seed: int, loss: float) -> ResultDocument:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from reports.sections import difference_curves
 from reports.sections.difference_curves import DifferenceCurves
 from reports.sections.losses import Losses
 from reports.wording import words
+from reports.wording.measures import RUN_MEASURES
+from tests.documents import quartiles
 from tests.regression import pooled
 from tests.reports.factory import Arm, StudyOf, arm_documents, changed, shown, typical
 
@@ -200,6 +203,35 @@ def test_unlike_machines_and_versions_are_warned_of(
     study = pair([2.4, 2.5, 2.45], [2.3, 2.4, 2.4], results={("arm", 1): results}, identities={("arm", 1): identities})
     (warning,) = summary_of(study, tmp_path / "unlike").warnings
     assert said in warning
+
+
+@pytest.mark.parametrize(
+    ("slowed_by", "said"),
+    [
+        (
+            {"heat": 0.4},
+            ("The GPU's clock was held back in 1 run (heat, up to 40 % of the time): its speeds",),
+        ),
+        ({"power limit": 0.9, "heat": 0.01}, ()),
+    ],
+)
+def test_a_gpu_that_heat_slows_is_warned_of(tmp_path: Path, slowed_by: dict[str, float], said: tuple[str, ...]) -> None:
+    clock, power = (quartiles(value).model_dump() for value in (1400.0, 650.0))
+    state = {"clock_mhz": clock, "power_watts": power, "celsius": 87.0, "samples": 50, "slowed_by": slowed_by}
+    results = {("arm", 1): {"gpu": state}}
+    found = summary_of(pair([2.4, 2.5, 2.45], [2.3, 2.4, 2.4], results=results), tmp_path).warnings
+    assert len(found) == len(said)
+    assert all(warning.startswith(words) for warning, words in zip(found, said, strict=True))
+
+
+@pytest.mark.parametrize(("published", "shown"), [(None, "10.0 %"), (4e9, "10.0 % (6.0 % of the data sheet's)")])
+def test_utilisation_is_of_what_was_measured_and_of_what_is_published(published: float | None, shown: str) -> None:
+    means = {"matmul_flops_per_second": 2.4e9, "published_flops_per_second": published}
+    spread = {name: SimpleNamespace(mean=value) for name, value in means.items() if value is not None}
+    arm = SimpleNamespace(training_speed=40.0, flops_per_token=6e6, means=spread)
+    (measure,) = (each for each in RUN_MEASURES if each.key == "mfu")
+    assert measure.text is not None
+    assert measure.text(arm) == shown
 
 
 def test_unequal_budgets_are_warned_of(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from zoo.attend import note
 from zoo.cache import Cache, TokenCache
+from zoo.compile_constants import hold_constants
 from zoo.errors import UnsupportedError
 from zoo.model import Decoder
 from zoo.own_code import own_code
@@ -62,7 +62,7 @@ def compiled_step(model: Decoder, backend: str | Callable[..., Any] = "inductor"
 def _program(model: Decoder, backend: str | Callable[..., Any]) -> Callable[..., Tensor]:
     if backend not in _programs.get(model, {}):
         mode = "reduce-overhead" if model.device.type == "cuda" else None
-        torch.compiler.assume_constant_result(note)  # or it would be compiled again once backends are noted
+        hold_constants()
         own = own_code(cast(FunctionType, Decoder.logits_at))
         made = torch.compile(own, dynamic=False, fullgraph=True, mode=mode, backend=backend)
         _programs.setdefault(model, {})[backend] = made

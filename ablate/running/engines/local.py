@@ -10,9 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-import torch
-
 from ablate.machine.environment import SINGLE_THREADED, cores, device_name, environment_of_worker, worker_command
+from ablate.machine.gpus import alike_gpus, unlike_gpus
 from ablate.running.engines import Engine, EngineError, Event
 from ablate.running.engines._here import device_here
 from ablate.running.engines._polling import Polling, how_it_ended
@@ -33,7 +32,7 @@ START_SECONDS = 300.0
 def build(options: Options) -> Engine:
     device = device_here(options)
     if device == "cuda":
-        gpus, each = _visible_gpus(), options.workers_per_gpu
+        gpus, each = [gpu.place for gpu in alike_gpus()], options.workers_per_gpu
         groups = [gpus[i : i + options.devices] for i in range(0, len(gpus) - options.devices + 1, options.devices)]
         # Group by group, then again, so that few workers share none.
         places = [{"CUDA_VISIBLE_DEVICES": ",".join(group)} for group in groups * each]
@@ -41,15 +40,10 @@ def build(options: Options) -> Engine:
             shared = f", and --workers-per-gpu {each}" if each > 1 else ""
             spanned = f" of {options.devices} devices" if options.devices > 1 else ""
             wanted = f"{options.workers or 1} workers{spanned}"
-            raise EngineError(f"{wanted}, but there are {len(gpus)} GPUs{shared}")
+            alike = " of one kind" if unlike_gpus() else ""
+            raise EngineError(f"{wanted}, but there are {len(gpus)} GPUs{alike}{shared}")
         return Pool("cuda", places[: options.workers])
     return Pool("cpu", [SINGLE_THREADED] * (options.workers or max(1, cores() // options.devices)))
-
-
-def _visible_gpus() -> list[str]:
-    """Values of CUDA_VISIBLE_DEVICES, one for each GPU that this process may use."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return named.split(",") if named else [str(index) for index in range(torch.cuda.device_count())]
 
 
 class Pool(Polling):

@@ -35,6 +35,9 @@ AT_ONCE = 16
 """Default number of concurrent jobs."""
 MINUTES = 240
 """A job's time limit, unless a setting says otherwise. A run that takes longer goes on in the next job."""
+CPUS_PER_GPU = 4
+"""Processors of a run for each of its GPUs, unless a setting says otherwise: one issues operations, others read
+batches, compile and score answers. Many clusters give one where none are asked for."""
 TIMEOUTS = 1000
 """Most times that a run may reach its time limit: it makes progress each time."""
 LOST = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED", "REQUEUED"}
@@ -74,8 +77,8 @@ class Slurm(Polling):
         self.minutes = minutes(self.settings.pop("time", str(MINUTES)))
         if device == "cuda" and not any("gpu" in name or name == "gres" for name in self.settings):
             self.settings["gpus-per-node"] = str(devices)
-        if device == "cpu":
-            self.settings.setdefault("cpus-per-task", str(devices))
+        if not any(name.startswith("cpus-per") for name in self.settings):
+            self.settings["cpus-per-task"] = str(devices * (CPUS_PER_GPU if device == "cuda" else 1))
 
     @property
     def at_once(self) -> int:

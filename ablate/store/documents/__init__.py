@@ -1,6 +1,16 @@
 """Stored documents: one typed model for each. Nothing here reads or writes; `ablate.store.Store` does."""
 
-from ablate.store.documents._document import Document, Environment, JsonObject, JsonScalar, Nats, Part, Quartiles, Unit
+from ablate.store.documents._document import (
+    Document,
+    Environment,
+    GpuState,
+    JsonObject,
+    JsonScalar,
+    Nats,
+    Part,
+    Quartiles,
+    Unit,
+)
 from ablate.store.documents.alias import AliasRecord
 from ablate.store.documents.calibration import CalibrationDocument
 from ablate.store.documents.campaign import ProposalOutcome, ProposalRecord, ProposalTest
@@ -82,6 +92,7 @@ __all__ = [
     "Document",
     "Environment",
     "EvalsDocument",
+    "GpuState",
     "GradNorm",
     "HeldOutPart",
     "ImportDocument",

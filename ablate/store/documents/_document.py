@@ -60,6 +60,21 @@ class Quartiles(Part):
     """Three quarters of the values are below."""
 
 
+class GpuState(Part):
+    """A GPU's sensors while it worked, read once a second. A speed holds for the clock at which it was measured."""
+
+    clock_mhz: Annotated[Quartiles, Unit("MHz")]
+    """Clock of its multiprocessors."""
+    power_watts: Annotated[Quartiles, Unit("W")]
+    """Power that it drew."""
+    celsius: Annotated[float, Unit("°C")]
+    """Its highest temperature."""
+    slowed_by: Annotated[dict[str, float], Unit("share")]
+    """Share of the time in which each of these held its clock back."""
+    samples: int
+    """Number of readings."""
+
+
 class Environment(Part):
     """The software and machine that wrote a document."""
 

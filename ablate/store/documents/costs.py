@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ablate.store.documents._document import Document, Environment, Part, Seconds, Tokens, Unit
+from ablate.store.documents._document import Document, Environment, GpuState, Part, Seconds, Tokens, Unit
 
 Work = Literal["training", "prefill", "decoding"]
 """A training step, reading a prompt, or generating tokens one by one."""
@@ -62,6 +62,8 @@ class CostProcess(Part):
 
     points: tuple[CostPoint, ...]
     """All that it measured."""
+    gpu: GpuState | None = None
+    """Clock, power and heat of the GPU meanwhile; null for a processor, and where `nvidia-ml-py` is not installed."""
 
     def judged(self, work: Work) -> CostPoint | None:
         """The point that arms are judged by: the longest context, and there the smallest batch."""

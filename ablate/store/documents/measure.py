@@ -10,6 +10,7 @@ from ablate.store.documents._document import (
     Bytes,
     BytesPerToken,
     Document,
+    GpuState,
     JsonObject,
     NatsPerToken,
     Part,
@@ -140,6 +141,8 @@ class MeasureDocument(Measured, Document):
     waiting: Annotated[float | None, Unit("share")] = None
     """Share of the time in which it was ready to work that it spent without a processor; null where the system does not
     say, and in older documents."""
+    gpu: GpuState | None = None
+    """Clock, power and heat of the GPU meanwhile; null for a processor, and where `nvidia-ml-py` is not installed."""
     cache_loss: CacheLoss | None = None
     """Loss that those kinds of cache add; for causal models of text only."""
 

@@ -11,6 +11,7 @@ from ablate.store.documents._document import (
     Environment,
     Flops,
     FlopsPerToken,
+    GpuState,
     Nats,
     Part,
     Quartiles,
@@ -118,11 +119,20 @@ class ResultDocument(Document):
     grad_norm: GradNorm
     """Norm of the gradient over training."""
     mfu: Annotated[float, Unit("share")] | None
-    """Model FLOP utilisation: FLOPs per second of training over `matmul_flops_per_second`."""
+    """Model FLOP utilisation: FLOPs per second of training over `matmul_flops_per_second`. Null where runs shared
+    the GPU: they slow that measurement down, too."""
+    mfu_published: Annotated[float | None, Unit("share")] = None
+    """The same over `published_flops_per_second`."""
+    published_flops_per_second: Annotated[float | None, Unit("FLOP/s")] = None
+    """Dense matrix-product speed in the GPU's data sheet, for the type that was trained in; null for a processor, and
+    for a GPU whose data sheet is not in `evals/costs/devices`."""
     matmul_flops_per_second: Annotated[float, Unit("FLOP/s")]
     """Measured matrix-product speed of this machine."""
     peak_memory_bytes: Bytes
     """Peak memory of training; for an imported model, of reading the held-out text."""
+    peak_memory_reserved_bytes: Bytes | None = None
+    """The most that CUDA's allocator took from the GPU, holes between tensors included: what other programs could not
+    have. Null for a processor."""
     peak_memory_source: str
     """Quantity that was measured: `VmHWM` of the process, or memory allocated by CUDA."""
     parameters: int
@@ -135,6 +145,8 @@ class ResultDocument(Document):
     """Training FLOPs of the whole run; 0 for an imported model, whose training is not known."""
     sums: LogSums = LogSums()
     """Checksums of what this rests on."""
+    gpu: GpuState | None = None
+    """Clock, power and heat of the GPU in training; null for a processor, and where `nvidia-ml-py` is not installed."""
     environment: Environment
     """Software and machine of the training."""
     started: str

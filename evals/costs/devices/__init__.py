@@ -28,6 +28,8 @@ class Device(Spec):
     """Name of its file, by which commands and functions choose it."""
     title: str
     """Name of the device in tables and messages."""
+    names: tuple[str, ...] = Field(default=(), strict=False)
+    """Names by which torch knows it."""
     source: str
     """Where its figures are from: the vendor's data sheet, or a measurement."""
     memory_bytes: PositiveInt
@@ -36,6 +38,8 @@ class Device(Spec):
     """Bytes that its memory moves in a second, at most."""
     flops_per_second: dict[str, PositiveFloat]
     """Dense matrix products, without sparsity, by the type of their operands."""
+    tf32_flops_per_second: PositiveFloat | None = None
+    """The same of float32 that is rounded to TF32, as in training on a GPU that can."""
     compute_share: Share = 0.6
     """Share of `flops_per_second` that is reached."""
     bandwidth_share: Share = 0.69
@@ -46,6 +50,15 @@ class Device(Spec):
     """Share that weights and cache may fill; the rest is for activations (vLLM's default gpu_memory_utilization)."""
     shares_source: str = REACHED
     """Where the shares are from."""
+
+    def training_flops_per_second(self, dtype: str) -> float:
+        """Rate of the products of training in this type. Raises DeviceError."""
+        if dtype == "float32" and self.tf32_flops_per_second is not None:
+            return self.tf32_flops_per_second
+        if dtype in self.flops_per_second:
+            return self.flops_per_second[dtype]
+        known = ", ".join(self.flops_per_second)
+        raise DeviceError(f"device {self.name} has no rate for {dtype}: only for {known}")
 
 
 class DeviceError(ValueError):
@@ -65,3 +78,9 @@ def device(name: str) -> Device:
         raise DeviceError(f"unknown device '{name}'" + (did_you_mean(name, known) or f": one of {', '.join(known)}"))
     text = resources.files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     return Device(name=name, **YAML(typ="safe", pure=True).load(text))
+
+
+def published_flops_per_second(gpu: str, dtype: str) -> float | None:
+    """Rate of the products of training in the data sheet of what torch calls so; None where there is none here."""
+    sheet = next((sheet for sheet in map(device, names()) if gpu in sheet.names), None)
+    return None if sheet is None else sheet.training_flops_per_second(dtype)

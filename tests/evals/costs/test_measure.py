@@ -18,6 +18,7 @@ from evals.costs.point import Point, Turn
 from evals.costs.spec import MeasureSpec
 from evals.costs.speed import measure
 from tests.documents import plain_of
+from zoo.caches.int8 import Int8
 from zoo.errors import SpecError
 from zoo.model import Decoder
 
@@ -170,16 +171,21 @@ def test_a_failed_allocation_is_a_reason_and_other_errors_are_errors(
 
 @pytest.mark.gpu
 def test_on_cuda(model: Decoder) -> None:
-    document = plain_of(measure(zoo.build(model.spec).cuda(), QUICK))
-    assert all("tokens_per_second" in point for point in document["decode"])
+    spec = MeasureSpec.model_validate(QUICK.model_dump() | {"caches": ["int8"]})
+    found = measure(zoo.build(model.spec).cuda(), spec)
+    assert all(point.tokens_per_second is not None for point in found.decode)
+    assert all("host-bound" in str(point.reason) for point in found.caches["int8"].decode)
 
 
 def test_decoding_by_one_program_goes_round_in_the_same_cache() -> None:
     """As on a GPU, where a repeat writes over the tokens of the last; a state is refused as host-bound."""
     spec = zoo.load("small", d_model=16, n_layers=1, vocab_size=32, **{"block.mixer.heads": 2})
     with torch.no_grad():
-        seconds = Point(zoo.build(spec).eval(), 8, 2, 0.01)._compiled_decode_seconds(3, "eager")
+        seconds = Point(zoo.build(spec).eval(), 8, 2, 0.01)._compiled_decode_seconds(0, 3, "eager")
         assert [next(seconds) > 0 for _ in range(3)] == [True] * 3
         state = zoo.build(zoo.load("small", d_model=16, n_layers=1, vocab_size=32, **{"block.mixer": "mamba2"})).eval()
         with pytest.raises(SpecError, match="host-bound"):
-            next(Point(state, 8, 2, 0.01)._compiled_decode_seconds(3, "eager"))
+            next(Point(state, 8, 2, 0.01)._compiled_decode_seconds(0, 3, "eager"))
+        packed = Point(zoo.build(spec).eval(), 8, 2, 0.01, kind=Int8())
+        with pytest.raises(SpecError, match=r"host-bound.*plain keys and values"):
+            next(packed._compiled_decode_seconds(0, 3, "eager"))

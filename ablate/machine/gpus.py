@@ -1,0 +1,47 @@
+"""GPUs of this machine that the runs of a study may have: those of one kind, which the runs' identity names.
+
+Losses differ between kinds in their last digits, and speeds by more. CUDA_VISIBLE_DEVICES chooses another kind, whose
+runs have an identity of their own.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import torch
+
+
+class Gpu(NamedTuple):
+    """number: torch's, in this process. place: its value of CUDA_VISIBLE_DEVICES. kind: its name."""
+
+    number: int
+    place: str
+    kind: str
+
+
+def visible_gpus() -> list[Gpu]:
+    """All that this process may use."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = torch.cuda.device_count()
+    places = named.split(",")[:count] if named else map(str, range(count))
+    return [Gpu(number, place, torch.cuda.get_device_name(number)) for number, place in enumerate(places)]
+
+
+def alike_gpus() -> list[Gpu]:
+    """Those of the kind of the first."""
+    found = visible_gpus()
+    return [gpu for gpu in found if gpu.kind == found[0].kind]
+
+
+def unlike_gpus() -> str | None:
+    """Why some GPUs are not used; None where all are of one kind."""
+    found = visible_gpus()
+    others = [gpu for gpu in found if gpu.kind != found[0].kind]
+    if not others:
+        return None
+    kinds, places = ", ".join(dict.fromkeys(gpu.kind for gpu in others)), ",".join(gpu.place for gpu in others)
+    return (
+        f"Runs of a study have GPUs of one kind: those here have {found[0].kind}, and {kinds} are left out"
+        f" (CUDA_VISIBLE_DEVICES={places} chooses them)."
+    )

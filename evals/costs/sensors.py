@@ -1,0 +1,105 @@
+"""Clock, power and temperature of a GPU while it works: a speed that was measured at half the clock is another speed.
+
+torch reads them through NVIDIA's management library, which a package brings (`pip install nvidia-ml-py`). Without it,
+and where the driver does not say, nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+
+from ablate.store.documents import GpuState
+from evals.costs.clock import quartiles
+
+SAMPLE_SECONDS = 1.0
+"""Seconds between two samples: drivers average over about as long."""
+SLOWED_BY = {
+    0x04: "power limit",
+    0x08: "hardware slowdown",
+    0x20: "heat",
+    0x40: "heat, in hardware",
+    0x80: "power brake",
+}
+"""Bits of nvmlDeviceGetCurrentClocksThrottleReasons that hold the clock back below what the work could have."""
+
+
+class Sample(NamedTuple):
+    """One look at the sensors: MHz of the multiprocessors, watts, degrees Celsius, and what holds the clock back."""
+
+    clock_mhz: float
+    power_watts: float
+    celsius: float
+    slowed_by: tuple[str, ...]
+
+
+@dataclass
+class Sensors:
+    """Filled while the `with` block goes on."""
+
+    samples: list[Sample] = field(default_factory=list)
+
+    @property
+    def state(self) -> GpuState | None:
+        """All samples together; None where there are none."""
+        if not self.samples:
+            return None
+        clocks, powers, heat, _ = zip(*self.samples, strict=True)
+        slowed = Counter(reason for sample in self.samples for reason in sample.slowed_by)
+        return GpuState(
+            clock_mhz=quartiles(list(clocks)),
+            power_watts=quartiles(list(powers)),
+            celsius=max(heat),
+            slowed_by={reason: count / len(self.samples) for reason, count in sorted(slowed.items())},
+            samples=len(self.samples),
+        )
+
+
+@contextmanager
+def watched(device: torch.device | str) -> Iterator[Sensors]:
+    """Read the sensors of the device inside the block, once a second. A CPU has none."""
+    found, over = Sensors(), threading.Event()
+    read = _reader() if torch.device(device).type == "cuda" else None
+    if read is None:
+        yield found
+        return
+    thread = threading.Thread(target=_sample, args=(read, found, over), daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join()
+
+
+def _sample(read: Callable[[], Sample | None], into: Sensors, over: threading.Event) -> None:
+    while not over.wait(SAMPLE_SECONDS):
+        sample = read()
+        if sample is None:
+            return
+        into.samples.append(sample)
+
+
+def _reader() -> Callable[[], Sample | None] | None:
+    """A look at the GPU of this process; None where the package is not installed."""
+    if importlib.util.find_spec("pynvml") is None:
+        return None
+    import pynvml  # noqa: PLC0415 (an extra)
+
+    def read() -> Sample | None:
+        try:
+            clock, power, heat = torch.cuda.clock_rate(), torch.cuda.power_draw() / 1000, torch.cuda.temperature()
+            handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
+            reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+        except (pynvml.NVMLError, RuntimeError):  # a part of a GPU (MIG) has no sensors of its own
+            return None
+        return Sample(clock, power, heat, tuple(name for bit, name in SLOWED_BY.items() if reasons & bit))
+
+    return read

@@ -1,0 +1,131 @@
+"""The trial of the kernel for all experts: torch's own definition passes it, and kernels with known faults do not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo import grouped
+from zoo.compile_constants import hold_constants
+from zoo.grouped import _fault, can_group, grouped_product, has_kernel, try_kernel
+
+
+def test_the_definition_passes() -> None:
+    assert try_kernel("cpu")
+
+
+class Faulty(torch.autograd.Function):
+    """Grouped products whose weights of experts without rows get what was in memory, as some kernels leave it."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, weight, offs)
+        return F.grouped_mm(rows, weight, offs=offs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        rows, weight, offs = ctx.saved_tensors
+        with torch.enable_grad():
+            given = [each.detach().requires_grad_() for each in (rows, weight)]
+            of_rows, of_weight = torch.autograd.grad(F.grouped_mm(*given, offs=offs), given, gradient)
+        empty = torch.diff(offs, prepend=offs.new_zeros(1)) == 0
+        of_weight[empty] = float("nan")
+        return of_rows, of_weight, None
+
+
+def unwritten(rows: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
+    return Faulty.apply(rows, weight, offs)
+
+
+def shifted(rows: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
+    """The last rows of each expert are taken for the next one's."""
+    return ORIGINAL(rows, weight, offs=(offs - 1).clamp(min=0).index_fill(0, torch.tensor([len(offs) - 1]), len(rows)))
+
+
+def refuses(*_: Tensor, offs: Tensor) -> Tensor:
+    raise RuntimeError("CUDA error: invalid configuration argument")
+
+
+ORIGINAL = F.grouped_mm
+FAULTS = {
+    "unwritten": unwritten,
+    "shifted": shifted,
+    "refuses": refuses,
+}
+
+
+@pytest.mark.parametrize("kernel", FAULTS.values(), ids=FAULTS.keys())
+def test_a_kernel_with_a_fault_does_not(kernel: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouped, "F", Torch(kernel))
+    assert not try_kernel("cpu")
+
+
+class Torch:
+    """torch.nn.functional with another grouped product."""
+
+    linear = staticmethod(F.linear)
+
+    def __init__(self, grouped_mm: Callable[..., Tensor]) -> None:
+        self.grouped_mm = grouped_mm
+
+
+def test_what_a_trial_said_is_told() -> None:
+    assert _fault(["sh", "-c", "exit 0"]) is None
+    assert _fault(["sh", "-c", f"exit {grouped.WRONG}"]) == "is wrong where an expert has no rows"
+    assert _fault(["sh", "-c", "exit 1"]) is None  # a GPU that only one process may use
+
+
+def test_a_trial_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouped, "TRIAL_SECONDS", 0.2)
+    assert _fault([sys.executable, "-c", "import time; time.sleep(60)"]) == "hangs"
+
+
+@pytest.mark.gpu
+def test_the_kernel_of_this_gpu_passes() -> None:
+    trial = [sys.executable, "-P", "-m", "zoo.grouped"]
+    assert torch.cuda.get_device_capability() < grouped.CAPABILITY or _fault(trial) is None
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
+    """The trials of a pretended GPU, all of which fail."""
+    trials: list[object] = []
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(grouped, "_fault", lambda trial: trials.append(trial) or "hangs")
+    grouped._is_right.cache_clear()
+    yield trials
+    grouped._is_right.cache_clear()
+
+
+def test_a_process_tries_once_and_says_that_experts_are_one_by_one(asked: list[object]) -> None:
+    with pytest.warns(UserWarning, match="each expert is a product of its own: torch's grouped_mm hangs on this GPU"):
+        assert not has_kernel()
+    assert not has_kernel()
+    assert len(asked) == 1
+
+
+def test_the_trial_is_no_part_of_a_compiled_program(asked: list[object]) -> None:
+    hold_constants()
+
+    def products(x: Tensor) -> Tensor:
+        return x + 1 if has_kernel() else x - 1
+
+    with pytest.warns(UserWarning, match="grouped_mm hangs"):
+        out = torch.compile(products, backend="eager", fullgraph=True)(torch.zeros(3))
+    assert out.tolist() == [-1, -1, -1]
+    assert len(asked) == 1
+
+
+def test_a_cpu_tries_nothing(asked: list[object]) -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not can_group(torch.zeros(4, 8), torch.zeros(2, 8, 8))
+    assert not asked
+    load = torch.tensor([0, 4])
+    rows, weight = torch.randn(4, 8), torch.randn(2, 8, 8)
+    torch.testing.assert_close(grouped_product(rows, weight, None, load), rows @ weight[1].T)
