@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ablate.api.importing import Imported, import_model
     from ablate.api.judging import Judgement, judge
     from ablate.api.logs import logs
+    from ablate.api.merging import Merged, merge
+    from ablate.api.packing import Packed, pack
     from ablate.api.planning import StudyPlan, plan
     from ablate.api.preparing import prepare
     from ablate.api.reporting import Exported, export_report, record_result, report
@@ -71,7 +73,9 @@ _HOME = {
     "Imported": "ablate.api.importing",
     "Judgement": "ablate.api.judging",
     "LossComparison": "ablate.api.comparing",
+    "Merged": "ablate.api.merging",
     "MissingPackageError": "ablate.searching.samplers",
+    "Packed": "ablate.api.packing",
     "Problem": "ablate.study.problems",
     "ReportError": "reports.reading.documents",
     "Runs": "ablate.api.browsing",
@@ -99,8 +103,10 @@ _HOME = {
     "judge": "ablate.api.judging",
     "load_study": "ablate.study.reading",
     "logs": "ablate.api.logs",
+    "merge": "ablate.api.merging",
     "new": "ablate.api.starting",
     "open": "ablate.api.browsing:open_store",
+    "pack": "ablate.api.packing",
     "plan": "ablate.api.planning",
     "plan_on": "ablate.api.foretelling",
     "plug_in": "ablate.plugins",
@@ -129,7 +135,9 @@ __all__ = [
     "Imported",
     "Judgement",
     "LossComparison",
+    "Merged",
     "MissingPackageError",
+    "Packed",
     "Problem",
     "ReportError",
     "Runs",
@@ -158,8 +166,10 @@ __all__ = [
     "judge",
     "load_study",
     "logs",
+    "merge",
     "new",
     "open",
+    "pack",
     "plan",
     "plan_on",
     "plug_in",

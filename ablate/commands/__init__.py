@@ -34,6 +34,8 @@ COMMANDS = (
     "logs",
     "serve",
     "check",
+    "pack",
+    "merge",
     "zoo",
     "schema",
     "export",

@@ -37,6 +37,7 @@ MODULES = (
     "calibration",
     "claim",
     "alias",
+    "packed",
     "_document",
 )
 INTRODUCTION = """# Stored documents

@@ -60,7 +60,7 @@ class StudyDocuments:
     def data(self) -> dict[str, TextMeta | SyntheticMeta]:
         """The data that the arms read, by digest, as far as the store has it."""
         folders = {arm.data: self.store.data(arm.data) for arm in self.study.arms}
-        found = {digest: folder.read() for digest, folder in folders.items() if folder.path.is_dir()}
+        found = {digest: folder.read() for digest, folder in folders.items() if folder.is_known}
         return {digest: meta for digest, meta in found.items() if meta is not None}
 
     @cached_property

@@ -33,6 +33,7 @@ from ablate.store.documents.measure import (
     PrefillPoint,
     SpeedPoint,
 )
+from ablate.store.documents.packed import MergedRecord, PackDocument, PackedFile
 from ablate.store.documents.records import MetricsRecord, ProbeRecord
 from ablate.store.documents.result import GradNorm, ItemLoss, LogSums, ResultDocument
 from ablate.store.documents.run import RunData, RunDocument, RunNumerics, RunProbes, RunStart, RunTeacher
@@ -98,8 +99,11 @@ __all__ = [
     "MeasureDocument",
     "Measured",
     "MeasuredPoint",
+    "MergedRecord",
     "MetricsRecord",
     "Nats",
+    "PackDocument",
+    "PackedFile",
     "ParameterBudget",
     "Part",
     "PerSplit",
