@@ -7,6 +7,7 @@ sizes have bounds. The same files make the same archive, byte for byte.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 import stat
@@ -103,7 +104,9 @@ def unpack(path: Path, folder: Path, most_bytes: int = TOTAL_BYTES) -> PackDocum
     try:
         with zipfile.ZipFile(path) as archive:
             return _unpacked(archive, folder, most_bytes)
-    except DAMAGED as error:
+    except (*DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of a seek to where a damaged directory says
+            raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise StoreError(f"it is no archive of `ablate pack`, or damaged: {reason}") from error
 

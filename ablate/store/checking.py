@@ -12,7 +12,7 @@ from typing import Any
 
 from ablate.store import answers, checksum, jsonfile, sums
 from ablate.store.files import StoreError
-from ablate.store.folders import SearchFolder, StudyFolder
+from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
 from ablate.store.paths import FOLDERS
 from ablate.store.seals import SealedLog
 from ablate.store.stamps import WholeFolders, stamp
@@ -76,10 +76,8 @@ class Check:
             yield from self._of_search(search)
         for digest in corpora(store):
             yield from self._unless_known(known, f"data/{digest}", self._of_corpus(digest))
-        for path in sorted(store.root.glob("described/[!.]*")):
-            described = store.data(path.name)
-            if not described.path.is_dir():
-                yield from self._document(described.described_path, f"remove {path}", described.read)
+        for described in map(store.data, sorted(path.name for path in store.root.glob("described/[!.]*"))):
+            yield from self._of_description(described)
         for path in sorted(store.root.glob("checkpoints/[!.]*")):
             again = self._folder(path, f"remove {path}, and run the study again")
             yield from self._unless_known(known, f"checkpoints/{path.name}", again)
@@ -185,6 +183,12 @@ class Check:
         yield from self._document(folder.document_path, f"remove {folder.path} to prepare the data again", folder.read)
         yield from self._readable(folder.check, True)
         self._note_unbound(folder.path / sums.NAME)
+
+    def _of_description(self, corpus: DataFolder) -> Iterator[str]:
+        """Damage to the document of a corpus whose text is elsewhere; with the text there is another, which is read."""
+        if not corpus.path.is_dir():
+            path = corpus.described_path
+            yield from self._document(path, f"remove {path.parent}", corpus.read)
 
     def _folder(self, path: Path, remedy: str) -> Iterator[str]:
         yield from self._readable(sums.check, path, remedy, True)

@@ -361,7 +361,10 @@ def test_any_changed_byte_is_noticed(of_b: Path, tmp_path: Path) -> None:
     content, archive = of_b.read_bytes(), tmp_path / "changed.zip"
     ablate.merge(of_b, store=tmp_path / "good")
     good = {path.relative_to(tmp_path / "good"): path.read_bytes() for path in (tmp_path / "good").rglob("*.json")}
-    for place in range(7, len(content), len(content) // 40):
+    end = content.rindex(b"PK\x05\x06")
+    directory = int.from_bytes(content[end + 16 : end + 20], "little")
+    first_entry = range(directory, directory + 46)  # every field of it
+    for place in (*range(7, len(content), len(content) // 40), *first_entry, *range(end, len(content))):
         archive.write_bytes(content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :])
         store = tmp_path / f"runs{place}"
         try:
