@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ablate.api.packing import Packed, pack
     from ablate.api.planning import StudyPlan, plan
     from ablate.api.preparing import prepare
+    from ablate.api.registering import Registration, register
     from ablate.api.reporting import Exported, export_report, record_result, report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
@@ -77,6 +78,7 @@ _HOME = {
     "MissingPackageError": "ablate.searching.samplers",
     "Packed": "ablate.api.packing",
     "Problem": "ablate.study.problems",
+    "Registration": "ablate.api.registering",
     "ReportError": "reports.reading.documents",
     "Runs": "ablate.api.browsing",
     "ScaleUp": "ablate.api.scaling",
@@ -112,6 +114,7 @@ _HOME = {
     "plug_in": "ablate.plugins",
     "prepare": "ablate.api.preparing",
     "record_result": "ablate.api.reporting",
+    "register": "ablate.api.registering",
     "report": "ablate.api.reporting",
     "run": "ablate.api.running",
     "scale_up": "ablate.api.scaling",
@@ -139,6 +142,7 @@ __all__ = [
     "MissingPackageError",
     "Packed",
     "Problem",
+    "Registration",
     "ReportError",
     "Runs",
     "ScaleUp",
@@ -175,6 +179,7 @@ __all__ = [
     "plug_in",
     "prepare",
     "record_result",
+    "register",
     "report",
     "run",
     "scale_up",

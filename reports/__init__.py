@@ -194,12 +194,14 @@ def notes(summary: StudySummary) -> list[str]:
     from reports.reading.outcomes import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
     from reports.wording.answers import qualifiers  # noqa: PLC0415 (keeps the import cheap)
     from reports.wording.method_words import look  # noqa: PLC0415 (keeps the import cheap)
+    from reports.wording.registration_words import line as registered  # noqa: PLC0415 (keeps the import cheap)
     from reports.wording.title_words import small_print  # noqa: PLC0415 (keeps the import cheap)
 
     found = []
     if summary.study.scale not in UNJUDGED:
         found = [
             small_print(summary),
+            registered(summary),
             *qualifiers(summary),
             *contrasts(summary),
             *claims(summary),

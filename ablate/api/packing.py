@@ -12,7 +12,6 @@ from ablate.errors import ArgumentError
 from ablate.machine.environment import project_version
 from ablate.store import SearchFolder, Store, StoreError, StudyFolder, archive, jsonfile
 from ablate.store.documents import StudyDocument
-from ablate.store.merging import runs_of
 from ablate.store.paths import CAMPAIGN_STUDY
 from reports.findings.judging import share_runs
 
@@ -67,7 +66,7 @@ def pack(
     place, target = Store(store), Path(out)
     folders, digests = _chosen(names, scale, place)
     studies = {folder: _document(folder) for folder in folders}
-    asked = dict.fromkeys([*digests, *(digest for study in studies.values() for digest in sorted(runs_of(study)))])
+    asked = dict.fromkeys([*digests, *(digest for study in studies.values() for digest in sorted(study.run_digests))])
     every = sorted(_with_sources(place, asked))
     ended = [digest for digest in every if place.read_result(digest) is not None]
     if not ended:
@@ -161,7 +160,11 @@ def _files_of_study(store: Store, folder: StudyFolder, study: StudyDocument) -> 
     path = folder.document_path
     own = study.model_copy(update={"path": Path(study.path).name if study.path else None})
     yield _place(store, path), jsonfile.sealed(path, own, jsonfile.place_of(path)).encode()
-    for other in (*folder.path.glob("costs-*.json"), *folder.path.glob("judged.json")):
+    for other in (
+        *folder.path.glob("costs-*.json"),
+        *folder.path.glob("judged.json"),
+        *folder.path.glob("registered.ndjson"),
+    ):
         yield _place(store, other), other
 
 

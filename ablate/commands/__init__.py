@@ -20,6 +20,7 @@ COMMANDS = (
     "new",
     "run",
     "plan",
+    "register",
     "data",
     "search",
     "import",

@@ -31,7 +31,7 @@ _DOCUMENTS = rf"run\.json|result\.json|measure-{_REQUEST}\.json|evals-{_REQUEST}
 _LOGS = rf"metrics\.ndjson|probes\.ndjson|losses\.ndjson|evals-{_REQUEST}\.samples\.ndjson"
 _TRAVELS = re.compile(
     rf"{_RUN}/({_DOCUMENTS}|{_LOGS}|model/({'|'.join(map(re.escape, MODEL_FILES))}))"
-    rf"|studies/{_NAME}/(study\.json|judged\.json|costs-{_REQUEST}\.json)"
+    rf"|studies/{_NAME}/(study\.json|judged\.json|registered\.ndjson|costs-{_REQUEST}\.json)"
     rf"|ledger/{_NAME}\.ndjson"
     rf"|described/{_RUN}/meta\.json"
 )

@@ -157,6 +157,8 @@ class Check:
         for path in sorted(study.path.glob("costs-*.json")):
             yield from self._document(path, again, study.read_costs, path.stem.removeprefix("costs-"))
         yield from self._document(study.judged_path, again, study.read_judged)
+        yield from self._readable(lambda: list(study.registrations.records()))
+        self._note_unsealed(study.registrations)
         readable, judged = self._attempt(study.read_judged)
         if not readable:
             return

@@ -13,12 +13,14 @@ from ablate.store.documents import (
     CostsDocument,
     DataDocument,
     JudgedDocument,
+    RegistrationRecord,
     SearchDocument,
     StudyDocument,
     SyntheticMeta,
     TextMeta,
 )
 from ablate.store.files import StoreError, remove_leftovers, replacing, write_text
+from ablate.store.logs import LogFile
 from ablate.store.seals import SealedLog
 
 
@@ -71,6 +73,12 @@ class StudyFolder:
 
     def write_judged(self, judged: JudgedDocument) -> None:
         jsonfile.write(self.judged_path, judged)
+
+    @property
+    def registrations(self) -> LogFile[RegistrationRecord]:
+        """Plans that were registered."""
+        remedy = "restore the file: the report says what was registered"
+        return LogFile(self.path / "registered.ndjson", self.path.name, remedy, RegistrationRecord)
 
     def write_report(self, html: str) -> Path:
         return write_text(self.report_path, html)

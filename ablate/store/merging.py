@@ -8,7 +8,6 @@ ledger. Pages do not travel: they are drawn again.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import isclose
@@ -18,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from ablate.store.checking import Check, run_folders
 from ablate.store.documents import MergedRecord, PackDocument, ResultDocument, StudyDocument
+from ablate.store.documents.registered import checksum_of
 from ablate.store.files import StoreError, replacing, sync_tree
 from ablate.store.folders import StudyFolder
 from ablate.store.store import Store
@@ -93,6 +93,9 @@ def _verify_study(incoming: Store, folder: StudyFolder) -> None:
     study = folder.read()
     if study is None or incoming.study(study.name, study.scale).path != folder.path:
         raise StoreError(f"{folder.document_path}: is missing, or of a study of another name")
+    for record in folder.registrations.records():
+        if not _is_time(record.at) or checksum_of(record.content) != record.sha256:
+            raise StoreError(f"{folder.registrations.path}: at or sha256: no time, or not the checksum of what it says")
     arms = {arm.name for arm in study.arms}
     named = {study.baseline, *(name for each in study.contrasts for name in (each.arm, each.other))}
     if not named <= arms or not _is_time(study.created):
@@ -187,25 +190,16 @@ def _merge_study(source: StudyFolder, store: Store, found: Merge) -> None:
     target = store.study(study.name, study.scale)
     ours = target.read()
     if ours is not None:
-        if runs_of(ours) != runs_of(study):
+        if ours.run_digests != study.run_digests:
             found.kept.append(study)
         return
-    for path in sorted(source.path.glob("costs-*.json")):
+    for path in sorted((*source.path.glob("costs-*.json"), *source.path.glob("registered.ndjson"))):
         _move(path, target.path / path.name)
     judged = source.read_judged() is not None
     _move(source.document_path, target.document_path)
     if judged:
         store.keep_judged(study.name, study.scale)
     found.studies.append(study)
-
-
-def runs_of(study: StudyDocument) -> set[str]:
-    """Digests of all runs that a study's document names: of arms, of every rung, of tuning."""
-    arms = [*study.arms, *(arm for rung in study.ladder for arm in rung.arms)]
-    tunings = [*study.tuning, *(tuning for rung in study.ladder for tuning in rung.tuning)]
-    passes = [each for tuning in tunings for each in (tuning, *tuning.coarse)]
-    trials: Iterable[str] = (digest for each in passes for trial in each.trials for digest in trial.runs)
-    return {*(run.digest for arm in arms for run in arm.runs), *trials}
 
 
 def _move(source: Path, target: Path) -> None:

@@ -28,6 +28,7 @@ MODULES = (
     "claims",
     "costs",
     "design",
+    "registered",
     "ledger",
     "campaign",
     "search",

@@ -27,6 +27,7 @@ from ablate.store.documents import (
     ProposalOutcome,
     ProposalRecord,
     ProposalTest,
+    RegistrationRecord,
     RunNumerics,
     SampleRecord,
     Score,
@@ -81,6 +82,7 @@ KINDS = [
     Kind("studies/*/study.json"),
     Kind("studies/*/costs-*.json", removed=AGAIN),
     Kind("studies/*/judged.json"),
+    Kind("studies/*/registered.ndjson", removed="the study's document has what was registered", cut="the same"),
     Kind("searches/*/search.json"),
     Kind("searches/*/journal.log"),
     Kind("imports/*.json", removed="imported again"),
@@ -128,6 +130,9 @@ def fill(trained: Path, study: Path, folder: Path) -> Path:
         _begin(store, digest, number)
         _keep_elsewhere(store, digest, number)
         _search(store, f"search{number}", number)
+    for like in store.studies():
+        record = RegistrationRecord(at="2026-01-01T00:00:00+00:00", sha256=like.path.name, content={"margin": 0.5})
+        like.registrations.append([record, record])
     for number, like in enumerate(store.studies()[:2]):
         _propose(store, f"campaign{number}", like)
     _describe(store)

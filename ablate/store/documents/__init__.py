@@ -35,6 +35,7 @@ from ablate.store.documents.measure import (
 )
 from ablate.store.documents.packed import MergedRecord, PackDocument, PackedFile
 from ablate.store.documents.records import MetricsRecord, ProbeRecord
+from ablate.store.documents.registered import RegistrationRecord, StudyRegistration
 from ablate.store.documents.result import GradNorm, ItemLoss, LogSums, ResultDocument
 from ablate.store.documents.run import RunData, RunDocument, RunNumerics, RunProbes, RunStart, RunTeacher
 from ablate.store.documents.sample import SampleRecord
@@ -115,6 +116,7 @@ __all__ = [
     "Quartiles",
     "Range",
     "ReferenceLosses",
+    "RegistrationRecord",
     "ResultDocument",
     "RunData",
     "RunDocument",
@@ -139,6 +141,7 @@ __all__ = [
     "StudyObjective",
     "StudyPass",
     "StudyRates",
+    "StudyRegistration",
     "StudyRun",
     "StudyRung",
     "StudyTrial",
