@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ablate.api.planning import StudyPlan, plan
     from ablate.api.preparing import prepare
     from ablate.api.registering import Registration, register
+    from ablate.api.replicating import Replication, replicate
     from ablate.api.reporting import Exported, export_report, record_result, report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
@@ -79,6 +80,7 @@ _HOME = {
     "Packed": "ablate.api.packing",
     "Problem": "ablate.study.problems",
     "Registration": "ablate.api.registering",
+    "Replication": "ablate.api.replicating",
     "ReportError": "reports.reading.documents",
     "Runs": "ablate.api.browsing",
     "ScaleUp": "ablate.api.scaling",
@@ -115,6 +117,7 @@ _HOME = {
     "prepare": "ablate.api.preparing",
     "record_result": "ablate.api.reporting",
     "register": "ablate.api.registering",
+    "replicate": "ablate.api.replicating",
     "report": "ablate.api.reporting",
     "run": "ablate.api.running",
     "scale_up": "ablate.api.scaling",
@@ -143,6 +146,7 @@ __all__ = [
     "Packed",
     "Problem",
     "Registration",
+    "Replication",
     "ReportError",
     "Runs",
     "ScaleUp",
@@ -180,6 +184,7 @@ __all__ = [
     "prepare",
     "record_result",
     "register",
+    "replicate",
     "report",
     "run",
     "scale_up",

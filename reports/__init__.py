@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ablate.store.documents import JsonObject
     from reports.atlas.sources import Sources
     from reports.findings.next_steps import NextStep
+    from reports.findings.replication import ReplicatedRow
     from reports.findings.shapes import ArmSummary, StudySummary
     from reports.results.document import RecordedResult
 
@@ -40,6 +41,7 @@ __all__ = [
     "render_campaign",
     "render_search",
     "render_site",
+    "replicated",
     "results_of_store",
     "search_answer",
     "search_table",
@@ -152,6 +154,13 @@ def claims(summary: StudySummary) -> list[str]:
     from reports.wording.claim_words import line  # noqa: PLC0415 (keeps the import cheap)
 
     return [line(each) for each in summary.claims]
+
+
+def replicated(summary: StudySummary) -> tuple[ReplicatedRow, ...]:
+    """The rows of the published table that the study replicates, each with its outcome."""
+    from reports.findings.replication import replicated as found  # noqa: PLC0415 (keeps the import cheap)
+
+    return found(summary)
 
 
 def changes(summary: StudySummary) -> list[str]:

@@ -31,6 +31,7 @@ COMMANDS = (
     "claims",
     "compare",
     "judge",
+    "replicate",
     "ledger",
     "logs",
     "serve",

@@ -34,7 +34,7 @@ LONGEST = 60
 def registered_content(study: Study) -> JsonObject:
     """Data of a study that are registered."""
     content = to_jsonable_python(study.sections.model_dump(include=SECTIONS))
-    content["claims"] = to_jsonable_python(study.sections.claims)  # also where there are none
+    content["claims"] = to_jsonable_python(study.claims)  # also where there are none
     content |= {"name": study.name, "scale": study.scale, "rules": _rules(study)}
     content["arms"] = {arm.name: _arm(arm) for arm in study.arms}
     if study.smaller:

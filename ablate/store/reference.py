@@ -26,6 +26,7 @@ MODULES = (
     "sample",
     "study",
     "claims",
+    "published",
     "costs",
     "design",
     "registered",

@@ -20,6 +20,14 @@ def claim_problems(sections: StudySections, arms: Sequence[str]) -> Iterator[Com
     for place, claim in enumerate(sections.claims):
         for setting, reason in _problems(sections, claim, arms):
             yield ("claims", str(place), *setting), reason
+    table = sections.published
+    if table is not None and sections.design:
+        yield ("published",), "a design estimates effects of factors: a published table needs arms"
+        return
+    for place, row in enumerate(table.rows if table else ()):
+        for setting, name in (("arm", row.arm), ("against", row.against)):
+            if name is not None and name not in arms:
+                yield ("published", "rows", str(place), setting), f"there is no arm '{name}'" + did_you_mean(name, arms)
 
 
 def _problems(sections: StudySections, claim: ClaimSpec, arms: Sequence[str]) -> Iterator[Complaint]:

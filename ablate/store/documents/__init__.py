@@ -34,6 +34,7 @@ from ablate.store.documents.measure import (
     SpeedPoint,
 )
 from ablate.store.documents.packed import MergedRecord, PackDocument, PackedFile
+from ablate.store.documents.published import StudyPublished, StudyPublishedRow
 from ablate.store.documents.records import MetricsRecord, ProbeRecord
 from ablate.store.documents.registered import RegistrationRecord, StudyRegistration
 from ablate.store.documents.result import GradNorm, ItemLoss, LogSums, ResultDocument
@@ -141,6 +142,8 @@ __all__ = [
     "StudyObjective",
     "StudyPass",
     "StudyRates",
+    "StudyPublished",
+    "StudyPublishedRow",
     "StudyRegistration",
     "StudyRun",
     "StudyRung",

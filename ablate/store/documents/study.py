@@ -29,6 +29,7 @@ from ablate.store.documents._document import (
 from ablate.store.documents.claims import StudyClaim
 from ablate.store.documents.design import StudyDesign
 from ablate.store.documents.length import Length
+from ablate.store.documents.published import StudyPublished
 from ablate.store.documents.registered import StudyRegistration
 
 SCALES = ("smoke", "cpu", "cpu-long", "gpu-minutes", "gpu-hour", "gpu-day", "gpu-week")
@@ -323,6 +324,8 @@ class StudyDocument(Document):
     """What is expected of the arms, as the study states it."""
     design: StudyDesign | None = None
     """The factorial design whose runs the arms are; null where arms are compared with the baseline."""
+    published: StudyPublished | None = Field(default=None, exclude_if=is_none)
+    """The published table that it replicates; its rows are the last claims."""
     margin: NatsPerToken | None
     """The largest difference that does not matter."""
     pilot: bool = Field(default=False, exclude_if=operator.not_)
