@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ablate.api.planning import StudyPlan
 from ablate.api.result import StudyResult
@@ -16,8 +16,7 @@ from ablate.errors import ArgumentError
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.store.documents import JsonObject, StudyPublished
-from ablate.study.reading import load_study
-from ablate.study.written import SHIPPED, Sets
+from ablate.study.written import SHIPPED, Sets, read_study
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -122,28 +121,29 @@ def replicate(
 
 def papers() -> dict[str, str]:
     """Source of the table of each paper that ships, by name."""
-    studies = {path.stem: load_study(path, "smoke") for path in sorted(FOLDER.glob("*.yaml"))}
-    return {name: study.sections.published.source for name, study in studies.items() if study.sections.published}
+    return {path.stem: _table(path)["source"] for path in sorted(FOLDER.glob("*.yaml"))}
 
 
 def find_paper(paper: str | Path) -> Path:
     """The study file of a paper. Raises ArgumentError."""
     path, number = Path(paper), ARXIV.fullmatch(str(paper))
     if path.suffix in (".yaml", ".yml"):
-        if load_study(path, "smoke").sections.published is None:
-            raise ArgumentError(
-                "paper", "the study has no section `published`, so there is no table to replicate", path
-            )
+        _table(path)
         return path
-    known = {each.stem: each for each in sorted(FOLDER.glob("*.yaml"))}
-    if number is not None:
-        found = [each for each in known.values() if f"arXiv:{number[1]}" in each.read_text(encoding="utf-8")]
-        if found:
-            return found[0]
-    if str(paper) in known:
-        return known[str(paper)]
-    near = did_you_mean(str(paper), known) or f"; shipped: {', '.join(known)}"
-    raise ArgumentError("paper", f"no paper of that name or number ships{near}", str(paper))
+    sources = papers()
+    found = [name for name, source in sources.items() if name == str(paper) or (number and number[1] in source)]
+    if not found:
+        near = did_you_mean(str(paper), sources) or f"; shipped: {', '.join(sources)}"
+        raise ArgumentError("paper", f"no paper of that name or number ships{near}", str(paper))
+    return FOLDER / f"{found[0]}.yaml"
+
+
+def _table(path: Path) -> Any:
+    """The section `published` of a study file, as it is written. Raises ArgumentError where there is none."""
+    found = read_study(path).document.data.get("published")
+    if found is None:
+        raise ArgumentError("paper", "the study has no section `published`: there is no table to replicate", str(path))
+    return found
 
 
 def foretold(plan: StudyPlan) -> Iterator[str]:
@@ -152,12 +152,11 @@ def foretold(plan: StudyPlan) -> Iterator[str]:
     if table is None:
         return
     rows = table.published(plan.study.baseline).rows
-    yield f"{table.source}: {len(rows)} rows"
     sizes = [abs(row.difference) for row in rows if row.difference is not None and row.expect in ("better", "worse")]
-    if table.nats and sizes and plan.detectable is not None:
-        seen = sum(size >= plan.detectable for size in sizes)
-        span = f"{min(sizes):.3g} to {max(sizes):.3g}" if len(sizes) > 1 else f"{sizes[0]:.3g}"
-        yield (
-            f"of the {len(sizes)} published differences, {span} nats, {seen} are as large as what will probably be"
-            f" detected"
-        )
+    if not table.nats or not sizes or plan.detectable is None:
+        yield f"{table.source}: {len(rows)} rows to compare; the paper has no differences in nats"
+        return
+    seen = sum(size >= plan.detectable for size in sizes)
+    shown = " to ".join(dict.fromkeys(f"{size:.3g}" for size in (min(sizes), max(sizes))))
+    yield f"{table.source}: {len(rows)} rows to compare, of which {len(sizes)} differ, by {shown} nats"
+    yield f"{seen} of these {len(sizes)} differences are as large as what will probably be detected"

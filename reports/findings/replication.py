@@ -27,7 +27,7 @@ AGREEMENT: Mapping[Outcome, Agreement] = {
 @dataclass(frozen=True)
 class ReplicatedRow:
     """A published row, the study's judgement of it, and the `power`: the probability with which the study finds a
-    difference as large as the published one; None where no size was published in nats, or the noise is not known."""
+    difference as large as the published one; None where none was published in nats, or nothing was judged."""
 
     row: StudyPublishedRow
     judged: JudgedClaim
@@ -45,13 +45,14 @@ def replicated(summary: StudySummary) -> tuple[ReplicatedRow, ...]:
         return ()
     judged = summary.claims[len(summary.claims) - len(table.rows) :]
     pairs = zip(table.rows, judged, strict=True)
-    return tuple(ReplicatedRow(row, each, _power(summary, row) if table.nats else None) for row, each in pairs)
+    return tuple(ReplicatedRow(row, each, _power(summary, row, each) if table.nats else None) for row, each in pairs)
 
 
-def _power(summary: StudySummary, row: StudyPublishedRow) -> float | None:
+def _power(summary: StudySummary, row: StudyPublishedRow, judged: JudgedClaim) -> float | None:
     pair = {row.arm, row.against}
     found = next((each.comparison for each in summary.judgements if {each.arm, each.base} == pair), None)
-    return None if found is None or row.difference is None else _of(found, row.difference)
+    sized = row.expect in ("better", "worse") and judged.outcome != "not tested"
+    return _of(found, row.difference) if found and row.difference is not None and sized else None
 
 
 def _of(found: Comparison, difference: float) -> float | None:

@@ -43,12 +43,10 @@ def theirs(row: StudyPublishedRow) -> str:
 def notes(table: StudyPublished, rows: Sequence[ReplicatedRow]) -> list[str]:
     """Lines below the table: source and conditions, the count of outcomes, what marks mean."""
     counts = Counter(row.outcome for row in rows)
-    said = ", ".join(
-        f"{count} {outcome}" for outcome in ("agrees", "disagrees", "cannot tell") if (count := counts[outcome])
-    )
+    said = ", ".join(f"{outcome}: {counts[outcome]}" for outcome in ("agrees", "disagrees", "cannot tell"))
     found = [
         f"{table.source}: {table.measure}" + (f" ({table.where})." if table.where else "."),
-        f"{len(rows)} rows: {said}. This speaks of this size and these data alone; “cannot tell” is not a no.",
+        f"Rows by outcome: {said}. This speaks of this size and these data alone; “cannot tell” is not a no.",
     ]
     if any(row.power is not None for row in rows):
         found.append("power: the probability that this study finds a difference as large as the published one.")

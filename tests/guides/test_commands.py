@@ -113,6 +113,7 @@ ELSEWHERE = {
     r"docs/agents\.md: ablate judge": "tests/ablate/test_judge.py",
     r"docs/sharing\.md: ablate (pack|merge)": "tests/ablate/test_packing.py",
     r"docs/sharing\.md: ablate register": "tests/ablate/test_registering.py",
+    r"docs/sharing\.md: ablate replicate": "tests/ablate/test_replicating.py",
     r"docs/benchmarks/memory_cpu\.md: ablate (plan|run) memory\.yaml": "tests/ablate/test_memory.py",
     r"docs/benchmarks/run_cpu\.md: ablate data": "tests/ablate/test_cli.py",
     r"docs/benchmarks/\w+\.md: ablate bench": "tests/ablate/test_bench.py",
