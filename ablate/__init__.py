@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ablate.api.merging import Merged, merge
     from ablate.api.packing import Packed, pack
     from ablate.api.planning import StudyPlan, plan
+    from ablate.api.pooling import StoresCompared, compare_stores
     from ablate.api.preparing import prepare
     from ablate.api.registering import Registration, register
     from ablate.api.replicating import Replication, replicate
@@ -88,6 +89,7 @@ _HOME = {
     "SearchResult": "ablate.api.searching",
     "StorageError": "ablate.searching.storage",
     "StoreError": "ablate.store",
+    "StoresCompared": "ablate.api.pooling",
     "Study": "ablate.study.study",
     "StudyError": "ablate.study.problems",
     "StudyPlan": "ablate.api.planning",
@@ -98,6 +100,7 @@ _HOME = {
     "check": "ablate.api.checking",
     "claims": "ablate.api.claims",
     "compare": "ablate.api.comparing",
+    "compare_stores": "ablate.api.pooling",
     "evaluate": "ablate.api.evaluating",
     "export": "ablate.api.exporting",
     "export_report": "ablate.api.reporting",
@@ -154,6 +157,7 @@ __all__ = [
     "SearchResult",
     "StorageError",
     "StoreError",
+    "StoresCompared",
     "Study",
     "StudyError",
     "StudyPlan",
@@ -165,6 +169,7 @@ __all__ = [
     "check",
     "claims",
     "compare",
+    "compare_stores",
     "evaluate",
     "export",
     "export_report",

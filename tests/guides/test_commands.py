@@ -112,6 +112,7 @@ ELSEWHERE = {
     r"docs/search\.md: ablate (plan|search|run|report) small": "tests/guides/test_search.py",
     r"docs/agents\.md: ablate judge": "tests/ablate/test_judge.py",
     r"docs/sharing\.md: ablate (pack|merge)": "tests/ablate/test_packing.py",
+    r"docs/sharing\.md: ablate compare": "tests/ablate/test_pooling.py",
     r"docs/sharing\.md: ablate register": "tests/ablate/test_registering.py",
     r"docs/sharing\.md: ablate replicate": "tests/ablate/test_replicating.py",
     r"docs/benchmarks/memory_cpu\.md: ablate (plan|run) memory\.yaml": "tests/ablate/test_memory.py",
