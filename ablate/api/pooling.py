@@ -12,6 +12,7 @@ import polars as pl
 from scipy import special
 
 import reports
+from ablate.api.comparing import frame_rows
 from ablate.api.named import named_folder
 from ablate.errors import ArgumentError
 from ablate.store.documents import JsonObject, StudyDocument
@@ -48,8 +49,8 @@ class StoresCompared:
     def document(self) -> JsonObject:
         """The same as `ablate compare --stores … --json` prints it."""
         return {
-            "differences": self.differences.to_dicts(),
-            "by_store": self.by_store.to_dicts(),
+            "differences": frame_rows(self.differences),
+            "by_store": frame_rows(self.by_store),
             "notes": list(self.notes),
         }
 
@@ -87,11 +88,8 @@ def compare_stores(study: str | Path, stores: Sequence[str | Path], *, scale: st
         for pair, value, error in _differences(name, summary, notes):
             by_pair.setdefault(pair, []).append((name, value, error))
     rows = [_row(pair, each) for pair, each in by_pair.items() if len(each) > 1]
-    notes += [
-        f"{arm} against {base} is known in {each[0][0]} alone"
-        for (arm, base), each in by_pair.items()
-        if len(each) == 1
-    ]
+    alone = {pair: each[0][0] for pair, each in by_pair.items() if len(each) == 1}
+    notes += [f"{arm} against {base} is known in {store} alone" for (arm, base), store in alone.items()]
     corrected = holm([float(str(row["p"])) for row in rows])
     return StoresCompared(
         pl.DataFrame([{**row, "p": p} for row, p in zip(rows, corrected, strict=True)], schema=SCHEMA),

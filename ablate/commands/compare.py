@@ -4,8 +4,8 @@ FILE is a CSV, parquet or JSON-lines file with a row for each run and the column
 (learning rate), split (tuning or judging) and cost. A pattern such as 'logs/{arm}-s{seed}/trainer_state.json' reads
 the last losses from the logs of other trainers: Hugging Face's Trainer, TensorBoard, Weights & Biases, CSV, text.
 
-With --stores, FILE is a study instead, and its differences in these stores are summarised: a random-effects mean, and how
-far stores differ. Stores that have runs in common are to be merged (`ablate merge`).
+With --stores, FILE is a study instead, and its differences in these stores are summarised: a random-effects mean, and
+how far stores differ. Stores that have runs in common are to be merged (`ablate merge`).
 
 Verdicts are made as the reports make them: one noise model for all runs, seeds paired where arms share them, room for
 tuning, corrected for the number of arms.
