@@ -179,7 +179,7 @@ def _arm(name: str, rows: pl.DataFrame) -> ArmLosses:
     if not seeds:
         raise ArgumentError("losses", f"{name} has no judging runs")
     by_rate: dict[float, list[float]] = {}
-    for rate, loss in tuning.select("rate", "loss").iterframe_rows() if tuning.height else ():
+    for rate, loss in tuning.select("rate", "loss").iter_rows() if tuning.height else ():
         if rate is None:
             raise ArgumentError("losses", f"a tuning run of {name} has no rate")
         by_rate.setdefault(rate, []).append(_loss(loss))
@@ -243,5 +243,5 @@ def frame_rows(frame: pl.DataFrame) -> list[JsonValue]:
     """Rows of a frame by column; infinite numbers are null."""
     return [
         {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
-        for row in frame.iterframe_rows(named=True)
+        for row in frame.iter_rows(named=True)
     ]

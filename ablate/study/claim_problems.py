@@ -25,9 +25,9 @@ def claim_problems(sections: StudySections, arms: Sequence[str]) -> Iterator[Com
         yield ("published",), "a design estimates effects of factors: a published table needs arms"
         return
     for place, row in enumerate(table.rows if table else ()):
-        for setting, name in (("arm", row.arm), ("against", row.against)):
-            if name is not None and name not in arms:
-                yield ("published", "rows", str(place), setting), f"there is no arm '{name}'" + did_you_mean(name, arms)
+        for key, arm in (("arm", row.arm), ("against", row.against)):
+            if arm is not None and arm not in arms:
+                yield ("published", "rows", str(place), key), f"there is no arm '{arm}'" + did_you_mean(arm, arms)
 
 
 def _problems(sections: StudySections, claim: ClaimSpec, arms: Sequence[str]) -> Iterator[Complaint]:

@@ -18,7 +18,7 @@ BASE = [2.50, 2.51, 2.49, 2.52, 2.50]
 NOISE = [0.004, -0.003, 0.002, -0.004, 0.001]
 
 
-def store_of(folder: Path, name: str, gain: float, **changes: object) -> Path:
+def store_of(folder: Path, name: str, gain: float) -> Path:
     """A store whose arm `a` gains so much, and `b` nothing; its runs are its own."""
     arms = [
         Arm("base", BASE),
@@ -26,7 +26,7 @@ def store_of(folder: Path, name: str, gain: float, **changes: object) -> Path:
         Arm("b", [loss + noise for loss, noise in zip(BASE, reversed(NOISE), strict=True)]),
     ]
     root = folder / name
-    path = StudyOf(arms, name="question", **changes).write(root)
+    path = StudyOf(arms, name="question").write(root)
     own = StudyFolder(path).read()
     assert own is not None
     store, digests = Store(root), {run.digest: f"{run.digest}{name}" for arm in own.arms for run in arm.runs}
@@ -54,9 +54,7 @@ def test_a_summary_over_stores(stores: list[Path], capsys: pytest.CaptureFixture
     found = ablate.compare_stores("question", stores)
     a, b = found.differences.rows(named=True)
     assert (a["arm"], a["against"], a["stores"], b["arm"]) == ("a", "base", 3, "b")
-    assert a["difference"] == pytest.approx(
-        -0.24, abs=0.01
-    )  # stores differ by far more than noise: nearly a plain mean
+    assert a["difference"] == pytest.approx(-0.24, abs=0.01)  # nearly a plain mean: noise is small
     assert a["i2"] > 0.99 and a["q_p"] < 1e-6 and 0.1 < a["tau"] < 0.3
     assert a["low"] < -0.5 and a["high"] > 0  # three stores of which one is another world
     assert b["tau"] == 0.0 and b["q_p"] > 0.9 and b["low"] < 0 < b["high"]
