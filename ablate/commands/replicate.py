@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from ablate.api.replicating import papers
+    from ablate.study.papers import papers
 
     if options.json:
         print_json(papers())
@@ -55,7 +55,7 @@ def _list(options: argparse.Namespace) -> int:
 
 def _plan(options: argparse.Namespace) -> int:
     import ablate
-    from ablate.api.replicating import find_paper, foretold
+    from ablate.study.papers import find_paper, foretold
 
     settings = given(options, "scale", "sets", "store", "device", *SETTINGS)
     plan = ablate.plan(find_paper(options.paper), **settings)
@@ -65,7 +65,7 @@ def _plan(options: argparse.Namespace) -> int:
     print_prose([plan.study.question])
     for _, rows in plan.tables():
         print_table(rows)
-    print_prose([*plan.notes(), *foretold(plan)])
+    print_prose([*plan.notes(), *foretold(plan.study, plan.detectable)])
     return DONE
 
 

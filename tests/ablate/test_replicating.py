@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import ablate
-from ablate.api.replicating import FOLDER, find_paper, papers
 from ablate.cli import main
 from ablate.store.documents.study import SCALES
 from ablate.study.handbook import handbook
+from ablate.study.papers import FOLDER, find_paper, papers
 from ablate.study.reading import load_study
 
 PAPERS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
