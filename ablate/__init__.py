@@ -28,8 +28,13 @@ if TYPE_CHECKING:
     from ablate.api.importing import Imported, import_model
     from ablate.api.judging import Judgement, judge
     from ablate.api.logs import logs
+    from ablate.api.merging import Merged, merge
+    from ablate.api.packing import Packed, pack
     from ablate.api.planning import StudyPlan, plan
+    from ablate.api.pooling import StoresCompared, compare_stores
     from ablate.api.preparing import prepare
+    from ablate.api.registering import Registration, register
+    from ablate.api.replicating import Replication, replicate
     from ablate.api.reporting import Exported, export_report, record_result, report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
@@ -71,8 +76,12 @@ _HOME = {
     "Imported": "ablate.api.importing",
     "Judgement": "ablate.api.judging",
     "LossComparison": "ablate.api.comparing",
+    "Merged": "ablate.api.merging",
     "MissingPackageError": "ablate.searching.samplers",
+    "Packed": "ablate.api.packing",
     "Problem": "ablate.study.problems",
+    "Registration": "ablate.api.registering",
+    "Replication": "ablate.api.replicating",
     "ReportError": "reports.reading.documents",
     "Runs": "ablate.api.browsing",
     "ScaleUp": "ablate.api.scaling",
@@ -80,6 +89,7 @@ _HOME = {
     "SearchResult": "ablate.api.searching",
     "StorageError": "ablate.searching.storage",
     "StoreError": "ablate.store",
+    "StoresCompared": "ablate.api.pooling",
     "Study": "ablate.study.study",
     "StudyError": "ablate.study.problems",
     "StudyPlan": "ablate.api.planning",
@@ -90,6 +100,7 @@ _HOME = {
     "check": "ablate.api.checking",
     "claims": "ablate.api.claims",
     "compare": "ablate.api.comparing",
+    "compare_stores": "ablate.api.pooling",
     "evaluate": "ablate.api.evaluating",
     "export": "ablate.api.exporting",
     "export_report": "ablate.api.reporting",
@@ -99,13 +110,17 @@ _HOME = {
     "judge": "ablate.api.judging",
     "load_study": "ablate.study.reading",
     "logs": "ablate.api.logs",
+    "merge": "ablate.api.merging",
     "new": "ablate.api.starting",
     "open": "ablate.api.browsing:open_store",
+    "pack": "ablate.api.packing",
     "plan": "ablate.api.planning",
     "plan_on": "ablate.api.foretelling",
     "plug_in": "ablate.plugins",
     "prepare": "ablate.api.preparing",
     "record_result": "ablate.api.reporting",
+    "register": "ablate.api.registering",
+    "replicate": "ablate.api.replicating",
     "report": "ablate.api.reporting",
     "run": "ablate.api.running",
     "scale_up": "ablate.api.scaling",
@@ -129,8 +144,12 @@ __all__ = [
     "Imported",
     "Judgement",
     "LossComparison",
+    "Merged",
     "MissingPackageError",
+    "Packed",
     "Problem",
+    "Registration",
+    "Replication",
     "ReportError",
     "Runs",
     "ScaleUp",
@@ -138,6 +157,7 @@ __all__ = [
     "SearchResult",
     "StorageError",
     "StoreError",
+    "StoresCompared",
     "Study",
     "StudyError",
     "StudyPlan",
@@ -149,6 +169,7 @@ __all__ = [
     "check",
     "claims",
     "compare",
+    "compare_stores",
     "evaluate",
     "export",
     "export_report",
@@ -158,13 +179,17 @@ __all__ = [
     "judge",
     "load_study",
     "logs",
+    "merge",
     "new",
     "open",
+    "pack",
     "plan",
     "plan_on",
     "plug_in",
     "prepare",
     "record_result",
+    "register",
+    "replicate",
     "report",
     "run",
     "scale_up",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ablate.store.documents import JsonObject
     from reports.atlas.sources import Sources
     from reports.findings.next_steps import NextStep
+    from reports.findings.replication import ReplicatedRow
     from reports.findings.shapes import ArmSummary, StudySummary
     from reports.results.document import RecordedResult
 
@@ -40,6 +41,7 @@ __all__ = [
     "render_campaign",
     "render_search",
     "render_site",
+    "replicated",
     "results_of_store",
     "search_answer",
     "search_table",
@@ -154,6 +156,13 @@ def claims(summary: StudySummary) -> list[str]:
     return [line(each) for each in summary.claims]
 
 
+def replicated(summary: StudySummary) -> tuple[ReplicatedRow, ...]:
+    """The rows of the published table that the study replicates, each with its outcome."""
+    from reports.findings.replication import replicated as found  # noqa: PLC0415 (keeps the import cheap)
+
+    return found(summary)
+
+
 def changes(summary: StudySummary) -> list[str]:
     """Whether each arm's difference changes with size and length, and that of how many nothing can be told."""
     from reports.wording.rung_words import sentences  # noqa: PLC0415 (keeps the import cheap)
@@ -194,12 +203,14 @@ def notes(summary: StudySummary) -> list[str]:
     from reports.reading.outcomes import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
     from reports.wording.answers import qualifiers  # noqa: PLC0415 (keeps the import cheap)
     from reports.wording.method_words import look  # noqa: PLC0415 (keeps the import cheap)
+    from reports.wording.registration_words import line as registered  # noqa: PLC0415 (keeps the import cheap)
     from reports.wording.title_words import small_print  # noqa: PLC0415 (keeps the import cheap)
 
     found = []
     if summary.study.scale not in UNJUDGED:
         found = [
             small_print(summary),
+            registered(summary),
             *qualifiers(summary),
             *contrasts(summary),
             *claims(summary),

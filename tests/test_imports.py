@@ -135,6 +135,7 @@ def heavy_after(command: str, store: Path) -> set[str]:
     [
         ("list --store STORE", set()),
         ("claims norm", set()),
+        ("replicate", set()),
         ("zoo", {"tokenizers", "huggingface_hub"}),
         ("zoo alibi", {"tokenizers", "huggingface_hub"}),
         ("zoo llama3", {"tokenizers"}),

@@ -82,7 +82,7 @@ def _training(
 ) -> Iterator[tuple[str, str]]:
     yield "parameters", f"{result.parameters:,}, of which {result.parameters_embedding:,} are embeddings"
     yield "context", f"{TrainSpec.model_validate(run.train).context} tokens"
-    meta = store.data(run.data.digest).read() if store.data(run.data.digest).path.is_dir() else None
+    meta = store.data(run.data.digest).read() if store.data(run.data.digest).is_known else None
     if meta is not None:
         yield "text" if isinstance(meta, TextMeta) else "task", f"`{meta.spec['source']}` (data {run.data.digest[:8]})"
     yield from _origins(arm)

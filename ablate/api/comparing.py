@@ -53,8 +53,8 @@ class LossComparison:
     def document(self) -> JsonObject:
         """The same as `ablate compare --json` prints it; infinite ends are null."""
         return {
-            "arms": _rows(self.arms),
-            "contrasts": _rows(self.contrasts),
+            "arms": frame_rows(self.arms),
+            "contrasts": frame_rows(self.contrasts),
             "detectable": self.detectable,
             "notes": list(self.notes),
         }
@@ -239,7 +239,7 @@ def _notes(arms: list[ArmLosses], baseline: str) -> list[str]:
     return notes
 
 
-def _rows(frame: pl.DataFrame) -> list[JsonValue]:
+def frame_rows(frame: pl.DataFrame) -> list[JsonValue]:
     """Rows of a frame by column; infinite numbers are null."""
     return [
         {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}

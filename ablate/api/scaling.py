@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ablate.api.questions import StudyLike
+from ablate.api.sizes import size_in_bytes
 from ablate.errors import ArgumentError
 from ablate.machine.numerics import enforce, pick_device, restored
 from ablate.planning.scaleup import RoomToFill, ScaledArm, Setting, fit_arms, fits_json, scale_up_arms, scaleup_json
 from ablate.store.documents import JsonObject
 from ablate.study.reading import load_study
-from ablate.study.search_constraints import NUMBER, UNITS
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from evals.costs.devices import THIS, Device, DeviceError
@@ -125,7 +125,7 @@ def fit(
         >>> ablate.fit("gqa_groups", at="llama3", memory="80GB").document()["arms"]
     """
     read = load_study(study, scale, sets)
-    room = RoomToFill(_bytes(memory) if isinstance(memory, str) else memory, contexts, batch, dtype)
+    room = RoomToFill(size_in_bytes(memory, "memory") if isinstance(memory, str) else memory, contexts, batch, dtype)
     with _named(at):
         model = preset(at)
         return Fits(read, model, room, fit_arms(read, model, room))
@@ -148,11 +148,3 @@ def _device(name: str, dtype: str) -> Device:
     kind = pick_device()
     enforce(kind, dtype)
     return this_device(dtype, kind)
-
-
-def _bytes(text: str) -> float:
-    """`80GB`, `24 GiB`."""
-    found = NUMBER.fullmatch(text.strip())
-    if found is None or found[2] not in UNITS or float(found[1]) == 0:
-        raise ArgumentError("memory", "not a size such as 80GB or 24GiB", text)
-    return float(found[1]) * UNITS[found[2]]

@@ -4,6 +4,9 @@ FILE is a CSV, parquet or JSON-lines file with a row for each run and the column
 (learning rate), split (tuning or judging) and cost. A pattern such as 'logs/{arm}-s{seed}/trainer_state.json' reads
 the last losses from the logs of other trainers: Hugging Face's Trainer, TensorBoard, Weights & Biases, CSV, text.
 
+With --stores, FILE is a study instead, and its differences in these stores are summarised: a random-effects mean, and
+how far stores differ. Stores that have runs in common are to be merged (`ablate merge`).
+
 Verdicts are made as the reports make them: one noise model for all runs, seeds paired where arms share them, room for
 tuning, corrected for the number of arms.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 import argparse
 import math
 
-from ablate.commands import DONE, add_json, print_json, print_table
+from ablate.commands import DONE, OptionError, add_json, print_json, print_table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,12 +30,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="name of the loss in logs (default: eval_loss, eval/loss, val_loss or val loss)",
     )
     parser.add_argument("--margin", type=float, metavar="X", help="the largest difference in loss that does not matter")
+    parser.add_argument("--stores", nargs="+", metavar="DIR", help="summarise a study over these stores")
+    parser.add_argument("--scale", help="scale of the study, with --stores")
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     import ablate
 
+    if options.stores is not None:
+        return _over_stores(options)
+    if options.scale is not None:
+        raise OptionError("--scale belongs to --stores")
     found = ablate.compare(options.losses, baseline=options.baseline, margin=options.margin, metric=options.metric)
     if options.json:
         print_json(found.document())
@@ -53,6 +62,38 @@ def run(options: argparse.Namespace) -> int:
     print_table([heading, *rows])
     if found.detectable is not None:
         print(f"These seeds detect a difference of {found.detectable:.2g} with 80 % power, if rates were chosen well.")
+    for note in found.notes:
+        print(f"Note: {note}.")
+    return DONE
+
+
+def _over_stores(options: argparse.Namespace) -> int:
+    import ablate
+
+    for name in ("baseline", "metric", "margin"):
+        if getattr(options, name) is not None:
+            raise OptionError(f"--{name} has no meaning with --stores: the study has its own")
+    found = ablate.compare_stores(options.losses, options.stores, scale=options.scale)
+    if options.json:
+        print_json(found.document())
+        return DONE
+    heading = ("arm", "against", "stores", "difference", "interval", "p", "tau", "Q (p)", "I²")
+    rows = [
+        (
+            row["arm"],
+            row["against"],
+            str(row["stores"]),
+            _signed(row["difference"]),
+            f"{_signed(row['low'])} to {_signed(row['high'])}",
+            f"{row['p']:.2g}",
+            f"{row['tau']:.2g}",
+            f"{row['q']:.2f} ({row['q_p']:.2g})",
+            f"{100 * row['i2']:.0f} %",
+        )
+        for row in found.differences.iter_rows(named=True)
+    ]
+    print_table([heading, *rows], text_columns=2)
+    print("tau: how far true differences scatter between stores, in nats; I²: share of the scatter that is not noise.")
     for note in found.notes:
         print(f"Note: {note}.")
     return DONE

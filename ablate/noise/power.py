@@ -34,6 +34,15 @@ def detectable(error: float, freedom: int, comparisons: int = 1, power: float = 
     return float(special.nctdtrinc(freedom, 1 - power, critical)) * error
 
 
+def power_at(difference: float, known: float, error: float, freedom: int, room: float = 0.0) -> float:
+    """The probability that a test finds a difference with its sign, if it finds the difference `known` with `POWER`.
+
+    room: how far the test's interval reaches for other reasons than the error: it takes as much from any difference.
+    """
+    critical = special.nctdtrit(freedom, (known - room) / error, 1 - POWER)
+    return float(1 - special.nctdtr(freedom, max(0.0, abs(difference) - room) / error, critical))
+
+
 def detectable_by(noise: Noise, seeds: int, arms: int, comparisons: int | None = None, alpha: float = ALPHA) -> float:
     """The difference from the baseline that a study of so many arms and seeds finds with probability `POWER`.
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from ablate.data.spec import parse as parse_data
 from ablate.data.synthetic import synthetic_digest
-from ablate.planning.identity import beside_request, identified, request_digest, run_identity, starting, taught
+from ablate.planning.identity import beside_request, redone, request_digest, run_identity
 from ablate.store import Store, StoreError
 from ablate.store.documents import JsonObject, RunDocument, SyntheticMeta
 from ablate.training.spec import TrainSpec
@@ -89,12 +89,9 @@ def _today(store: Store, digest: str) -> tuple[RunDocument, ModelSpec, TrainSpec
         raise _UnreadableError from error
     if not all(map(_is_first_version, (train, spec.block.norm, *spec.layers, spec))):
         raise _UnreadableError
-    plain = run.model_copy(update={"data": data, "start": None, "teacher": None})
-    (found,) = identified(plain, spec, train, [run.seed])
-    if run.start is not None:
-        found = starting(found, run.start.model_copy(update={"run": _source_today(store, run.start.run)}))
-    if run.teacher is not None:
-        found = taught(found, run.teacher.model_copy(update={"run": _source_today(store, run.teacher.run)}))
+    start = run.start and run.start.model_copy(update={"run": _source_today(store, run.start.run)})
+    teacher = run.teacher and run.teacher.model_copy(update={"run": _source_today(store, run.teacher.run)})
+    found = redone(run.model_copy(update={"data": data, "start": start, "teacher": teacher}), spec, train)
     return found, spec, train
 
 

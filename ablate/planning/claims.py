@@ -16,7 +16,7 @@ PUBLISHED = ("source", "where")
 def study_claims(study: Study, planned: str) -> tuple[StudyClaim, ...]:
     """The claims of a study that is first planned on this date."""
     screens = study.screen is not None
-    return tuple(stated(each, study.baseline, planned, screens=screens) for each in study.sections.claims)
+    return tuple(stated(each, study.baseline, planned, screens=screens) for each in study.claims)
 
 
 def stated(spec: ClaimSpec, baseline: str, planned: str, *, screens: bool) -> StudyClaim:

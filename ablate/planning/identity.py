@@ -37,6 +37,14 @@ class RunPlan:
         return self.identity.seed
 
 
+def redone(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> RunDocument:
+    """The run with the digest that follows from its document, whatever digest that says. spec, train: the run's own."""
+    (found,) = identified(run.model_copy(update={"start": None, "teacher": None}), spec, train, [run.seed])
+    if run.start is not None:
+        found = starting(found, run.start)
+    return found if run.teacher is None else taught(found, run.teacher)
+
+
 def request_digest(spec: BaseModel) -> str:
     """The digest that names the document which answers a measurement or evaluation request.
 

@@ -66,6 +66,7 @@ def study_document(
         matched=study.budget.matched,
         contrasts=tuple(StudyContrast(arm=arm, other=other) for arm, other in study.contrasts),
         claims=study_claims(study, now.date().isoformat()),
+        published=study.sections.published.published(study.baseline) if study.sections.published else None,
         margin=study.sections.margin,
         pilot=all_undertrained(arms) if study.sections.pilot is None else study.sections.pilot,
         per=_per(study),

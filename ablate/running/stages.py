@@ -15,6 +15,7 @@ from ablate.planning.durations import duration
 from ablate.planning.identity import RunPlan
 from ablate.planning.lengths import length_lines, prepared
 from ablate.planning.plan import Plan
+from ablate.planning.registration import with_registrations
 from ablate.planning.speed import speed_for
 from ablate.planning.study_document import study_document
 from ablate.readable import clock
@@ -199,7 +200,8 @@ class StudyRunner:
         document = study_document(outcome, aliases=self.store.aliases)
         document = document.model_copy(update={"costs": self._costing(outcome).digest})
         folder = self.store.study(self.study.name, self.study.scale)
-        folder.write(with_dates(document, folder.read(), self._had_result))
+        registered = with_registrations(document, self.study, list(folder.registrations.records()))
+        folder.write(with_dates(registered, folder.read(), self._had_result))
 
     def _had_result(self, digest: str) -> bool:
         """Whether a run had a result before this command."""

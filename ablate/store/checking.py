@@ -12,7 +12,7 @@ from typing import Any
 
 from ablate.store import answers, checksum, jsonfile, sums
 from ablate.store.files import StoreError
-from ablate.store.folders import SearchFolder, StudyFolder
+from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
 from ablate.store.paths import FOLDERS
 from ablate.store.seals import SealedLog
 from ablate.store.stamps import WholeFolders, stamp
@@ -65,20 +65,19 @@ class Check:
             yield from found
             store.aliases = {}  # folders have the digests that were stored
         self._note_unsealed(store.alias_log)
+        yield from self._readable(lambda: list(store.merged_log.records()))
+        self._note_unsealed(store.merged_log)
         known = WholeFolders(store.root)
         for digest in run_folders(store):
             yield from self._unless_known(known, digest, self._of_run(digest))
         for path in sorted(store.root.glob("studies/[!.]*/")):
             yield from self._guarded(self._of_study(StudyFolder(path)))
         for search in map(SearchFolder, sorted(store.root.glob("searches/[!.]*/"))):
-            if search.report_path.exists() and not search.exists:
-                yield f"{search.document_path} is gone: run the search again"
-            remedy = "remove it, and run the search again"
-            yield from self._document(search.document_path, remedy, search.read)
-            yield from self._readable(search.check_journal)
-            self._note_unsealed(search.journal)
+            yield from self._of_search(search)
         for digest in corpora(store):
             yield from self._unless_known(known, f"data/{digest}", self._of_corpus(digest))
+        for described in map(store.data, sorted(path.name for path in store.root.glob("described/[!.]*"))):
+            yield from self._of_description(described)
         for path in sorted(store.root.glob("checkpoints/[!.]*")):
             again = self._folder(path, f"remove {path}, and run the study again")
             yield from self._unless_known(known, f"checkpoints/{path.name}", again)
@@ -135,7 +134,8 @@ class Check:
             self._note_unsealed(store.probes_log(digest))
         if status == "partial" and any(folder.glob("evals-*.json")) | any(folder.glob("measure-*.json")):
             yield f"{store.result_path(digest)} is gone: {train_again}"
-        if status == "finished" or store.model_dir(digest).exists():
+        merged, elsewhere = self._attempt(store.came_without_model, digest)
+        if store.model_dir(digest).exists() or (status == "finished" and not (merged and elsewhere)):
             again = store.model_again(digest) if self._attempt(store.read_run, digest)[0] else train_again
             yield from self._folder(store.model_dir(digest), again)
         if store.published_dir(digest).exists():
@@ -157,6 +157,8 @@ class Check:
         for path in sorted(study.path.glob("costs-*.json")):
             yield from self._document(path, again, study.read_costs, path.stem.removeprefix("costs-"))
         yield from self._document(study.judged_path, again, study.read_judged)
+        yield from self._readable(lambda: list(study.registrations.records()))
+        self._note_unsealed(study.registrations)
         readable, judged = self._attempt(study.read_judged)
         if not readable:
             return
@@ -164,6 +166,13 @@ class Check:
             yield from self._readable(self.store.read_ledger, judged.study)
         elif judged is None and study.report_path.exists() and self._judges(study):
             self.unchecked["report.html without a record of what the ledger must know"] += 1
+
+    def _of_search(self, search: SearchFolder) -> Iterator[str]:
+        if search.report_path.exists() and not search.exists:
+            yield f"{search.document_path} is gone: run the search again"
+        yield from self._document(search.document_path, "remove it, and run the search again", search.read)
+        yield from self._readable(search.check_journal)
+        self._note_unsealed(search.journal)
 
     def _judges(self, study: StudyFolder) -> bool:
         """Whether its page has verdicts: a pilot's has none, and is in no ledger."""
@@ -176,6 +185,12 @@ class Check:
         yield from self._document(folder.document_path, f"remove {folder.path} to prepare the data again", folder.read)
         yield from self._readable(folder.check, True)
         self._note_unbound(folder.path / sums.NAME)
+
+    def _of_description(self, corpus: DataFolder) -> Iterator[str]:
+        """Damage to the document of a corpus whose text is elsewhere; with the text there is another, which is read."""
+        if not corpus.path.is_dir():
+            path = corpus.described_path
+            yield from self._document(path, f"remove {path.parent}", corpus.read)
 
     def _folder(self, path: Path, remedy: str) -> Iterator[str]:
         yield from self._readable(sums.check, path, remedy, True)

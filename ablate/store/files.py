@@ -71,7 +71,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         _share(temporary)
-        _sync_tree(temporary)
+        sync_tree(temporary)
         pass_fence(path)
         if temporary.is_dir() and path.exists():
             _remove_tree(path)
@@ -137,10 +137,11 @@ def _share(written: Path) -> None:
         probe.unlink()
 
 
-def _sync_tree(path: Path) -> None:
+def sync_tree(path: Path) -> None:
+    """Flush a file, or a folder with all its files, to the disk."""
     if path.is_dir():
         for child in path.iterdir():
-            _sync_tree(child)
+            sync_tree(child)
     _sync(path)
 
 

@@ -13,12 +13,14 @@ from ablate.store.documents import (
     CostsDocument,
     DataDocument,
     JudgedDocument,
+    RegistrationRecord,
     SearchDocument,
     StudyDocument,
     SyntheticMeta,
     TextMeta,
 )
 from ablate.store.files import StoreError, remove_leftovers, replacing, write_text
+from ablate.store.logs import LogFile
 from ablate.store.seals import SealedLog
 
 
@@ -71,6 +73,12 @@ class StudyFolder:
 
     def write_judged(self, judged: JudgedDocument) -> None:
         jsonfile.write(self.judged_path, judged)
+
+    @property
+    def registrations(self) -> LogFile[RegistrationRecord]:
+        """Plans that were registered."""
+        remedy = "restore the file: the report says what was registered"
+        return LogFile(self.path / "registered.ndjson", self.path.name, remedy, RegistrationRecord)
 
     def write_report(self, html: str) -> Path:
         return write_text(self.report_path, html)
@@ -157,6 +165,16 @@ class DataFolder:
         return self.path / "meta.json"
 
     @property
+    def described_path(self) -> Path:
+        """The document of a corpus whose text is in another store."""
+        return self.path.parent.parent / "described" / self.path.name / "meta.json"
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its document is here, with or without the text."""
+        return self.path.is_dir() or self.described_path.is_file()
+
+    @property
     def tokenizer_path(self) -> Path:
         return self.path / "tokenizer.json"
 
@@ -192,12 +210,14 @@ class DataFolder:
 
     def read(self) -> TextMeta | SyntheticMeta:
         """The document of the corpus. Raises StoreError if it is gone."""
-        remedy = f"remove {self.path} to prepare the data again"
-        kind = jsonfile.read(self.document_path, _Kind, remedy)
+        is_described = not self.path.is_dir() and self.described_path.is_file()
+        path = self.described_path if is_described else self.document_path
+        remedy = f"remove {path.parent} to prepare the data again"
+        kind = jsonfile.read(path, _Kind, remedy)
         shape: type[TextMeta] | type[SyntheticMeta] = SyntheticMeta if kind and kind.kind == "synthetic" else TextMeta
-        found = jsonfile.read(self.document_path, shape, remedy)
+        found = jsonfile.read(path, shape, remedy)
         if found is None:
-            raise StoreError(f"{self.document_path}: is gone or half-written: {remedy}")
+            raise StoreError(f"{path}: is gone or half-written: {remedy}")
         return found
 
     def write(self, meta: TextMeta | SyntheticMeta) -> None:

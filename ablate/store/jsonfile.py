@@ -87,7 +87,12 @@ def record(line: bytes, model: type[AnyPart], where: str, remedy: str) -> AnyPar
 
 def write(path: Path, document: Document, place: str | None = None) -> None:
     """Write one strict JSON document, sealed for its place; NaN, infinities and foreign types raise StoreError."""
-    write_text(path, checksum.sealed_json(_text(path, document, indent=1), place or place_of(path)))
+    write_text(path, sealed(path, document, place or place_of(path)))
+
+
+def sealed(path: Path, document: Document, place: str) -> str:
+    """The text of a document, sealed for its place. path: named where it is not strict JSON."""
+    return checksum.sealed_json(_text(path, document, indent=1), place)
 
 
 def is_bound(path: Path) -> bool:

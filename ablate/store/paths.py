@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
-from ablate.store.documents import AliasRecord
+from ablate.store.documents import AliasRecord, MergedRecord
 from ablate.store.files import StoreError
 from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
 from ablate.store.logs import LogFile
@@ -17,6 +17,7 @@ FOLDERS = {
     "searches",
     "imports",
     "data",
+    "described",
     "checkpoints",
     "calibration",
     "ledger",
@@ -55,6 +56,13 @@ class Paths:
     def alias_log(self) -> LogFile[AliasRecord]:
         path, remedy = self.root / "aliases.ndjson", "remove it: the next command writes it again"
         return LogFile(path, path.stem, remedy, AliasRecord)
+
+    # Runs that came from other stores
+
+    @property
+    def merged_log(self) -> LogFile[MergedRecord]:
+        path, remedy = self.root / "merged.ndjson", "remove it: it only says which runs came from other stores"
+        return LogFile(path, path.stem, remedy, MergedRecord)
 
     # Runs
 

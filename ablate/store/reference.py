@@ -26,8 +26,10 @@ MODULES = (
     "sample",
     "study",
     "claims",
+    "published",
     "costs",
     "design",
+    "registered",
     "ledger",
     "campaign",
     "search",
@@ -37,6 +39,7 @@ MODULES = (
     "calibration",
     "claim",
     "alias",
+    "packed",
     "_document",
 )
 INTRODUCTION = """# Stored documents

@@ -27,6 +27,7 @@ from ablate.store.documents import (
     LedgerRecord,
     LogSums,
     MeasureDocument,
+    MergedRecord,
     MetricsRecord,
     ProbeRecord,
     ProposalRecord,
@@ -230,6 +231,15 @@ class Store(Paths):
             self.alias_log.append(AliasRecord(digest=new, stored=old) for new, old in stored.items())
         self.aliases |= stored
         self._run_dirs.clear()
+
+    def merged(self) -> dict[str, MergedRecord]:
+        """The last merge of each run that came in an archive, by its digest."""
+        return {record.run: record for record in self.merged_log.records()}
+
+    def came_without_model(self, digest: str) -> bool:
+        """Whether a run was trained in another store, and its model stayed there."""
+        record, result = self.merged().get(self._stored(digest)), self.read_result(digest)
+        return record is not None and result is not None and not record.weights and record.finished == result.finished
 
     def read_ledger(self, name: str) -> tuple[LedgerRecord, ...]:
         """The judgements for the question of the study of that name, the oldest first."""

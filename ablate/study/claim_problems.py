@@ -20,6 +20,14 @@ def claim_problems(sections: StudySections, arms: Sequence[str]) -> Iterator[Com
     for place, claim in enumerate(sections.claims):
         for setting, reason in _problems(sections, claim, arms):
             yield ("claims", str(place), *setting), reason
+    table = sections.published
+    if table is not None and sections.design:
+        yield ("published",), "a design estimates effects of factors: a published table needs arms"
+        return
+    for place, row in enumerate(table.rows if table else ()):
+        for key, arm in (("arm", row.arm), ("against", row.against)):
+            if arm is not None and arm not in arms:
+                yield ("published", "rows", str(place), key), f"there is no arm '{arm}'" + did_you_mean(arm, arms)
 
 
 def _problems(sections: StudySections, claim: ClaimSpec, arms: Sequence[str]) -> Iterator[Complaint]:

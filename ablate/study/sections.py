@@ -31,6 +31,7 @@ from ablate.study.layering import (
     replaced_but_for_matching,
     space_by_path,
 )
+from ablate.study.published_spec import PublishedTable
 from ablate.study.search_spec import SearchSpec
 from ablate.study.space import RESERVED_SEEDS
 from ablate.study.tune_spec import Tune, TuneSpec
@@ -326,6 +327,8 @@ class StudySections(Spec):
     """More comparisons between two arms, as `swiglu - geglu`: judged together with those against the baseline."""
     claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = Field(default=(), exclude_if=is_off)
     """What is expected of the arms, and who says so: the report says which of it holds."""
+    published: Annotated[PublishedTable | None, Layered(replaced)] = Field(default=None, exclude_if=is_off)
+    """A published table that the study replicates: figures of its arms, each of which is a claim."""
     margin: PositiveFloat | None = None
     """The smallest loss difference that matters, in nats per token: one shown to be smaller is *no difference*."""
     pilot: bool | None = None

@@ -9,6 +9,7 @@ from pathlib import Path
 from ablate.data.sources import DataSource
 from ablate.store.documents import HeldOutPart
 from ablate.study.arms import Arm, ArmBuilder
+from ablate.study.claim_spec import ClaimSpec
 from ablate.study.design_spec import Screen
 from ablate.study.layers import Origins
 from ablate.study.problems import Problem, StudyError
@@ -86,6 +87,12 @@ class Study:
     def contrasts(self) -> tuple[tuple[str, str], ...]:
         """Arms that are compared beside the comparisons with the baseline: (arm, other arm)."""
         return tuple((arm, other) for arm, other in (each.split(" - ") for each in self.sections.contrasts))
+
+    @property
+    def claims(self) -> tuple[ClaimSpec, ...]:
+        """What is expected of the arms: as the study says, then the rows of a published table."""
+        published = self.sections.published
+        return (*self.sections.claims, *(published.claims(self.baseline) if published else ()))
 
     @property
     def budget(self) -> Budget:

@@ -159,6 +159,11 @@ def joined(
     return own, [record for records, _ in others for record in records]
 
 
+def share_runs(one: Records, other: Records) -> bool:
+    """Whether both ledgers have judged the same runs, so that they are of one question."""
+    return bool(_runs(_tests(one)) & _runs(_tests(other)))
+
+
 def looks_at(tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records] = ()) -> int:
     """Number of times that the question of these tests was judged, this time included."""
     own, _ = as_one(tests, ledger, elsewhere)

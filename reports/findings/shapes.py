@@ -284,6 +284,8 @@ class StudySummary:
     """Outcomes of what the study claims, in its order."""
     inputs: Inputs = NO_INPUTS
     """Data, vocabularies and contexts of the arms."""
+    began: str | None = None
+    """Start of the first run of a registered study (ISO 8601)."""
 
     def section(self, kind: type[Shown]) -> Shown | None:
         """The result of a section; None if it has nothing to show."""

@@ -72,6 +72,7 @@ def summarise(data: Collected) -> StudySummary:
         unmeasured=costs.reason,
         grouped=data.grouped,
         inputs=data.inputs,
+        began=data.began,
         sections={name: section for name, section in found.items() if section is not None},
     )
     return replace(plain, claims=judge_claims(plain))

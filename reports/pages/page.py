@@ -30,6 +30,7 @@ from reports.wording import (
     matching_words,
     method_words,
     rate_words,
+    registration_words,
     tables,
     title_words,
     words,
@@ -52,6 +53,7 @@ WORDS = {
         matching_words,
         method_words,
         rate_words,
+        registration_words,
         tables,
     )
 }

@@ -60,6 +60,7 @@ def collect(study_dir: Path | str, store: Store | None = None) -> Collected:
         elsewhere=tuple(store.read_ledger(other) for other in store.ledgers() if other != documents.study.name),
         inputs=Inputs.of(documents),
         costs=documents.costs,
+        began=documents.began,
         frames={name: frame for each in sections().values() for name, frame in each.collect(documents).items()},
     )
 

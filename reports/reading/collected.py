@@ -43,6 +43,8 @@ class Collected:
     inputs: Inputs = NO_INPUTS
     costs: CostsDocument | None = None
     """The arms' speeds, measured against each other."""
+    began: str | None = None
+    """Start of the first run of a registered study (ISO 8601)."""
 
     @cached_property
     def curve_of(self) -> dict[tuple[str, str], RunCurve]:

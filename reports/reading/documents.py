@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -56,11 +57,18 @@ class StudyDocuments:
         """Results by the run's digest; None for a run that has not ended."""
         return {key.digest: self.store.read_result(key.digest) for key in self.keys}
 
+    @property
+    def began(self) -> str | None:
+        """Start of the first run that has ended, tuning included (ISO 8601); None where the study is not registered."""
+        digests = self.study.run_digests if self.study.registrations else ()
+        found = [result.started for digest in digests if (result := self.store.read_result(digest)) is not None]
+        return min(found, key=datetime.fromisoformat, default=None)
+
     @cached_property
     def data(self) -> dict[str, TextMeta | SyntheticMeta]:
         """The data that the arms read, by digest, as far as the store has it."""
         folders = {arm.data: self.store.data(arm.data) for arm in self.study.arms}
-        found = {digest: folder.read() for digest, folder in folders.items() if folder.path.is_dir()}
+        found = {digest: folder.read() for digest, folder in folders.items() if folder.is_known}
         return {digest: meta for digest, meta in found.items() if meta is not None}
 
     @cached_property

@@ -22,14 +22,17 @@ from ablate.store.documents import (
     CostsDocument,
     EvalsDocument,
     ImportDocument,
+    MergedRecord,
     ProbeRecord,
     ProposalOutcome,
     ProposalRecord,
     ProposalTest,
+    RegistrationRecord,
     RunNumerics,
     SampleRecord,
     Score,
 )
+from ablate.store.jsonfile import write as write_document
 from ablate.store.paths import campaign_study
 from ablate.training.checkpoint import TrainingProgress, save_state
 from tests.documents import ENVIRONMENT, measure_of, metrics_of, quartiles
@@ -79,16 +82,19 @@ KINDS = [
     Kind("studies/*/study.json"),
     Kind("studies/*/costs-*.json", removed=AGAIN),
     Kind("studies/*/judged.json"),
+    Kind("studies/*/registered.ndjson", removed="the study's document has what was registered", cut="the same"),
     Kind("searches/*/search.json"),
     Kind("searches/*/journal.log"),
     Kind("imports/*.json", removed="imported again"),
     Kind("data/*/*"),
     Kind("checkpoints/*/*"),
+    Kind("described/*/meta.json", removed="the report says less of its text"),
     Kind("calibration/*.json", removed=AGAIN),
     Kind("ledger/*.ndjson"),
     Kind("campaigns/*.ndjson", cut="the proposal goes on where it stopped"),
     Kind("campaigns/*.lock", changed="a lock"),
     Kind("aliases.ndjson", removed=AGAIN, cut=AGAIN),
+    Kind("merged.ndjson", removed="says where runs came from", cut="the same"),
     Kind("**/checked-*.json", changed="files are read again"),
     Kind("*/log.txt", changed="for people"),
     Kind("*/error.txt", changed="for people"),
@@ -124,8 +130,12 @@ def fill(trained: Path, study: Path, folder: Path) -> Path:
         _begin(store, digest, number)
         _keep_elsewhere(store, digest, number)
         _search(store, f"search{number}", number)
+    for like in store.studies():
+        record = RegistrationRecord(at="2026-01-01T00:00:00+00:00", sha256=like.path.name, content={"margin": 0.5})
+        like.registrations.append([record, record])
     for number, like in enumerate(store.studies()[:2]):
         _propose(store, f"campaign{number}", like)
+    _describe(store)
     store.add_aliases({f"new{number}": digest for number, digest in enumerate(runs)})
     return root
 
@@ -145,6 +155,17 @@ def _propose(store: Store, campaign: str, like: StudyFolder) -> None:
     )
     begun = ProposalRecord(at="2026", number=1, name="x", scale="cpu", edits={"n_layers": 2}, alpha=0.1, base="b")
     store.campaign(campaign).append([begun, begun.model_copy(update={"outcome": outcome})])
+
+
+def _describe(store: Store) -> None:
+    """Corpora whose text is elsewhere, and a run that came from there."""
+    for name in ("one", "two"):
+        folder = store.data(name)
+        meta = store.data("other").read().model_copy(update={"digest": name})
+        write_document(folder.described_path, meta)
+    digest = store.runs()[0]
+    record = MergedRecord(at="2026", archive="0", run=digest, finished="2026", weights=True)
+    store.merged_log.append([record, record.model_copy(update={"finished": "2027"})])
 
 
 def _finish(store: Store, digest: str, number: int) -> None:

@@ -39,7 +39,7 @@ def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 if stage == "flush":
-    files._sync_tree = die
+    files.sync_tree = die
 spec = parse({"source": "files", "paths": path, "tokenizer": {"kind": "bpe", "vocab_size": 300}})
 preparing.prepare(spec, Path(root), progress=lambda s, x: die() if (s, x) == (stage, float(share)) else None)
 """

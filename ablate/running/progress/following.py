@@ -114,7 +114,7 @@ class Progress:
         if run is None or "objective" in run.train:
             return None
         corpus = self.store.data(run.data.digest)
-        meta = corpus.read() if corpus.path.is_dir() else None
+        meta = corpus.read() if corpus.is_known else None
         return meta.references if isinstance(meta, TextMeta) else None
 
     def _work_done(self) -> float:

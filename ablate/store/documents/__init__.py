@@ -44,7 +44,10 @@ from ablate.store.documents.measure import (
     PrefillPoint,
     SpeedPoint,
 )
+from ablate.store.documents.packed import MergedRecord, PackDocument, PackedFile
+from ablate.store.documents.published import StudyPublished, StudyPublishedRow
 from ablate.store.documents.records import MetricsRecord, ProbeRecord
+from ablate.store.documents.registered import RegistrationRecord, StudyRegistration
 from ablate.store.documents.result import GradNorm, ItemLoss, LogSums, ResultDocument
 from ablate.store.documents.run import RunData, RunDocument, RunNumerics, RunProbes, RunStart, RunTeacher
 from ablate.store.documents.sample import SampleRecord
@@ -110,8 +113,11 @@ __all__ = [
     "MeasureDocument",
     "Measured",
     "MeasuredPoint",
+    "MergedRecord",
     "MetricsRecord",
     "Nats",
+    "PackDocument",
+    "PackedFile",
     "ParameterBudget",
     "Part",
     "PerSplit",
@@ -123,6 +129,7 @@ __all__ = [
     "Quartiles",
     "Range",
     "ReferenceLosses",
+    "RegistrationRecord",
     "ResultDocument",
     "RunData",
     "RunDocument",
@@ -146,7 +153,10 @@ __all__ = [
     "StudyLook",
     "StudyObjective",
     "StudyPass",
+    "StudyPublished",
+    "StudyPublishedRow",
     "StudyRates",
+    "StudyRegistration",
     "StudyRun",
     "StudyRung",
     "StudyTrial",

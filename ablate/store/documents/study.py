@@ -29,6 +29,8 @@ from ablate.store.documents._document import (
 from ablate.store.documents.claims import StudyClaim
 from ablate.store.documents.design import StudyDesign
 from ablate.store.documents.length import Length
+from ablate.store.documents.published import StudyPublished
+from ablate.store.documents.registered import StudyRegistration
 
 SCALES = ("smoke", "cpu", "cpu-long", "gpu-minutes", "gpu-hour", "gpu-day", "gpu-week")
 """Scales that come with the tool, from the smallest to the largest."""
@@ -322,6 +324,8 @@ class StudyDocument(Document):
     """What is expected of the arms, as the study states it."""
     design: StudyDesign | None = None
     """The factorial design whose runs the arms are; null where arms are compared with the baseline."""
+    published: StudyPublished | None = Field(default=None, exclude_if=is_none)
+    """The published table that it replicates; its rows are the last claims."""
     margin: NatsPerToken | None
     """The largest difference that does not matter."""
     pilot: bool = Field(default=False, exclude_if=operator.not_)
@@ -335,6 +339,8 @@ class StudyDocument(Document):
     """Meaning of a context for arms that are not causal decoders, in words."""
     created: str
     """When it was planned (ISO 8601)."""
+    registrations: tuple[StudyRegistration, ...] = Field(default=(), exclude_if=operator.not_)
+    """Its registrations, the oldest first."""
     arms: tuple[StudyArm, ...]
     """Those of the last rung, where there is a ladder."""
     measure: str | None
@@ -355,6 +361,14 @@ class StudyDocument(Document):
     def arm(self, name: str) -> StudyArm:
         """The arm of that name."""
         return next(arm for arm in self.arms if arm.name == name)
+
+    @property
+    def run_digests(self) -> set[str]:
+        """Digests of all its runs: of arms, of every rung, of tuning."""
+        arms = [*self.arms, *(arm for rung in self.ladder for arm in rung.arms)]
+        tunings = [*self.tuning, *(tuning for rung in self.ladder for tuning in rung.tuning)]
+        trials = (trial for each in tunings for part in (each, *each.coarse) for trial in part.trials)
+        return {*(run.digest for arm in arms for run in arm.runs), *(run for trial in trials for run in trial.runs)}
 
     def command(self, *options: str, scale: str | None = None) -> str:
         """The command that runs it, edited as it was, at its own scale unless another is given.

@@ -1,0 +1,183 @@
+"""`ablate.pack`: studies and runs of a store as one archive, for another store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ablate.api.named import named_folder, named_run
+from ablate.api.unpacking import unpacked
+from ablate.errors import ArgumentError
+from ablate.machine.environment import project_version
+from ablate.store import SearchFolder, Store, StoreError, StudyFolder, archive, jsonfile
+from ablate.store.documents import StudyDocument
+from ablate.store.paths import CAMPAIGN_STUDY
+from reports.findings.judging import share_runs
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An archive that was written.
+
+    Attributes:
+        path: the archive.
+        sha256: its checksum. The same content has the same one.
+        studies: names of the study folders in it.
+        runs: digests of the runs in it.
+        left_out: digests of runs that have not ended.
+        bytes: its size.
+    """
+
+    path: Path
+    sha256: str
+    studies: tuple[str, ...]
+    runs: tuple[str, ...]
+    left_out: tuple[str, ...]
+    bytes: int
+
+
+def pack(
+    *names: str | Path, out: str | Path, weights: bool = False, scale: str | None = None, store: str | Path = "runs"
+) -> Packed:
+    """Write studies and runs, with their results, evaluations, measurements and ledgers, as one archive.
+
+    Logs of workers, pages, caches, checkpoints to resume from and texts stay; so do the folders that study files lie
+    in. A description of each text travels, with its first 200 characters.
+
+    Args:
+        names: studies, by name or file, and runs, by digest or the beginning of one, by STUDY/ARM or folder.
+        out: the archive; an existing file is replaced.
+        weights: also the trained models.
+        scale: of the studies; needed if the store has one at several scales.
+        store: the store's folder.
+
+    Returns:
+        The archive, its checksum and its content.
+
+    Raises:
+        StoreError: there is no such study or run, it has not ended, is damaged, or does not travel.
+
+    Example:
+        >>> ablate.pack("norm_placement", out="norm_placement.zip").runs
+    """
+    if not names:
+        raise ArgumentError("names", "no study and no run is named")
+    place, target = Store(store), Path(out)
+    folders, digests = _chosen(names, scale, place)
+    studies = {folder: _document(folder) for folder in folders}
+    asked = dict.fromkeys([*digests, *(digest for study in studies.values() for digest in sorted(study.run_digests))])
+    every = sorted(_with_sources(place, asked))
+    ended = [digest for digest in every if place.read_result(digest) is not None]
+    if not ended:
+        raise StoreError(f"{', '.join(map(str, names))}: no run has ended, so there is nothing to pack")
+    files = dict(_files(place, studies, ended, weights))
+    names_of_studies = [folder.path.name for folder in studies]
+    checksum = archive.write(target, files, names_of_studies, ended, project_version())
+    try:
+        with unpacked(target, target.resolve().parent):  # as whoever gets it will
+            pass
+    except StoreError:
+        target.unlink()
+        raise
+    left_out = tuple(digest for digest in every if digest not in ended)
+    return Packed(target, checksum, tuple(names_of_studies), tuple(ended), left_out, target.stat().st_size)
+
+
+def _chosen(names: Iterable[str | Path], scale: str | None, store: Store) -> tuple[list[StudyFolder], list[str]]:
+    """Folders of studies, and digests of runs."""
+    folders: list[StudyFolder] = []
+    digests: list[str] = []
+    for name in names:
+        text = str(name)
+        is_run = ("/" in text and not text.endswith((".yaml", ".yml"))) or any(
+            digest.startswith(text) for digest in store.runs()
+        )
+        if is_run:
+            digests.append(named_run(name, store.root, Store.runs)[1])
+            continue
+        folder = named_folder(name, scale, store.root)
+        if SearchFolder(folder).exists:
+            raise StoreError(f"{name} is a search, and its trials do not travel: name the study that it wrote")
+        folders.append(StudyFolder(folder))
+    return folders, digests
+
+
+def _document(folder: StudyFolder) -> StudyDocument:
+    study = folder.read()
+    if study is None:
+        raise StoreError(f"{folder.document_path} is gone: run the study again")
+    if CAMPAIGN_STUDY.fullmatch(study.name):
+        raise StoreError(f"{study.name} is a proposal of a campaign, which does not travel: pack a run of it instead")
+    return study
+
+
+def _with_sources(store: Store, digests: Iterable[str]) -> set[str]:
+    """These runs, and those whose weights or predictions they were trained from."""
+    found: set[str] = set()
+    waiting = list(digests)
+    while waiting:
+        digest = waiting.pop()
+        run = store.read_run(digest)
+        if digest in found or run is None:
+            continue
+        if run.digest != digest or run.imported is not None:
+            reason = "a model from elsewhere" if run.imported else "stored by an earlier version under another digest"
+            raise StoreError(f"{digest}: the run is {reason}, and does not travel")
+        found.add(digest)
+        waiting += [source.run for source in (run.start, run.teacher) if source is not None and source.run is not None]
+    return found
+
+
+def _files(
+    store: Store, studies: dict[StudyFolder, StudyDocument], digests: Iterable[str], weights: bool
+) -> Iterator[tuple[str, archive.Content]]:
+    """Files of the archive by their place in the store."""
+    for digest in digests:
+        yield from _files_of_run(store, digest, weights)
+    for folder, study in studies.items():
+        yield from _files_of_study(store, folder, study)
+    for name in _ledgers(store, {study.name for study in studies.values()}):
+        ledger = store.ledger(name)
+        store.read_ledger(name)  # damage is told of here
+        yield _place(store, ledger.path), ledger.whole(ledger.content())
+
+
+def _files_of_run(store: Store, digest: str, weights: bool) -> Iterator[tuple[str, archive.Content]]:
+    """Its documents and logs, and the description of its text."""
+    folder = store.run_dir(digest)
+    paths = [*folder.glob("*.*json"), *(folder.glob("model/*") if weights else ())]
+    yield from ((place, path) for path in paths if archive.travels(place := _place(store, path)))
+    run = store.read_run(digest)
+    corpus = store.data(run.data.digest) if run else None
+    if corpus is not None and corpus.is_known:
+        own = corpus.document_path if corpus.path.is_dir() else corpus.described_path
+        yield _place(store, corpus.described_path), own
+
+
+def _files_of_study(store: Store, folder: StudyFolder, study: StudyDocument) -> Iterator[tuple[str, archive.Content]]:
+    """Its document, without the folder of its file, and beside it what was measured and judged."""
+    path = folder.document_path
+    own = study.model_copy(update={"path": Path(study.path).name if study.path else None})
+    yield _place(store, path), jsonfile.sealed(path, own, jsonfile.place_of(path)).encode()
+    for other in (
+        *folder.path.glob("costs-*.json"),
+        *folder.path.glob("judged.json"),
+        *folder.path.glob("registered.ndjson"),
+    ):
+        yield _place(store, other), other
+
+
+def _ledgers(store: Store, names: set[str]) -> set[str]:
+    """Names of the ledgers of these studies, and of those that judged the same runs under other names."""
+    records = {name: store.read_ledger(name) for name in store.ledgers()}
+    found = names & records.keys()
+    while more := {
+        name for name in records.keys() - found if any(share_runs(records[name], records[own]) for own in found)
+    }:
+        found |= more
+    return found
+
+
+def _place(store: Store, path: Path) -> str:
+    return path.relative_to(store.root).as_posix()

@@ -1,0 +1,146 @@
+"""`ablate.compare_stores`: one difference over several stores, and how far they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+from scipy import special
+
+import reports
+from ablate.api.comparing import frame_rows
+from ablate.api.named import named_folder
+from ablate.errors import ArgumentError
+from ablate.store.documents import JsonObject, StudyDocument
+from ablate.store.documents.study import RATE
+from reports.reading.outcomes import UNJUDGED
+from reports.statistics.estimates import ALPHA, holm
+from reports.statistics.random_effects import random_effects
+
+if TYPE_CHECKING:
+    from reports.findings.shapes import StudySummary
+
+NUMBERS = ("difference", "low", "high", "p", "tau", "q", "q_p", "i2")
+SCHEMA = {"arm": pl.String, "against": pl.String, "stores": pl.Int64, **dict.fromkeys(NUMBERS, pl.Float64)}
+BY_STORE = {"store": pl.String, "arm": pl.String, "against": pl.String, "difference": pl.Float64, "error": pl.Float64}
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class StoresCompared:
+    """A random-effects summary of a study's differences over stores.
+
+    Attributes:
+        differences: a polars frame: arm, against, stores, difference, low, high, p (Holm's, over all rows), tau (the
+            standard deviation of true differences between stores), q and its p-value q_p, i2 (the share of the scatter
+            between stores that noise does not explain).
+        by_store: a polars frame: store, arm, against, difference, error (its standard error, with tuning).
+        notes: what a reader must know, such as differences that a store does not know.
+    """
+
+    differences: pl.DataFrame
+    by_store: pl.DataFrame
+    notes: tuple[str, ...] = ()
+
+    def document(self) -> JsonObject:
+        """The same as `ablate compare --stores … --json` prints it."""
+        return {
+            "differences": frame_rows(self.differences),
+            "by_store": frame_rows(self.by_store),
+            "notes": list(self.notes),
+        }
+
+
+def compare_stores(study: str | Path, stores: Sequence[str | Path], *, scale: str | None = None) -> StoresCompared:
+    """Summarise a study's differences over stores whose runs must not be pooled: other texts, sizes or machines.
+
+    Differences between stores are part of the uncertainty: a random-effects mean (Paule and Mandel's), with Q, I² and
+    τ. It is a summary, beside the verdicts of each store, and is in no ledger.
+
+    Args:
+        study: its name or its file. Arms of one name must have the same edits, but for the learning rate.
+        stores: two folders of runs or more, which have no run in common: those that do are to be merged.
+        scale: of the study; needed where a store has it at several.
+
+    Returns:
+        The mean difference of each arm, its interval, and the heterogeneity of the stores.
+
+    Raises:
+        ArgumentError: stores share runs, or their arms are not the same.
+        StoreError: a store does not have the study.
+
+    Example:
+        >>> ablate.compare_stores("norm_placement", ["ours/runs", "theirs/runs"]).differences
+    """
+    if len(stores) < 2:
+        raise ArgumentError("stores", "one store has nothing to be compared with: name two or more")
+    found = {str(store): reports.summarise(named_folder(study, scale, store)) for store in stores}
+    if len(found) < len(stores):
+        raise ArgumentError("stores", "a store is named twice")
+    _check({name: summary.study for name, summary in found.items()})
+    by_pair: dict[Pair, list[tuple[str, float, float]]] = {}
+    notes: list[str] = []
+    for name, summary in found.items():
+        for pair, value, error in _differences(name, summary, notes):
+            by_pair.setdefault(pair, []).append((name, value, error))
+    rows = [_row(pair, each) for pair, each in by_pair.items() if len(each) > 1]
+    alone = {pair: each[0][0] for pair, each in by_pair.items() if len(each) == 1}
+    notes += [f"{arm} against {base} is known in {store} alone" for (arm, base), store in alone.items()]
+    corrected = holm([float(str(row["p"])) for row in rows])
+    return StoresCompared(
+        pl.DataFrame([{**row, "p": p} for row, p in zip(rows, corrected, strict=True)], schema=SCHEMA),
+        pl.DataFrame(
+            [(name, *pair, value, error) for pair, each in by_pair.items() for name, value, error in each],
+            schema=BY_STORE,
+            orient="row",
+        ),
+        tuple(notes),
+    )
+
+
+def _check(studies: Mapping[str, StudyDocument]) -> None:
+    """Raises ArgumentError where studies are not of the same arms, or not independent."""
+    for (one, first), (other, second) in combinations(studies.items(), 2):
+        if shared := first.run_digests & second.run_digests:
+            raise ArgumentError(
+                "stores",
+                f"{one} and {other} have {len(shared)} runs in common, which would count twice: take one over into the "
+                "other (`ablate pack`, `ablate merge`)",
+            )
+        if first.per != second.per:
+            raise ArgumentError("stores", f"losses are per {first.per} in {one} and per {second.per} in {other}")
+        edits = [{arm.name: {**arm.edits, RATE: None} for arm in study.arms} for study in (first, second)]
+        unlike = [name for name in edits[0] if name in edits[1] and edits[0][name] != edits[1][name]]
+        if unlike or first.baseline != second.baseline:
+            name = unlike[0] if unlike else "the baseline"
+            raise ArgumentError("stores", f"{name} is not the same in {one} and {other}")
+    for name, study in studies.items():
+        if study.scale in UNJUDGED:
+            raise ArgumentError("scale", f"the scale {study.scale} shows that a study runs, not what it finds", name)
+
+
+def _differences(name: str, summary: StudySummary, notes: list[str]) -> list[tuple[Pair, float, float]]:
+    """Each difference with its standard error: that of a normal error whose 95 % interval is as wide as the
+    difference's own, so that few seeds and tuning count."""
+    found = []
+    for each in summary.judgements:
+        gap, failures = each.comparison.gap, each.comparison.failures
+        low, high = gap.interval(ALPHA) if gap else (0.0, 0.0)
+        error = (high - low) / (2 * float(special.ndtri(1 - ALPHA / 2)))
+        if gap is None or not 0 < error < float("inf"):
+            notes.append(f"{each.arm} against {each.base} is left out of {name}: no interval is known there")
+            continue
+        if failures.any:
+            notes.append(f"{each.arm} against {each.base} in {name}: seeds failed, and are left out")
+        found.append(((each.arm, each.base), gap.value, error))
+    return found
+
+
+def _row(pair: Pair, found: Sequence[tuple[str, float, float]]) -> dict[str, object]:
+    summary = random_effects([value for _, value, _ in found], [error for *_, error in found])
+    numbers = {name: getattr(summary, name) for name in NUMBERS if name != "difference"}
+    return {"arm": pair[0], "against": pair[1], "stores": summary.stores, "difference": summary.mean, **numbers}

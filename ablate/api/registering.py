@@ -1,0 +1,100 @@
+"""`ablate.register`: what a study asks and how it will judge, fixed and hashed before it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ablate.api.questions import StudyLike, read, refuse_namesake
+from ablate.machine.numerics import pick_device
+from ablate.planning.registration import registration
+from ablate.store import Store, StudyFolder, write_text
+from ablate.store.documents import JsonObject
+from ablate.store.documents.registered import hashed_text
+from ablate.study.written import Sets
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A registered plan of a study.
+
+    Attributes:
+        study, scale: of what.
+        at: when (ISO 8601).
+        sha256: the checksum to publish.
+        content: what it is the checksum of.
+        path: the store's log of registrations.
+        is_new: False where the same plan was registered before, at `at`.
+        ended: how many runs of the study had ended by now: after them a registration says little.
+    """
+
+    study: str
+    scale: str
+    at: str
+    sha256: str
+    content: JsonObject
+    path: Path
+    is_new: bool
+    ended: int
+
+    def document(self) -> JsonObject:
+        """The same as `ablate register --json` prints it."""
+        return {
+            **{name: getattr(self, name) for name in ("study", "scale", "at", "sha256", "is_new", "ended", "content")},
+            "path": str(self.path),
+        }
+
+
+def register(
+    study: StudyLike,
+    *,
+    scale: str | None = None,
+    sets: Sets = (),
+    out: str | Path | None = None,
+    store: str | Path = "runs",
+) -> Registration:
+    """Register a study: hash its question, arms, claims, margin, seeds, budget, tuning, data and rules, with a date.
+
+    Publish the checksum anywhere: a commit, a post, a time-stamping service. Reports of the study then say whether it
+    was registered before its first run, and what has changed since. Needs no network, and no text.
+
+    Args:
+        study, scale, sets, store: as in `ablate.run`; give the edits that the study will run with.
+        out: a file for the text that was hashed, whose SHA-256 is the checksum.
+
+    Returns:
+        The checksum and its date.
+
+    Raises:
+        StudyError: the study cannot be read.
+
+    Example:
+        >>> ablate.register("norm_placement", scale="cpu").sha256
+    """
+    place = Store(store)
+    chosen = read(study, scale, sets, pick_device())
+    folder = place.study(chosen.name, chosen.scale)
+    refuse_namesake(chosen, folder.read(), place)
+    asked = registration(chosen)
+    known = next((each for each in folder.registrations.records() if each.sha256 == asked.sha256), None)
+    if known is None:
+        folder.registrations.append([asked])
+    if out is not None:
+        write_text(Path(out), hashed_text(asked.content))
+    record = known or asked
+    return Registration(
+        study=chosen.name,
+        scale=chosen.scale,
+        at=record.at,
+        sha256=record.sha256,
+        content=record.content,
+        path=folder.registrations.path,
+        is_new=known is None,
+        ended=_ended(place, folder),
+    )
+
+
+def _ended(store: Store, folder: StudyFolder) -> int:
+    """Number of the study's runs that have a result."""
+    document = folder.read()
+    return sum(store.read_result(digest) is not None for digest in document.run_digests) if document else 0

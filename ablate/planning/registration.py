@@ -1,0 +1,103 @@
+"""Registered plans: everything about a study that could be chosen by its results, as data to hash and to compare.
+
+Texts are in it by how they are found and split, not by their content, so that registering needs neither them nor a
+network; runs name the content in their digests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from pydantic import JsonValue
+from pydantic_core import to_jsonable_python
+
+from ablate.machine.environment import project_version
+from ablate.noise.power import ALPHA, FIRST_SHARE
+from ablate.planning.looks import looks
+from ablate.store.documents import JsonObject, RegistrationRecord, StudyDocument, StudyRegistration
+from ablate.store.documents.registered import checksum_of
+from ablate.study.arms import Arm
+from ablate.study.study import Study
+from zoo.identity import identity_of
+
+SECTIONS = {
+    *("question", "baseline", "contrasts", "margin", "seeds", "budget", "tune", "grid", "factors", "design"),
+    *("pilot", "data"),
+}
+"""Sections of a study that are registered as they are; arms are registered with all that they are made of."""
+LONGEST = 60
+"""Characters of a value that a change shows."""
+
+
+def registered_content(study: Study) -> JsonObject:
+    """Data of a study that are registered."""
+    content = to_jsonable_python(study.sections.model_dump(include=SECTIONS))
+    content["claims"] = to_jsonable_python(study.claims)  # also where there are none
+    content |= {"name": study.name, "scale": study.scale, "rules": _rules(study)}
+    content["arms"] = {arm.name: _arm(arm) for arm in study.arms}
+    if study.smaller:
+        content["ladder"] = {
+            str(rung.rung): {"budget": to_jsonable_python(rung.budget), "arms": {a.name: _arm(a) for a in rung.arms}}
+            for rung in study.smaller
+        }
+    found: JsonObject = json.loads(json.dumps(content, allow_nan=False))
+    return found
+
+
+def _arm(arm: Arm) -> JsonObject:
+    parts = {"train": arm.train, "data": arm.data, "start": arm.start, "teacher": arm.teacher}
+    made = {name: identity_of(part) for name, part in parts.items() if part is not None}
+    return {"model": arm.model.identity(), **made, "seeds": to_jsonable_python(arm.seeds)}
+
+
+def _rules(study: Study) -> JsonObject:
+    """Rules of the verdicts."""
+    auto = study.auto_seeds
+    planned = [{"seeds": look.seeds, "alpha": look.alpha} for look in (looks(auto.start, auto.cap) if auto else ())]
+    return {
+        "version": project_version(),
+        "error rate of all verdicts together": ALPHA,
+        "share of the first judgement": FIRST_SHARE,
+        "looks": to_jsonable_python(planned),
+    }
+
+
+def registration(study: Study, now: datetime | None = None) -> RegistrationRecord:
+    """Registration of a study as it is."""
+    content = registered_content(study)
+    at = (now or datetime.now(UTC)).isoformat(timespec="seconds")
+    return RegistrationRecord(at=at, sha256=checksum_of(content), content=content)
+
+
+def with_registrations(document: StudyDocument, study: Study, records: Sequence[RegistrationRecord]) -> StudyDocument:
+    """The document with the registrations of its study, and what has changed since each."""
+    if not records:
+        return document
+    content = registered_content(study)
+    found = (
+        StudyRegistration(at=each.at, sha256=each.sha256, changes=tuple(changes(each.content, content)))
+        for each in records
+    )
+    return document.model_copy(update={"registrations": tuple(found)})
+
+
+def changes(before: JsonValue, now: JsonValue, path: str = "") -> Iterator[str]:
+    """A line for each setting that differs."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for name in dict.fromkeys((*before, *now)):
+            place = f"{path}.{name}" if path else name
+            if name not in now:
+                yield f"{place}: gone"
+            elif name not in before:
+                yield f"{place}: added"
+            else:
+                yield from changes(before[name], now[name], place)
+    elif before != now:
+        yield f"{path}: {_shown(before)}, now {_shown(now)}"
+
+
+def _shown(value: JsonValue) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

@@ -1,0 +1,182 @@
+"""Archives that carry a part of a store: a zip file of documents, logs and weights, and a manifest with checksums.
+
+An archive may come from anybody. So it is unpacked into an empty folder, file by file, and only what has the name of a
+document that travels: no code, no pickle, no page, no link. Nothing is read beyond the size that was declared, and
+sizes have bounds. The same files make the same archive, byte for byte.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import re
+import stat
+import struct
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ablate.store import checksum, jsonfile
+from ablate.store.checksum import CHUNK_BYTES
+from ablate.store.documents import PackDocument, PackedFile
+from ablate.store.files import StoreError, check_regular, replacing
+
+MANIFEST = "manifest.json"
+MODEL_FILES = ("spec.json", "weights.safetensors", "adapters.safetensors", "tokenizer.json", "sums.json")
+_RUN, _REQUEST, _NAME = "[0-9a-f]{8,64}", "[0-9A-Za-z_]{1,64}", r"(?!\.)[A-Za-z0-9_.~%-]{1,250}"
+_DOCUMENTS = rf"run\.json|result\.json|measure-{_REQUEST}\.json|evals-{_REQUEST}\.json"
+_LOGS = rf"metrics\.ndjson|probes\.ndjson|losses\.ndjson|evals-{_REQUEST}\.samples\.ndjson"
+_TRAVELS = re.compile(
+    rf"{_RUN}/({_DOCUMENTS}|{_LOGS}|model/({'|'.join(map(re.escape, MODEL_FILES))}))"
+    rf"|studies/{_NAME}/(study\.json|judged\.json|registered\.ndjson|costs-{_REQUEST}\.json)"
+    rf"|ledger/{_NAME}\.ndjson"
+    rf"|described/{_RUN}/meta\.json"
+)
+"""Places in a store whose files travel."""
+MOST_FILES = 200_000
+MOST_BYTES = {".json": 64 * 2**20, ".ndjson": 2**30}
+"""Largest documents and logs; weights are only bounded by the total."""
+TOTAL_BYTES = 16 * 2**30
+"""Default bound of the total, uncompressed."""
+FIRST_DATE = (1980, 1, 1, 0, 0, 0)
+"""Date of every file in an archive, whenever it was made: the earliest of the format."""
+DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    struct.error,
+    OverflowError,
+)
+"""Errors of zipfile for a file that is none, or is damaged, encrypted, or of another method."""
+
+Content = Path | bytes
+
+
+def travels(place: str) -> bool:
+    """Whether a file at this place in a store may be in an archive."""
+    return _TRAVELS.fullmatch(place) is not None
+
+
+def write(path: Path, files: Mapping[str, Content], studies: Sequence[str], runs: Sequence[str], version: str) -> str:
+    """Write an archive of these files, by their place in a store, and return its SHA-256."""
+    found = {place: _described(files[place]) for place in sorted(files)}
+    weights = any("/model/" in place for place in files)
+    manifest = PackDocument(ablate=version, studies=tuple(studies), runs=tuple(runs), weights=weights, files=found)
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        _add(archive, MANIFEST, jsonfile.sealed(path, manifest, MANIFEST).encode())
+        for place in found:
+            _add(archive, place, files[place])
+    return checksum.of_file(path)
+
+
+def _described(content: Content) -> PackedFile:
+    if isinstance(content, bytes):
+        return PackedFile(bytes=len(content), sha256=checksum.of(content))
+    return PackedFile(bytes=content.stat().st_size, sha256=checksum.of_file(content))
+
+
+def _add(archive: zipfile.ZipFile, place: str, content: Content) -> None:
+    info = zipfile.ZipInfo(place, FIRST_DATE)
+    info.external_attr = (stat.S_IFREG | 0o644) << 16
+    is_weights = place.endswith(".safetensors")  # noise, which no method makes smaller
+    info.compress_type = zipfile.ZIP_STORED if is_weights else zipfile.ZIP_DEFLATED
+    with archive.open(info, "w", force_zip64=is_weights) as target:
+        if isinstance(content, bytes):
+            target.write(content)
+            return
+        with content.open("rb") as source:
+            while chunk := source.read(CHUNK_BYTES):
+                target.write(chunk)
+
+
+def unpack(path: Path, folder: Path, most_bytes: int = TOTAL_BYTES) -> PackDocument:
+    """Unpack an archive into an empty folder, and return its manifest.
+
+    Raises StoreError where it is no archive, is damaged, exceeds a bound, or has a file that does not travel.
+    """
+    check_regular(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _unpacked(archive, folder, most_bytes)
+    except (*DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of a seek to where a damaged directory says
+            raise
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise StoreError(f"it is no archive of `ablate pack`, or damaged: {reason}") from error
+
+
+def _unpacked(archive: zipfile.ZipFile, folder: Path, most_bytes: int) -> PackDocument:
+    members = _members(archive, most_bytes)
+    _extract(archive, members.pop(MANIFEST), folder / MANIFEST)
+    manifest = jsonfile.read(folder / MANIFEST, PackDocument, "pack it again")
+    if manifest is None:
+        raise StoreError(f"{MANIFEST} is half-written")
+    if odd := members.keys() ^ manifest.files.keys():
+        raise StoreError(f"{_shown(min(odd))} is in the manifest alone, or not in it")
+    for place, info in members.items():
+        if _extract(archive, info, folder / place) != manifest.files[place].sha256:
+            raise StoreError(f"{place} has changed since it was packed")
+    return manifest
+
+
+@contextmanager
+def named(path: Path, folder: Path) -> Iterator[None]:
+    """Name the archive, and not the folder that it is unpacked to, in every complaint about it."""
+    try:
+        yield
+    except StoreError as error:
+        raise StoreError(f"{path} cannot be merged: {str(error).replace(f'{folder}/', '')}") from error
+
+
+def _members(archive: zipfile.ZipFile, most_bytes: int) -> dict[str, zipfile.ZipInfo]:
+    """Members by place. Raises StoreError before anything is unpacked."""
+    members = archive.infolist()
+    if len(members) > MOST_FILES:
+        raise StoreError(f"it has {len(members):,} files, more than {MOST_FILES:,}")
+    twice = next((name for name, count in Counter(info.filename for info in members).items() if count > 1), None)
+    if twice is not None:
+        raise StoreError(f"{_shown(twice)} is in it twice")
+    for info in members:
+        _check_member(info)
+    total = sum(info.file_size for info in members)
+    if total > most_bytes:
+        raise StoreError(f"it unpacks to {total:,} bytes, more than {most_bytes:,}: raise the limit if you expect that")
+    found = {info.filename: info for info in members}
+    if MANIFEST not in found:
+        raise StoreError(f"it has no {MANIFEST}, so it is no archive of `ablate pack`")
+    return found
+
+
+def _check_member(info: zipfile.ZipInfo) -> None:
+    name, mode = info.filename, info.external_attr >> 16
+    if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+        raise StoreError(f"{_shown(name)} is a link, a folder or a device")
+    if name != MANIFEST and not travels(name):
+        raise StoreError(f"{_shown(name)} is no file that travels: only documents, logs and safetensors do")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise StoreError(f"{name} is compressed by a method that archives do not use")
+    most = MOST_BYTES.get(Path(name).suffix)
+    if most is not None and info.file_size > most:
+        raise StoreError(f"{name} has {info.file_size:,} bytes, more than {most:,}")
+
+
+def _extract(archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path) -> str:
+    """Write a member to a new file, and return its SHA-256. zipfile reads no more than the declared size."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    found = hashlib.sha256()
+    with archive.open(info) as source, target.open("xb") as file:
+        while chunk := source.read(CHUNK_BYTES):
+            found.update(chunk)
+            file.write(chunk)
+    return found.hexdigest()
+
+
+def _shown(name: str) -> str:
+    """A name that somebody else chose, in one short line."""
+    return repr(name if len(name) <= jsonfile.LONGEST else f"{name[: jsonfile.LONGEST]}…")

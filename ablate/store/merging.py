@@ -1,0 +1,213 @@
+"""Taking runs, studies and ledgers of an unpacked archive over into a store.
+
+First everything is verified where it was unpacked; only then is anything written. What the store has stays as it is:
+a digest decides what is the same run, and one with other results is refused by name. Judgements of both stores are one
+ledger. Pages do not travel: they are drawn again.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import isclose
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+
+from ablate.store.checking import Check, run_folders
+from ablate.store.documents import MergedRecord, PackDocument, ResultDocument, StudyDocument
+from ablate.store.documents.registered import checksum_of
+from ablate.store.files import StoreError, replacing, sync_tree
+from ablate.store.folders import StudyFolder
+from ablate.store.store import Store
+
+OF_THE_MACHINE = {
+    *("attention", "microbatch", "devices", "sharding", "waiting", "beside", "train_seconds", "wall_seconds"),
+    *("tokens_per_second", "mfu", "matmul_flops_per_second", "peak_memory_bytes", "peak_memory_source"),
+    *("sums", "environment", "started", "finished"),
+}
+"""Fields of a result that its digest does not decide."""
+
+
+@dataclass
+class Merge:
+    """What a merge did, or what stood in its way."""
+
+    new: list[str] = field(default_factory=list)
+    """Digests of runs that the store did not have."""
+    known: list[str] = field(default_factory=list)
+    """Digests of runs that it had, with the same results."""
+    completed: list[str] = field(default_factory=list)
+    """Those among the known that got evaluations or a model that they lacked."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Digests of runs that were not taken over, with the reason."""
+    studies: list[StudyDocument] = field(default_factory=list)
+    """Studies that the store did not have."""
+    kept: list[StudyDocument] = field(default_factory=list)
+    """Documents that were left out, since the store has another of the same study at the same scale."""
+    judgements: dict[str, int] = field(default_factory=dict)
+    """Number of judgements that are new to the ledger of each study."""
+
+
+def verify(incoming: Store, manifest: PackDocument) -> None:
+    """Raise StoreError where anything unpacked is damaged, incomplete, or not what it says it is."""
+    check = Check(incoming)
+    for line in check.damages():
+        raise StoreError(line.rpartition(": ")[0] or line)
+    for kind in check.unchecked:
+        raise StoreError(f"it has {kind}")
+    if set(run_folders(incoming)) != set(manifest.runs):
+        raise StoreError("its runs are not those of its manifest")
+    for digest in manifest.runs:
+        _verify_run(incoming, digest)
+    for path in sorted(incoming.root.glob("studies/*")):
+        _verify_study(incoming, StudyFolder(path))
+    for name in incoming.ledgers():
+        for record in incoming.read_ledger(name):
+            if not _is_time(record.judged):
+                raise StoreError(f"{incoming.ledger_path(name)}: judged: no time with a zone")
+    for path in sorted(incoming.root.glob("described/*")):
+        if incoming.data(path.name).read().digest != path.name:
+            raise StoreError(f"{path}: its digest is another")
+
+
+def _verify_run(incoming: Store, digest: str) -> None:
+    run, result = incoming.read_run(digest), incoming.read_result(digest)
+    if run is None or result is None:
+        raise StoreError(f"{incoming.run_dir(digest)}: run.json or result.json is missing")
+    losses = incoming.read_losses(digest)
+    if result.loss is not None and losses:
+        mean = sum(each.nats for each in losses) / sum(each.targets for each in losses)
+        if not isclose(mean, result.loss, rel_tol=1e-6):
+            raise StoreError(f"{incoming.result_path(digest)}: loss: not the mean of losses.ndjson")
+    for path in incoming.model_dir(digest).glob("*.safetensors"):
+        try:
+            with safe_open(path, framework="np"):
+                pass
+        except SafetensorError as error:
+            raise StoreError(f"{path} is no file of safetensors") from error
+
+
+def _verify_study(incoming: Store, folder: StudyFolder) -> None:
+    study = folder.read()
+    if study is None or incoming.study(study.name, study.scale).path != folder.path:
+        raise StoreError(f"{folder.document_path}: is missing, or of a study of another name")
+    for record in folder.registrations.records():
+        if not _is_time(record.at) or checksum_of(record.content) != record.sha256:
+            raise StoreError(f"{folder.registrations.path}: at or sha256: no time, or not the checksum of what it says")
+    arms = {arm.name for arm in study.arms}
+    named = {study.baseline, *(name for each in study.contrasts for name in (each.arm, each.other))}
+    if not named <= arms or not _is_time(study.created):
+        raise StoreError(f"{folder.document_path}: baseline, contrasts or created: no arm of that name, or no time")
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def merge(incoming: Store, store: Store, manifest: PackDocument) -> Merge:
+    """Take over what is new, runs first, so that a merge that is killed can be repeated."""
+    found = Merge()
+    records = incoming.merged()
+    for digest in manifest.runs:
+        _merge_run(incoming, store, records[digest], found)
+    for path in sorted(incoming.root.glob("described/*")):
+        target = store.data(path.name)
+        if not target.is_known:
+            _move(path, target.described_path.parent)
+    for name in incoming.ledgers():
+        if added := _join_ledgers(incoming, store, name):
+            found.judgements[name] = added
+    for path in sorted(incoming.root.glob("studies/*")):
+        _merge_study(StudyFolder(path), store, found)
+    return found
+
+
+def _merge_run(incoming: Store, store: Store, record: MergedRecord, found: Merge) -> None:
+    digest = record.run
+    source, target = incoming.run_dir(digest), store.run_dir(digest)
+    ours, theirs = store.read_result(digest), incoming.read_result(digest)
+    assert theirs is not None  # verified
+    if ours is not None:
+        if reason := _difference(ours, theirs):
+            found.refused[digest] = reason
+            return
+        found.known.append(digest)
+        added = _complete(source, target) if target.name == digest else []
+        if added:
+            found.completed.append(digest)
+        if "model" in added:
+            store.merged_log.append([record.model_copy(update={"finished": ours.finished})])
+        return
+    if target.exists() and any(target.iterdir()):
+        found.refused[digest] = f"it has begun here: finish it, or remove {target}, and merge again"
+        return
+    store.merged_log.append([record])  # before the run, which may come without a model
+    _move(source, target)
+    found.new.append(digest)
+
+
+def _difference(ours: ResultDocument, theirs: ResultDocument) -> str:
+    """Results that differ though the digest says that they cannot; empty where they are the same."""
+    here, there = (each.model_dump(exclude=OF_THE_MACHINE) for each in (ours, theirs))
+    differing = [name for name in here if here[name] != there[name]]
+    if not differing:
+        return ""
+    shown = "loss" if "loss" in differing else differing[0]
+    return f"the store has the same run with other results: {shown} {here[shown]} here, {there[shown]} there"
+
+
+def _complete(source: Path, target: Path) -> list[str]:
+    """Add evaluations and the model that a run lacks, and return their names."""
+    samples, scores = source.glob("evals-*.samples.ndjson"), source.glob("evals-*.json")
+    theirs = [
+        *sorted(samples),
+        *sorted(scores),
+        *source.glob("model"),
+    ]  # a document after the items that it vouches for
+    missing = [path for path in theirs if not (target / path.name).exists()]
+    for path in missing:
+        _move(path, target / path.name)
+    return [path.name for path in missing]
+
+
+def _join_ledgers(incoming: Store, store: Store, name: str) -> int:
+    """Append the judgements that the store's ledger lacks, and count them. Whoever reads it sorts them by date."""
+    known = {record.model_dump_json() for record in store.read_ledger(name)}
+    new = [record for record in incoming.read_ledger(name) if record.model_dump_json() not in known]
+    if new:
+        store.ledger(name).append(new)
+    return len(new)
+
+
+def _merge_study(source: StudyFolder, store: Store, found: Merge) -> None:
+    study = source.read()
+    assert study is not None  # verified
+    target = store.study(study.name, study.scale)
+    ours = target.read()
+    if ours is not None:
+        if ours.run_digests != study.run_digests:
+            found.kept.append(study)
+        return
+    for path in sorted((*source.path.glob("costs-*.json"), *source.path.glob("registered.ndjson"))):
+        _move(path, target.path / path.name)
+    judged = source.read_judged() is not None
+    _move(source.document_path, target.document_path)
+    if judged:
+        store.keep_judged(study.name, study.scale)
+    found.studies.append(study)
+
+
+def _move(source: Path, target: Path) -> None:
+    """Move a file or a folder to a place where nothing is, whole or not at all."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        sync_tree(source)
+        source.rename(target)  # fails where somebody else was quicker
+        return
+    with replacing(target) as temporary:
+        shutil.move(source, temporary)

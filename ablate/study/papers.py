@@ -1,0 +1,64 @@
+"""Papers whose tables are replicated: the study files of `studies/papers`, by name or arXiv number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ablate.errors import ArgumentError
+from ablate.study.written import SHIPPED, read_study
+from zoo.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from ablate.study.study import Study
+
+FOLDER = SHIPPED / "papers"
+ARXIV = re.compile(r"(?:arXiv:)?(\d{4}\.\d{4,5})(?:v\d+)?", re.IGNORECASE)
+
+
+def papers() -> dict[str, str]:
+    """Source of the table of each paper that ships, by name."""
+    return {path.stem: _table(path)["source"] for path in sorted(FOLDER.glob("*.yaml"))}
+
+
+def find_paper(paper: str | Path) -> Path:
+    """The study file of a paper. Raises ArgumentError."""
+    path, number = Path(paper), ARXIV.fullmatch(str(paper))
+    if path.suffix in (".yaml", ".yml"):
+        _table(path)
+        return path
+    sources = papers()
+    found = [name for name, source in sources.items() if name == str(paper) or (number and number[1] in source)]
+    if not found:
+        near = did_you_mean(str(paper), sources) or f"; shipped: {', '.join(sources)}"
+        raise ArgumentError("paper", f"no paper of that name or number ships{near}", str(paper))
+    return FOLDER / f"{found[0]}.yaml"
+
+
+def _table(path: Path) -> Any:
+    """The section `published` of a study file, as it is written. Raises ArgumentError where there is none."""
+    found = read_study(path).document.data.get("published")
+    if found is None:
+        raise ArgumentError("paper", "the study has no section `published`: there is no table to replicate", str(path))
+    return found
+
+
+def foretold(study: Study, detectable: float | None) -> Iterator[str]:
+    """Lines on what a study could tell of its table: of the published differences, those that it will probably find.
+
+    detectable: the difference that it detects with 80 % probability, where that is known.
+    """
+    table = study.sections.published
+    if table is None:
+        return
+    rows = table.published(study.baseline).rows
+    sizes = [abs(row.difference) for row in rows if row.difference is not None and row.expect in ("better", "worse")]
+    if not table.nats or not sizes or detectable is None:
+        yield f"{table.source}: {len(rows)} rows to compare; the paper has no differences in nats"
+        return
+    seen = sum(size >= detectable for size in sizes)
+    shown = " to ".join(dict.fromkeys(f"{size:.3g}" for size in (min(sizes), max(sizes))))
+    yield f"{table.source}: {len(rows)} rows to compare, of which {len(sizes)} differ, by {shown} nats"
+    yield f"{seen} of these {len(sizes)} differences are as large as what will probably be detected"

@@ -1,0 +1,63 @@
+"""A published table beside what a study finds of the same rows. Pure.
+
+Each row is a claim of the study and is judged as such (`reports.findings.claims`); nothing is tested anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ablate.noise.power import power_at
+from ablate.store.documents import StudyPublishedRow
+from reports.findings.judged_claim import JudgedClaim, Outcome
+from reports.findings.shapes import Comparison, StudySummary
+
+Agreement: TypeAlias = Literal["agrees", "disagrees", "cannot tell"]
+AGREEMENT: Mapping[Outcome, Agreement] = {
+    "holds": "agrees",
+    "does not hold": "disagrees",
+    "cannot tell": "cannot tell",
+    "not tested": "cannot tell",
+}
+
+
+@dataclass(frozen=True)
+class ReplicatedRow:
+    """A published row, the study's judgement of it, and the `power`: the probability with which the study finds a
+    difference as large as the published one; None where none was published in nats, or nothing was judged."""
+
+    row: StudyPublishedRow
+    judged: JudgedClaim
+    power: float | None
+
+    @property
+    def outcome(self) -> Agreement:
+        return AGREEMENT[self.judged.outcome]
+
+
+def replicated(summary: StudySummary) -> tuple[ReplicatedRow, ...]:
+    """Rows of the published table; none where the study replicates none."""
+    table = summary.study.published
+    if table is None:
+        return ()
+    judged = summary.claims[len(summary.claims) - len(table.rows) :]
+    pairs = zip(table.rows, judged, strict=True)
+    return tuple(ReplicatedRow(row, each, _power(summary, row, each) if table.nats else None) for row, each in pairs)
+
+
+def _power(summary: StudySummary, row: StudyPublishedRow, judged: JudgedClaim) -> float | None:
+    pair = {row.arm, row.against}
+    found = next((each.comparison for each in summary.judgements if {each.arm, each.base} == pair), None)
+    sized = row.expect in ("better", "worse") and judged.outcome != "not tested"
+    return _of(found, row.difference) if found and row.difference is not None and sized else None
+
+
+def _of(found: Comparison, difference: float) -> float | None:
+    """None where the noise, or what tuning leaves open, is not known."""
+    gap, known = found.gap, found.detectable
+    if gap is None or known is None or not math.isfinite(known.value):
+        return None
+    return power_at(difference, known.value, math.hypot(gap.error, gap.shared), gap.freedom, found.tuning_room)

@@ -1,0 +1,38 @@
+"""Words on a study's registration: whether it came before the first run, and what has changed since."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ablate.store.documents import StudyRegistration
+from reports.findings.shapes import StudySummary
+from reports.wording.words import moment
+
+MOST = 5
+"""Most changes that are listed."""
+
+
+def line(summary: StudySummary) -> str:
+    """`Registered on 2026-11-26 10:50 UTC, before its first run, and unchanged since (SHA-256 3f2a…).`"""
+    known = summary.study.registrations
+    if not known:
+        return ""
+    began = summary.began and datetime.fromisoformat(summary.began)
+    before = [each for each in known if not began or datetime.fromisoformat(each.at) <= began]
+    chosen = before[-1] if before else known[0]
+    said = f"Registered on {moment(chosen.at)}, {_order(bool(before), summary.began)}"
+    return f"{said}{_since(chosen)} (SHA-256 {chosen.sha256})."
+
+
+def _order(came_first: bool, began: str | None) -> str:
+    if came_first:
+        return "before its first run"
+    return f"after its first run, which began on {moment(str(began))}"
+
+
+def _since(registration: StudyRegistration) -> str:
+    found = registration.changes
+    if not found:
+        return ", and unchanged since"
+    more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
+    return f"; changed since: {'; '.join(found[:MOST])}{more}"

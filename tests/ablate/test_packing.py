@@ -1,0 +1,408 @@
+"""Stores travel: what one lab trained is the same in another's store, and what must not be used writes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import shutil
+import stat
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ablate
+import reports
+from ablate.cli import main
+from ablate.store import Store, StoreError, checksum, jsonfile
+from ablate.store.archive import MANIFEST
+from ablate.store.documents import LedgerRecord, PackDocument
+from ablate.store.seals import Chain
+
+Members = dict[str, bytes]
+
+
+def trained_with(study: Path, store: Path, seeds: list[int], *more: str) -> str:
+    """Train these seeds in a store, and return its name."""
+    arguments = ["run", str(study), "--store", str(store), "--engine", "inprocess", "--set", f"seeds={seeds}"]
+    assert main([*arguments, *more]) == 0
+    return str(store)
+
+
+@pytest.fixture(scope="module")
+def labs(study: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two labs with two seeds each, and one that looked at the same seeds in the same order."""
+    root = tmp_path_factory.mktemp("labs")
+    found = {name: root / name / "runs" for name in ("a", "b", "both")}
+    trained_with(study, found["a"], [0, 1])
+    trained_with(study, found["b"], [2, 3])
+    for seeds in ([0, 1], [2, 3]):
+        trained_with(study, found["both"], seeds)
+    return found
+
+
+def packed(store: Path, out: Path, **settings: Any) -> Path:
+    return ablate.pack("tiny", out=out, store=store, **settings).path
+
+
+@pytest.fixture(scope="module")
+def of_b(labs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return packed(labs["b"], tmp_path_factory.mktemp("pack") / "b.zip", weights=True)
+
+
+def without_clock(root: Path) -> dict[str, Any]:
+    """What a page says of the arms, but for the machine and the time."""
+    summary = reports.summarise(Store(root).study("tiny", "cpu").path)
+    clock = {"tokens_per_second", "peak_memory_bytes", "train_seconds"}
+    arms = ablate.open(root).result("tiny").arms
+    kept = [name for name in arms.columns if not any(name.startswith(each) for each in clock)]
+    contrasts = ablate.open(root).result("tiny").contrasts.drop("speed_ratio", "memory_ratio")
+    ledger = ablate.open(root).ledger("tiny").drop("judged")
+    return {
+        "arms": arms.select(kept).rows(),
+        "contrasts": contrasts.rows(),
+        "ledger": ledger.rows(),
+        "claims": summary.claims,
+        "noise": summary.noise,
+    }
+
+
+def test_two_labs_are_one_store(labs: dict[str, Path], of_b: Path, study: Path, tmp_path: Path) -> None:
+    """The merged store says what one says in which the same seeds were trained and looked at in the same order."""
+    here = shutil.copytree(labs["a"], tmp_path / "runs")
+    found = ablate.merge(of_b, store=here)
+    assert (len(found.new), found.refused, found.judgements, found.machines) == (4, {}, {"tiny": 1}, {})
+    report = ablate.check(here)
+    assert (list(report), report.unchecked) == ([], {})
+    (line,) = found.kept
+    assert "--set seeds=[0,1,2,3]" in line
+    for root in (here, labs["both"]):
+        result = ablate.run(study, store=root, sets={"seeds": [0, 1, 2, 3]}, progress=False, engine="inprocess")
+        assert (result.trained, result.reused) == (0, 8)
+    assert without_clock(here) == without_clock(labs["both"])
+    alone, joined = (ablate.open(root).ledger("tiny") for root in (labs["a"], here))
+    assert (alone.height, alone["round"].max(), joined["round"].max()) == (1, 1, 2)  # what both looked at counts
+    again = ablate.merge(of_b, store=here)
+    assert (again.new, len(again.known), again.judgements) == ((), 4, {})
+
+
+def test_a_study_arrives_whole_in_a_new_store(labs: dict[str, Path], tmp_path: Path) -> None:
+    here = tmp_path / "new" / "runs"
+    light = packed(labs["b"], tmp_path / "light.zip")
+    found = ablate.merge(light, store=here)
+    assert found.studies == ("tiny at cpu",)
+    assert list(ablate.check(here)) == []
+    assert without_clock(here) == without_clock(labs["b"])
+    assert ablate.report(here).exists()
+    document = Store(here).study("tiny", "cpu").read()
+    assert document is not None and document.path == "tiny.yaml"  # not where it lay in the other lab
+    assert not any(Store(here).model_dir(digest).exists() for digest in found.new)
+    heavy = ablate.merge(packed(labs["b"], tmp_path / "heavy.zip", weights=True), store=here)
+    assert (heavy.new, len(heavy.completed)) == ((), 4)
+    assert list(ablate.check(here)) == []
+    (Store(here).model_dir(found.new[0]) / "weights.safetensors").unlink()
+    assert any(found.new[0] in line for line in ablate.check(here))
+    ablate.open(here).model(found.new[1])
+
+
+def test_the_same_content_is_the_same_archive(labs: dict[str, Path], tmp_path: Path) -> None:
+    one, two = (ablate.pack("tiny", out=tmp_path / name, store=labs["a"]) for name in ("one.zip", "two.zip"))
+    assert one.sha256 == two.sha256 == hashlib.sha256(two.path.read_bytes()).hexdigest()
+    assert {Path(name).name for name in zipfile.ZipFile(one.path).namelist()} == {
+        *(MANIFEST, "run.json", "result.json", "metrics.ndjson", "losses.ndjson"),
+        *("study.json", "judged.json", "tiny.ndjson", "meta.json"),
+    }
+
+
+def test_a_run_with_other_results_is_refused_by_name(
+    labs: dict[str, Path], of_b: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = shutil.copytree(labs["b"], tmp_path / "runs")
+    store = Store(here)
+    digest = store.runs()[0]
+    result, losses = store.read_result(digest), store.read_losses(digest)
+    assert result is not None and losses is not None and result.judging_loss is not None
+    store.write_result(result.model_copy(update={"judging_loss": result.judging_loss + 1e-3}), losses)
+    before = store.result_path(digest).read_bytes()
+    assert main(["merge", str(of_b), "--store", str(here)]) == 1
+    assert f"refused: {digest}: the store has the same run with other results: judging_loss" in capsys.readouterr().out
+    assert store.result_path(digest).read_bytes() == before
+
+
+def test_a_run_that_has_begun_here_stays(labs: dict[str, Path], of_b: Path, tmp_path: Path) -> None:
+    here = Store(shutil.copytree(labs["a"], tmp_path / "runs"))
+    digest = Store(labs["b"]).runs()[0]
+    run = Store(labs["b"]).read_run(digest)
+    assert run is not None
+    here.write_run(run)
+    found = ablate.merge(of_b, store=here.root)
+    assert list(found.refused) == [digest] and "has begun here" in found.refused[digest]
+    assert len(found.new) == 3 and here.read_result(digest) is None
+
+
+def test_runs_of_another_machine_are_marked(labs: dict[str, Path], tmp_path: Path) -> None:
+    """On the terminal and, where a study has both, in its report."""
+    theirs = Store(shutil.copytree(labs["b"], tmp_path / "theirs"))
+    for digest in theirs.runs():
+        result, losses = theirs.read_result(digest), theirs.read_losses(digest)
+        assert result is not None and losses is not None
+        environment = result.environment.model_copy(update={"device": "another processor"})
+        theirs.write_result(result.model_copy(update={"environment": environment}), losses)
+    archive = packed(theirs.root, tmp_path / "theirs.zip")
+    here = shutil.copytree(labs["a"], tmp_path / "runs")
+    found = ablate.merge(archive, store=here)
+    assert [(name.split(",")[0], count) for name, count in found.machines.items()] == [("another processor", 4)]
+
+
+def rewritten(archive: Path, change: Callable[[Members], None], target: Path) -> Path:
+    """The archive with other members, whose manifest and checksums fit again."""
+    with zipfile.ZipFile(archive) as source:
+        members = {name: source.read(name) for name in source.namelist()}
+    old = PackDocument.model_validate_json(checksum.unsealed_json(members.pop(MANIFEST)).body)
+    change(members)
+    sums = {name: {"bytes": len(content), "sha256": checksum.of(content)} for name, content in members.items()}
+    manifest = PackDocument.model_validate({**old.model_dump(by_alias=True), "files": sums, "runs": old.runs})
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as new:
+        new.writestr(MANIFEST, jsonfile.sealed(target, manifest, MANIFEST))
+        for name, content in members.items():
+            new.writestr(name, content)
+    return target
+
+
+def first(members: Members, name: str) -> str:
+    return next(place for place in sorted(members) if place.endswith(name))
+
+
+def resealed(content: bytes, change: Callable[[dict[str, Any]], None], place: str) -> bytes:
+    """A document with other fields and a checksum that fits them."""
+    fields = json.loads(checksum.unsealed_json(content).body)
+    change(fields)
+    return checksum.sealed_json(json.dumps(fields, indent=1, ensure_ascii=False) + "\n", place).encode()
+
+
+def edited(name: str, change: Callable[[dict[str, Any]], None]) -> Callable[[Members], None]:
+    """Change a document as somebody would who knows how it is sealed."""
+
+    def edit(members: Members) -> None:
+        place = first(members, name)
+        members[place] = resealed(members[place], change, "/".join(place.split("/")[-2:]))
+
+    return edit
+
+
+def renamed_run(members: Members) -> None:
+    """A run's settings under another run's digest: what somebody would do to smuggle in results."""
+    one, two = sorted({place.split("/")[0] for place in members if place.endswith("run.json")})[:2]
+    place = f"{one}/run.json"
+    members[place] = resealed(members[f"{two}/run.json"], lambda fields: fields.update(digest=one), place)
+
+
+def forged_ledger(members: Members) -> None:
+    place = first(members, "ledger/tiny.ndjson")
+    chain, lines = Chain("tiny"), members[place].splitlines()
+    bodies = [chain.body(line) for line in lines]
+    record = json.loads(bodies[0] or b"")
+    record["judged"] = "yesterday"
+    body = LedgerRecord.model_validate_json(json.dumps(record)).model_dump_json(exclude_unset=True).encode()
+    members[place] = Chain("tiny").sealed(body)
+    del members[first(members, "judged.json")]
+
+
+def digit(members: Members) -> None:
+    place = first(members, "result.json")
+    members[place] = members[place].replace(b'"loss": ', b'"loss": 1', 1)
+
+
+def proposal(members: Members) -> None:
+    """The study under the name of a proposal, in the folder of that name."""
+    content = members.pop(first(members, "study.json"))
+    del members[first(members, "judged.json")]
+    place = "judge-x-1-cpu/study.json"
+    members[f"studies/{place}"] = resealed(content, lambda fields: fields.update(name="judge-x-1"), place)
+
+
+def another_loss(fields: dict[str, Any]) -> None:
+    fields["loss"] += 0.01
+
+
+def drop(name: str) -> Callable[[Members], None]:
+    return lambda members: members.pop(first(members, name)) and None
+
+
+def put(name: str, content: bytes) -> Callable[[Members], None]:
+    return lambda members: members.update({name: content})
+
+
+def pickled_weights(members: Members) -> None:
+    """Weights that are a pickle under another name, in a model whose checksums fit."""
+    place = first(members, "model/weights.safetensors")
+    members[place] = pickle.dumps({"weights": [1.0]})
+    sums = place.replace("weights.safetensors", "sums.json")
+
+    def fit(fields: dict[str, Any]) -> None:
+        fields["sha256"]["weights.safetensors"] = checksum.of(members[place])
+
+    members[sums] = resealed(members[sums], fit, "/".join(sums.split("/")[-2:]))
+
+
+POISONED: dict[str, tuple[Callable[[Members], None], str]] = {
+    "traversal": (put("../../evil.json", b"{}"), "'../../evil.json' is no file that travels"),
+    "traversal inside": (put("aaaaaaaaaa/../../run.json", b"{}"), "is no file that travels"),
+    "absolute": (put("/etc/passwd", b""), "'/etc/passwd' is no file that travels"),
+    "dots of Windows": (put("..\\evil.json", b"{}"), "is no file that travels"),
+    "pickle": (put("aaaaaaaaaa/state.pt", pickle.dumps(1)), "'aaaaaaaaaa/state.pt' is no file that travels"),
+    "pickle as weights": (pickled_weights, "weights.safetensors is no file of safetensors"),
+    "code": (put("aaaaaaaaaa/model/modeling.py", b"import os"), "is no file that travels"),
+    "page": (put("studies/tiny-cpu/report.html", b"<script>"), "is no file that travels"),
+    "forged digest": (renamed_run, "its settings have the digest"),
+    "seed": (edited("run.json", lambda fields: fields.update(seed=77)), "its settings have the digest"),
+    "digit": (digit, "result.json: its checksum does not match"),
+    "digit, sealed again": (edited("result.json", another_loss), "loss: not the mean of losses.ndjson"),
+    "no result": (drop("result.json"), "run.json or result.json is missing"),
+    "no losses": (drop("losses.ndjson"), "losses.ndjson: is gone"),
+    "ledger without a judgement": (drop("ledger/tiny.ndjson"), "lacks a judgement"),
+    "ledger with another time": (forged_ledger, "judged: no time with a zone"),
+    "study of another name": (edited("study.json", lambda fields: fields.update(name="other")), "another name"),
+    "study of a campaign": (proposal, "lacks proposal 1"),
+    "baseline": (edited("study.json", lambda fields: fields.update(baseline="nobody")), "no arm of that name"),
+    "unknown field": (edited("run.json", lambda fields: fields.update(evil=1)), "evil: unknown field"),
+    "unsealed": (
+        lambda members: members.update(
+            {(place := first(members, "run.json")): checksum.unsealed_json(members[place])[0]}
+        ),
+        "without a checksum",
+    ),
+}
+
+
+def assert_refused(archive: Path, store: Path, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(store.parent.rglob("*"))
+    assert main(["merge", str(archive), "--store", str(store)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line and line.startswith(f"ablate: {archive} cannot be merged: ")
+    assert ".merge-" not in line and len(line) < 400
+    assert sorted(store.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", POISONED)
+def test_a_poisoned_archive_is_refused_in_a_line(
+    name: str, of_b: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change, says = POISONED[name]
+    archive = rewritten(of_b, change, tmp_path / "poisoned.zip")
+    (tmp_path / "lab").mkdir()
+    assert_refused(archive, tmp_path / "lab" / "runs", says, capsys)
+
+
+def test_the_rewritten_archive_itself_is_good(of_b: Path, tmp_path: Path) -> None:
+    """So that each of the above is refused for its change alone."""
+    archive = rewritten(of_b, lambda _: None, tmp_path / "good.zip")
+    assert len(ablate.merge(archive, store=tmp_path / "runs").new) == 4
+
+
+def of_members(target: Path, *members: tuple[zipfile.ZipInfo, bytes]) -> Path:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for info, content in members:
+            archive.writestr(info, content, zipfile.ZIP_DEFLATED)
+    return target
+
+
+def special(name: str, kind: int) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name)
+    info.external_attr = (kind | 0o777) << 16
+    return info
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFDIR])
+def test_links_and_devices_are_refused(kind: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archive = of_members(tmp_path / "odd.zip", (special("aaaaaaaa/run.json", kind), b"/etc/passwd"))
+    (tmp_path / "lab").mkdir()
+    assert_refused(archive, tmp_path / "lab" / "runs", "is a link, a folder or a device", capsys)
+
+
+def test_bombs_are_refused(of_b: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "lab").mkdir()
+    store = tmp_path / "lab" / "runs"
+    large = of_members(tmp_path / "large.zip", (zipfile.ZipInfo("aaaaaaaa/run.json"), bytes(65 * 2**20)))
+    assert large.stat().st_size < 2**17
+    assert_refused(large, store, "aaaaaaaa/run.json has 68,157,440 bytes, more than 67,108,864", capsys)
+    assert main(["merge", str(of_b), "--store", str(store), "--limit", "10KB"]) == 2
+    assert "more than 10,000: raise the limit if you expect that" in capsys.readouterr().err
+    small = of_members(tmp_path / "small.zip", (zipfile.ZipInfo(MANIFEST), bytes(2**20)))
+    lying = small.read_bytes().replace((2**20).to_bytes(4, "little"), (40).to_bytes(4, "little"))
+    (tmp_path / "lying.zip").write_bytes(lying)
+    assert_refused(tmp_path / "lying.zip", store, "damaged", capsys)
+    with pytest.warns(UserWarning, match="Duplicate name"):
+        twice = of_members(tmp_path / "twice.zip", *((zipfile.ZipInfo("aaaaaaaa/run.json"), b"{}") for _ in range(2)))
+    assert_refused(twice, store, "is in it twice", capsys)
+
+
+def test_other_files_and_damage_are_refused(of_b: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "lab").mkdir()
+    store, content = tmp_path / "lab" / "runs", of_b.read_bytes()
+    cases = {"text": b"hello", "empty": b"", "half": content[: len(content) // 2], "end gone": content[:-30]}
+    for name, changed in cases.items():
+        (tmp_path / f"{name}.zip").write_bytes(changed)
+        assert_refused(tmp_path / f"{name}.zip", store, "damaged", capsys)
+    other = of_members(tmp_path / "other.zip", (zipfile.ZipInfo("aaaaaaaa/run.json"), b"{}"))
+    assert_refused(other, store, f"has no {MANIFEST}", capsys)
+    os.mkfifo(tmp_path / "pipe.zip")
+    assert main(["merge", str(tmp_path / "pipe.zip"), "--store", str(store)]) == 2
+    assert main(["merge", str(tmp_path / "gone.zip"), "--store", str(store)]) == 2
+    assert all(line.startswith("ablate: ") for line in capsys.readouterr().err.splitlines())
+
+
+def test_any_changed_byte_is_noticed(of_b: Path, tmp_path: Path) -> None:
+    """Each is refused, or changes nothing that is read, such as the date of a member."""
+    content, archive = of_b.read_bytes(), tmp_path / "changed.zip"
+    ablate.merge(of_b, store=tmp_path / "good")
+    good = {path.relative_to(tmp_path / "good"): path.read_bytes() for path in (tmp_path / "good").rglob("*.json")}
+    end = content.rindex(b"PK\x05\x06")
+    directory = int.from_bytes(content[end + 16 : end + 20], "little")
+    first_entry = range(directory, directory + 46)  # every field of it
+    for place in (*range(7, len(content), len(content) // 40), *first_entry, *range(end, len(content))):
+        archive.write_bytes(content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :])
+        store = tmp_path / f"runs{place}"
+        try:
+            ablate.merge(archive, store=store)
+        except StoreError:
+            assert not store.exists()
+        else:
+            assert {path.relative_to(store): path.read_bytes() for path in store.rglob("*.json")} == good
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (["nobody"], "there is no such study"),
+        (["tiny/nobody"], "has no arm 'nobody'"),
+    ],
+)
+def test_what_is_not_there_cannot_be_packed(
+    names: list[str], says: str, labs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "x.zip"
+    assert main(["pack", *names, "--out", str(out), "--store", str(labs["a"])]) == 2
+    assert says in capsys.readouterr().err and not out.exists()
+
+
+def test_a_damaged_store_is_not_packed(labs: dict[str, Path], tmp_path: Path) -> None:
+    here = Store(shutil.copytree(labs["a"], tmp_path / "runs"))
+    path = here.losses_path(here.runs()[0])
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(StoreError, match=r"losses\.ndjson"):
+        packed(here.root, tmp_path / "x.zip")
+    assert not (tmp_path / "x.zip").exists()
+
+
+def test_one_run_by_its_place(labs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "one.zip"
+    assert main(["pack", "tiny/post/1", "--out", str(out), "--store", str(labs["a"]), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["runs"]) == 1 and found["studies"] == []
+    merged = ablate.merge(out, store=tmp_path / "runs")
+    assert list(merged.new) == found["runs"] and merged.studies == ()
