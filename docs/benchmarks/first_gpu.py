@@ -108,7 +108,7 @@ def default_scale(device: str) -> Items:
     return {
         f"{arm}, {how}": lambda edits=edits, how=how: _step({**DEFAULT, **edits}, device, how, top, DEFAULT_ROWS)
         for arm, edits in arms.items()
-        for how in ("eager", "compiled", "compiled by blocks")
+        for how in ("eager", "compiled", *(["compiled by blocks"] if arm == "pre" else []))
     }
 
 

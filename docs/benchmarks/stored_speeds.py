@@ -13,7 +13,8 @@ def main(folder: str) -> None:
     store = Store(folder)
     studies = [json.loads(path.read_text()) for path in Path(folder).glob("studies/*/study.json")]
     arms = [arm for study in studies for arm in study["arms"]]
-    for name, digest in ((arm["name"], run["digest"]) for arm in arms for run in arm["runs"]):
+    runs = [(f"{arm['name']}, seed {run['seed']}", run["digest"]) for arm in arms for run in arm["runs"]]
+    for name, digest in runs:
         found = store.read_result(digest)
         if found is None:
             print(f"{name}: {store.read_error(digest) or 'no result'}")

@@ -41,17 +41,8 @@ FUSIBLE = {
     *("full", "full_like", "arange", "scalar_tensor", "ones", "new_full", "mean", "sum", "amax", "var", "logsumexp"),
     *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "nll_loss_forward"),
     *("nll_loss_backward", "native_layer_norm", "gather", "embedding", "index", "slice_backward", "select_backward"),
-    *(
-        "constant_pad_nd",
-        "silu",
-        "silu_backward",
-        "gelu",
-        "gelu_backward",
-        "linalg_vector_norm",
-        "where",
-        "triu",
-        "tril",
-    ),
+    *("constant_pad_nd", "silu", "silu_backward", "gelu", "gelu_backward", "linalg_vector_norm"),
+    *("where", "triu", "tril"),
 }
 """Operations that torch.compile fuses, beside those that torch itself calls pointwise."""
 STATE = {"zeros_like", "zeros", "scalar_tensor"}
