@@ -69,7 +69,8 @@ class Merged:
             yield f"new study: {name}"
         yield from self.kept
         for name, count in self.judgements.items():
-            yield f"ledger of {name}: {count} judgements more, for which verdicts are corrected from now on"
+            plural = "s" * (count > 1)
+            yield f"ledger of {name}: {count} more judgement{plural}, for which verdicts are corrected from now on"
 
 
 def merge(path: str | Path, *, store: str | Path = "runs", limit: str = LIMIT) -> Merged:
@@ -135,4 +136,5 @@ def _kept(store: Store, theirs: StudyDocument) -> str:
         return f"study {name}: its arms here are others, and stay; the runs and judgements are in the store"
     seeds = sorted({run.seed for study in (ours, theirs) for arm in study.arms for run in arm.runs})
     listed = str(seeds).replace(" ", "")
-    return f"study {name}: yours stays; for the seeds of both: {ours.command(f'--set seeds={listed}')}"
+    command = ours.command(f'--set "seeds={listed}"')
+    return f"study {name}: yours stays; for the numbers of all seeds, without training: {command}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablate.api.named import named_folder, named_run
+from ablate.api.named import named_folder, named_run, study_name
 from ablate.api.unpacking import unpacked
 from ablate.errors import ArgumentError
 from ablate.machine.environment import project_version
@@ -86,14 +86,13 @@ def pack(
 
 def _chosen(names: Iterable[str | Path], scale: str | None, store: Store) -> tuple[list[StudyFolder], list[str]]:
     """Folders of studies, and digests of runs."""
+    documents = filter(None, (folder.read() for folder in store.studies()))
+    studies = {name for study in documents for name in (study.name, f"{study.name}-{study.scale}")}
     folders: list[StudyFolder] = []
     digests: list[str] = []
     for name in names:
-        text = str(name)
-        is_run = ("/" in text and not text.endswith((".yaml", ".yml"))) or any(
-            digest.startswith(text) for digest in store.runs()
-        )
-        if is_run:
+        is_run = "/" in str(name) or any(digest.startswith(str(name)) for digest in store.runs())
+        if study_name(name) not in studies and is_run:
             digests.append(named_run(name, store.root, Store.runs)[1])
             continue
         folder = named_folder(name, scale, store.root)

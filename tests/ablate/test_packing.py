@@ -10,6 +10,7 @@ import shutil
 import stat
 import zipfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 import ablate
 import reports
 from ablate.cli import main
-from ablate.store import Store, StoreError, checksum, jsonfile
+from ablate.store import Store, StoreError, checksum, jsonfile, merging
 from ablate.store.archive import MANIFEST
 from ablate.store.documents import LedgerRecord, PackDocument
 from ablate.store.seals import Chain
@@ -79,7 +80,7 @@ def test_two_labs_are_one_store(labs: dict[str, Path], of_b: Path, study: Path, 
     report = ablate.check(here)
     assert (list(report), report.unchecked) == ([], {})
     (line,) = found.kept
-    assert "--set seeds=[0,1,2,3]" in line
+    assert '--set "seeds=[0,1,2,3]"' in line
     for root in (here, labs["both"]):
         result = ablate.run(study, store=root, sets={"seeds": [0, 1, 2, 3]}, progress=False, engine="inprocess")
         assert (result.trained, result.reused) == (0, 8)
@@ -107,6 +108,32 @@ def test_a_study_arrives_whole_in_a_new_store(labs: dict[str, Path], tmp_path: P
     (Store(here).model_dir(found.new[0]) / "weights.safetensors").unlink()
     assert any(found.new[0] in line for line in ablate.check(here))
     ablate.open(here).model(found.new[1])
+
+
+@pytest.mark.parametrize("moves", range(7))
+def test_a_merge_that_is_killed_can_be_repeated(
+    moves: int, of_b: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever was taken over by then is whole: four runs, a text's description and the study are moved."""
+    here, whole, left = tmp_path / "runs", tmp_path / "whole", iter(range(moves))
+    move = merging._move
+
+    def moved(source: Path, target: Path) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        move(source, target)
+
+    monkeypatch.setattr(merging, "_move", moved)
+    with pytest.raises(KeyboardInterrupt) if moves < 6 else nullcontext():
+        ablate.merge(of_b, store=here)
+    monkeypatch.undo()
+    report = ablate.check(here)
+    assert (list(report), report.unchecked) == ([], {})
+    ablate.merge(of_b, store=here)
+    ablate.merge(of_b, store=whole)
+    assert list(ablate.check(here)) == [] and without_clock(here) == without_clock(whole)
+    names = [{str(path.relative_to(root)) for path in root.rglob("*.json")} for root in (here, whole)]
+    assert {name for name in names[0] if "checked" not in name} == {name for name in names[1] if "checked" not in name}
 
 
 def test_the_same_content_is_the_same_archive(labs: dict[str, Path], tmp_path: Path) -> None:
@@ -144,7 +171,7 @@ def test_a_run_that_has_begun_here_stays(labs: dict[str, Path], of_b: Path, tmp_
     assert len(found.new) == 3 and here.read_result(digest) is None
 
 
-def test_runs_of_another_machine_are_marked(labs: dict[str, Path], tmp_path: Path) -> None:
+def test_runs_of_another_machine_are_marked(labs: dict[str, Path], study: Path, tmp_path: Path) -> None:
     """On the terminal and, where a study has both, in its report."""
     theirs = Store(shutil.copytree(labs["b"], tmp_path / "theirs"))
     for digest in theirs.runs():
@@ -156,6 +183,9 @@ def test_runs_of_another_machine_are_marked(labs: dict[str, Path], tmp_path: Pat
     here = shutil.copytree(labs["a"], tmp_path / "runs")
     found = ablate.merge(archive, store=here)
     assert [(name.split(",")[0], count) for name, count in found.machines.items()] == [("another processor", 4)]
+    result = ablate.run(study, store=here, sets={"seeds": [0, 1, 2, 3]}, progress=False, engine="inprocess")
+    assert result.trained == 0 and result.summary is not None
+    assert any("The runs differ in device" in warning for warning in result.summary.warnings)
 
 
 def rewritten(archive: Path, change: Callable[[Members], None], target: Path) -> Path:
@@ -397,6 +427,15 @@ def test_a_damaged_store_is_not_packed(labs: dict[str, Path], tmp_path: Path) ->
     with pytest.raises(StoreError, match=r"losses\.ndjson"):
         packed(here.root, tmp_path / "x.zip")
     assert not (tmp_path / "x.zip").exists()
+
+
+def test_a_study_whose_name_begins_a_digest_is_the_study(labs: dict[str, Path], tmp_path: Path) -> None:
+    here = Store(shutil.copytree(labs["a"], tmp_path / "runs"))
+    study, name = here.study("tiny", "cpu").read(), here.runs()[0][:2]
+    assert study is not None
+    here.study(name, "cpu").write(study.model_copy(update={"name": name}))
+    found = ablate.pack(name, out=tmp_path / "x.zip", store=here.root)
+    assert (found.studies, len(found.runs)) == ((f"{name}-cpu",), 4)
 
 
 def test_one_run_by_its_place(labs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
