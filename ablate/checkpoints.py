@@ -168,8 +168,8 @@ class Checkpoint:
         lines = [f"{name}: {kind or 'a model saved by ablate'}, {size}"]
         if adapter:
             parts = adapter.get("target_modules")
-            where = f" on {', '.join(sorted(parts))}" if isinstance(parts, list) else f" on {parts}"
-            lines.append(f"{name}: adapter of peft, rank {adapter.get('r')}{where}, merged into {self._base}")
+            where = ", ".join(sorted(map(str, parts))) if isinstance(parts, list) else parts
+            lines.append(f"{name}: adapter of peft, rank {adapter.get('r')} on {where}, merged into {self._base}")
         if self.tokenizer is None:
             return [*lines, self.without_tokenizer]
         lines.append(f"{name}: tokenizer {Path(str(self.tokenizer['path'])).name}{self._begins}")

@@ -149,6 +149,8 @@ def _imported(
         found = store.read_evals(run.digest, request.evals_digest)
         scores = Scores(run.digest, found) if found else None
     else:
-        wanted = {"positions": {"multiples": [1]}} if settings.keys() == {"bos"} else {}
-        scores = evaluate(run.digest, store=store.root, progress=progress, **wanted, **settings)
+        wanted = dict(settings)
+        if settings.keys() == {"bos"}:
+            wanted["positions"] = {"multiples": [1]}
+        scores = evaluate(run.digest, store=store.root, progress=progress, **wanted)
     return Imported(name, run.digest, result, measured, scores, store.root)

@@ -15,8 +15,9 @@ from ablate.running.corpora import checkpoint_lines, prepare_corpora
 from ablate.running.progress import Wanted, open_progress
 from ablate.store import Store
 from ablate.study.written import Sets
+from reports.reading.keys import Schema
 
-_COLUMNS = {
+_COLUMNS: Schema = {
     "digest": pl.String,
     "source": pl.String,
     "files": pl.String,
