@@ -17,6 +17,8 @@ FOLDERS = (
     *("ablate.tracking", "ablate.running.engines"),
 )
 """The packages that plug-ins can belong to, those inside another after it."""
+BUILDING_BLOCKS = {"zoo.building_blocks": "zoo.mixers"}
+"""Folders of the base classes that a module collects for plug-ins."""
 NAMED = ("kind", "source")
 """Fields whose `Literal` is a variant's name. Other plug-ins are named by their file."""
 MARKS = {"begin": "ablate.tracking", "build": "ablate.running.engines", "PROBE": "ablate.training.probes"}
@@ -105,7 +107,8 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Names that are imported from a folder, or from a file in one, each with that folder."""
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module:
-            folders = [each for each in FOLDERS if f"{node.module}.".startswith(f"{each}.")]
+            module = BUILDING_BLOCKS.get(node.module, node.module)
+            folders = [each for each in FOLDERS if f"{module}.".startswith(f"{each}.")]
             yield from ((alias.asname or alias.name, folders[-1]) for alias in node.names if folders)
 
 

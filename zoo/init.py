@@ -71,6 +71,10 @@ class Linear(nn.Linear):
     """Standard deviation times √fan_in, where a residual asks for its own; None for the rule."""
     init_factor: float = 1.0
     """Factor on the rule's standard deviation, set where a residual asks for one."""
+    initial: Mapping[str, float | Tensor]
+    """Initial values of constant parameters, where a mixer sets others than the rule's."""
+    initial_std: Mapping[str, float]
+    """Standard deviations that a mixer sets in place of the rule's; 0 for a constant."""
 
     def __init__(self, dim_in: int, dim_out: int, *, bias: bool = False, role: Role, values: bool = False) -> None:
         """values: whether this is the projection that a mixer reads its values with."""

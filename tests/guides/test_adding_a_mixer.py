@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ablate.plugins import place_of
 from tests.guides.guide import files_of, followed
 from zoo import building_blocks
 
@@ -112,6 +113,13 @@ def test_the_attention_of_the_guide_conforms_and_is_its_softmax(tmp_path: Path) 
             weights = np.exp(k[h, : t + 1] @ q[h, t] / np.sqrt(6))
             out[h, t] = weights / weights.sum() @ k[h, : t + 1]
     np.testing.assert_allclose(said["out"], written(said, out), rtol=1e-5, atol=1e-5)
+
+
+def test_each_file_of_the_guide_is_a_plug_in(tmp_path: Path) -> None:
+    for name, text in files_of("adding_a_mixer.md").items():
+        path = tmp_path / Path(name).name
+        path.write_text(text, encoding="utf-8")
+        assert place_of(path) == ("zoo.mixers", path.stem)
 
 
 def test_building_blocks_say_all_that_they_offer() -> None:

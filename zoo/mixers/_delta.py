@@ -77,6 +77,8 @@ def product_scan(
     (B, H, T·r, p), (B, H, T·r) → (B, H, T, p).
     """
     rank = k.shape[2] // q.shape[2]
+    if rank == 1:
+        return delta_scan(q, k, v, decay, strength, chunk, cache)
     # A row for each step: queries read after the last, and what is read after the others is dropped.
     q = F.pad(q[..., None, :], (0, 0, rank - 1, 0)).flatten(2, 3)
     decay = F.pad(decay[..., None], (0, rank - 1)).flatten(2)

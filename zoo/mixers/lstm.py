@@ -82,7 +82,7 @@ class LSTMLayer(MixerLayer):
             if step.text is not None:  # biases would leave a trace of padding
                 cell, output = (state * step.text[:, t, None] for state in (cell, output))
             outputs.append(output)
-        if states is not None:
+        if states is not None and cell is not None:
             states.write(OUTPUT, outputs[-1])
             states.write(CELL, cell)
         out: Tensor = self.o(torch.stack(outputs, dim=1).to(read.dtype))

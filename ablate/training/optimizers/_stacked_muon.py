@@ -71,7 +71,8 @@ class NorMuonUpdates(StackedMuon):
             rows.lerp_(update.square().mean(dim=1, keepdim=True).to(rows.dtype), 1 - self.neuron_beta)
         scaled = wide / (torch.stack([self.state[each]["rows"] for each in parameters]).sqrt() + ROW_EPS)
         lengths = [x.norm(dim=(1, 2), keepdim=True) for x in (wide, scaled)]
-        return scaled * (lengths[0] / (lengths[1] + ROW_EPS))
+        again: Tensor = scaled * (lengths[0] / (lengths[1] + ROW_EPS))
+        return again
 
 
 def orthogonalised(
