@@ -70,11 +70,16 @@ def _scales() -> list[str]:
 
 
 def _names(command: str, positional: Sequence[argparse.Action]) -> Iterable[str]:
-    """Studies for a command that takes one, presets and variants for `zoo`; files are the shell's to find."""
+    """Studies for a command that takes one, papers for `replicate`, presets and variants for `zoo`; files are the
+    shell's to find."""
     from ablate.study.written import shipped
 
     if any(action.metavar == "STUDY" for action in positional):
         return shipped()
+    if command == "replicate":
+        from ablate.study.papers import papers
+
+        return papers()
     if command == "zoo":
         from zoo.presets import names
 

@@ -32,7 +32,7 @@ OF_THE_MACHINE = {
 
 @dataclass
 class Merge:
-    """What a merge did, or what stood in its way."""
+    """Outcome of a merge."""
 
     new: list[str] = field(default_factory=list)
     """Digests of runs that the store did not have."""

@@ -97,7 +97,7 @@ class PublishedTable(Spec):
             yield found if row.expect else found.model_copy(update={"expect": self._expected(found.difference)})
 
     def _expected(self, difference: float | None) -> Expectation:
-        """What a difference of figures says. Decimal figures differ by a little more than they print."""
+        """Finding that a difference of figures stands for. Decimals differ by a little more than they print."""
         if difference is None or abs(difference) <= self.tie + 1e-9:
             return "same"
         return "better" if (difference < 0) == (self.better == "lower") else "worse"

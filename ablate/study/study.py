@@ -90,7 +90,7 @@ class Study:
 
     @property
     def claims(self) -> tuple[ClaimSpec, ...]:
-        """What is expected of the arms: as the study says, then the rows of a published table."""
+        """Expectations of the arms: the claims of the study, then the rows of its published table."""
         published = self.sections.published
         return (*self.sections.claims, *(published.claims(self.baseline) if published else ()))
 

@@ -56,7 +56,7 @@ def of_b(labs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def without_clock(root: Path) -> dict[str, Any]:
-    """What a page says of the arms, but for the machine and the time."""
+    """Content of a page on the arms, but for the machine and the time."""
     summary = reports.summarise(Store(root).study("tiny", "cpu").path)
     clock = {"tokens_per_second", "peak_memory_bytes", "train_seconds"}
     arms = ablate.open(root).result("tiny").arms
@@ -329,7 +329,7 @@ def test_a_poisoned_archive_is_refused_in_a_line(
 
 
 def test_the_rewritten_archive_itself_is_good(of_b: Path, tmp_path: Path) -> None:
-    """So that each of the above is refused for its change alone."""
+    """Each of the above is refused for its change alone."""
     archive = rewritten(of_b, lambda _: None, tmp_path / "good.zip")
     assert len(ablate.merge(archive, store=tmp_path / "runs").new) == 4
 

@@ -19,7 +19,7 @@ from ablate.study.reading import load_study
 
 
 def report_of(study: Path, store: Path, **sets: object) -> str:
-    """What the report says of the registration after the study was run with these edits."""
+    """Line of the report on the registration, after the study was run with these edits."""
     result = ablate.run(study, store=store, sets=sets, progress=False, engine="inprocess")
     assert result.report is not None
     (line,) = re.findall(r'<p class="source">(Registered .*?)</p>', result.report.read_text()) or [""]
