@@ -41,7 +41,8 @@ def started(place: str, folder: Path, *words: str) -> subprocess.CompletedProces
     """A Python program that ended, started in a place."""
     redirections, changes = PLACES[place]
     command = ["sh", "-c", f'exec "$@" {redirections}', "sh", sys.executable, *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **changes}
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": paths, **changes}
     return subprocess.run(command, capture_output=True, cwd=folder, env=environment, check=False)
 
 
