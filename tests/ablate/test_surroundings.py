@@ -99,7 +99,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 cells = sys.argv[1:]
 book = new_notebook(cells=[new_code_cell(cell) for cell in cells])
 NotebookClient(book, timeout=300, kernel_name="python3").execute()
-print([output for cell in book.cells for output in cell.outputs])
+print(ascii([output for cell in book.cells for output in cell.outputs]))
 """
 
 
