@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -113,7 +114,7 @@ def from_hub(config: TaskConfig, fetch: str) -> Any:
     options = {key: value for key, value in (config.get("dataset_kwargs") or {}).items() if key != "trust_remote_code"}
     try:
         with _offline():
-            return datasets.load_dataset(path, name, **options)
+            return _loaded(path, name, options)
     except (ConnectionError, ValueError) as error:  # a ValueError: other subsets are in the cache
         if not _hub_answers():
             what = path if name is None else f"{path} ({name})"
@@ -122,9 +123,24 @@ def from_hub(config: TaskConfig, fetch: str) -> Any:
     except OSError as error:
         raise TaskDataError(_why(path, error)) from error
     try:
-        return datasets.load_dataset(path, name, **options)
+        return _loaded(path, name, options)
     except (OSError, ValueError, RuntimeError) as error:  # a RuntimeError: data sets that are programs are not run
         raise TaskDataError(_why(path, error)) from error
+
+
+def _loaded(path: str, name: str | None, options: dict[str, Any]) -> Any:
+    """The data set, in a cache that ends with the process where the usual one cannot be written."""
+    try:
+        return datasets.load_dataset(path, name, **options)
+    except OSError as error:
+        if error.filename is None or "cache_dir" in options:  # the hub's answer, or a folder that the task names
+            raise
+    return datasets.load_dataset(path, name, cache_dir=_spare_cache().name, **options)
+
+
+@cache
+def _spare_cache() -> TemporaryDirectory[str]:
+    return TemporaryDirectory(prefix="ablate-datasets-")
 
 
 def _why(path: str, error: Exception) -> str:

@@ -41,7 +41,8 @@ def started(place: str, folder: Path, *words: str) -> subprocess.CompletedProces
     """A Python program that ended, started in a place."""
     redirections, changes = PLACES[place]
     command = ["sh", "-c", f'exec "$@" {redirections}', "sh", sys.executable, *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **changes}
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": paths, **changes}
     return subprocess.run(command, capture_output=True, cwd=folder, env=environment, check=False)
 
 
@@ -98,7 +99,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 cells = sys.argv[1:]
 book = new_notebook(cells=[new_code_cell(cell) for cell in cells])
 NotebookClient(book, timeout=300, kernel_name="python3").execute()
-print([output for cell in book.cells for output in cell.outputs])
+print(ascii([output for cell in book.cells for output in cell.outputs]))
 """
 
 

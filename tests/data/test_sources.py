@@ -173,6 +173,15 @@ def test_a_dataset_is_read_in_order(tmp_path: Path) -> None:
         read(**{**spec, "split": "nope"})
 
 
+def test_a_home_that_cannot_be_written_is_told_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("datasets")
+    pl.DataFrame({"text": ["a"]}).write_parquet(tmp_path / "train.parquet")
+    inside = tmp_path / "train.parquet" / "cache"
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", inside)
+    with pytest.raises(DataError, match=rf"{tmp_path / 'train.parquet'}.*: set HF_HOME to a folder that can be"):
+        read(source="hf", path=str(tmp_path), revision="b" * 40, limit=1)
+
+
 class Hub:
     """Stand-in for the hub: a dataset whose newest commit moves on."""
 

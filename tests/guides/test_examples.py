@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from lm_eval.api.task import TaskConfig
 from ruamel.yaml import YAML
 
 from ablate.study.schema import study_schema
@@ -16,22 +18,24 @@ from zoo.spec import ModelSpec
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SETTINGS = {*study_schema()["properties"], *EvalSpec.model_fields, *ModelSpec.model_fields}
+OF_TASKS = {field.name for field in fields(TaskConfig)}
+"""Settings of lm-eval's task files, which begin with the task's name."""
 
 
-def examples() -> Iterator[tuple[str, str]]:
-    """(page, text) of each setting shown, with the lines below it: a block may show a setting twice."""
+def examples() -> Iterator[tuple[str, str, set[str]]]:
+    """(page, text, known settings) of each setting shown, with the lines below it: a block may show a setting twice."""
     for page in PAGES:
         for block in re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
             for setting in re.split(r"\n(?=\S)", block):
-                yield str(page.relative_to(ROOT)), setting
+                yield str(page.relative_to(ROOT)), setting, OF_TASKS if block.startswith("task:") else SETTINGS
 
 
 def test_every_example_is_read_and_its_settings_exist() -> None:
     found = list(examples())
     assert len(found) > 40
-    for page, text in found:
+    for page, text, known in found:
         (setting,) = YAML(typ="safe").load(text)
-        assert setting.partition(".")[0] in SETTINGS, f"{page}: {text}"
+        assert setting.partition(".")[0] in known, f"{page}: {text}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -151,6 +151,9 @@ def _imported(package: str) -> Any:
 
 
 def _unreachable(path: str, error: Exception) -> DataError:
+    if isinstance(error, OSError) and error.filename and error.strerror:  # a file of this machine
+        said = f"{error.filename}: {error.strerror}"
+        return DataError(f"cannot keep what is read of {path} ({said}): set HF_HOME to a folder that can be written")
     reason = str(error).partition("\n")[0]
     answered = isinstance(error, ValueError) or getattr(error, "response", None) is not None
     kind = DataError if answered else UnreachableError

@@ -100,6 +100,16 @@ def test_code_that_raises_is_named_and_the_group_is_of_the_others(
     assert (found.groups["both"].tasks, found.groups["both"].missing) == (("good",), ("bad",))
 
 
+def test_a_home_that_cannot_be_written_is_no_obstacle(
+    run: Callable[..., Evaluation], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = run("good").document
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "items.jsonl" / "datasets")
+    homeless = GOOD.replace("task: good", "task: homeless").replace(", cache_dir: {folder}/cache", "")
+    found = run("homeless", homeless=homeless).document
+    assert (dict(found.skipped), found.scores["homeless"]) == ({}, alone.scores["good"])
+
+
 def test_a_fault_of_the_model_is_no_tasks(run: Callable[..., Evaluation], monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("a kernel fails")
