@@ -103,6 +103,7 @@ ELSEWHERE = {
         "tests/guides/test_adding_an_optimizer.py"
     ),
     r"docs/(plugins|howto_block)\.md: ablate zoo --check (maxnorm|sine)": "tests/ablate/test_plugins.py",
+    r"docs/adding_a_mixer\.md: ablate zoo --check tied": "tests/guides/test_adding_a_mixer.py",
     r"docs/comparisons\.md: ablate run studies/(screening|confirm)\.yaml": "tests/ablate/test_promoting.py",
     r"docs/checkpoints\.md: lm-eval": "tests/zoo/hf/test_remote.py",
     r"docs/evaluation\.md: ablate eval 3f2a": "tests/evals/harness/test_loading.py",

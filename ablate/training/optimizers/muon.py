@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import torch
 from pydantic import PositiveFloat
@@ -63,12 +64,14 @@ class Muon(Optimizer):
         return Combined(parts)
 
     def _muon(self, trained: Sequence[Trained], lr: float) -> Updates:
-        settings: dict[str, Any] = {"lr": lr, "momentum": self.momentum, "nesterov": self.nesterov}
-        settings["adjust_lr_fn"] = self.adjust
+        kind: Callable[..., Updates] = torch.optim.Muon
         if self.neuron_beta is not None:
-            return NorMuonUpdates(groups(trained, lr), self.neuron_beta, **settings)
-        kind = StackedMuon if device_type(trained[0].parameter) == "cuda" else torch.optim.Muon
-        return kind(groups(trained, lr), **settings)
+            kind = partial(NorMuonUpdates, neuron_beta=self.neuron_beta)
+        elif device_type(trained[0].parameter) == "cuda":
+            kind = StackedMuon
+        return kind(
+            groups(trained, lr), lr=lr, momentum=self.momentum, nesterov=self.nesterov, adjust_lr_fn=self.adjust
+        )
 
     @staticmethod
     def _takes(each: Trained) -> bool:
