@@ -34,9 +34,9 @@ def show_all(as_json: bool) -> int:
             print_line(f"  {each['name']:{width}}  {_described(each)}")
         print()
     print(f"`ablate zoo presets` lists {len(names())} published models.")
-    print("`ablate zoo NAME` shows a variant or a preset in full, the settings of a part, of")
-    print("`model`, `block`, `train`, `lora`, `start` or `teacher`, and of a setting's name")
-    print("the parts that have it.")
+    print("`ablate zoo NAME` shows a variant or a preset in full, the settings of a part,")
+    print("of `model`, `block`, `train`, `lora`, `start` or `teacher`, and of a setting's")
+    print("name the parts that have it.")
     return 0
 
 

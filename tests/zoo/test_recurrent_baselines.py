@@ -60,9 +60,9 @@ def test_short_conv_gates_before_and_after() -> None:
 
 
 @pytest.mark.parametrize(("width", "dilation"), [(2, 1), (3, 4), (4, 2)])
-@pytest.mark.parametrize("gate", [True, False])
-def test_causal_conv_is_a_dilated_convolution(width: int, dilation: int, gate: bool) -> None:
-    layer: Any = layer_of(CausalConv(width=width, dilation=dilation, gate=gate, features=5), D)
+@pytest.mark.parametrize("gated", [True, False])
+def test_causal_conv_is_a_dilated_convolution(width: int, dilation: int, gated: bool) -> None:
+    layer: Any = layer_of(CausalConv(width=width, dilation=dilation, gated=gated, features=5), D)
     v = F.pad(linear(layer.v, X[0]).T[None], ((width - 1) * dilation, 0))
 
     def through(kernel: Any) -> torch.Tensor:
@@ -70,7 +70,7 @@ def test_causal_conv_is_a_dilated_convolution(width: int, dilation: int, gate: b
         return F.conv1d(v, weight, dilation=dilation)[0].T
 
     mixed = through(layer.kernel)
-    mixed = mixed.tanh() * through(layer.gate).sigmoid() if gate else mixed.relu()
+    mixed = mixed.tanh() * through(layer.gate).sigmoid() if gated else mixed.relu()
     close(run(layer, X), linear(layer.o, mixed))
 
 

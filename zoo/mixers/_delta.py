@@ -42,7 +42,14 @@ def inversion_flops(width: int) -> float:
 
 
 def delta_scan(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, chunk: int, cache: LayerCache | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    strength: Tensor,
+    chunk: int,
+    cache: LayerCache | None = None,
+    rank: int = 1,
 ) -> Tensor:
     """o_t = S_tᵀ q_t, S_t = a_t S_{t−1} + β_t k_t (v_t − a_t S_{t−1}ᵀ k_t)ᵀ, a = exp(g), from the state that the cache
     holds, or zero.
@@ -50,6 +57,7 @@ def delta_scan(
     q, k: (B, G, T, n), v: (B, H, T, p), decay g ≤ 0: (B, H, T), or (B, H, T, n) where each key feature has its own and
     a is a diagonal matrix, strength β: (B, H, T) → (B, H, T, p). Queries and keys of group i are read by its H/G heads.
     `chunk` is a power of two. Computed in float32 or more, except by the kernels of `zoo.fla`, where they are in use.
+    With a rank, T counts rows, `rank` of each token: see `product_scan`.
 
     Within a chunk, let c_i be the decay summed up to token i, S the state before the chunk, and L strictly lower
     triangular. The corrections u_t = β_t (v_t − a_t S_{t−1}ᵀ k_t) solve (1); (2) reads them and S, (3) carries S on:
@@ -64,7 +72,7 @@ def delta_scan(
         return scan_in_kernel(q, k, v, decay, strength, cache)
     decay = decay if decay.dim() == 4 else decay[..., None]
     of_heads = (by_group(x, q) for x in (v, decay, strength[..., None]))
-    return stepwise(_one, _chunked, (q[:, :, None], k[:, :, None], *of_heads), chunk, cache).flatten(1, 2)
+    return stepwise(_one, _chunked, (q[:, :, None], k[:, :, None], *of_heads), chunk, cache, rank).flatten(1, 2)
 
 
 def product_scan(
@@ -76,20 +84,24 @@ def product_scan(
     q: (B, G, T, n), decay: (B, H, T); keys, values and strengths, r rows for each token in its order: (B, G, T·r, n),
     (B, H, T·r, p), (B, H, T·r) → (B, H, T, p).
     """
-    rank = k.shape[2] // q.shape[2]
+    length = q.shape[2]
+    rank = k.shape[2] // length
     if rank == 1:
         return delta_scan(q, k, v, decay, strength, chunk, cache)
     # A row for each step: queries read after the last, and what is read after the others is dropped.
     q = F.pad(q[..., None, :], (0, 0, rank - 1, 0)).flatten(2, 3)
     decay = F.pad(decay[..., None], (0, rank - 1)).flatten(2)
-    return delta_scan(q, k, v, decay, strength, chunk, cache)[:, :, rank - 1 :: rank]
+    read = delta_scan(q, k, v, decay, strength, chunk, cache, rank)
+    return read[:, :, -1:] if length == 1 else read[:, :, rank - 1 :: rank]
 
 
 def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """The recurrence itself, for one token: all (B, G, H/G, 1, …), the state (B, G, H/G, n, p)."""
-    state = decay.exp().transpose(-1, -2) * state  # a S
-    state = state + k.transpose(-1, -2) @ (strength * (v - k @ state))  # + k uᵀ, u = β (v − a Sᵀ k)
-    return q @ state, state
+    """The recurrence itself, for one token: all (B, G, H/G, r, …), a row for each of its steps, the state (B, G, H/G,
+    n, p). The first row has its decay, the last one its query."""
+    state = decay[..., :1, :].exp().transpose(-1, -2) * state  # a S
+    for key, value, beta in zip(k.split(1, -2), v.split(1, -2), strength.split(1, -2), strict=True):
+        state = state + key.transpose(-1, -2) @ (beta * (value - key @ state))  # + k uᵀ, u = β (v − a Sᵀ k)
+    return q[..., -1:, :] @ state, state
 
 
 def _chunked(

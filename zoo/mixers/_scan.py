@@ -155,9 +155,11 @@ Chunked = Callable[..., tuple[Tensor, Tensor | None]]
 """Parts in chunks, the state before them or None, and whether to keep the one after them → outputs, and that state."""
 
 
-def stepwise(one: OneToken, chunked: Chunked, parts: Sequence[Tensor], chunk: int, cache: LayerCache | None) -> Tensor:
-    """A recurrence over parts (B, …, T, f), from the state that the cache holds, or zero: by itself for one token, or
-    by chunks (B, …, N, C, f). Computed in float32 or more."""
+def stepwise(
+    one: OneToken, chunked: Chunked, parts: Sequence[Tensor], chunk: int, cache: LayerCache | None, rank: int = 1
+) -> Tensor:
+    """A recurrence over parts (B, …, T, f), from the state that the cache holds, or zero: by itself for one token,
+    which is `rank` rows, or by chunks (B, …, N, C, f). Computed in float32 or more."""
     states = kept_by("a recurrent layer", cache, StateCache)
     last = parts[-1]
     kind, length, heads = torch.promote_types(last.dtype, torch.float32), last.shape[-2], last.shape[1:-2]
@@ -166,7 +168,7 @@ def stepwise(one: OneToken, chunked: Chunked, parts: Sequence[Tensor], chunk: in
         state = states.read(STATE, kind) if states is not None else None
         before = None if state is None else state.unflatten(1, heads)
         after: Tensor | None
-        if length == 1 and before is not None:
+        if length == rank and before is not None:
             out, after = one(*parts, before)
         else:
             pieces = Chunks.of(length, chunk)

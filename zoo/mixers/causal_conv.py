@@ -42,7 +42,7 @@ class CausalConv(Mixer):
     """W: tokens that a convolution reads, the current one included."""
     dilation: PositiveInt = 1
     """δ: tokens from each token that is read to the next."""
-    gate: bool = True
+    gated: bool = True
     """Whether the convolution is gated by another one."""
 
     def resolve(self, d_model: int) -> Self:
@@ -53,7 +53,7 @@ class CausalConv(Mixer):
 
     def cost(self, d_model: int, context: int) -> PartCost:
         features = number(self.features)
-        matrices = 2 * d_model * features + (1 + self.gate) * self.width * features**2
+        matrices = 2 * d_model * features + (1 + self.gated) * self.width * features**2
         return matmul_cost(matrices, matrices)
 
     @property
@@ -73,7 +73,7 @@ class CausalConvLayer(MixerLayer):
         self.spec, features = spec, number(spec.features)
         self.v = Linear(d_model, features, role="input", values=True)
         self.kernel = Linear(spec.width * features, features, role="input")
-        self.gate = Linear(spec.width * features, features, role="input") if spec.gate else None
+        self.gate = Linear(spec.width * features, features, role="input") if spec.gated else None
         self.o = Linear(features, d_model, role="output")
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:

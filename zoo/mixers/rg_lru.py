@@ -116,8 +116,9 @@ class RGLRULayer(StatefulLayer):
 
 def _first(step: Step) -> Tensor:
     """(1 or B, T): which tokens begin a text."""
-    begin = 0 if step.left_pad is None else step.left_pad[:, None]
-    return torch.atleast_2d(step.index == begin)
+    if step.left_pad is None:
+        return (step.index == 0)[None]
+    return step.index == step.left_pad[:, None]
 
 
 class BlockDiagonal(nn.Module):
@@ -133,4 +134,5 @@ class BlockDiagonal(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         parts = x.unflatten(-1, (self.weight.shape[0], -1))[..., None, :]  # (B, T, H, 1, b)
-        return (parts @ self.weight.transpose(-1, -2)).flatten(2) + self.bias
+        out: Tensor = (parts @ self.weight.transpose(-1, -2)).flatten(2) + self.bias
+        return out

@@ -69,8 +69,9 @@ class Muon(Optimizer):
             kind = partial(NorMuonUpdates, neuron_beta=self.neuron_beta)
         elif device_type(trained[0].parameter) == "cuda":
             kind = StackedMuon
-        momentum, nesterov = self.momentum, self.nesterov
-        return kind(groups(trained, lr), lr=lr, momentum=momentum, nesterov=nesterov, adjust_lr_fn=self.adjust)
+        return kind(
+            groups(trained, lr), lr=lr, momentum=self.momentum, nesterov=self.nesterov, adjust_lr_fn=self.adjust
+        )
 
     @staticmethod
     def _takes(each: Trained) -> bool:
