@@ -114,7 +114,7 @@ def from_hub(config: TaskConfig, fetch: str) -> Any:
     options = {key: value for key, value in (config.get("dataset_kwargs") or {}).items() if key != "trust_remote_code"}
     try:
         with _offline():
-            return _loaded(path, name, options)
+            return _loaded(path, name, **options)
     except (ConnectionError, ValueError) as error:  # a ValueError: other subsets are in the cache
         if not _hub_answers():
             what = path if name is None else f"{path} ({name})"
@@ -123,12 +123,12 @@ def from_hub(config: TaskConfig, fetch: str) -> Any:
     except OSError as error:
         raise TaskDataError(_why(path, error)) from error
     try:
-        return _loaded(path, name, options)
+        return _loaded(path, name, **options)
     except (OSError, ValueError, RuntimeError) as error:  # a RuntimeError: data sets that are programs are not run
         raise TaskDataError(_why(path, error)) from error
 
 
-def _loaded(path: str, name: str | None, options: dict[str, Any]) -> Any:
+def _loaded(path: str, name: str | None, **options: Any) -> Any:
     """The data set, in a cache that ends with the process where the usual one cannot be written."""
     try:
         return datasets.load_dataset(path, name, **options)
