@@ -15,6 +15,7 @@ from ablate.plugins import check_groups
 from ablate.store import Store
 from ablate.study.claim_spec import ClaimSpec
 from ablate.study.handbook import handbook
+from ablate.study.papers import FOLDER, papers
 from ablate.study.written import SHIPPED, read_study, shipped
 from reports.atlas.sources import CatalogueEntry, PublishedModel, Setting, Sources, StatedStudy
 from reports.results.document import RecordedResult
@@ -61,8 +62,9 @@ def atlas(
 
 
 def study_files() -> dict[str, Path]:
-    """Files of the shipped studies by name."""
-    return {name: SHIPPED / f"{name}.yaml" for name in shipped()}
+    """Files of the shipped studies by name, replications of papers among them."""
+    studies = {name: SHIPPED / f"{name}.yaml" for name in shipped()}
+    return studies | {name: FOLDER / f"{name}.yaml" for name in papers()}
 
 
 def gathered(sources: Sequence[str | Path]) -> tuple[tuple[RecordedResult, ...], dict[str, Path]]:

@@ -267,10 +267,22 @@ def conditions_of(result: RecordedResult) -> str:
     return " · ".join((size, f"{setting.seeds} seeds", *inputs(read)))
 
 
+def size_of(result: RecordedResult) -> str:
+    """`56 k parameters, 5 seeds`."""
+    return f"{_parameters(result.setting.parameters)}, {result.setting.seeds} seeds"
+
+
 def _of_rung(rung: RecordedRung) -> str:
     return _size(rung.parameters, rung.tokens_per_parameter)
 
 
 def _size(parameters: tuple[float, float], tokens: tuple[float, float]) -> str:
-    sizes, lengths = (" to ".join(dict.fromkeys(map(prefixed, each))) for each in (parameters, tokens))
-    return f"{sizes} parameters · {lengths} tokens per parameter"
+    return f"{_parameters(parameters)} · {_range(tokens)} tokens per parameter"
+
+
+def _parameters(parameters: tuple[float, float]) -> str:
+    return f"{_range(parameters)} parameters"
+
+
+def _range(ends: tuple[float, float]) -> str:
+    return " to ".join(dict.fromkeys(map(prefixed, ends)))

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 
 from ablate.store.files import write_text
-from reports.atlas.cards import conditions_of
+from reports.atlas.cards import conditions_of, size_of
 from reports.atlas.forest import said
 from reports.reading.documents import ReportError
 from reports.results.document import RecordedArm, RecordedResult
@@ -55,7 +55,7 @@ def _answers(results: Sequence[RecordedResult], links: Mapping[str, str]) -> Ite
     yield "|---|---|---|"
     for result in results:
         study = f"[`{result.study}`]({links[result.study]})" if result.study in links else f"`{result.study}`"
-        yield f"| {study} | {_cell(result.answer)} | `{result.scale}`: {conditions_of(result)} |"
+        yield f"| {study} | {_cell(result.answer)} | `{result.scale}`: {size_of(result)} |"
     absent = len(set(links) - {result.study for result in results})
     if absent:
         yield ""

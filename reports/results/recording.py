@@ -81,12 +81,13 @@ def _joined(environment: Mapping[str, tuple[str, ...]], key: str) -> str:
 
 
 def _command(study: StudyDocument) -> str:
-    """The command that repeats the study, wherever its file lies: from the folder above the file's."""
+    """The command that repeats the study, wherever its file lies: from the folder above that of studies, or above the
+    file's."""
     if study.path is None:
         return study.command()
-    path = Path(study.path)
-    shown = f"{path.parent.name}/{path.name}"
-    return study.model_copy(update={"path": shown}).command()
+    *folders, name = Path(study.path).parts
+    first = max((at for at, folder in enumerate(folders) if folder == "studies"), default=len(folders) - 1)
+    return study.model_copy(update={"path": Path(*folders[first:], name).as_posix()}).command()
 
 
 def _run_of(documents: StudyDocuments, arm: StudyArm) -> Plain:
