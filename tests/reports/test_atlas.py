@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ablate.api.atlas import RESULTS, gathered, known_sources
+from ablate.api.atlas import RESULTS, gathered, known_sources, study_files
 from ablate.cli import main
 from ablate.store.documents import StudyClaim
 from ablate.store.documents.handbook import HandbookClaim
@@ -192,7 +192,8 @@ def test_every_shipped_study_and_every_variant_is_there(pages: dict[str, str], s
     assert studies == {path.stem for path in (ROOT / "studies").glob("*.yaml")}
     recorded = {path.name.partition("@")[0] for path in (ROOT / "studies" / "results").glob("*.json")}
     assert all(f"ablate run {name}<" in pages["index.html"] for name in studies - recorded)
-    assert all(f"ablate run studies/{name}.yaml" in pages["index.html"] for name in recorded)
+    files = {path.stem: path.relative_to(ROOT) for path in study_files().values()}
+    assert all(f"ablate run {files[name]}" in pages["index.html"] for name in recorded)
     assert len(sources.catalogue) > 100
     assert all(f"variants/{entry.slug}.html" in pages for entry in sources.catalogue)
 
@@ -288,6 +289,7 @@ def test_the_tables_of_the_readme_are_up_to_date() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     links = {path.stem: f"studies/{path.name}" for path in (ROOT / "studies").glob("*.yaml")}
     papers = {path.stem: f"studies/papers/{path.name}" for path in (ROOT / "studies" / "papers").glob("*.yaml")}
+    assert {*links, *papers} == set(study_files())
     assert text == with_tables(text, results, links | papers), "out of date: ablate atlas --tables README.md"
     assert all(result.answer in text for result in results)
     every = (ROOT / "docs" / "shipped_studies.md").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ import pytest
 
 import ablate
 import reports
+from ablate.api.atlas import study_files
 from ablate.cli import main
 from ablate.store import Store
 from reports.reading.documents import ReportError
@@ -150,8 +151,9 @@ def test_parts_are_named_by_setting_and_kind() -> None:
 def test_shipped_results_are_whole_and_small(path: Path) -> None:
     found = files.read(path)
     assert path.name == f"{found.name}.json"
-    assert (ROOT / "studies" / f"{found.study}.yaml").is_file()
+    file = study_files()[found.study]
+    assert file.is_file()
     assert path.stat().st_size <= files.MOST_BYTES
     assert files.as_text(found) == path.read_text(encoding="utf-8")
-    assert found.commit and found.machine and found.command.startswith(f"ablate run studies/{found.study}.yaml")
+    assert found.commit and found.machine and found.command.startswith(f"ablate run {file.relative_to(ROOT)}")
     assert not Store(ROOT / "studies").exists
