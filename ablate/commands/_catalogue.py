@@ -9,6 +9,7 @@ from typing import Any
 
 import zoo
 from ablate.api.catalogue import OF_ARMS, WHOLES, Catalogue, Entry, catalogued, entry, settings_of
+from ablate.api.part_costs import HEADS, LAYERS, VOCABULARY, WIDTH, costs_of, costs_with, shown
 from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
 from ablate.commands import OptionError, print_json, print_line, print_table
 from ablate.plugins import check_groups
@@ -78,7 +79,10 @@ def show_one(name: str, small: bool, as_json: bool) -> int:
     found = [(axis, *of[name]) for axis, of in groups.items() if name in of]
     if not found:
         return _show_setting(name, groups, presets, as_json)
-    entries = [{"axis": axis, **entry(name, said), "settings": settings_of(cls)} for axis, said, cls in found]
+    entries = [
+        {"axis": axis, **entry(name, said), "settings": settings_of(cls), "costs": costs_with(axis, name)}
+        for axis, said, cls in found
+    ]
     if as_json:
         print_json(entries[0] if len(entries) == 1 else entries)
         return 0
@@ -88,6 +92,9 @@ def show_one(name: str, small: bool, as_json: bool) -> int:
         rows = [(name, _default(default), docs.get(name, "")) for name, default in settings_of(cls).items()]
         if rows:
             print_table([("setting", "default", "what it is"), *rows], text_columns=3)
+        if costs := costs_with(axis, name):
+            print(f"\nIn a model of {LAYERS} layers of {WIDTH} features, with {HEADS} heads and {VOCABULARY:,} ids:")
+            print(shown(costs))
     return 0
 
 
@@ -143,12 +150,14 @@ def _show_preset(chosen: Preset, small: bool, as_json: bool) -> int:
         "assumed": chosen.assumed,
         "note": chosen.note,
         "buildable": chosen.buildable,
+        "costs": costs_of(chosen.spec) if chosen.buildable else None,
         "model": model,
     }
     if small:
         spec = shrunk(chosen.name)
         cost = zoo.cost(spec)
         document |= {"parameters": cost.params, "active_parameters": cost.params_active, "model": spec.dump()}
+        document["costs"] = costs_of(spec)
     if as_json:
         print_json(document)
         return 0

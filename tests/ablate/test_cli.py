@@ -120,6 +120,22 @@ def test_a_preset_that_cannot_be_built_is_listed_with_what_is_claimed_of_it(caps
     assert "gpt4' cannot be built, at any size" in capsys.readouterr().err
 
 
+def test_a_preset_and_a_part_are_shown_with_what_they_cost(capsys):
+    assert main(["zoo", "llama3", "--json"]) == 0
+    costs = json.loads(capsys.readouterr().out)["costs"]
+    # Llama 3 8B: 8,030,261,248 parameters, of which the token table is looked up; keys and values of 8 heads of 128 in
+    # 32 layers; each query meets half of 4,096 keys (2 products, 2 FLOPs), and one more.
+    assert costs["parameters"] == 8_030_261_248
+    matrices = 8_030_261_248 - 128_256 * 4096 - (2 * 32 + 1) * 4096
+    assert costs["flops_per_token"] == 2 * matrices + 32 * 2 * 2 * 4096 * (4096 + 1) / 2
+    assert costs["cache_bytes"] == 2 * 2 * 32 * 8 * 128 * 4096
+    assert main(["zoo", "alibi"]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.startswith("29.4M parameters; at a context of 4,096 tokens 92.") and "67.1MB of cache" in line
+    assert main(["zoo", "prose", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["costs"] is None
+
+
 def test_the_zoo_is_a_line_for_each_variant_with_the_mixers_first(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
