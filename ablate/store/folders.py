@@ -210,7 +210,7 @@ class DataFolder:
 
     def read(self) -> TextMeta | SyntheticMeta:
         """The document of the corpus. Raises StoreError if it is gone."""
-        is_described = not self.path.is_dir() and self.described_path.is_file()
+        is_described = not self.path.is_dir() and self.described_path.exists()
         path = self.described_path if is_described else self.document_path
         remedy = f"remove {path.parent} to prepare the data again"
         kind = jsonfile.read(path, _Kind, remedy)
