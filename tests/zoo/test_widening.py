@@ -19,6 +19,8 @@ LENGTH = 9
 OPTIONS = [option for options in matrix.axes().values() for option in options]
 UNKNOWN: dict[str, set[str]] = {
     "mixer": {option.name.split()[0] for option in matrix.axes()["mixer"]} - {"attention"},
+    "mixer.forget": {"yes"},
+    "mixer.exclusive": {"yes"},
     "mixer.position": {"alibi", "sinusoidal", "t5", "transformer_xl"},
     "ffn": {"deepseek_moe", "rwkv7", "scaled_swiglu", "topk_moe"},
     "norm": {"partial_rmsnorm"},
@@ -54,6 +56,8 @@ def twice(spec: zoo.ModelSpec) -> dict[str, Any]:
     edits: dict[str, Any] = {"d_model": 2 * spec.d_model}
     if hasattr(spec.block.mixer, "heads"):
         edits["block.mixer.heads"] = 2 * spec.block.mixer.heads
+    if features := spec.block.mixer.model_dump().get("features"):
+        edits["block.mixer.features"] = 2 * features
     ffn = spec.named("block").ffn
     if isinstance(ffn, Dense):
         edits["block.ffn.d_ff"] = 2 * ffn.width

@@ -66,6 +66,7 @@ BLOCK: Mapping[str, Axes] = {
     r"ffn\.(up|gate)\.bias": ("hidden",),
     r"ffn\.down\.bias": ("stream",),
     r"ffn\.conv\.weight": ("activated", ""),
+    r"ffn\.activation\.\w+": ("",),
     r"canon\.\w+\.conv\.weight": ("stream", ""),
     r"(mixer|ffn)_residual\.(norm_\w+|asked\.norm)\.\w+": ("stream",),
     r"(mixer|ffn)_residual\.asked\.weight": ("", "/stream"),
