@@ -27,7 +27,7 @@ for idea in sys.argv[1:]:
     if status not in (0, 10, 11):
         sys.exit(f"{idea}: {status}")
 """
-IDEAS = ("block.norm=layernorm", "train.lr=3e-2", "block.mixer.kv_heads=1", "train.lr=1e-4", "block.ffn.d_ff=64")
+IDEAS = ("block.norm=layernorm", "train.lr=0.03", "block.mixer.kv_heads=1", "train.lr=0.0001", "block.ffn.d_ff=64")
 KILLS = 2
 PATIENCE = 300.0
 
