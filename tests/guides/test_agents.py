@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -51,7 +52,7 @@ def test_a_program_that_is_killed_twice_improves_a_toy_base(tmp_path: Path, monk
     assert all(record.outcome for record in records), "what was interrupted was decided later"
     changes = {path: value for record in kept(records) for path, value in record.edits.items()}
     assert changes["train.lr"] == 3e-2
-    _hold(study, changes, tmp_path)
+    _hold(changes, tmp_path / "fresh")
 
 
 def _instructions(study: Path) -> None:
@@ -59,12 +60,13 @@ def _instructions(study: Path) -> None:
     subprocess.run([sys.executable, "-m", "ablate", *words], check=True, env=_environment())
 
 
-def _hold(study: Path, changes: dict[str, object], folder: Path) -> None:
+def _hold(changes: dict[str, object], folder: Path) -> None:
     """What was kept against the first base, on seeds that no proposal had."""
-    sets = {"arms": {"improved": changes}, "seeds": list(range(500, 508))}
-    found = ablate.run(study, scale="cpu", sets=sets, store=folder / "fresh", engine="inprocess", progress=False)
-    (contrast,) = [arm for arm in found.summary.arms if arm.name == "improved"]
-    assert contrast.comparison is not None and contrast.comparison.verdict == "better"
+    folder.mkdir()
+    study = toy_study(folder, json.dumps({"improved": changes}), steps=40)
+    seeds = {"seeds": list(range(500, 508))}
+    found = ablate.run(study, scale="cpu", sets=seeds, store=folder / "runs", engine="inprocess", progress=False)
+    assert dict(found.contrasts.select("arm", "verdict").iter_rows()) == {"improved": "better"}
 
 
 def _started(folder: Path) -> subprocess.Popen[bytes]:
