@@ -147,6 +147,13 @@ class Checkpoint:
 
     def read_as_published(self, bos: Bos = "auto") -> Published | None:
         """Rules of these files by which text becomes tokens; None as for `conventions`."""
+        return self._by_custom if bos == "auto" else self._read_as_published(bos)
+
+    @cached_property
+    def _by_custom(self) -> Published | None:
+        return self._read_as_published("auto")
+
+    def _read_as_published(self, bos: Bos) -> Published | None:
         if not self.published:
             return None
         from evals.harness.conventions import Published  # noqa: PLC0415 (slow to load)

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, PositiveInt, create_model
 
 from evals.conditions import Conditions
 from evals.evaluations import EvaluationSpec, evaluations
+from evals.harness.conventions import Bos
 from evals.option import Option, rows
 from evals.subject import HeldOutText
 from zoo.axis import Spec
@@ -36,7 +37,7 @@ class EvalSettings(Spec):
     """Batch size; `auto` fills each pass with several thousand tokens, as far as memory allows."""
     seed: int = 0
     """Seed of all sampling: items built from held-out text, passages, prompts, examples."""
-    bos: Annotated[Literal["auto", "on", "off"], BeforeValidator(_word), Option("WHEN", str)] = Field(
+    bos: Annotated[Bos, BeforeValidator(_word), Option("WHEN", str)] = Field(
         default="auto", exclude_if=lambda value: value == "auto"
     )
     """Token at the beginning of every text, and of every window of held-out text in place of its first token: `auto` is

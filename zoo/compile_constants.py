@@ -9,7 +9,7 @@ from zoo.grouped import has_kernel
 
 
 def hold_constants() -> None:
-    """To be called before torch.compile: `note` would have every graph compiled again at its second pass, and
-    `has_kernel` starts a process."""
+    """Take their answers as constants of every program that is compiled from now on: `note` would have each graph
+    compiled again at its second pass, and `has_kernel` starts a process."""
     for function in (note, has_kernel):
         torch.compiler.assume_constant_result(function)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
+import zoo
 from ablate.machine.numerics import Numerics
 from ablate.planning.plan import ArmPlan, Plan
-from ablate.training.step_seconds import step_seconds
+from ablate.training.spec import TrainSpec, timeless
+from ablate.training.step_trial import step_seconds
 from evals.costs.machine import Speed, training_speed
 
-LONGEST_STEP = 2.0
+LONGEST_STEP = 0.5
 """Seconds by arithmetic from which on a step is not tried out: it takes too long, and products take most of it."""
 
 
@@ -33,4 +37,11 @@ def _ratio(arm: ArmPlan, speed: Speed, numerics: Numerics) -> float | None:
     foretold = arm.estimated_seconds(speed) / arm.steps
     if arm.step_time is not None or arm.train.compile or foretold > LONGEST_STEP:
         return None
-    return step_seconds(arm.spec, arm.train, numerics) / foretold
+    model, train = json.dumps(arm.spec.dump()), arm.train.model_dump_json(exclude=timeless())
+    return _tried(model, train, numerics) / foretold
+
+
+@lru_cache(maxsize=64)
+def _tried(model: str, train: str, numerics: Numerics) -> float:
+    """The time of a step of a model and a training spec in JSON: stages of a study train the same again."""
+    return step_seconds(zoo.parse(json.loads(model)), TrainSpec.model_validate_json(train), numerics)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 import zoo
@@ -89,21 +89,32 @@ def training_seconds_per_layer(device: str, clock: Clock = time.perf_counter) ->
     Deep and narrow models, and small ones on fast devices, take little else.
     """
     model = _all_overhead(device)
-    step = adamw_step(list(model.parameters()))
     tokens = torch.zeros(1, _TOKENS, dtype=torch.long, device=device)
+
+    def loss() -> Tensor:
+        return nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
+
+    _, *seconds = training_steps(model, loss, 1 + _STEPS, clock)
+    return median(seconds) / _LAYERS
+
+
+def training_steps(model: nn.Module, loss: Callable[[], Tensor], count: int, clock: Clock) -> list[float]:
+    """Seconds of so many steps: forward, backward and AdamW's update. The first one sets up."""
+    parameters = list(model.parameters())
+    device, update = parameters[0].device, _adamw(parameters)
     seconds = []
-    for _ in range(1 + _STEPS):  # the first one sets up
-        synchronise(torch.device(device))
+    for _ in range(count):
+        synchronise(device)
         start = clock()
-        nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()).backward()
-        step()
+        loss().backward()
+        update()
         model.zero_grad()
-        synchronise(torch.device(device))
+        synchronise(device)
         seconds.append(clock() - start)
-    return median(seconds[1:]) / _LAYERS
+    return seconds
 
 
-def adamw_step(parameters: list[nn.Parameter]) -> Callable[[], None]:
+def _adamw(parameters: list[nn.Parameter]) -> Callable[[], None]:
     """A step of AdamW. The class `torch.optim.AdamW` loads torch's compiler, which takes two seconds."""
     first, second = ([torch.zeros_like(each) for each in parameters] for _ in range(2))
     counts = [torch.zeros(()) for _ in parameters]

@@ -14,7 +14,7 @@ from ablate.store import Store
 from ablate.store.documents import ResultDocument
 from ablate.study.reading import load_study
 from ablate.training.spec import TrainSpec
-from ablate.training.step_seconds import step_seconds
+from ablate.training.step_trial import step_seconds
 from evals.costs.machine import Speed
 from tests.ablate.test_plan import DATA
 from zoo.spec import ModelSpec

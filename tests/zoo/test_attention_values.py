@@ -9,28 +9,14 @@ import pytest
 import torch
 
 import zoo
-from tests.zoo.slow import close, convolved, layer_of, linear, maps, mix, project, random_stream, run, write
+from tests.zoo.slow import close, convolved, linear, maps, mix, project, run, write
+from tests.zoo.test_attention_options import D, H, K, T, X, attention, dot, qkv
 from zoo.cache_kinds import cache_kind
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.mixers._forget import decay_bias
 from zoo.mixers.attention import Attention
 from zoo.positions.nope import NoPE
 from zoo.site import Step
-
-D, H, K, T = 12, 4, 2, 9
-X = random_stream(T, D)
-
-
-def attention(**options: Any) -> Any:
-    return layer_of(Attention(heads=H, kv_heads=K, position=NoPE(), **options), D)
-
-
-def dot(q: torch.Tensor, k: torch.Tensor, head: int) -> float:
-    return float(q @ k) / math.sqrt(D / H)
-
-
-def qkv(layer: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return project(layer, "q", X, H), project(layer, "k", X, K), project(layer, "v", X, K)
 
 
 def forgetting_maps(layer: Any, window: int | None) -> torch.Tensor:

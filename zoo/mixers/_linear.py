@@ -126,6 +126,25 @@ class LinearHeads(Stateful):
         return ScanCost(self.heads, self.key_features, self.heads, self.value_features, self.chunk)
 
 
+class HalfKeys(LinearHeads):
+    """Base of mixers whose keys have half the features of their values, unless told otherwise."""
+
+    head_dim: HeadFeatures | None = None
+    """n; null for d_model / (2 heads)."""
+    v_dim: HeadFeatures | None = None
+    """Features of a value head; null for 2n."""
+
+    def resolve(self, d_model: int) -> Self:
+        if self.head_dim is None:
+            check_width(2 * self.heads, d_model, "head_dim")
+        head_dim = self.head_dim or d_model // (2 * self.heads)
+        return self.model_copy(update={"head_dim": head_dim, "v_dim": self.v_dim or 2 * head_dim})
+
+    @property
+    def value_features(self) -> int:
+        return number(self.v_dim)
+
+
 class LinearHeadsLayer(StatefulLayer):
     """x: (B, T, D) → (B, T, D)."""
 

@@ -9,13 +9,13 @@ from pydantic import PositiveFloat
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.axis import Choice, Examples, number
+from zoo.axis import Choice, Examples
 from zoo.cache import LayerCache
 from zoo.conv import on_text
-from zoo.facts import Features, HeadFeatures
+from zoo.facts import Features
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_chunk, check_width, split
+from zoo.mixers._linear import HalfKeys, LinearHeadsLayer, check_chunk, split
 from zoo.mixers._low_rank import LowRank
 from zoo.mixers._scan import ScanCost, scan
 from zoo.norms import Norm
@@ -24,7 +24,7 @@ from zoo.site import Site, Step
 from zoo.traits import OF_MODULES, Operations
 
 
-class GatedLinearAttention(LinearHeads):
+class GatedLinearAttention(HalfKeys):
     """S_t = diag(α_t) S_{t−1} + k_t v_tᵀ, out = W_o (norm(S_tᵀ q_t/√n) ⊙ silu(W_r x)), with a decay of its own for each
     key feature, α = σ(W₂W₁x + b)^(1/τ). Yang et al. 2023 (GLA), arXiv:2312.06635 §4.4.
 
@@ -35,10 +35,6 @@ class GatedLinearAttention(LinearHeads):
     examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5, "rank": 3},)
     kind: Literal["gla"] = "gla"
     supports: ClassVar[Operations] = OF_MODULES
-    head_dim: HeadFeatures | None = None
-    """n; null for d_model / (2 heads)."""
-    v_dim: HeadFeatures | None = None
-    """Features of a value head; null for 2n."""
     rank: Features = 16
     """Features through which the decay is read."""
     decay_temperature: PositiveFloat = 16.0
@@ -48,14 +44,7 @@ class GatedLinearAttention(LinearHeads):
 
     def resolve(self, d_model: int) -> Self:
         check_chunk(self.chunk)
-        if self.head_dim is None:
-            check_width(2 * self.heads, d_model, "head_dim")
-        head_dim = self.head_dim or d_model // (2 * self.heads)
-        return self.model_copy(update={"head_dim": head_dim, "v_dim": self.v_dim or 2 * head_dim})
-
-    @property
-    def value_features(self) -> int:
-        return number(self.v_dim)
+        return super().resolve(d_model)
 
     def build(self, site: Site) -> MixerLayer:
         return GatedLinearAttentionLayer(self, site.d_model)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.axis import Choice, Examples, number
+from zoo.axis import Choice, Examples
 from zoo.cache import LayerCache
 from zoo.conv import on_text
-from zoo.facts import HeadFeatures
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_width, split
+from zoo.mixers._linear import HalfKeys, LinearHeadsLayer, split
 from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._scan import ScanCost, scan
 from zoo.norms import Norm
@@ -29,7 +28,7 @@ KEEPS = 3.0, 6.0
 """Biases that forget gates start with, evenly spread over the heads."""
 
 
-class MLSTM(LinearHeads):
+class MLSTM(HalfKeys):
     """S_t = f_t S_{t−1} + i_t k_t v_tᵀ, z_t = f_t z_{t−1} + i_t k_t, h_t = S_tᵀ q_t / max(|z_t·q_t|, 1), out =
     W_o (σ(W_g x) ⊙ norm(h)). Beck et al. 2024 (xLSTM), arXiv:2405.04517 eq. 19–27, in the form of xLSTM 7B,
     arXiv:2503.13427.
@@ -43,24 +42,10 @@ class MLSTM(LinearHeads):
     paired_examples: ClassVar[int | None] = 0
     kind: Literal["mlstm"] = "mlstm"
     supports: ClassVar[Operations] = OF_MODULES
-    head_dim: HeadFeatures | None = None
-    """n; null for d_model / (2 heads)."""
-    v_dim: HeadFeatures | None = None
-    """Features of a value head; null for 2n."""
     gate_cap: Annotated[float, Field(gt=0, le=30)] = 15.0
     """Soft cap on what the gates read."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = LayerNorm(bias=False, eps=1e-6)
     """Norm of each head's output h, before the gate σ(W_g x)."""
-
-    def resolve(self, d_model: int) -> Self:
-        if self.head_dim is None:
-            check_width(2 * self.heads, d_model, "head_dim")
-        head_dim = self.head_dim or d_model // (2 * self.heads)
-        return self.model_copy(update={"head_dim": head_dim, "v_dim": self.v_dim or 2 * head_dim})
-
-    @property
-    def value_features(self) -> int:
-        return number(self.v_dim)
 
     def build(self, site: Site) -> MixerLayer:
         return MLSTMLayer(self, site.d_model)

@@ -88,7 +88,7 @@ class TextSource(DataSource):
         return {}
 
     def parts_taken(self, base: Path) -> tuple[TakenPart, ...]:
-        """What `documents` reads of each of several sources."""
+        """The part that `documents` reads of each of several sources."""
         return ()
 
     def fingerprint(self) -> str | None:

@@ -6,13 +6,14 @@ import time
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 import zoo
 from ablate.machine.numerics import Numerics
 from ablate.training.spec import TrainSpec
-from evals.costs.clock import Clock, synchronise
-from evals.costs.machine import adamw_step
+from evals.costs.clock import Clock
+from evals.costs.machine import training_steps
 from zoo.spec import ModelSpec
 
 _STEPS = 4
@@ -26,19 +27,14 @@ def step_seconds(spec: ModelSpec, train: TrainSpec, numerics: Numerics, clock: C
     """
     random, device = np.random.default_rng(0), torch.device(numerics.device)
     windows = random.integers(spec.vocab_size, size=(train.batch, train.context + 1))
-    seconds = []
-    with torch.random.fork_rng(), device:
-        model = zoo.Decoder(spec).train()
-        update = adamw_step(list(model.parameters()))
+    with torch.random.fork_rng():
+        with device:
+            model = zoo.Decoder(spec).train()
         batch = train.objective.batch(windows, spec.vocab_size, random).to(numerics.device)
-        for _ in range(_STEPS):
-            synchronise(device)
-            start = clock()
+
+        def loss() -> Tensor:
             with numerics.autocast():
                 logits = model(batch.tokens, **batch.given)
-            functional.cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten()).backward()
-            update()
-            model.zero_grad()
-            synchronise(device)
-            seconds.append(clock() - start)
-    return min(seconds)
+            return functional.cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten())
+
+        return min(training_steps(model, loss, _STEPS, clock))
