@@ -35,7 +35,7 @@ from ablate.training.stop import Interrupted, StopSignal
 from ablate.training.trained import conventions_of, keep_trained, trained_model, trained_tokenizer
 from evals.costs.contention import Waiting, waiting
 from evals.costs.devices import published_flops_per_second
-from evals.costs.matmul import peak_flops_per_second
+from evals.costs.matmul import recent_peak_flops_per_second
 from evals.costs.memory import PeakMemory, peak_memory, take_share
 from evals.costs.sensors import Sensors, watched
 from evals.costs.spec import MeasureSpec
@@ -118,7 +118,7 @@ def _result(
     teacher = session.taught.teacher.spec if session.taught else None
     cost = training_cost(spec, session.model.spec, session.corpus.widths(spec.context), teacher)
     summary = summarise_metrics(session.store.read_metrics(session.digest), warmup_steps(session.steps, spec))
-    peak = peak_flops_per_second(numerics.device, numerics.torch_dtype)
+    peak = recent_peak_flops_per_second(numerics.device, numerics.torch_dtype)
     environment = describe(numerics.device, request.threads)
     published = published_flops_per_second(environment.device, numerics.dtype)
     tokens = trained_tokens(spec, place.step)

@@ -68,7 +68,7 @@ PARTS: dict[str, list[tuple[Any, str]]] = {
     "logging": [(session.Session, "_note")],
     "saving": [(session, "save_state"), (phases, "keep_trained")],
     "the rest of the loop": [(session.Session, "run")],
-    "ceiling of matrix products": [(phases, "peak_flops_per_second")],
+    "ceiling of matrix products": [(phases, "recent_peak_flops_per_second")],
     "measuring": [(phases, "_measure")],
     "evaluating": [(phases, "_evaluate")],
     "documents": [(phases, "run_phases")],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 
 import torch
@@ -35,6 +36,17 @@ def peak_flops_per_second(
         torch.set_num_threads(before)
         if device.type == "cuda":
             torch.cuda.empty_cache()  # planning keeps no memory that runs could use
+
+
+def recent_peak_flops_per_second(device: torch.device | str, dtype: torch.dtype) -> float:
+    """The same, measured at most once a minute in this process: many runs take less than the measurement does."""
+    settings = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    return _of_this_minute(str(device), dtype, settings, int(time.monotonic() // 60))
+
+
+@functools.lru_cache(maxsize=8)
+def _of_this_minute(device: str, dtype: torch.dtype, _settings: tuple[int, str], _minute: int) -> float:
+    return peak_flops_per_second(device, dtype)
 
 
 def _measure(device: torch.device, dtype: torch.dtype, clock: Clock) -> float:

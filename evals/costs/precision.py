@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import torch
@@ -22,9 +23,16 @@ def use_fast_float32(error: Callable[[int, int, int], float] | None = None) -> s
     error: relative error of a product of rows × inner and inner × columns; None to compute it.
     """
     torch.set_float32_matmul_precision("medium")
-    if max((error or relative_error)(*shape) for shape in _PROBES) > _LARGEST_RELATIVE_ERROR:
+    worst = max(error(*shape) for shape in _PROBES) if error else _worst_error(torch.get_num_threads())
+    if worst > _LARGEST_RELATIVE_ERROR:
         torch.set_float32_matmul_precision("highest")
     return torch.get_float32_matmul_precision()
+
+
+@functools.cache
+def _worst_error(_threads: int) -> float:
+    """Largest error of the probes under "medium", which is in force. Libraries choose kernels by shape and threads."""
+    return max(relative_error(*shape) for shape in _PROBES)
 
 
 def relative_error(rows: int, inner: int, columns: int) -> float:

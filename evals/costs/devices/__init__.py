@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from importlib import resources
 from typing import Annotated
 
@@ -71,6 +72,7 @@ def names() -> list[str]:
     return sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml"))
 
 
+@functools.cache
 def device(name: str) -> Device:
     """A device by name. Raises DeviceError with the nearest name."""
     if name not in names():
@@ -80,6 +82,7 @@ def device(name: str) -> Device:
     return Device(name=name, **YAML(typ="safe", pure=True).load(text))
 
 
+@functools.cache
 def published_flops_per_second(gpu: str, dtype: str) -> float | None:
     """Rate of the products of training in the data sheet of what torch calls so; None where there is none here."""
     sheet = next((sheet for sheet in map(device, names()) if gpu in sheet.names), None)

@@ -17,6 +17,7 @@ import torch
 import evals.costs.memory
 import evals.costs.precision
 import zoo
+from evals.costs import matmul
 from evals.costs.machine import training_seconds_per_layer, training_speed
 from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import peak_growth, peak_memory
@@ -169,3 +170,19 @@ def test_fast_float32_is_float32() -> None:
 def test_a_rounding_kernel_is_not_kept() -> None:
     assert use_fast_float32(lambda *_: 2e-3) == "highest"  # what bfloat16 inputs give
     assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_the_ceiling_of_a_run_is_measured_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+    monkeypatch.setattr(
+        matmul, "peak_flops_per_second", lambda device, _: measured.append(device) or float(len(measured))
+    )
+    matmul._of_this_minute.cache_clear()
+    now = [0.0]
+    monkeypatch.setattr(matmul.time, "monotonic", lambda: now[0])
+    found = [matmul.recent_peak_flops_per_second("cpu", torch.float32) for _ in range(2)]
+    now[0] = 61.0
+    found.append(matmul.recent_peak_flops_per_second("cpu", torch.float32))
+    torch.set_float32_matmul_precision("medium")
+    found.append(matmul.recent_peak_flops_per_second("cpu", torch.float32))
+    assert found == [1.0, 1.0, 2.0, 3.0]
