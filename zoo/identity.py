@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -45,7 +46,7 @@ def identity_of(value: Any, *, versions: bool = True) -> Any:
         first, told = _first_defaults(type(value)), {}
         for name in _hashed(type(value)):
             each = identity_of(getattr(value, name), versions=versions)
-            if name not in first or not _is_same(each, first[name]):
+            if name not in first or not is_same(each, first[name]):
                 told[name] = each
         version = getattr(value, "identity_version", 1)
         return {**told, "identity_version": version} if versions and version != 1 else told
@@ -56,9 +57,15 @@ def identity_of(value: Any, *, versions: bool = True) -> Any:
     return to_jsonable_python(value)
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    """Equality as JSON: 1, 1.0 and true differ."""
-    return bool(one == other) and canonical(one) == canonical(other)
+def is_same(one: Any, other: Any) -> bool:
+    """Equality as JSON, of plain data: 1, 1.0 and true differ, and so do 0.0 and -0.0."""
+    if type(one) is not type(other) or one != other:
+        return False
+    if isinstance(one, dict):
+        return all(is_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list):
+        return all(map(is_same, one, other))
+    return not isinstance(one, float) or math.copysign(1, one) == math.copysign(1, other)
 
 
 @cache
