@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -19,12 +20,12 @@ from ablate.running.request import Request
 from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.space_check import check_space
 from ablate.store import Store
-from ablate.study.reading import _studies, load_study
+from ablate.study.reading import _loss_alone, _studies, load_study
 from ablate.study.scales import rungs_by_scale, scale_names
 from ablate.study.schema import study_schema
 from ablate.study.study import Study
-from ablate.study.written import read_study
-from ablate.study.yamlfile import parse_yaml, read_yaml
+from ablate.study.written import Written, read_study
+from ablate.study.yamlfile import parse_yaml
 
 FOLDER = Path(__file__).parents[2] / "studies"
 STUDIES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
@@ -56,16 +57,22 @@ TRAINED = [name for name in STUDIES if name not in (*AT_START, *SEARCHED)]
 
 
 @functools.cache
-def study_at(name: str, scale: str) -> Study:
-    return load_study(FOLDER / f"{name}.yaml", scale)
+def written(name: str) -> Written:
+    return read_study(FOLDER / f"{name}.yaml")
 
 
 @functools.cache
 def rungs_at(name: str, scale: str) -> tuple[Study, ...]:
     """The study at every rung of one scale, as `load_study` reads it; its other scales are not read."""
-    studies, problems = _studies(rungs_by_scale(read_study(FOLDER / f"{name}.yaml"), scale)[0])
+    studies, problems = _studies(rungs_by_scale(written(name), scale)[0])
     assert not problems
     return tuple(studies)
+
+
+@functools.cache
+def study_at(name: str, scale: str) -> Study:
+    *smaller, study = rungs_at(name, scale)
+    return replace(study, smaller=tuple(map(_loss_alone, smaller)))
 
 
 def shares(plan: Plan) -> list[tuple[ArmPlan, float]]:
@@ -100,15 +107,20 @@ def schema() -> jsonschema.Draft202012Validator:
 
 @pytest.mark.parametrize("name", [name for name in STUDIES if name not in CLAIMLESS])
 def test_every_study_states_claims_at_every_scale_with_their_sources(name: str) -> None:
-    for scale in scale_names(read_yaml(FOLDER / f"{name}.yaml")):
+    for scale in scale_names(written(name).document):
         claims = study_claims(rungs_at(name, scale)[-1], planned="")
         assert claims, scale
         assert all(claim.source for claim in claims), scale
 
 
+@pytest.mark.parametrize("name", ["norm_placement", "small_predicts_large"])
+def test_a_study_is_read_as_a_command_reads_it(name: str) -> None:
+    assert study_at(name, "cpu") == load_study(FOLDER / f"{name}.yaml", "cpu")
+
+
 def test_every_study_says_where_its_claim_is_from() -> None:
     for name in STUDIES:
-        assert "arXiv:" in read_yaml(FOLDER / f"{name}.yaml").data["source"], name
+        assert "arXiv:" in written(name).document.data["source"], name
 
 
 def test_every_study_is_in_the_table_of_findings() -> None:
@@ -221,7 +233,7 @@ def test_the_schema_is_one(schema: jsonschema.Draft202012Validator) -> None:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_schema_accepts_the_studies(name: str, schema: jsonschema.Draft202012Validator) -> None:
-    assert not list(schema.iter_errors(read_yaml(FOLDER / f"{name}.yaml").data))
+    assert not list(schema.iter_errors(written(name).document.data))
 
 
 NESTED = """question: Q?
