@@ -46,7 +46,9 @@ def tested(summary: StudySummary, change: str) -> ProposalTest:
     """The comparison of a change with its base, from all seeds of a study that trained both."""
     study = summary.study
     base, own = (_losses(summary.runs, name) for name in (study.baseline, change))
-    return compared(base, own, study_noise(study.tuning, summary.runs), study.scale, study.name)
+    test = compared(base, own, study_noise(study.tuning, summary.runs), study.scale, study.name)
+    untuned = [f"{each.arm}: {each.reason or 'its best rate is at the edge'}" for each in study.tuning if each.edges]
+    return test.model_copy(update={"untold": "; ".join(untuned)}) if untuned and _is_endless(test) else test
 
 
 def compared(base: ArmLosses, change: ArmLosses, noise: StudyNoise, scale: str, study: str) -> ProposalTest:
@@ -79,9 +81,13 @@ def _losses(runs: pl.DataFrame, name: str) -> ArmLosses:
     return ArmLosses(name, {seed: math.inf if loss is None else loss for seed, loss in done}, {})
 
 
+def _is_endless(test: ProposalTest) -> bool:
+    return test.difference is not None and test.low is None and test.high is None
+
+
 def is_hopeless(test: ProposalTest) -> bool:
-    """Whether the first seeds show no sign of an improvement."""
-    return test.p is None or test.p > 0.5
+    """Whether the first seeds show no sign of an improvement, or no number of seeds could."""
+    return test.p is None or test.p > 0.5 or test.untold is not None
 
 
 def rule(
@@ -92,10 +98,8 @@ def rule(
     worth: the improvement below which a change is not worth keeping. first: whether it ended at the first look.
     """
     (*_, own) = saffron([*before, 1.0 if test.p is None else test.p], alpha)
-    if test.p is None or test.difference is None:
-        failed = test.verdict in ("stalled", "diverged")
-        word = "the change does not train" if failed else "too few seeds finished to compare"
-        return Ruling("discard" if failed else "undecided", word, own.level)
+    if test.p is None or test.difference is None or test.untold:
+        return _untested(test, own.level)
     said = f"{len(test.seeds)} fresh paired seeds"
     if own.discovery and test.verdict not in ("stalled", "diverged"):
         return Ruling("keep", f"better on {said}: p = {test.p:.2g}, where {own.level:.2g} was allowed", own.level)
@@ -106,6 +110,14 @@ def rule(
     if first:
         return Ruling("discard", f"no sign of an improvement on {said}", own.level)
     return Ruling("undecided", f"p = {test.p:.2g} on {said}, where {own.level:.2g} was allowed", own.level)
+
+
+def _untested(test: ProposalTest, level: float) -> Ruling:
+    if test.verdict in ("stalled", "diverged"):
+        return Ruling("discard", "the change does not train", level)
+    if test.untold:
+        return Ruling("undecided", f"what better rates would give is not bounded ({test.untold})", level)
+    return Ruling("undecided", "too few seeds finished to compare", level)
 
 
 def confirm(ruling: Ruling, second: ProposalTest) -> Ruling:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
+import polars as pl
 import pytest
 from scipy import stats
 
-from ablate.store.documents import ProposalOutcome, ProposalRecord, ProposalTest
+from ablate.store.documents import ProposalOutcome, ProposalRecord, ProposalTest, StudyTrial, StudyTuning
 from reports.findings.losses import ArmLosses, noise_of
 from reports.findings.proposals import (
     LEAST_SEEDS,
@@ -19,6 +22,7 @@ from reports.findings.proposals import (
     p_values,
     rule,
 )
+from reports.findings.proposals import tested as proposal_test
 from reports.pages.campaign import campaign_page, headline, steps
 from tests.reports.browsing import no_chromium, playwright, visit
 
@@ -75,6 +79,29 @@ def test_decisions_by_hand() -> None:
     assert ruled(None, 0, None, "diverged") == "discard"
     assert ruled(None, 0, None, "cannot tell") == "undecided"
     assert ruled(-0.05, 0.02, 0.001, "stalled") == "undecided"  # some of its seeds do not train
+
+
+def test_rates_that_bound_nothing_are_said_at_the_first_look() -> None:
+    """No seed trained at any rate: more seeds would not tell either."""
+    failed = StudyTrial(settings={"train.lr": 1e-2}, losses=(4.2,), runs=("a",), stalled=1)
+    draw = np.random.default_rng(2)
+    base, change = losses_of("base", draw, 3), losses_of("change", draw, 3, -0.1)
+    told = {"chosen": {"train.lr": 1e-2}, "curve": (), "fraction": 1.0, "trials": (failed,), "coarse": ()}
+    tuning = [
+        StudyTuning(arm=name, edges=("train.lr",), reason="no seed trained", **told) for name in ("base", "change")
+    ]
+    rows = [
+        {"arm": arm.name, "seed": seed, "status": "finished", "loss": loss}
+        for arm in (base, change)
+        for seed, loss in arm.judging.items()
+    ]
+    study = SimpleNamespace(baseline="base", tuning=tuning, scale="cpu", name="study")
+    test = proposal_test(SimpleNamespace(study=study, runs=pl.DataFrame(rows)), "change")  # type: ignore[arg-type]
+    assert test.untold == "base: no seed trained; change: no seed trained"
+    assert is_hopeless(test)
+    ruling = rule(test, [], WORTH, first=True)
+    assert ruling.decision == "undecided"
+    assert "no seed trained" in ruling.reason
 
 
 def test_a_second_scale_must_agree() -> None:

@@ -31,6 +31,8 @@ class ProposalTest(Part):
     """p-value of the one-sided test that the change is no better."""
     verdict: str
     """The verdict that a report would have of this comparison alone."""
+    untold: str | None = None
+    """Why its interval has no end on either side: what the tuning did not find out; null where it has one."""
 
 
 class ProposalOutcome(Part):
