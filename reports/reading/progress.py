@@ -10,10 +10,10 @@ from datetime import datetime
 from ablate.store import Store
 from ablate.store.claims import last_beat
 from ablate.store.documents import StudyArm, StudyDocument, StudyRun
+from reports.reading.outcomes import ENDED
 
 STALLED_SECONDS = 120.0
 """A study of which nothing was written for so long is not running."""
-ENDED = ("finished", "diverged")
 
 
 @dataclass(frozen=True)
