@@ -118,10 +118,8 @@ def _figure(curves: list[Curve], losses: Losses, summary: StudySummary, style: M
 
 def _which(losses: Losses) -> str:
     """Runs whose raw losses are drawn, in words."""
-    drawn = drawn_raw(losses.runs).values()
-    return (
-        "every run" if sum(map(len, drawn)) == losses.logged else f"the first {max(map(len, drawn))} runs of each arm"
-    )
+    drawn = [len(runs) for runs in drawn_raw(losses.runs).values()]
+    return "every run" if sum(drawn) == losses.logged else f"the first {max(drawn)} runs of each arm"
 
 
 Placed = tuple[str, str, list[float | None]]
