@@ -32,14 +32,13 @@ LEAST_SHARE = 1 / 8
 """And their share of the rows that it has."""
 
 Stamps: TypeAlias = NDArray[np.int64]
-"""Inode, size, mtime and ctime of each source of each run: (runs, 4 · sources)."""
+"""Inode, size, mtime and ctime of a file of each run, or of several, one after the other: (runs, 4 · files)."""
 
 
-def stamps(root: Path, names: Sequence[str], sources: Sequence[str]) -> Stamps:
-    """What the file system says now of these files in each of these folders."""
+def stamps(root: Path, names: Sequence[str], source: str) -> Stamps:
+    """What the file system says now of this file in each of these folders."""
     place = os.fspath(root)
-    found = [file_stamp(f"{place}/{name}/{source}") for name in names for source in sources]
-    return np.array(found, dtype=np.int64).reshape(len(names), 4 * len(sources))
+    return np.array([file_stamp(f"{place}/{name}/{source}") for name in names], dtype=np.int64).reshape(-1, 4)
 
 
 class Index:
@@ -52,9 +51,9 @@ class Index:
         self._owner = kind
         self.known = self._read()
 
-    def rows(self, names: Sequence[str], read: Callable[[Sequence[str]], pl.DataFrame]) -> pl.DataFrame:
-        """The columns of these runs, in order. read: those of runs whose files are not known as they are now."""
-        now = stamps(self.root, names, self.sources)
+    def rows(self, names: Sequence[str], now: Stamps, read: Callable[[Sequence[str]], pl.DataFrame]) -> pl.DataFrame:
+        """The columns of these runs, in order. now: stamps of their sources. read: columns of runs whose files are not
+        known as they are now."""
         place, rows = self._unchanged(names, now)
         others = np.setdiff1d(np.arange(len(names)), place)
         found = self.known[rows]
@@ -82,7 +81,9 @@ class Index:
         if (before[:, 1] > 0).sum() < least or (now := clock(self.path)) is None:  # or a store that may not be written
             return
         newest = before.reshape(len(before), -1, 4)[:, :, 2:].max(axis=(1, 2))
-        unchanged = (before == stamps(self.root, fresh["name"].to_list(), self.sources)).all(axis=1)
+        names = fresh["name"].to_list()
+        after = np.hstack([stamps(self.root, names, source) for source in self.sources])
+        unchanged = (before == after).all(axis=1)
         lasting = unchanged & (before[:, 1] > 0) & (before >= 0).all(axis=1) & (newest < now - TICK_NS)
         if lasting.sum() < least:
             return

@@ -6,14 +6,14 @@ For a hundred thousand runs a document of each takes far longer to make than all
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Sequence
+from functools import cache, cached_property, partial
 
 import numpy as np
 import polars as pl
 
 from ablate.store.documents import ItemLoss, MetricsRecord
-from ablate.store.index import Index, results_index
+from ablate.store.index import Index, results_index, stamps
 from ablate.store.logs import columns_of
 from ablate.store.result_columns import RUN, Schema, result_row
 from ablate.store.store import Store
@@ -27,22 +27,26 @@ class RunTables:
 
     def __init__(self, store: Store, digests: Sequence[str]) -> None:
         self._store, self._names = store, [store.run_dir(digest).name for digest in digests]
+        self._stamps = cache(partial(stamps, store.root, self._names))
 
     @cached_property
     def results(self) -> pl.DataFrame:
         """One row for each run. A run without a result has the status `partial` or `absent`."""
-        return results_index(self._store.root).rows(self._names, self._read_results)
+        return self._rows(results_index(self._store.root), self._read_results)
 
     def metrics(self, only: Collection[str]) -> tuple[pl.DataFrame, list[int]]:
         """These columns of `METRICS` of all runs below each other, and how many records each has."""
         columns = {name: kind for name, kind in columns_of(MetricsRecord).items() if name in METRICS}
         index = Index(self._store.root, "metrics", ("result.json", "metrics.ndjson"), _listed(columns))
-        return _unlisted(index.rows(self._names, self._read_metrics).select(only))
+        return _unlisted(self._rows(index, self._read_metrics).select(only))
 
     def losses(self, only: Collection[str]) -> tuple[pl.DataFrame, list[int]]:
         """The same of final losses by document."""
         index = Index(self._store.root, "losses", ("result.json", "losses.ndjson"), _listed(columns_of(ItemLoss)))
-        return _unlisted(index.rows(self._names, self._read_losses).select(only))
+        return _unlisted(self._rows(index, self._read_losses).select(only))
+
+    def _rows(self, index: Index, read: Callable[[Sequence[str]], pl.DataFrame]) -> pl.DataFrame:
+        return index.rows(self._names, np.hstack([self._stamps(source) for source in index.sources]), read)
 
     def _read_results(self, names: Sequence[str]) -> pl.DataFrame:
         return pl.DataFrame([self._row(name) for name in names], schema=RUN)
