@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from ablate.store import Store, StoreError, index, jsonfile, seals, stamps
+from ablate.store import Store, StoreError, index, jsonfile, seals
 from ablate.store.documents import ItemLoss
 from ablate.store.index import known_outcomes
-from ablate.store.stamps import TICK_NS, index_path
+from ablate.store.stamps import index_path
 from ablate.store.tables import LOSSES, METRICS, RunTables
+from tests.ablate.full_store import write_every_index
 from tests.ablate.test_integrity import CHANGES, CUTS
 from tests.ablate.test_quick_check import changed_places, linked, replaced, written_in_place
 from tests.documents import metrics_of, result_of, run_of
@@ -41,9 +42,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def _aged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every index is written, and the file system's clock is some ticks after all else was."""
-    monkeypatch.setattr(index, "LEAST_NEW", 1)
-    monkeypatch.setattr(index, "clock", lambda path: (stamps.clock(path) or 0) + 2 * TICK_NS)
+    write_every_index(monkeypatch)
 
 
 @pytest.fixture
