@@ -87,4 +87,4 @@ def _last_beat(store: Store, digests: Iterable[str]) -> float:
 
 def _written(store: Store, digest: str) -> float:
     """When a run was last written to, in seconds since 1970; 0 where it was not begun."""
-    return max((path.stat().st_mtime for path in store.written_paths(digest)), default=0.0)
+    return max((entry.stat().st_mtime for entry in store.written(digest)), default=0.0)
