@@ -108,12 +108,10 @@ class ServedStore:
 def _written(store: Store, folder: StudyFolder, study: StudyDocument | None) -> Written:
     """Path, time and size of every document and log that the study's page is made of."""
     arms = [*study.arms, *(arm for rung in study.ladder for arm in rung.arms)] if study else []
-    digests = {run.digest for arm in arms for run in arm.runs}
-    files = [
-        ("study.json", folder.document_path),
-        *((entry.path, entry) for each in digests for entry in store.written(each)),
-    ]
-    return frozenset((name, found.st_mtime_ns, found.st_size) for name, file in files for found in [file.stat()])
+    files = {folder.document_path.name: folder.document_path.stat()}
+    for digest in {run.digest for arm in arms for run in arm.runs}:
+        files |= {entry.path: entry.stat() for entry in store.written(digest)}
+    return frozenset((path, found.st_mtime_ns, found.st_size) for path, found in files.items())
 
 
 class _Server(ThreadingHTTPServer):
