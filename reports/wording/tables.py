@@ -13,7 +13,7 @@ from reports.wording import failure_words, words
 from reports.wording.measures import RUN_MEASURES, mean_of
 from reports.wording.table import Columns, Rows, Table
 
-MOST_LISTED = 2_000
+MOST_LISTED = 10_000
 """Runs on a page, whose table shows a few hundred at a time: more would weigh too much to be sent."""
 RunRow = dict[str, Any]
 """A row of the frame of runs."""
