@@ -59,33 +59,39 @@ class Index:
         found = self.known[rows]
         if len(others):
             unknown = [names[each] for each in others]
+            ended = int((now[others, 1] > 0).sum())
+            began = clock(self.path) if ended >= self._least else None
             keys = [pl.Series("name", unknown), pl.Series("stamp", now[others], self.schema["stamp"])]
             fresh = pl.DataFrame(keys).hstack(read(unknown)).select(self.schema.names()).cast(self.schema)
             found = pl.concat([found, fresh])[np.argsort(np.concatenate([place, others]))]
-            self._keep(fresh, now[others])
+            if began is not None:  # of a store that may be written
+                self._keep(fresh, now[others], began)
         return found.drop("name", "stamp")
 
     def _unchanged(self, names: Sequence[str], now: Stamps) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Places of the names whose files are as they were, and their rows."""
         if not self.known.height:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        row_of = {name: row for row, name in enumerate(self.known["name"])}
+        row_of = {name: row for row, name in enumerate(self.known["name"].to_list())}
         rows = np.array([row_of.get(name, -1) for name in names], dtype=np.int64)
         place = np.flatnonzero(rows >= 0)
         same = (self.known["stamp"].to_numpy()[rows[place]] == now[place]).all(axis=1)
         return place[same], rows[place[same]]
 
-    def _keep(self, fresh: pl.DataFrame, before: Stamps) -> None:
-        """Write the index anew with the rows whose files were the same all the while, if these are enough."""
-        least = max(LEAST_NEW, LEAST_SHARE * self.known.height)
-        if (before[:, 1] > 0).sum() < least or (now := clock(self.path)) is None:  # or a store that may not be written
-            return
+    @property
+    def _least(self) -> float:
+        """New rows for which the index is written anew."""
+        return max(LEAST_NEW, LEAST_SHARE * self.known.height)
+
+    def _keep(self, fresh: pl.DataFrame, before: Stamps, began: int) -> None:
+        """Write the index anew with the rows whose files were the same all the while, if these are enough. began: when
+        reading did, by the file system's clock."""
         newest = before.reshape(len(before), -1, 4)[:, :, 2:].max(axis=(1, 2))
         names = fresh["name"].to_list()
         after = np.hstack([stamps(self.root, names, source) for source in self.sources])
         unchanged = (before == after).all(axis=1)
-        lasting = unchanged & (before[:, 1] > 0) & (before >= 0).all(axis=1) & (newest < now - TICK_NS)
-        if lasting.sum() < least:
+        lasting = unchanged & (before[:, 1] > 0) & (before >= 0).all(axis=1) & (newest < began - TICK_NS)
+        if lasting.sum() < self._least:
             return
         new = fresh.filter(pl.Series(lasting)).unique("name", maintain_order=True)
         there = os.listdir(self.root)  # noqa: PTH208 (names are enough)
@@ -127,5 +133,5 @@ def known_outcomes(root: Path) -> dict[str, KnownOutcome]:
     """Outcomes by the names of runs' folders."""
     known = results_index(root).known
     of_results = map(tuple, known["stamp"].to_numpy()[:, :4].tolist()) if known.height else ()
-    outcomes = map(Outcome, known["status"], known["loss"])
-    return dict(zip(known["name"], map(KnownOutcome, of_results, outcomes), strict=True))
+    outcomes = map(Outcome, known["status"].to_list(), known["loss"].to_list())
+    return dict(zip(known["name"].to_list(), map(KnownOutcome, of_results, outcomes), strict=True))

@@ -42,9 +42,11 @@ def over_seeds(x: float, values: list[float]) -> Point:
 
 def lines_of(data: Collected, arm: str, column: str, bins: int | None = None) -> Iterator[tuple[int, Line]]:
     """(seed, (steps, values)) of the finished runs of an arm; the baseline's may be as few as none."""
-    finished = data.runs.filter(arm=arm, status="finished")
     logs = data.logs.get(arm)
-    for digest, seed in finished.select("digest", "seed").iter_rows() if logs else ():
+    if logs is None or np.isnan(logs.columns[column]).all():
+        return
+    finished = data.runs.filter(arm=arm, status="finished")
+    for digest, seed in finished.select("digest", "seed").iter_rows():
         logged = logs.of(digest)
         if logged is None:
             continue

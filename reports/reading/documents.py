@@ -62,7 +62,7 @@ class StudyDocuments:
     @cached_property
     def ended(self) -> dict[str, Outcome]:
         """Outcome of each run that has ended, by its digest."""
-        found = zip(self.keys, self.tables.results["status"], self.tables.results["loss"], strict=True)
+        found = zip(self.keys, *(self.tables.results[name].to_list() for name in ("status", "loss")), strict=True)
         return {key.digest: Outcome(status, loss) for key, status, loss in found if status in ENDED}
 
     @property

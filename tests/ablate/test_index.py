@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ablate.store import Store, StoreError, index, jsonfile, seals
+from ablate.store import Store, StoreError, index, jsonfile, seals, stamps
 from ablate.store.documents import ItemLoss
 from ablate.store.index import known_outcomes
 from ablate.store.stamps import index_path
@@ -204,6 +204,26 @@ def test_files_that_may_change_within_a_tick_are_in_no_index(root: Path, monkeyp
     monkeypatch.setattr(index, "LEAST_NEW", 1)
     said(root)
     assert not any(index_path(root, kind).exists() for kind in KINDS)
+
+
+def test_a_file_that_changed_just_before_a_long_reading_is_in_no_index(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may change once more within the same tick, just after it was read."""
+    monkeypatch.setattr(index, "LEAST_NEW", 1)
+    now = stamps.clock(root / "clock")
+    assert now is not None
+    reading = {"seconds": 0}
+    monkeypatch.setattr(index, "clock", lambda path: now + reading["seconds"] * 10**9)
+    read = Store.read_run
+
+    def slowly(store: Store, digest: str) -> object:
+        reading["seconds"] += 60
+        return read(store, digest)
+
+    monkeypatch.setattr(Store, "read_run", slowly)
+    said(root)
+    assert not index_path(root, "results").exists()
 
 
 def test_a_file_that_changes_while_it_is_read_is_in_no_index(
