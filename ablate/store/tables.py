@@ -85,4 +85,4 @@ def _lists(records: pl.DataFrame, counts: Sequence[int]) -> pl.DataFrame:
 
 def _unlisted(lists: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
     counts = lists.to_series(0).list.len()
-    return lists.filter(counts > 0).explode(pl.all()), counts.to_list()
+    return lists.filter(counts > 0).explode(lists.columns), counts.to_list()
