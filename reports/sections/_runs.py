@@ -66,11 +66,11 @@ def run_losses(data: Collected, logging: Mapping[str, Collection[str]]) -> tuple
     points = max(LEAST, min(MOST, POINTS // max(1, sum(map(len, logging.values())))))
     room = dict.fromkeys(logging, _room(len(logging)))
     found = []
-    for run in data.runs.select("arm", "seed", "digest", "status", "loss_spike_steps").iter_rows():
-        arm, _, digest, status, spike_steps = run
+    runs = data.runs.select("arm", "seed", "digest", "status", "loss_spike_steps")
+    for arm, seed, digest, status, spike_steps in runs.iter_rows():
         if digest in logging.get(arm, ()):
             if room[arm] > 0 or status == "diverged" or spike_steps:
-                found.append(_run_loss(data, *run, points))
+                found.append(_run_loss(data, arm, seed, digest, status, spike_steps, points))
             room[arm] -= 1
     return tuple(found)
 
