@@ -23,11 +23,11 @@ from ablate.running.progress import Wanted, open_counts
 from ablate.running.request import Request
 from ablate.store import Store, StoreError
 from ablate.store.documents import EvalsDocument, JsonObject, RunDocument
+from ablate.store.result_columns import Schema
 from ablate.study.complaints import complaints
 from evals.asking import named, section
 from evals.harness.skipped import skipped_lines
 from evals.spec import EvalSpec, EvaluationError
-from reports.reading.keys import Schema
 from zoo.spec import ModelSpec, parse
 
 SCORES: Schema = {

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from ablate.store.result_columns import Schema
 from reports.findings.history import HistoryEntry
 from reports.findings.rungs import Change
 from reports.findings.shapes import ArmSummary, EffectSummary, Judgement, StudySummary
 from reports.reading.collect import RUNS
-from reports.reading.keys import Schema
 from reports.statistics.estimates import Estimate
 
 INTERVALS = ("loss", "bits_per_byte", "accuracy", "excess", "tokens_per_second", "peak_memory_bytes")

@@ -14,8 +14,8 @@ from ablate.machine.numerics import pick_device
 from ablate.running.corpora import checkpoint_lines, prepare_corpora
 from ablate.running.progress import Wanted, open_progress
 from ablate.store import Store
+from ablate.store.result_columns import Schema
 from ablate.study.written import Sets
-from reports.reading.keys import Schema
 
 _COLUMNS: Schema = {
     "digest": pl.String,

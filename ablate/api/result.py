@@ -93,7 +93,7 @@ class StudyResult:
             failed=tuple(runner.failures),
             skipped=tuple(runner.skipped()),
             statuses=tuple(runner.statuses()),
-            trained=sum(store.read_result(digest) is not None for digest, new in runner.to_train.items() if new),
+            trained=sum(store.outcome(digest) is not None for digest, new in runner.to_train.items() if new),
             reused=sum(not new for new in runner.to_train.values()),
             promoted=promoted,
             at_once=runner.context.engine.at_once,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import scipy  # whose parts are loaded when they are first used
+from scipy import optimize, special  # scipy.stats takes seconds to load
 
 from ablate.noise.curve import NOTHING, Floats, Penalty
 from ablate.noise.scatter import ROUNDING, Noise
@@ -53,10 +53,10 @@ class Difference:
             return 1.0
         centre = sign * (value - self.value) + penalty.values
         if not self.shared:
-            return float(penalty.weights @ scipy.special.stdtr(self.freedom, centre / self.error))
+            return float(penalty.weights @ special.stdtr(self.freedom, centre / self.error))
         stretch, weights = _stretch(self.freedom)
         scale = np.hypot(self.error * stretch, self.shared)
-        return float(penalty.weights @ scipy.special.ndtr(centre[:, None] / scale[None, :]) @ weights)
+        return float(penalty.weights @ special.ndtr(centre[:, None] / scale[None, :]) @ weights)
 
     def p(self) -> float:
         """Two-sided p of no difference."""
@@ -68,7 +68,7 @@ class Difference:
 
     def interval(self, level: float) -> tuple[float, float]:
         """Ends at this level; infinite beside a penalty without a bound."""
-        reach = math.hypot(self.error * float(scipy.stats.t.isf(level / 2, self.freedom)), 10 * self.shared)
+        reach = math.hypot(self.error * -float(special.stdtrit(self.freedom, level / 2)), 10 * self.shared)
         low, high = -math.inf, math.inf
         if self.own.is_bounded:
             last = self.value - reach - 1.01 * float(self.own.values[-1])
@@ -88,9 +88,10 @@ class Difference:
 @cache
 def _stretch(freedom: int) -> tuple[Floats, Floats]:
     """√(ν/χ²) with weights that sum to 1: trapezoids in ln χ², whose density falls off smoothly on both sides."""
-    low, high = np.log([scipy.stats.chi2.ppf(TAIL, freedom), scipy.stats.chi2.isf(TAIL, freedom)])
+    low, high = np.log([2 * special.gammaincinv(freedom / 2, TAIL), special.chdtri(freedom, TAIL)])
     square = np.exp(np.linspace(low, high, NODES))
-    weights = square * scipy.stats.chi2.pdf(square, freedom)
+    log_density = (special.xlogy(freedom, square) - square) / 2  # of ln χ², up to a constant
+    weights = np.exp(log_density - log_density.max())
     return np.sqrt(freedom / square), weights / weights.sum()
 
 
@@ -99,7 +100,7 @@ def _root(rising: Callable[[float], float], low: float, high: float) -> float:
         low -= high - low
     while rising(high) < 0:
         high += high - low
-    return float(scipy.optimize.brentq(rising, low, high))
+    return float(optimize.brentq(rising, low, high))
 
 
 def seed_difference(differences: Floats, noise: Noise | None) -> Difference | None:

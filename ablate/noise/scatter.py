@@ -24,8 +24,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import scipy  # whose parts are loaded when they are first used
 from numpy.typing import NDArray
+from scipy import special  # scipy.stats takes seconds to load
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -215,7 +215,7 @@ def _odd_run(fits: Sequence[_Fit], squares: float, freedom: int, odd: Mapping[Ro
         rest = (squares - distance[largest]) / (freedom - 1)
         if rest <= 0:
             continue
-        p = 2 * float(scipy.stats.t.sf(math.sqrt(distance[largest] / rest), freedom - 1))
+        p = 2 * float(special.stdtr(freedom - 1, -math.sqrt(distance[largest] / rest)))
         if p < least:
             least = p
             found = place, rows[largest], Odd(fit.seeds[largest], float(fit.residuals[largest] / free[largest]))
@@ -234,7 +234,7 @@ def _noisier_row(
     if not 0 < left < freedom or rest <= 0:
         return None
     own = (squares - rest) / (freedom - left)
-    p = float(scipy.stats.f.sf(own / (rest / left), freedom - left, left))
+    p = float(special.fdtrc(freedom - left, left, own / (rest / left)))
     return (place, row) if p < LEVEL / sum(len(fit.rows) for fit in fits) else None
 
 
@@ -243,7 +243,7 @@ def _unlike_table(fits: Sequence[_Fit]) -> int | None:
     for place, fit in enumerate(fits[1:], start=1):
         if fit.freedom and fits[0].freedom:
             ratio = fit.squares / fit.freedom / max(fits[0].squares / fits[0].freedom, ROUNDING**2)
-            tails = (tail(ratio, fit.freedom, fits[0].freedom) for tail in (scipy.stats.f.sf, scipy.stats.f.cdf))
+            tails = (tail(fit.freedom, fits[0].freedom, ratio) for tail in (special.fdtrc, special.fdtr))
             if 2 * float(min(tails)) < LEVEL:
                 return place
     return None

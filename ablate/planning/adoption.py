@@ -35,7 +35,7 @@ class _UnreadableError(Exception):
 def adopt(store: Store) -> None:
     """Note the digests of today of what an earlier version stored, and of arms in its ledgers."""
     known = set(store.aliases.values())
-    earlier = [digest for digest in store.runs() if len(digest) < DIGITS and digest not in known]
+    earlier = [digest for digest in store.runs(shorter_than=DIGITS) if digest not in known]
     if not earlier:
         return
     found: dict[str, str] = {}

@@ -94,7 +94,7 @@ def _tables(plan: Plan, store: Store) -> Iterator[Mapping[str, Mapping[int, floa
             continue
         table = {}
         for arm in document.arms:
-            results = {run.seed: store.read_result(run.digest) for run in arm.runs}
+            results = {run.seed: store.outcome(run.digest) for run in arm.runs}
             losses = {seed: found.loss for seed, found in results.items() if found and found.status == "finished"}
             table[f"{document.name} {arm.name}"] = {seed: loss for seed, loss in losses.items() if loss is not None}
         if table:

@@ -113,7 +113,7 @@ class Plan:
     measure: MeasureSpec | None
     evals: EvalSpec | None
 
-    @property
+    @cached_property
     def runs(self) -> tuple[RunPlan, ...]:
         """Every run, seed by seed, so that a study that is stopped early has whole seeds."""
         by_seed = zip_longest(*(arm.runs for arm in self.arms))

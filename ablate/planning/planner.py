@@ -48,10 +48,10 @@ class Planner:
 
     def loss(self, digest: str) -> float | None:
         """Final loss of a run: infinite if it diverged, None if it has no result."""
-        result = self.store.read_result(digest)
-        if result is None:
+        found = self.store.outcome(digest)
+        if found is None:
             return None
-        return math.inf if result.loss is None else result.loss
+        return math.inf if found.loss is None else found.loss
 
     def foreseen(self) -> tuple[Outcome, bool]:
         """Outcome planned from the results in the store, and whether all tuning is done.

@@ -205,7 +205,7 @@ class StudyRunner:
 
     def _had_result(self, digest: str) -> bool:
         """Whether a run had a result before this command."""
-        return not self.to_train.get(digest, False) and self.store.read_result(digest) is not None
+        return not self.to_train.get(digest, False) and self.store.outcome(digest) is not None
 
     def statuses(self) -> list[JsonObject]:
         """Status of every run of the study."""

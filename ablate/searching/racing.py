@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t
+from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.searching.ranks import best_first, fronts
 
@@ -66,7 +66,7 @@ class Standings:
             return False
         one, best = self.numbers.index(number), self.numbers.index(leader)
         error = self.sd[0] * math.sqrt(1 / self.counts[one] + 1 / self.counts[best])
-        return bool(self.means[one, 0] - self.means[best, 0] > t.ppf(1 - LEVEL, self.freedom) * error)
+        return bool(self.means[one, 0] - self.means[best, 0] > special.stdtrit(self.freedom, 1 - LEVEL) * error)
 
     def next(self, busy: Collection[int] = ()) -> int | None:
         """Setting that gets another seed: the contender with the fewest, the better of equals. None once the best is

@@ -105,6 +105,14 @@ def is_whole(path: Path, owner: str) -> bool | None:
     return False
 
 
+def unsealed(content: bytes, owner: str) -> bytes | None:
+    """What was sealed for its owner; None where the content is not that."""
+    body, end = content[:-SEAL_BYTES], content[-SEAL_BYTES:]
+    found = hashlib.sha256(owner.encode())
+    found.update(body)
+    return body if end == SEAL + found.digest() else None
+
+
 def _digest(file: BinaryIO, left: int, owner: str) -> bytes:
     """SHA-256 of an owner's name and this many bytes."""
     found = hashlib.sha256(owner.encode())

@@ -124,7 +124,7 @@ def together(logs: Sequence[LogFile[Line]], only: Collection[str] = ()) -> tuple
     if not logs:
         raise ValueError("no logs, and so no columns")
     model = logs[0].model
-    known = _columns(model)
+    known = columns_of(model)
     types = {name: known[name] for name in only or known}
     whole = [log.whole_lines() for log in logs]
     counts = [content.count(b"\n") for content in whole]
@@ -140,7 +140,7 @@ def together(logs: Sequence[LogFile[Line]], only: Collection[str] = ()) -> tuple
     return found, counts
 
 
-def _columns(model: type[Part]) -> dict[str, type]:
+def columns_of(model: type[Part]) -> dict[str, type]:
     hints = get_type_hints(model)
     return {
         name: next(kind for kind in (int, float, str) if kind in (hints[name], *get_args(hints[name])))

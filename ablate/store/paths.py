@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
@@ -128,9 +130,11 @@ class Paths:
         """The log of its workers."""
         return self.run_dir(digest) / "log.txt"
 
-    def written_paths(self, digest: str) -> list[Path]:
+    def written(self, digest: str) -> list[os.DirEntry[str]]:
         """The documents and logs that a run has so far."""
-        return list(self.run_dir(digest).glob("*.*json"))
+        with suppress(FileNotFoundError, PermissionError), os.scandir(self.run_dir(digest)) as entries:
+            return [entry for entry in entries if entry.name.endswith("json")]
+        return []
 
     # Other folders
 

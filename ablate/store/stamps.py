@@ -60,7 +60,43 @@ def _files(folder: str, inside: str) -> Iterator[tuple[str, bool, int, int, int,
 
 def checked_name() -> str:
     """Name of the file in which this machine keeps what it compared."""
-    return f"checked-{re.sub(r'[^A-Za-z0-9.-]', '-', platform.node()) or 'unnamed'}.json"
+    return f"checked-{_machine_name()}.json"
+
+
+def index_path(root: Path, kind: str) -> Path:
+    """The file in which this machine keeps an index of a store (`ablate.store.index`)."""
+    return root / f"index-{kind}-{_machine_name()}.arrow"
+
+
+def _machine_name() -> str:
+    return re.sub(r"[^A-Za-z0-9.-]", "-", platform.node()) or "unnamed"
+
+
+GONE, UNKNOWN = (0, 0, 0, 0), (-1, -1, -1, -1)
+MOST = 2**63 - 1
+
+
+def file_stamp(path: str) -> tuple[int, int, int, int]:
+    """Inode, size, mtime and ctime of a file; GONE where it is not there, UNKNOWN where that cannot be told."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 (a path for each of so many takes longer than the rest)
+    except FileNotFoundError:
+        return GONE
+    except OSError:
+        return UNKNOWN
+    return found.st_ino & MOST, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def clock(path: Path) -> int | None:
+    """The time in ns since 1970 of the file system that a path is on; None where nothing may be written there."""
+    probe = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        probe.touch()
+        found = probe.stat().st_mtime_ns
+        probe.unlink()
+    except OSError:
+        return None
+    return found
 
 
 class WholeFolders:
@@ -71,7 +107,7 @@ class WholeFolders:
         self._path = root / checked_name()
         self._known = self._read()
         self._found: dict[str, str] = {}
-        self._now = self._clock()
+        self._now = clock(self._path)
 
     def is_unchanged(self, name: str, now: Stamp | None) -> bool:
         """Whether this folder of the store was found whole as it is `now`."""
@@ -98,14 +134,3 @@ class WholeFolders:
         except (StoreError, OSError):
             return {}
         return found.folders if found else {}
-
-    def _clock(self) -> int | None:
-        """The file system's time in ns since 1970; None where nothing may be written."""
-        probe = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}.tmp")
-        try:
-            probe.touch()
-            found = probe.stat().st_mtime_ns
-            probe.unlink()
-        except OSError:
-            return None
-        return found

@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
@@ -35,13 +36,17 @@ from ablate.store.documents import (
     RunDocument,
     SampleRecord,
 )
+from ablate.store.documents.result import Outcome
 from ablate.store.files import StoreError, check_regular, read_regular, remove_leftovers, replacing, write_text
 from ablate.store.folders import SearchFolder, StudyFolder
 from ablate.store.logs import Log, LogFile, Record, Whole, together
 from ablate.store.paths import CAMPAIGN_STUDY, Paths, campaign_study
+from ablate.store.stamps import file_stamp, index_path
 
 if TYPE_CHECKING:
     import polars
+
+    from ablate.store.index import KnownOutcome
 
 Status = Literal["absent", "partial", "finished", "diverged"]
 Owned = TypeVar("Owned", RunDocument, ResultDocument, CalibrationDocument)
@@ -60,6 +65,7 @@ class Store(Paths):
 
     def __init__(self, root: Path | str) -> None:
         super().__init__(root)
+        self._place = os.fspath(root)
         self._results: dict[str, _KnownResult] = {}
         """Results by digest."""
 
@@ -75,9 +81,13 @@ class Store(Paths):
         """Whether this is the folder of a store that has planned a study, or imported a model."""
         return any((self.root / name).is_dir() for name in ("studies", "imports"))
 
-    def runs(self) -> list[str]:
-        """Digests of the runs whose identity is written, sorted."""
-        return sorted(path.parent.name for path in self.root.glob("*/run.json"))
+    def runs(self, shorter_than: int | None = None) -> list[str]:
+        """Digests of the runs whose identity is written, sorted. shorter_than: digits, to ask for few of many runs."""
+        if not (self.root.is_dir() and os.access(self.root, os.R_OK)):
+            return []
+        names = os.listdir(self.root)  # noqa: PTH208 (a path for each of a hundred thousand takes seconds)
+        asked = names if shorter_than is None else [name for name in names if len(name) < shorter_than]
+        return sorted(name for name in asked if os.path.exists(f"{self._place}/{name}/run.json"))  # noqa: PTH110
 
     def closed(self) -> list[Path]:
         """Folders that another user keeps to themselves, sorted: of runs, perhaps."""
@@ -110,10 +120,27 @@ class Store(Paths):
 
     def status(self, digest: str) -> Status:
         """`partial` means begun and not ended: it can be resumed, or begun again."""
-        result = self.read_result(digest)
-        if result is not None:
-            return result.status
+        found = self.outcome(digest)
+        if found is not None:
+            return found.status
         return "absent" if self.read_run(digest) is None else "partial"
+
+    def outcome(self, digest: str) -> Outcome | None:
+        """Status and final loss of a run that has ended: of one whose result an index knows, without reading it."""
+        name = self._stored(digest)
+        known = self._known_outcomes.get(name)
+        if known is not None and known.stamp == file_stamp(f"{self._place}/{name}/result.json"):
+            return known.outcome
+        result = self.read_result(digest)
+        return None if result is None else Outcome(result.status, result.loss)
+
+    @cached_property
+    def _known_outcomes(self) -> Mapping[str, KnownOutcome]:
+        if not index_path(self.root, "results").exists():
+            return {}
+        from ablate.store.index import known_outcomes  # noqa: PLC0415 (polars is slow to import)
+
+        return known_outcomes(self.root)
 
     # Documents: None where there is no whole document, StoreError where it is not what it should be
 
@@ -359,6 +386,10 @@ class Store(Paths):
     def read_probes(self, digest: str) -> polars.DataFrame:
         """Records of probes, in the order written."""
         return self._checked(digest, self.probes_log(digest)).frame()
+
+    def has_probes(self, digest: str) -> bool:
+        """Whether a run has a log of probes."""
+        return os.path.exists(f"{self.run_dir(digest)}/probes.ndjson")  # noqa: PTH110 (asked of every run)
 
     def last_step(self, digest: str) -> MetricsRecord | None:
         """The last training record, from the end of the file alone; None where there is none."""

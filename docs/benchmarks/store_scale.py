@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from urllib.request import urlopen
 
 import ablate
 from ablate.store import Store, checksum
@@ -25,6 +26,7 @@ from tests.documents import result_of
 
 ARMS = 10
 STEPS = 30
+ADDRESSES = {"serve, list": "", "serve, page": "studies/toy-cpu/report.html"}
 SUMS = re.compile(r'"sums": \{[^}]*\}')
 
 
@@ -43,9 +45,11 @@ def main() -> None:
             "report": ("report", store),
             "check": ("check", store),
             "check --quick": ("check", store, "--quick"),
+            "serve, list": ("serve", store, "--port", 0),
+            "serve, page": ("serve", store, "--port", 0),
         }
-        for name in asked.only or commands:
-            seconds, mebibytes = cost([sys.executable, "-m", "ablate", *map(str, commands[name])])
+        for name in commands if asked.only is None else asked.only:
+            seconds, mebibytes = cost([sys.executable, "-m", "ablate", *map(str, commands[name])], ADDRESSES.get(name))
             print(f"{name:14} {seconds:6.1f} s  {mebibytes:6.0f} MiB", flush=True)
 
 
@@ -116,10 +120,17 @@ class Template:
             (folder / name).write_text(checksum.sealed_json(of_this_run(text), f"{digest}/{name}"))
 
 
-def cost(command: list[str]) -> tuple[float, float]:
-    """Processor seconds and the peak of memory."""
+def cost(command: list[str], page: str | None) -> tuple[float, float]:
+    """Processor seconds and the peak of memory. page: of a server, which is asked for that one page."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if page is None:
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    else:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            with urlopen(server.stdout.readline().split()[0] + page) as answer:
+                answer.read()
+            server.terminate()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return seconds, after.ru_maxrss / 1024

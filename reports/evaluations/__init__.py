@@ -13,8 +13,9 @@ import polars as pl
 
 from ablate.store.documents import EvalsDocument, JsonObject, JsonScalar
 from ablate.store.documents import Section as Stored
+from ablate.store.result_columns import Row, Schema
 from reports.reading.documents import StudyDocuments
-from reports.reading.keys import KEYS, Row, Schema
+from reports.reading.keys import KEYS
 from reports.sections import Section, sections
 from reports.wording import words
 

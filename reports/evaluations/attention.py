@@ -11,12 +11,12 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
+from ablate.store.result_columns import Schema
 from reports.evaluations import EvaluationSection
 from reports.figures.base import Figure, Switch, SwitchOption
 from reports.figures.style import ArmStyle, blank, label
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
-from reports.reading.keys import Schema
 from reports.wording.table import frame_table
 
 COLUMNS = 4

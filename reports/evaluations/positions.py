@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Self
 import polars as pl
 
 from ablate.store.documents import JsonObject, JsonScalar
+from ablate.store.result_columns import Schema
 from reports.evaluations import EvaluationSection
 from reports.figures.base import NEUTRAL, Figure, band, line, mean_and_range, optional
 from reports.figures.style import ArmStyle, blank, label
 from reports.findings.curves import Curve, Point, over_seeds
 from reports.findings.shapes import Score, StudySummary
 from reports.reading.collected import Collected
-from reports.reading.keys import Schema
 from reports.statistics.estimates import combined_stderr
 from reports.wording import words
 from reports.wording.table import frame_table

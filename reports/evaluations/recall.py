@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import polars as pl
 
 from ablate.store.documents import JsonObject, JsonScalar
+from ablate.store.result_columns import Schema
 from reports.evaluations import EvaluationSection
 from reports.evaluations._recall_figure import RecallCurve, Targets, figure_of
 from reports.figures.base import Figure
@@ -17,7 +18,6 @@ from reports.findings.curves import over_seeds
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
-from reports.reading.keys import Schema
 from reports.statistics.estimates import estimate, score_half_width
 
 PLACE = ["part", "first", "last"]

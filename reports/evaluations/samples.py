@@ -9,9 +9,9 @@ from typing import ClassVar, Self
 import polars as pl
 
 from ablate.store.documents import Section as Stored
+from ablate.store.result_columns import Schema
 from reports.evaluations import EvaluationSection
 from reports.reading.collected import Collected
-from reports.reading.keys import Schema
 
 
 @dataclass(frozen=True)

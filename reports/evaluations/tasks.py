@@ -12,13 +12,14 @@ import plotly.graph_objects as go
 import polars as pl
 
 from ablate.store.documents import EvalsDocument
+from ablate.store.result_columns import Schema
 from reports.evaluations import EvaluationSection
 from reports.figures.base import NEUTRAL, Figure, beside_row, optional, short, two_lines
 from reports.figures.style import ArmStyle, blank, label
 from reports.findings.shapes import Score, StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
-from reports.reading.keys import KEYS, Schema
+from reports.reading.keys import KEYS
 from reports.wording.table import frame_table
 
 MOST = 80

@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from ablate.store.result_columns import Schema
 from reports.evaluations import EvaluationSection
 from reports.reading.collected import Collected
-from reports.reading.keys import Schema
 from reports.wording import words
 from reports.wording.table import Table, frame_table
 

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy  # whose parts are loaded when they are first used
+from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.noise.power import detectable
 from ablate.store.documents.claims import ACCURACY, COSTS, LOSS
@@ -153,7 +153,7 @@ def _detectable(sd: float | None, count: int, half: float) -> float | None:
     if not sd:
         return None
     error = sd / math.sqrt(count)
-    return detectable(error, count - 1, alpha=2 * float(scipy.stats.t.sf(half / error, count - 1)))
+    return detectable(error, count - 1, alpha=2 * float(special.stdtr(count - 1, -half / error)))
 
 
 def _accuracy(summary: StudySummary, arm: str, against: str) -> Evidence:

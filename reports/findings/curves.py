@@ -42,9 +42,12 @@ def over_seeds(x: float, values: list[float]) -> Point:
 
 def lines_of(data: Collected, arm: str, column: str, bins: int | None = None) -> Iterator[tuple[int, Line]]:
     """(seed, (steps, values)) of the finished runs of an arm; the baseline's may be as few as none."""
+    logs = data.logs.get(arm)
+    if logs is None or np.isnan(logs.columns[column]).all():
+        return
     finished = data.runs.filter(arm=arm, status="finished")
     for digest, seed in finished.select("digest", "seed").iter_rows():
-        logged = data.curve_of.get((arm, digest))
+        logged = logs.of(digest)
         if logged is None:
             continue
         known = ~np.isnan(logged[column])
@@ -54,10 +57,10 @@ def lines_of(data: Collected, arm: str, column: str, bins: int | None = None) ->
 
 
 def _binned(x: Floats, y: Floats, bins: int) -> Line:
-    """Means over at most `bins` equal runs of neighbouring points."""
+    """Means over at most `bins` equal runs of neighbouring points. y may have a row for each of several runs."""
     starts = bin_starts(len(x), bins)
     sizes = np.diff(starts, append=len(x))
-    return np.add.reduceat(x, starts) / sizes, np.add.reduceat(y, starts) / sizes
+    return np.add.reduceat(x, starts) / sizes, np.add.reduceat(y, starts, axis=-1) / sizes
 
 
 def bin_starts(n: int, bins: int) -> NDArray[np.int64]:
@@ -71,9 +74,28 @@ def average(lines: list[Line]) -> tuple[Point, ...]:
     if not lines:
         return ()
     grid = max((x for x, _ in lines), key=len)
-    values = np.stack([np.interp(grid, x, y) for x, y in lines])
+    return _points(grid, np.stack([np.interp(grid, x, y) for x, y in lines]))
+
+
+def _points(grid: Floats, values: Floats) -> tuple[Point, ...]:
+    """values: a row for each seed."""
     columns = (grid, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
     return tuple(
-        Point(float(x), float(mean), float(low), float(high), len(lines))
+        Point(float(x), float(mean), float(low), float(high), len(values))
         for x, mean, low, high in zip(*columns, strict=True)
     )
+
+
+def mean_curve(data: Collected, arm: str, column: str, bins: int | None = None) -> tuple[Point, ...]:
+    """The average over the finished runs of an arm: all at once where they logged it at the same steps."""
+    logs = data.logs.get(arm)
+    if logs is not None and logs.steps is not None:
+        finished = data.runs.filter(arm=arm, status="finished")["digest"]
+        values = logs.matrix(column)[[logs.place[digest] for digest in finished if digest in logs.place]]
+        known = ~np.isnan(values).all(axis=0)
+        if not known.any():
+            return ()
+        x, y = logs.steps[known], values[:, known]
+        if not np.isnan(y).any():
+            return _points(*((x, y) if bins is None else _binned(x, y, bins)))
+    return average([line for _, line in lines_of(data, arm, column, bins)])

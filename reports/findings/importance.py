@@ -19,11 +19,11 @@ from typing import Any, Literal
 
 import numpy as np
 import optuna
+import scipy  # whose parts are loaded when they are first used
 from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, CategoricalDistribution, json_to_distribution
 from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.study import StudyDirection
-from scipy.stats import norm, rankdata
 
 from ablate.store.documents import Choices, JsonScalar, TrialRecord
 from reports.findings.fresh import DECLARED
@@ -81,7 +81,9 @@ def _estimated(
     trials: Sequence[TrialRecord], values: NDArray[np.float64], paths: Sequence[str], ped: Mapping[str, float]
 ) -> list[Importance]:
     known = [path for path in paths if any(path in trial.params for trial in trials)]
-    scores = norm.ppf((rankdata(values) - 0.5) / len(values))  # bad rates would outweigh all else
+    scores = scipy.special.ndtri(
+        (scipy.stats.rankdata(values) - 0.5) / len(values)
+    )  # bad rates would outweigh all else
     draws = additive.shares(scores, [_term(trials, path) for path in known])
     found = []
     for path, of in zip(known, draws.T, strict=True):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t
+from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.store.documents import SearchDocument
 from reports.findings.fresh import Fresh
@@ -55,7 +55,7 @@ def standings(document: SearchDocument, fresh: Iterable[Fresh]) -> Iterator[Stan
             best = sd is None or not _is_worse(scores, trial, order[0], float(sd[0]), freedom, float(signs[0]))
         else:
             best = not any(_dominates(signs * other, signs * means[trial]) for other in means.values())
-        halves = None if sd is None else t.ppf(1 - LEVEL / 2, freedom) * sd / math.sqrt(len(scores[trial]))
+        halves = None if sd is None else special.stdtrit(freedom, 1 - LEVEL / 2) * sd / math.sqrt(len(scores[trial]))
         yield Standing(
             trial,
             len(scores[trial]),
@@ -71,7 +71,7 @@ def _is_worse(scores: Mapping[int, Floats], trial: int, leader: int, sd: float, 
         return False
     ours, best = scores[trial][:, 0], scores[leader][:, 0]
     error = sd * math.sqrt(1 / len(ours) + 1 / len(best))
-    return bool(sign * (ours.mean() - best.mean()) > t.ppf(1 - LEVEL / (len(scores) - 1), freedom) * error)
+    return bool(sign * (ours.mean() - best.mean()) > special.stdtrit(freedom, 1 - LEVEL / (len(scores) - 1)) * error)
 
 
 def _dominates(one: Floats, other: Floats) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from statistics import fmean
 
 import numpy as np
-import scipy  # whose parts are loaded when they are first used
+from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.store.documents import StudyArm
 from reports.findings.curves import lines_of
@@ -45,8 +45,8 @@ def _relative(arm: StudyArm) -> float:
     """Standard error of ln step time, larger where few processes tell it: times Student's quantile over the normal."""
     if arm.step_time_error is None or (arm.step_time_processes or 0) < 2:
         return math.inf
-    student = scipy.stats.t.isf(ALPHA / 2, (arm.step_time_processes or 0) - 1)
-    return arm.step_time_error * float(student / scipy.stats.norm.isf(ALPHA / 2))
+    student = special.stdtrit((arm.step_time_processes or 0) - 1, ALPHA / 2)
+    return arm.step_time_error * float(student / special.ndtri(ALPHA / 2))
 
 
 def _slope(data: Collected, arm: str) -> float:

@@ -12,6 +12,7 @@ import polars as pl
 
 from ablate.store import Store
 from ablate.store.documents import StudyArm, StudyDocument
+from ablate.store.result_columns import NUMBERS
 from reports.findings import warnings
 from reports.findings.claims import judge_claims
 from reports.findings.costs import StudyCosts, study_costs
@@ -36,7 +37,6 @@ from reports.findings.verdicts import compare, decide, level, never_trained
 from reports.findings.waiting import REPEATED, waiting
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
-from reports.reading.columns import NUMBERS
 from reports.reading.documents import ReportError
 from reports.reading.units import comparable
 from reports.sections import sections

@@ -101,19 +101,17 @@ class ServedStore:
             document, progress = None, None
         written = _written(self.store, folder, document)
         if known is None or known.written != written or known.entry.progress != progress:
-            known = self._studies[folder] = self._read(folder, written)
+            known = self._studies[folder] = _Study(written, entry_of(self.store, folder, progress))
         return known
-
-    def _read(self, folder: StudyFolder, written: Written) -> _Study:
-        return _Study(written, entry_of(self.store, folder))
 
 
 def _written(store: Store, folder: StudyFolder, study: StudyDocument | None) -> Written:
     """Path, time and size of every document and log that the study's page is made of."""
     arms = [*study.arms, *(arm for rung in study.ladder for arm in rung.arms)] if study else []
-    digests = {run.digest for arm in arms for run in arm.runs}
-    files = [folder.document_path, *(path for digest in digests for path in store.written_paths(digest))]
-    return frozenset((str(path), found.st_mtime_ns, found.st_size) for path in files for found in [path.stat()])
+    files = {folder.document_path.name: folder.document_path.stat()}
+    for digest in {run.digest for arm in arms for run in arm.runs}:
+        files |= {entry.path: entry.stat() for entry in store.written(digest)}
+    return frozenset((path, found.st_mtime_ns, found.st_size) for path, found in files.items())
 
 
 class _Server(ThreadingHTTPServer):

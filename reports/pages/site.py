@@ -113,15 +113,15 @@ def render_index(entries: list[Entry], imports: Imports, refresh: bool = False) 
     )
 
 
-def entry_of(store: Store, folder: StudyFolder) -> Entry:
-    """A study as the index shows it."""
+def entry_of(store: Store, folder: StudyFolder, progress: StudyProgress | None = None) -> Entry:
+    """A study as the index shows it. progress: where it is known."""
     entry = Entry(f"study-{folder.path.name}", link_to(store, folder.report_path), folder.path.name)
     try:
         study = folder.read()
         if study is None:
             raise ReportError(f"{folder.path} holds no study.json")
         runs = frozenset(run.digest for arm in study.arms for run in arm.runs)
-        entry = replace(_said(entry, study), progress=study_progress(store, study), runs=runs)
+        entry = replace(_said(entry, study), progress=progress or study_progress(store, study), runs=runs)
         summary = summarise_study(folder.path, store)
     except (ReportError, StoreError, OSError) as error:
         return replace(entry, error=str(error))

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
 
 from ablate.store import Store
+from ablate.store.documents import Environment, GpuState, MeasureDocument, Part
 from ablate.store.documents.costs import CROWDED
+from ablate.store.result_columns import RESULT, Schema
 from reports.reading import evaluations
 from reports.reading.collected import Collected
-from reports.reading.columns import RESULT, result_row
 from reports.reading.documents import StudyDocuments
 from reports.reading.inputs import Inputs
-from reports.reading.keys import KEYS, Row, RunKey, Schema
+from reports.reading.keys import KEYS, RunKey
 from reports.sections import sections
 
 RUNS: Schema = (
@@ -38,8 +41,11 @@ CURVES = KEYS | {
 
 LOSSES = KEYS | {"item": pl.Int64, "nats": pl.Float64, "weight": pl.Float64}
 """A loss is Σ nats / Σ weight over the held-out documents, or over examples."""
-ReadMany = Callable[[Sequence[str], Sequence[str]], tuple[pl.DataFrame, list[int]]]
-"""Digests and columns → the records of these runs below each other, and how many each has."""
+OVERRULED = ("status", "reason")
+"""Columns of a result that its outcome among the other runs may replace."""
+AnyPart = TypeVar("AnyPart", bound=Part)
+ReadMany = Callable[[Collection[str]], tuple[pl.DataFrame, list[int]]]
+"""Columns → the records of all runs below each other, and how many each has."""
 
 
 def collect(study_dir: Path | str, store: Store | None = None) -> Collected:
@@ -48,14 +54,14 @@ def collect(study_dir: Path | str, store: Store | None = None) -> Collected:
     store, keys = documents.store, documents.keys
     return Collected(
         study=documents.study,
-        runs=pl.DataFrame([_run_row(documents, key) for key in keys], schema=RUNS),
-        curves=_logged(store.read_many_metrics, keys, CURVES),
+        runs=_runs(documents),
+        curves=_logged(documents.tables.metrics, keys, CURVES),
         scores=evaluations.scores(documents.evaluated),
         items=evaluations.items(documents.evaluated),
         grouped=evaluations.grouped(documents.evaluated),
-        environments={digest: result.environment for digest, result in documents.results.items() if result},
+        environments=_parsed(documents, "environment", Environment),
         losses=_losses(documents),
-        gpus={digest: result.gpu for digest, result in documents.results.items() if result and result.gpu},
+        gpus=_parsed(documents, "gpu", GpuState),
         ledger=store.read_ledger(documents.study.name),
         elsewhere=tuple(store.read_ledger(other) for other in store.ledgers() if other != documents.study.name),
         inputs=Inputs.of(documents),
@@ -65,29 +71,39 @@ def collect(study_dir: Path | str, store: Store | None = None) -> Collected:
     )
 
 
-def _run_row(documents: StudyDocuments, key: RunKey) -> Row:
-    run, result = documents.store.read_run(key.digest), documents.results[key.digest]
-    known = result_row(result) if result else {"status": "absent" if run is None else "partial"}
-    known |= documents.outcomes.get(key.digest, {})
-    known |= _decoding(documents, key)
-    if run:
-        known |= {"chance": documents.chances.get(run.data.digest)}
-        known |= {"data": run.data.digest, "dtype": run.numerics.dtype, "matmul": run.numerics.matmul}
-    return key.row(known)
+def _runs(documents: StudyDocuments) -> pl.DataFrame:
+    """A row for each run: its own result, where what it ended with does not say otherwise."""
+    found = pl.DataFrame(documents.keys, schema=KEYS, orient="row").hstack(documents.tables.results)
+    known = [documents.outcomes.get(key.digest, {}) for key in documents.keys]
+    speeds = {
+        digest: speed for digest, each in documents.measurements.items() if (speed := _decoding(each)) is not None
+    }
+    return found.with_columns(
+        *(pl.Series(name, [row.get(name) for row in known], RUNS[name]).fill_null(found[name]) for name in OVERRULED),
+        pl.Series("uniform", [row.get("uniform") for row in known], pl.Float64),
+        chance=pl.col("data").replace_strict(documents.chances, default=None, return_dtype=pl.Float64),
+        decode_tokens_per_second=pl.col("digest").replace_strict(speeds, default=None, return_dtype=pl.Float64),
+    ).select(*RUNS)
 
 
-def _decoding(documents: StudyDocuments, key: RunKey) -> Row:
-    measured = documents.measurements.get(key.digest)
-    longest = measured.longest_decoding if measured else None
-    if measured is None or longest is None or longest.tokens_per_second is None or (measured.waiting or 0.0) >= CROWDED:
-        return {}
-    return {"decode_tokens_per_second": longest.tokens_per_second.median}
+def _decoding(measured: MeasureDocument) -> float | None:
+    longest = measured.longest_decoding
+    if longest is None or longest.tokens_per_second is None or (measured.waiting or 0.0) >= CROWDED:
+        return None
+    return longest.tokens_per_second.median
+
+
+def _parsed(documents: StudyDocuments, column: str, model: type[AnyPart]) -> dict[str, AnyPart]:
+    """What a column of JSON says of each run, by digest: of thousands of runs, a few different things."""
+    parse = cache(model.model_validate_json)
+    known = zip(documents.keys, documents.tables.results[column].to_list(), strict=True)
+    return {key.digest: parse(text) for key, text in known if text is not None}
 
 
 def _losses(documents: StudyDocuments) -> pl.DataFrame:
     """The final loss of every run by document: of text that arms split in tokens of their own, by bytes."""
     per = "bytes" if documents.study.per == "byte" else "targets"
-    return _logged(documents.store.read_many_losses, documents.keys, LOSSES, {"weight": per})
+    return _logged(documents.tables.losses, documents.keys, LOSSES, {"weight": per})
 
 
 def _logged(
@@ -98,7 +114,7 @@ def _logged(
         return pl.DataFrame(schema=schema)
     known = names or {}
     columns = {name: known.get(name, name) for name in schema if name not in KEYS}
-    logged, counts = read([key.digest for key in keys], list(columns.values()))
+    logged, counts = read(list(columns.values()))
     run_of_each = np.repeat(np.arange(len(keys)), counts)
     keyed = pl.DataFrame(keys, schema=KEYS, orient="row")[run_of_each]
     renamed = logged.rename({stored: name for name, stored in columns.items()})

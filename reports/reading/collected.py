@@ -15,7 +15,7 @@ from reports.reading.inputs import NO_INPUTS, Inputs
 from reports.reading.keys import KEYS
 
 RunCurve = Mapping[str, NDArray[np.float64]]
-"""Logged columns of a run, in the order written; nulls are NaN."""
+"""Logged columns of a run, or of several, in the order written; nulls are NaN."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +47,59 @@ class Collected:
     """Start of the first run of a registered study (ISO 8601)."""
 
     @cached_property
-    def curve_of(self) -> dict[tuple[str, str], RunCurve]:
-        """The curve of each run by (arm, digest): two arms may share a run."""
-        return _by_run(self.curves)
+    def logs(self) -> dict[str, ArmLogs]:
+        """What the runs of each arm logged."""
+        return _by_arm(self.curves)
 
 
-def _by_run(curves: pl.DataFrame) -> dict[tuple[str, str], RunCurve]:
-    """A frame for each of thousands of runs takes longer to make and to ask than all else that is done with them."""
-    ordered = curves.sort("arm", "digest", maintain_order=True)
-    numbers = {name: ordered[name].to_numpy().astype(np.float64) for name in ordered.columns if name not in KEYS}
-    ids = ordered.select(pl.struct("arm", "digest").rle_id()).to_series().to_numpy().astype(np.int64)
-    starts = np.flatnonzero(np.diff(ids, prepend=-1))
-    keys = ordered.select("arm", "digest")[starts].rows()
-    ends = np.append(starts, len(ids))[1:]
-    return {
-        (arm, digest): {name: values[start:end] for name, values in numbers.items()}
-        for (arm, digest), start, end in zip(keys, starts, ends, strict=True)
-    }
+@dataclass(frozen=True)
+class ArmLogs:
+    """The logs of an arm's runs below each other: a frame for each of thousands of runs takes longer to make and to ask
+    than all else that is done with them. `ends` is where each begins, and where the last ends."""
+
+    digests: list[str]
+    ends: NDArray[np.int64]
+    columns: RunCurve
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """Places by digest."""
+        return {digest: place for place, digest in enumerate(self.digests)}
+
+    def of(self, digest: str) -> RunCurve | None:
+        """The log of one run, None where it has none. Two arms may share a run."""
+        place = self.place.get(digest)
+        if place is None:
+            return None
+        start, end = self.ends[place : place + 2]
+        return {name: values[start:end] for name, values in self.columns.items()}
+
+    @cached_property
+    def steps(self) -> NDArray[np.float64] | None:
+        """The steps of every run, where all logged the same ones."""
+        lengths = np.diff(self.ends)
+        if (lengths != lengths[0]).any():
+            return None
+        steps = self.matrix("step")
+        return steps[0] if (steps == steps[0]).all() else None
+
+    def matrix(self, column: str) -> NDArray[np.float64]:
+        """A row for each run, where all logged as much."""
+        return self.columns[column].reshape(len(self.digests), -1)
+
+
+def _by_arm(curves: pl.DataFrame) -> dict[str, ArmLogs]:
+    arms = curves["arm"].rle_id()
+    runs = curves.select(pl.struct("arm", "digest").rle_id()).to_series()
+    if arms.n_unique() > curves["arm"].n_unique() or runs.n_unique() > curves.n_unique(["arm", "digest"]):
+        return _by_arm(curves.sort("arm", "digest", maintain_order=True))  # each run in one piece, and each arm
+    numbers = {name: curves[name].to_numpy().astype(np.float64) for name in curves.columns if name not in KEYS}
+    starts = np.flatnonzero(np.diff(runs.to_numpy().astype(np.int64), prepend=-1))
+    keys, ends = curves.select("arm", "digest")[starts], np.append(starts, curves.height)
+    found, first = {}, 0
+    for arm, of_arm in keys.group_by("arm", maintain_order=True):
+        own = ends[first : first + of_arm.height + 1]
+        columns = {name: values[own[0] : own[-1]] for name, values in numbers.items()}
+        found[str(arm[0])] = ArmLogs(of_arm["digest"].to_list(), own - own[0], columns)
+        first += of_arm.height
+    return found

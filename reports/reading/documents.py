@@ -11,14 +11,16 @@ from ablate.store import AblateError, Store, StudyFolder
 from ablate.store.documents import (
     CostsDocument,
     MeasureDocument,
-    ResultDocument,
     StudyDocument,
     SyntheticMeta,
     TextMeta,
 )
+from ablate.store.documents.result import Outcome
+from ablate.store.result_columns import Row
+from ablate.store.tables import RunTables
 from reports.reading.evaluations import EvaluatedRun, read
-from reports.reading.keys import Row, RunKey, keys_of
-from reports.reading.outcomes import FAILED, outcomes
+from reports.reading.keys import RunKey, keys_of
+from reports.reading.outcomes import ENDED, FAILED, outcomes
 
 
 class ReportError(AblateError):
@@ -53,9 +55,15 @@ class StudyDocuments:
         return keys_of(self.study)
 
     @cached_property
-    def results(self) -> dict[str, ResultDocument | None]:
-        """Results by the run's digest; None for a run that has not ended."""
-        return {key.digest: self.store.read_result(key.digest) for key in self.keys}
+    def tables(self) -> RunTables:
+        """The runs' files, a row for each of `keys`."""
+        return RunTables(self.store, [key.digest for key in self.keys])
+
+    @cached_property
+    def ended(self) -> dict[str, Outcome]:
+        """Outcome of each run that has ended, by its digest."""
+        found = zip(self.keys, *(self.tables.results[name].to_list() for name in ("status", "loss")), strict=True)
+        return {key.digest: Outcome(status, loss) for key, status, loss in found if status in ENDED}
 
     @property
     def began(self) -> str | None:
@@ -85,7 +93,7 @@ class StudyDocuments:
     @cached_property
     def outcomes(self) -> dict[str, Row]:
         """Outcome of each finished run, by its digest."""
-        return outcomes(self.study, self.study.arms, self.results, self.corpora, self.validations)
+        return outcomes(self.study, self.study.arms, self.ended, self.corpora, self.validations)
 
     def validations(self, digest: str) -> list[tuple[int, float]]:
         """The steps and losses of a run's validations, in order."""

@@ -10,7 +10,8 @@ import polars as pl
 
 from ablate.store import Store
 from ablate.store.documents import EvalsDocument, JsonObject, SampleRecord, Section, StudyDocument, TaskGroup
-from reports.reading.keys import KEYS, Row, RunKey
+from ablate.store.result_columns import Row
+from reports.reading.keys import KEYS, RunKey
 
 SCORES = KEYS | {
     "task": pl.String,

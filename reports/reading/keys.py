@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import polars as pl
 
 from ablate.store.documents import StudyDocument
-
-Schema: TypeAlias = dict[str, type[pl.DataType] | pl.DataType]
-Row: TypeAlias = dict[str, object]
+from ablate.store.result_columns import Row, Schema
 
 KEYS: Schema = {"arm": pl.String, "seed": pl.Int64, "digest": pl.String}
 

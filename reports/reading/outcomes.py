@@ -8,15 +8,18 @@ from statistics import fmean, median
 
 from ablate.store.documents import ReferenceLosses, ResultDocument, StudyArm, StudyDocument, TextMeta
 from ablate.store.documents.data import NEAR_UNIGRAM
-from reports.reading.keys import Row
+from ablate.store.documents.result import Outcome
+from ablate.store.result_columns import Row
 
 UNJUDGED = frozenset({"smoke"})
 """Scales whose runs are too short for any verdict, and to stall."""
+ENDED = ("finished", "diverged")
 FAILED = ("stalled", "diverged")
 LEARNING = 0.1
 """A loss that falls in the second half of training by this share of what it is above the runs that trained will get
 there: it is slow, and has not stalled."""
 
+Ended = Outcome | ResultDocument
 LossByRun = Mapping[str, float]
 LossCurve = Callable[[str], list[tuple[int, float]]]
 """A run's digest → its steps and validation losses, in order."""
@@ -25,7 +28,7 @@ LossCurve = Callable[[str], list[tuple[int, float]]]
 def outcomes(
     study: StudyDocument,
     arms: Iterable[StudyArm],
-    results: Mapping[str, ResultDocument | None],
+    results: Mapping[str, Ended | None],
     corpora: Mapping[str, TextMeta],
     curve: LossCurve,
 ) -> dict[str, Row]:
@@ -59,7 +62,7 @@ def outcomes(
     return found
 
 
-def _losses(arm: StudyArm, results: Mapping[str, ResultDocument | None]) -> Iterator[tuple[str, float]]:
+def _losses(arm: StudyArm, results: Mapping[str, Ended | None]) -> Iterator[tuple[str, float]]:
     for run in arm.runs:
         result = results.get(run.digest)
         if result is not None and result.status == "finished" and result.loss is not None:

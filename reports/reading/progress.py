@@ -10,10 +10,10 @@ from datetime import datetime
 from ablate.store import Store
 from ablate.store.claims import last_beat
 from ablate.store.documents import StudyArm, StudyDocument, StudyRun
+from reports.reading.outcomes import ENDED
 
 STALLED_SECONDS = 120.0
 """A study of which nothing was written for so long is not running."""
-ENDED = ("finished", "diverged")
 
 
 @dataclass(frozen=True)
@@ -87,4 +87,4 @@ def _last_beat(store: Store, digests: Iterable[str]) -> float:
 
 def _written(store: Store, digest: str) -> float:
     """When a run was last written to, in seconds since 1970; 0 where it was not begun."""
-    return max((path.stat().st_mtime for path in store.written_paths(digest)), default=0.0)
+    return max((entry.stat().st_mtime for entry in store.written(digest)), default=0.0)

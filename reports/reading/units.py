@@ -10,9 +10,9 @@ from dataclasses import replace
 import polars as pl
 
 from ablate.store.documents import StudyDocument, StudyTrial
+from ablate.store.result_columns import LOSSES
 from reports.evaluations import twins
 from reports.reading.collected import Collected
-from reports.reading.columns import LOSSES
 from reports.sections import sections
 
 OF_CURVES = ("loss", "validation_loss")

@@ -57,4 +57,4 @@ def results_of_store(root: Path) -> Iterator[tuple[RecordedResult, Path | None]]
 
 def _has_result(study_dir: Path) -> bool:
     documents = StudyDocuments.of(study_dir)
-    return any(result is not None for result in documents.results.values())
+    return bool(documents.ended)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from ablate.store.documents import StudyArm
 from reports.findings.curves import Floats, bin_starts
-from reports.reading.collected import Collected, RunCurve
+from reports.reading.collected import ArmLogs, Collected, RunCurve
 
 POINTS = 20_000
 """Points on a page, over all runs together."""
@@ -51,29 +52,47 @@ class Clock:
         return steps if unit == "step" else np.interp(steps, self.steps, getattr(self, unit))
 
 
-def run_losses(data: Collected) -> tuple[RunLoss, ...]:
-    """Losses of every run that has logged one, whatever its status."""
-    runs = [run for run in data.runs.iter_rows(named=True) if (run["arm"], run["digest"]) in data.curve_of]
-    points = max(LEAST, min(MOST, POINTS // max(1, len(runs))))
-    return tuple(found for run in runs for found in _run_loss(data, run, points))
+def logging_runs(data: Collected) -> dict[str, set[str]]:
+    """Digests of the runs that have logged a loss, by arm, whatever their status."""
+    found = {}
+    for arm, logs in data.logs.items():
+        known = np.logical_or.reduceat(~np.isnan(logs.columns["loss"]), logs.ends[:-1])
+        found[arm] = set(compress(logs.digests, known))
+    return {arm: own for arm, own in found.items() if own}
 
 
-def _run_loss(data: Collected, run: Mapping[str, Any], points: int) -> Iterator[RunLoss]:
-    logged = data.curve_of[run["arm"], run["digest"]]
+def run_losses(data: Collected, logging: Mapping[str, Collection[str]]) -> tuple[RunLoss, ...]:
+    """Losses of those of the runs that are drawn: the first of each arm raw, others for their marks."""
+    points = max(LEAST, min(MOST, POINTS // max(1, sum(map(len, logging.values())))))
+    room = dict.fromkeys(logging, _room(len(logging)))
+    found = []
+    runs = data.runs.select("arm", "seed", "digest", "status", "loss_spike_steps")
+    for arm, seed, digest, status, spike_steps in runs.iter_rows():
+        if digest in logging.get(arm, ()):
+            if room[arm] > 0 or status == "diverged" or spike_steps:
+                found.append(_run_loss(data, arm, seed, digest, status, spike_steps, points))
+            room[arm] -= 1
+    return tuple(found)
+
+
+def _run_loss(
+    data: Collected, arm: str, seed: int, digest: str, status: str, spike_steps: list[int] | None, points: int
+) -> RunLoss:
+    logged = data.logs[arm].of(digest)
+    if logged is None:
+        raise ValueError(f"{digest} has logged nothing")
     known = ~np.isnan(logged["loss"])
     steps, losses = logged["step"][known], logged["loss"][known]
-    if not len(steps):
-        return
-    spikes = np.isin(steps, run["loss_spike_steps"] or [])
+    spikes = np.isin(steps, spike_steps or [])
     kept = keep_extremes(losses, points)
-    yield RunLoss(
-        arm=run["arm"],
-        seed=run["seed"],
-        digest=run["digest"],
+    return RunLoss(
+        arm=arm,
+        seed=seed,
+        digest=digest,
         steps=steps[kept],
         losses=losses[kept],
         spikes=tuple(zip(steps[spikes].tolist(), losses[spikes].tolist(), strict=True)),
-        diverged=(steps[-1], losses[-1]) if run["status"] == "diverged" else None,
+        diverged=(steps[-1], losses[-1]) if status == "diverged" else None,
     )
 
 
@@ -82,8 +101,12 @@ def drawn_raw(runs: Sequence[RunLoss]) -> dict[str, list[RunLoss]]:
     by_arm: dict[str, list[RunLoss]] = {}
     for run in runs:
         by_arm.setdefault(run.arm, []).append(run)
-    room = max(1, POINTS // LEAST // max(1, len(by_arm)))
-    return {arm: own[:room] for arm, own in by_arm.items()}
+    return {arm: own[: _room(len(by_arm))] for arm, own in by_arm.items()}
+
+
+def _room(arms: int) -> int:
+    """Runs of each of so many arms that are drawn raw."""
+    return max(1, POINTS // LEAST // max(1, arms))
 
 
 def keep_extremes(values: Floats, points: int) -> NDArray[np.int64]:
@@ -106,16 +129,25 @@ def clocks(data: Collected) -> tuple[Clock, ...]:
 
 
 def _clock(data: Collected, arm: StudyArm) -> Clock | None:
-    logs = [data.curve_of[key] for run in arm.runs if (key := (arm.name, run.digest)) in data.curve_of]
-    if not logs:
+    logs = data.logs.get(arm.name)
+    if logs is None:
         return None
-    last = max(int(log["step"].max()) for log in logs)
+    longest = _longest(logs)
+    last = int(longest[0]["step"].max())
     grid = np.unique(np.linspace(0, last, KNOTS + 1))
-    longest = [log for log in logs if log["step"].max() == last]
     tokens, seconds = (
         np.mean([_read(log, column, grid) for log in longest], axis=0) for column in ("tokens", "seconds")
     )
     return Clock(arm.name, grid, tokens, tokens * arm.flops_per_token, seconds)
+
+
+def _longest(logs: ArmLogs) -> list[RunCurve]:
+    """The logs that go furthest: of runs that logged the same steps one, their mean."""
+    if logs.steps is not None:
+        return [{"step": logs.steps, **{column: logs.matrix(column).mean(axis=0) for column in ("tokens", "seconds")}}]
+    each = [log for digest in logs.digests if (log := logs.of(digest)) is not None]
+    last = max(log["step"].max() for log in each)
+    return [log for log in each if log["step"].max() == last]
 
 
 def _read(log: RunCurve, column: str, grid: Floats) -> Floats:

@@ -8,7 +8,8 @@ import polars as pl
 
 from ablate.store.documents import Measured, MeasuredPoint, Quartiles, SpeedPoint
 from ablate.store.documents.costs import CROWDED
-from reports.reading.keys import KEYS, Row, RunKey
+from ablate.store.result_columns import Row
+from reports.reading.keys import KEYS, RunKey
 
 MEASURES = KEYS | {
     "kind": pl.String,

@@ -9,13 +9,14 @@ from typing import ClassVar, Self
 import polars as pl
 
 from ablate.store.documents import LossThroughCache, Measured, MeasureDocument
+from ablate.store.result_columns import Row
 from reports.figures.base import Figure
 from reports.figures.style import ArmStyle
 from reports.findings.curves import Point, over_seeds
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
-from reports.reading.keys import KEYS, Row, RunKey
+from reports.reading.keys import KEYS, RunKey
 from reports.sections import Section
 from reports.sections._kinds_of_cache import AddedLoss, CacheCost, KindsOfCache, figure_of
 from reports.sections._serving import MEASURES, PLAIN, SERVING, measured_rows, wrong_bytes

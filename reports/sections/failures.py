@@ -8,9 +8,10 @@ from typing import ClassVar, Self
 
 import polars as pl
 
+from ablate.store.result_columns import Row
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
-from reports.reading.keys import KEYS, Row
+from reports.reading.keys import KEYS
 from reports.sections import Section
 
 LINES = 6
@@ -63,7 +64,7 @@ class Failures(Section):
 
 def _rows(documents: StudyDocuments) -> Iterator[Row]:
     for key in documents.keys:
-        error = None if documents.results[key.digest] else documents.store.read_error(key.digest)
+        error = None if key.digest in documents.ended else documents.store.read_error(key.digest)
         if error is not None:
             lines = documents.store.read_traceback(key.digest).rstrip().splitlines()
             yield key.row({"error": error, "traceback": "\n".join(lines[-LINES:])})

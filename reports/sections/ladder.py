@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 import plotly.graph_objects as go
 import polars as pl
 
+from ablate.store.result_columns import Row
 from reports.figures.base import Figure, mean_point, short
 from reports.figures.style import ArmStyle, blank
 from reports.findings.costs import NO_COSTS, study_costs
@@ -16,7 +17,7 @@ from reports.findings.ladders import LadderArm, LinePoint, summarise_ladder
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
-from reports.reading.keys import KEYS, Row, RunKey
+from reports.reading.keys import KEYS, RunKey
 from reports.reading.outcomes import outcomes
 from reports.sections import Section
 from reports.statistics.estimates import Estimate

@@ -12,11 +12,11 @@ import plotly.graph_objects as go
 
 from reports.figures.base import Figure, Switch, SwitchOption, band, ends, late_range, mean_and_range, short, thinned
 from reports.figures.style import ArmStyle, blank
-from reports.findings.curves import Curve, average, lines_of
+from reports.findings.curves import Curve, mean_curve
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
-from reports.sections._runs import Clock, RunLoss, clocks, drawn_raw, run_losses
+from reports.sections._runs import Clock, RunLoss, clocks, drawn_raw, logging_runs, run_losses
 from reports.wording.table import frame_table
 
 BINS = {"train": 100, "train, coarse": 20}
@@ -53,33 +53,31 @@ class Losses(Section):
 
     curves: tuple[Curve, ...]
     runs: tuple[RunLoss, ...]
+    """Those that are drawn."""
+    logged: int
+    """Number of all runs that have logged a loss."""
     clocks: tuple[Clock, ...]
 
     @classmethod
     def summarise(cls, data: Collected) -> Self:
         kinds = (*((kind, "loss", bins) for kind, bins in BINS.items()), ("validation", "validation_loss", None))
         curves = (
-            Curve(arm.name, kind, average([line for _, line in lines_of(data, arm.name, column, bins)]))
+            Curve(arm.name, kind, mean_curve(data, arm.name, column, bins))
             for arm in data.study.arms
             for kind, column, bins in kinds
         )
-        return cls(tuple(curves), run_losses(data), clocks(data))
+        logging = logging_runs(data)
+        return cls(tuple(curves), run_losses(data, logging), sum(map(len, logging.values())), clocks(data))
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """Validation and training loss, raw and averaged, with what spiked and diverged."""
         curves = [curve for curve in self.curves if curve.points]
         if curves or self.runs:
-            yield _figure(curves, self.runs, self.clocks, summary, style)
+            yield _figure(curves, self, summary, style)
 
 
-def _figure(
-    curves: list[Curve],
-    runs: Sequence[RunLoss],
-    clocks: Sequence[Clock],
-    summary: StudySummary,
-    style: Mapping[str, ArmStyle],
-) -> Figure:
-    clock = {clock.arm: clock for clock in clocks}
+def _figure(curves: list[Curve], losses: Losses, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
+    runs, clock = losses.runs, {clock.arm: clock for clock in losses.clocks}
     figure = blank(UNITS["step"], f"loss ({summary.unit})", 420)
     steps = [
         *_raw(figure, style, runs, alone=not curves),
@@ -106,7 +104,7 @@ def _figure(
         else (
             "Means over seeds on the held-out part that is watched; bands are ranges over seeds, open marks at the end "
             "the loss on the test part, which verdicts compare. The training loss can be added: averaged over "
-            f"neighbouring steps (a share of all) and seeds, or raw, {_which(runs)} as logged, thinned, peaks kept. "
+            f"neighbouring steps (a share of all) and seeds, or raw, {_which(losses)} as logged, thinned, peaks kept. "
             "Triangles are spikes, crosses the last loss of runs that diverged. The axis leaves out the fall at the "
             "start and arms far above the others: zoom out to see them."
         ),
@@ -118,10 +116,10 @@ def _figure(
     )
 
 
-def _which(runs: Sequence[RunLoss]) -> str:
+def _which(losses: Losses) -> str:
     """Runs whose raw losses are drawn, in words."""
-    drawn = drawn_raw(runs).values()
-    return "every run" if sum(map(len, drawn)) == len(runs) else f"the first {max(map(len, drawn))} runs of each arm"
+    drawn = [len(runs) for runs in drawn_raw(losses.runs).values()]
+    return "every run" if sum(drawn) == losses.logged else f"the first {max(drawn)} runs of each arm"
 
 
 Placed = tuple[str, str, list[float | None]]

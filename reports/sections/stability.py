@@ -17,7 +17,7 @@ from reports.findings.curves import Curve, Point
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
-from reports.reading.keys import KEYS, RunKey, keyed
+from reports.reading.keys import KEYS, keyed
 from reports.sections import Section
 from reports.sections._probe_figures import SHOWN, ProbeCurves, Scaling, Shown, by_depth, by_step, scaling_figure
 from reports.statistics.estimates import estimate
@@ -49,11 +49,12 @@ class Stability(Section):
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
-        """Probes of runs that have ended: a run under way has no end-of-training values yet."""
-        ended = [key for key in documents.keys if documents.results[key.digest]]
-        frames = (
-            keyed(documents.store.read_probes(key.digest), key, PROBES) for key in ended if _probed(documents, key)
-        )
+        """Probes of runs that have ended, also where they are gone, which reading them says: a run under way has no
+        end-of-training values yet."""
+        known = zip(documents.keys, documents.tables.results["has_probes"].to_list(), strict=True)
+        ended = ((key, has_probes) for key, has_probes in known if key.digest in documents.ended)
+        probed = (key for key, has_probes in ended if has_probes or documents.store.has_probes(key.digest))
+        frames = (keyed(documents.store.read_probes(key.digest), key, PROBES) for key in probed)
         return {"probes": pl.concat([pl.DataFrame(schema=PROBES), *frames])}
 
     @classmethod
@@ -132,9 +133,3 @@ def _scaling(name: str, rows: pl.DataFrame) -> Scaling | None:
 
 def _slope(rows: pl.DataFrame) -> float:
     return float(scipy.stats.linregress(rows["depth"].log().to_numpy(), rows["value"].log().to_numpy()).slope)
-
-
-def _probed(documents: StudyDocuments, key: RunKey) -> bool:
-    """Whether a run has probes, or had some that are gone: reading them says so."""
-    result = documents.results[key.digest]
-    return bool(result and result.sums.probes) or documents.store.probes_path(key.digest).exists()

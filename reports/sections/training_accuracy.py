@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from reports.figures.base import Figure, band, ends, line, mean_and_range, thinned
 from reports.figures.style import ArmStyle, blank
-from reports.findings.curves import Curve, average, lines_of
+from reports.findings.curves import Curve, mean_curve
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
@@ -26,8 +26,8 @@ class TrainingAccuracy(Section):
 
     @classmethod
     def summarise(cls, data: Collected) -> Self | None:
-        seeds = {arm.name: [line for _, line in lines_of(data, arm.name, "accuracy")] for arm in data.study.arms}
-        curves = tuple(Curve(arm, "accuracy", average(lines)) for arm, lines in seeds.items() if lines)
+        found = (Curve(arm.name, "accuracy", mean_curve(data, arm.name, "accuracy")) for arm in data.study.arms)
+        curves = tuple(curve for curve in found if curve.points)
         return cls(curves) if curves else None
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:

@@ -85,7 +85,8 @@ class Tuning(Section):
 def tunings_of(data: Collected) -> tuple[ArmTuning, ...]:
     """Tunings of the study, or of every rung of its ladder."""
     if not data.study.ladder:
-        return _tunings(data.study.tuning, study_noise(data.study.tuning, data.runs), None)
+        tuning = data.study.tuning
+        return _tunings(tuning, study_noise(tuning, data.runs), None) if tuning else ()
     runs = data.frames[FRAME]
     return tuple(
         each

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-import scipy  # whose parts are loaded when they are first used
+from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.noise.power import ALPHA, POWER, detectable
 from reports.statistics.interval import Interval
@@ -20,7 +20,8 @@ from reports.statistics.interval import Interval
 def sd_interval(sd: float, n: int, alpha: float = ALPHA) -> Interval:
     """The true standard deviation, from that of n values: s · √((n − 1) / χ²(n − 1)), equal tails."""
     low, high = (
-        sd * math.sqrt((n - 1) / float(scipy.stats.chi2.ppf(tail, n - 1))) for tail in (1 - alpha / 2, alpha / 2)
+        sd * math.sqrt((n - 1) / float(2 * special.gammaincinv((n - 1) / 2, tail)))
+        for tail in (1 - alpha / 2, alpha / 2)
     )
     return Interval(sd, low, high)
 

@@ -18,8 +18,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # whose parts are loaded when they are first used
 from numpy.typing import ArrayLike
+from scipy import special  # scipy.stats takes seconds to load
 
 from reports.statistics.estimates import ALPHA
 from reports.statistics.interval import Interval
@@ -38,7 +38,7 @@ class Trend:
     def interval(self, alpha: float = ALPHA) -> Interval:
         """The wider one."""
         wide = (
-            float(scipy.stats.t.isf(alpha / 2, f)) * error for error, f in zip(self.errors, self.freedom, strict=True)
+            -float(special.stdtrit(f, alpha / 2)) * error for error, f in zip(self.errors, self.freedom, strict=True)
         )
         half = max(wide)
         return Interval(self.value, self.value - half, self.value + half)
@@ -49,7 +49,7 @@ class Trend:
         if not any(self.errors):
             return math.nan
         found = (
-            2 * float(scipy.stats.t.sf(abs(self.value) / error, f)) if error else 0.0
+            2 * float(special.stdtr(f, -abs(self.value) / error)) if error else 0.0
             for error, f in zip(self.errors, self.freedom, strict=True)
         )
         return max(found)

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
@@ -28,7 +29,7 @@ from tests.ablate.test_odd_commands import said_by
 QUIET = list(HealthCheck)
 QUICK = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=QUIET)
 LONG = settings(max_examples=2000, deadline=None, suppress_health_check=QUIET)
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS, IDLE_SECONDS = 120.0, 0.2
 """Far longer than any of these commands takes."""
 
 Hostile = Callable[[Path, bytes], object]
@@ -178,18 +179,29 @@ def contents(folder: Path) -> set[tuple[str, int]]:
 
 @contextmanager
 def impatient() -> Iterator[None]:
-    """Raises WaitsWithoutEndError in this thread when its patience is at an end."""
+    """Raises WaitsWithoutEndError in this thread when it has worked for too long, or not at all. A wall clock alone
+    tells neither where other programs keep the processors."""
 
     def raised(_number: int, _frame: FrameType | None) -> None:
         raise WaitsWithoutEndError
 
-    before = signal.signal(signal.SIGRTMIN, raised)
-    timer = threading.Timer(PATIENCE_SECONDS, signal.pthread_kill, (threading.get_ident(), signal.SIGRTMIN))
-    timer.start()
+    def watch() -> None:
+        begun = last = time.process_time()
+        while not ended.wait(PATIENCE_SECONDS):
+            now = time.process_time()
+            if now - last < IDLE_SECONDS or now - begun > PATIENCE_SECONDS:
+                signal.pthread_kill(watched, signal.SIGRTMIN)
+                return
+            last = now
+
+    before, ended, watched = signal.signal(signal.SIGRTMIN, raised), threading.Event(), threading.get_ident()
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     try:
         yield
     finally:
-        timer.cancel()
+        ended.set()
+        watcher.join()
         signal.signal(signal.SIGRTMIN, before)
 
 

@@ -22,7 +22,7 @@ import reports
 from ablate.searching.storage import open_storage
 from ablate.store import AblateError, SearchFolder, Store
 from ablate.store.answers import Answers
-from tests.ablate.full_store import CHANGED_KINDS, OPTIONAL, Kind, files_by_kind
+from tests.ablate.full_store import CHANGED_KINDS, CHECKED_KINDS, OPTIONAL, Kind, files_by_kind, write_every_index
 
 if TYPE_CHECKING:
     import polars
@@ -105,18 +105,18 @@ def check_notices(kind: Kind, root: Path, changes: Iterable[str]) -> None:
             assert report or report.unchecked or kind.removed, (path, "removed")
 
 
-@pytest.mark.parametrize("kind", CHANGED_KINDS, ids=lambda kind: kind.pattern)
+@pytest.mark.parametrize("kind", CHECKED_KINDS, ids=lambda kind: kind.pattern)
 def test_check_notices_what_becomes_of_a_file(kind: Kind, full: Path) -> None:
     check_notices(kind, full, ["digit", "cut"])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", CHANGED_KINDS, ids=lambda kind: kind.pattern)
+@pytest.mark.parametrize("kind", CHECKED_KINDS, ids=lambda kind: kind.pattern)
 def test_check_notices_all_that_may_become_of_a_file(kind: Kind, full: Path) -> None:
     check_notices(kind, full, CHANGES | CUTS)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in CHANGED_KINDS if not kind.swapped], ids=lambda kind: kind.pattern)
+@pytest.mark.parametrize("kind", [kind for kind in CHECKED_KINDS if not kind.swapped], ids=lambda kind: kind.pattern)
 def test_check_notices_files_that_changed_places(kind: Kind, full: Path) -> None:
     files = files_by_kind(full)[0][kind]
     for first in first_of_each_name(files):
@@ -152,6 +152,7 @@ def numbers(root: Path) -> dict[str, Any]:
             read[f"{name} of {digest}"] = partial(getattr(store, f"read_{name}"), digest)
         for name in ("evals", "samples", "measure"):
             read[f"{name} of {digest}"] = partial(getattr(store, f"read_{name}"), digest, "aa")
+        read[f"outcome of {digest}"] = partial(store.outcome, digest)
         for name in ("metrics", "probes"):
             read[f"{name} of {digest}"] = partial(_rows, getattr(store, f"read_{name}"), digest)
         read[f"answers of {digest}"] = partial(_answers, store, digest)
@@ -164,6 +165,12 @@ def _or_refused(read: Callable[[], object]) -> object:
     except AblateError as error:
         assert "\n" not in str(error)
         return error
+
+
+@pytest.fixture(autouse=True)
+def _indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a file said before it changed is in an index, wherever numbers are read."""
+    write_every_index(monkeypatch)
 
 
 def _summary(folder: Path) -> object:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import ablate
-from ablate.store import Store, checking, sums
+from ablate.store import Store, checking, stamps, sums
 from ablate.store.documents import ItemLoss, MetricsRecord
 from ablate.store.stamps import TICK_NS, WholeFolders, checked_name, stamp
 from tests.documents import result_of, run_of
@@ -39,8 +39,8 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def _later(monkeypatch: pytest.MonkeyPatch) -> None:
     """The file system's clock, some ticks after everything was written."""
-    clock = WholeFolders._clock
-    monkeypatch.setattr(WholeFolders, "_clock", lambda self: (clock(self) or 0) + AGED_NS)
+    clock = stamps.clock
+    monkeypatch.setattr(stamps, "clock", lambda path: (clock(path) or 0) + AGED_NS)
 
 
 @pytest.fixture

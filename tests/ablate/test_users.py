@@ -174,7 +174,7 @@ def test_two_users_with_umasks_of_their_own_write_one_store_at_once(study: Path,
     assert len(store.runs()) == 4
     owners = {path.stat().st_uid for digest in store.runs() for path in [store.result_path(digest)]}
     for digest in store.runs():
-        (first,) = {path.stat().st_uid for path in store.written_paths(digest)}
+        (first,) = {entry.stat().st_uid for entry in store.written(digest)}
         mode = store.result_path(digest).stat().st_mode & 0o777
         assert mode == 0o666 & ~WRITERS[first]
         assert store.log_path(digest).read_text().count(" done") == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from ablate.store.documents._document import (
     BitsPerByte,
@@ -58,6 +58,13 @@ class LogSums(Part):
     """Digest of `probes.ndjson`."""
     losses: str | None = None
     """Digest of `losses.ndjson`."""
+
+
+class Outcome(NamedTuple):
+    """Status and final loss of a result."""
+
+    status: Literal["finished", "diverged"]
+    loss: float | None
 
 
 class ResultDocument(Document):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 import polars as pl
 
 from ablate.store.documents import Nats, Part, ResultDocument, Unit
-from reports.reading.keys import KEYS, Row, Schema
+
+Schema: TypeAlias = dict[str, type[pl.DataType] | pl.DataType]
+Row: TypeAlias = dict[str, object]
 
 TYPES: dict[object, pl.DataType] = {int: pl.Int64(), float: pl.Float64(), str: pl.String()}
 FIELDS = {
     name: hint
     for name, hint in get_type_hints(ResultDocument, include_extras=True).items()
-    if name not in (*KEYS, "version", "model_config")
+    if name not in ("digest", "version", "model_config")
 }
 
 
@@ -41,6 +43,17 @@ def _units(hint: Any) -> set[str]:
 
 
 RESULT: Schema = {column: kind for name, hint in FIELDS.items() for column, kind in _columns(name, hint)}
+RUN: Schema = {
+    **RESULT,
+    "environment": pl.String(),
+    "gpu": pl.String(),
+    "has_probes": pl.Boolean(),
+    "data": pl.String(),
+    "dtype": pl.String(),
+    "matmul": pl.String(),
+}
+"""A result's own numbers, null where there is none; JSON of what it ran on; whether it has a checksum of probes; and
+what `run.json` says."""
 LOSSES = tuple(name for name in RESULT if name in FIELDS and _units(FIELDS[name]) & _units(Nats))
 """Those in nats per scored target, which are rescaled where tokenizers differ."""
 NUMBERS = tuple(name for name, kind in RESULT.items() if kind in (pl.Int64(), pl.Float64()))

@@ -1,0 +1,88 @@
+"""Results, metrics and final losses of many runs at once, as frames: from the store's indexes as far as these know
+them, and from files.
+
+For a hundred thousand runs a document of each takes far longer to make than all that is done with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import cache, cached_property, partial
+
+import numpy as np
+import polars as pl
+
+from ablate.store.documents import ItemLoss, MetricsRecord
+from ablate.store.index import Index, results_index, stamps
+from ablate.store.logs import columns_of
+from ablate.store.result_columns import RUN, Schema, result_row
+from ablate.store.store import Store
+
+METRICS = ("step", "tokens", "seconds", "loss", "validation_loss", "accuracy")
+LOSSES = tuple(ItemLoss.model_fields)
+
+
+class RunTables:
+    """Frames of these runs, in this order."""
+
+    def __init__(self, store: Store, digests: Sequence[str]) -> None:
+        self._store, self._names = store, [store.run_dir(digest).name for digest in digests]
+        self._stamps = cache(partial(stamps, store.root, self._names))
+
+    @cached_property
+    def results(self) -> pl.DataFrame:
+        """One row for each run. A run without a result has the status `partial` or `absent`."""
+        return self._rows(results_index(self._store.root), self._read_results)
+
+    def metrics(self, only: Collection[str]) -> tuple[pl.DataFrame, list[int]]:
+        """These columns of `METRICS` of all runs below each other, and how many records each has."""
+        columns = {name: kind for name, kind in columns_of(MetricsRecord).items() if name in METRICS}
+        index = Index(self._store.root, "metrics", ("result.json", "metrics.ndjson"), _listed(columns))
+        return _unlisted(self._rows(index, self._read_metrics).select(only))
+
+    def losses(self, only: Collection[str]) -> tuple[pl.DataFrame, list[int]]:
+        """The same of final losses by document."""
+        index = Index(self._store.root, "losses", ("result.json", "losses.ndjson"), _listed(columns_of(ItemLoss)))
+        return _unlisted(self._rows(index, self._read_losses).select(only))
+
+    def _rows(self, index: Index, read: Callable[[Sequence[str]], pl.DataFrame]) -> pl.DataFrame:
+        return index.rows(self._names, np.hstack([self._stamps(source) for source in index.sources]), read)
+
+    def _read_results(self, names: Sequence[str]) -> pl.DataFrame:
+        return pl.DataFrame([self._row(name) for name in names], schema=RUN)
+
+    def _row(self, name: str) -> dict[str, object]:
+        run, result = self._store.read_run(name), self._store.read_result(name)
+        found: dict[str, object] = {"status": "absent" if run is None else "partial"}
+        if run is not None:
+            found |= {"data": run.data.digest, "dtype": run.numerics.dtype, "matmul": run.numerics.matmul}
+        if result is not None:
+            found |= result_row(result) | {"has_probes": result.sums.probes is not None}
+            found["environment"] = result.environment.model_dump_json()
+            found["gpu"] = result.gpu.model_dump_json() if result.gpu else None
+        return found
+
+    def _read_metrics(self, names: Sequence[str]) -> pl.DataFrame:
+        return _lists(*self._store.read_many_metrics(names, METRICS))
+
+    def _read_losses(self, names: Sequence[str]) -> pl.DataFrame:
+        return _lists(*self._store.read_many_losses(names, LOSSES))
+
+
+def _listed(columns: dict[str, type]) -> Schema:
+    kinds = {int: pl.Int64(), float: pl.Float64(), str: pl.String()}
+    return {name: pl.List(kinds[kind]) for name, kind in columns.items()}
+
+
+def _lists(records: pl.DataFrame, counts: Sequence[int]) -> pl.DataFrame:
+    """A row for each run, whose values are lists."""
+    run = pl.Series("run", np.repeat(np.arange(len(counts)), counts))
+    grouped = records.with_columns(run).group_by("run", maintain_order=True).agg(pl.all())
+    runs = pl.DataFrame({"run": np.arange(len(counts))})
+    found = runs.join(grouped, on="run", how="left", maintain_order="left").drop("run")
+    return found.with_columns(pl.all().fill_null([]))
+
+
+def _unlisted(lists: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
+    counts = lists.to_series(0).list.len()
+    return lists.filter(counts > 0).explode(lists.columns), counts.to_list()
