@@ -218,7 +218,7 @@ def test_a_wheel_in_an_empty_folder_runs_a_shipped_study_and_a_new_one(site: Pat
     assert (site / "ablate" / "py.typed").is_file()
     assert "ablate run norm_kind" in run("claims", "norm-center")
     prose = site / "ablate" / "data" / "prose"
-    assert {path.name for path in prose.iterdir()} == {"documents.jsonl.xz", "books.json"}
+    assert {path.name for path in prose.iterdir()} == {"documents.jsonl.xz", "documents.json", "books.json"}
     run("run", "norm_placement", "--scale", "smoke", "--set", "seeds=1", "--engine", "inprocess")
     run("new", "mine")
     run("run", "mine.yaml", "--scale", "smoke", "--set", "seeds=1", "--engine", "inprocess")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from ablate.data.sources import TextSource
+from ablate.data.sources import Extent, TextSource
 from ablate.data.splitting import survey
 from ablate.store.documents import TextSplit
 from zoo.identity import digest_of, identity_of
@@ -38,12 +38,20 @@ def identify_text(spec: TextSource, base: Path = Path()) -> DataIdentity:
     Raises:
         DataError: the text or the tokenizer cannot be read, or a split would be empty.
     """
-    found = None if spec.fingerprint() else survey(spec, base)
-    content = found.content if found else str(spec.fingerprint())
-    split = split_of(spec, base, found.documents.held_out if found else 0)
+    content, held_out = _extent(spec, base)
+    split = split_of(spec, base, held_out)
     tokenizer = spec.tokenizer.identity(base)
     known = {"schema": SCHEMA, "content": content, "tokenizer": tokenizer, "split": identity_of(split)}
     return DataIdentity(digest_of(known, DIGITS), spec.tokenizer.vocabulary(base), content)
+
+
+def _extent(spec: TextSource, base: Path) -> Extent:
+    if fingerprint := spec.fingerprint():
+        return Extent(fingerprint, 0)
+    if known := spec.extent():
+        return known
+    found = survey(spec, base)
+    return Extent(found.content, found.documents.held_out)
 
 
 def split_of(spec: TextSource, base: Path, held_out: int) -> TextSplit:

@@ -130,6 +130,11 @@ def test_a_share_to_hold_out_is_refused() -> None:
         parse({"source": "prose", "validation_fraction": 0.2})
 
 
+def forget() -> None:
+    for remembered in (prose._rows, prose._hashed):
+        remembered.cache_clear()
+
+
 def test_a_later_edition_is_another_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digest = identify(parse("prose")).digest
     assert (
@@ -143,11 +148,22 @@ def test_a_later_edition_is_another_corpus(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "documents.jsonl.xz").write_bytes(lzma.compress(lines.encode(), preset=0))
     (tmp_path / "books.json").write_bytes((FOLDER / "books.json").read_bytes())
     monkeypatch.setattr(prose, "SHIPPED", tmp_path)
-    prose._rows.cache_clear()
+    forget()
     try:
         assert identify(parse("prose")).digest != digest
+        (tmp_path / "documents.json").write_bytes((FOLDER / "documents.json").read_bytes())
+        forget()
+        assert identify(parse("prose")).digest != digest  # hashes of the earlier edition are not taken
     finally:
-        prose._rows.cache_clear()
+        forget()
+
+
+@pytest.mark.parametrize("limit", [None, 1, 200_000, 8_000_000])
+def test_hashes_that_come_with_the_text_say_what_reading_it_would(limit: int | None) -> None:
+    source = parse({"source": "prose", "limit": limit})
+    found, extent = survey(source, Path()), source.extent()  # type: ignore[attr-defined]
+    assert extent == (found.content, found.documents.held_out)
+    assert found.largest is None
 
 
 def test_a_mixture_takes_its_share_of_training_text() -> None:

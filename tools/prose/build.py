@@ -23,6 +23,7 @@ from ruamel.yaml import YAML
 
 sys.path.append(str(Path(__file__).parents[2]))
 
+from ablate.data.sources.prose import hashes_of
 from tools.prose.cleaning import prose
 from tools.prose.packages import files
 
@@ -63,7 +64,9 @@ def main(folder: Path) -> None:
     rows.sort(key=lambda row: hashlib.sha256(row["text"].encode()).digest())
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     TARGET.mkdir(exist_ok=True)
-    (TARGET / "documents.jsonl.xz").write_bytes(lzma.compress(lines.encode(), preset=9 | lzma.PRESET_EXTREME))
+    packed = lzma.compress(lines.encode(), preset=9 | lzma.PRESET_EXTREME)
+    (TARGET / "documents.jsonl.xz").write_bytes(packed)
+    (TARGET / "documents.json").write_text(hashes_of(packed), encoding="utf-8")
     about = {
         "packages": {
             name: {**listed["packages"][name], "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, NamedTuple, Self
 
 from pydantic import Field, PositiveInt
 
@@ -94,6 +94,18 @@ class TextSource(DataSource):
     def fingerprint(self) -> str | None:
         """An identifier of content that is expensive to read; None if it is read and hashed."""
         return None
+
+    def extent(self) -> Extent | None:
+        """The result of reading and hashing the text, where it is known beforehand."""
+        return None
+
+
+class Extent(NamedTuple):
+    """A text as a survey finds it. content: sha256 over the hashes of its documents, in order. held_out: number of
+    documents in the held-out parts."""
+
+    content: str
+    held_out: int
 
 
 def up_to(texts: Iterable[str], limit: int | None) -> Iterator[str]:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import lzma
 from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Literal, Self, TypedDict
+from typing import Literal, NamedTuple, Self, TypedDict
 
 from pydantic import PositiveInt, model_validator
 
-from ablate.data.sources import TextSource, up_to
+from ablate.data.sources import Extent, TextSource, up_to
 
 SHIPPED = resources.files("ablate.data").joinpath("prose")
 DOCUMENTS = "documents.jsonl.xz"
 PROVENANCE = "books.json"
+HASHES = "documents.json"
+"""Book, sha256 and bytes of every document, and the sha256 of the packed documents that they were taken from."""
 
 
 class Row(TypedDict):
@@ -51,10 +54,59 @@ class ProseSource(TextSource):
     def held_out(self, base: Path) -> Iterator[str] | None:
         return _texts(held_out=True)
 
+    def extent(self) -> Extent | None:
+        """From the hashes that come with the documents, unless these are others: to unpack them takes half a second."""
+        documents = _hashed()
+        if documents is None:
+            return None
+        held_out_books = _books(held_out=True)
+        given = {each.hash for each in documents if each.book in held_out_books}
+        hashes, read = [each.hash for each in documents if each.hash in given], 0
+        for each in documents:
+            if each.hash not in given:
+                hashes.append(each.hash)
+                read += each.bytes
+                if self.limit is not None and read >= self.limit:
+                    break
+        return Extent(hashlib.sha256(bytes.fromhex("".join(hashes))).hexdigest(), len(given))
+
+
+class _Hashed(NamedTuple):
+    """A document without its text."""
+
+    book: str
+    hash: str
+    bytes: int
+
+
+@cache
+def _hashed() -> tuple[_Hashed, ...] | None:
+    """All documents, in their order; None where the hashes are not of the packed documents that are here."""
+    file = SHIPPED.joinpath(HASHES)
+    if not file.is_file():
+        return None
+    known = json.loads(file.read_text(encoding="utf-8"))
+    if known["packed"] != hashlib.sha256(SHIPPED.joinpath(DOCUMENTS).read_bytes()).hexdigest():
+        return None
+    return tuple(_Hashed(*row) for row in known["documents"])
+
+
+def hashes_of(packed: bytes) -> str:
+    """The file of hashes that belongs to packed documents."""
+    rows = [json.loads(line) for line in lzma.decompress(packed).decode().rstrip("\n").split("\n")]
+    texts = [(row["book"], row["text"].encode()) for row in rows]
+    hashed = [_Hashed(book, hashlib.sha256(utf8).hexdigest(), len(utf8)) for book, utf8 in texts]
+    documents = [json.dumps(each, ensure_ascii=False) for each in hashed]
+    return f'{{"packed": "{hashlib.sha256(packed).hexdigest()}", "documents": [\n' + ",\n".join(documents) + "\n]}\n"
+
+
+def _books(held_out: bool) -> set[str]:
+    books = json.loads(SHIPPED.joinpath(PROVENANCE).read_text(encoding="utf-8"))["books"]
+    return {book["book"] for book in books if book["held_out"] == held_out}
+
 
 def _texts(held_out: bool) -> Iterator[str]:
-    books = json.loads(SHIPPED.joinpath(PROVENANCE).read_text(encoding="utf-8"))["books"]
-    wanted = {book["book"] for book in books if book["held_out"] == held_out}
+    wanted = _books(held_out)
     return (row["text"] for row in _rows() if row["book"] in wanted)
 
 
