@@ -245,16 +245,18 @@ def beside_row(number: int, arms: int) -> float:
 def stacked(titles: Sequence[str], labels: Sequence[str], row: int = 30) -> go.Figure:
     """Panels below each other, with these categories or some of them, every one with an axis of its own; `row` is the
     height of a category in pixels."""
-    frame = blank("", "")
+    frame = blank("", "").to_plotly_json()["layout"]
     height = 60 + len(titles) * (76 + row * len(labels))
     spacing = 64 / height if len(titles) > 1 else 0
     figure = make_subplots(rows=len(titles), cols=1, subplot_titles=titles, vertical_spacing=spacing)
-    figure.update_layout(frame.layout)
-    figure.update_layout(height=height, showlegend=False)
-    figure.update_xaxes(frame.layout.xaxis)
-    figure.update_yaxes(frame.layout.yaxis)
+    panels = figure.layout.to_plotly_json()
+    axes = {name: {**panels[name], **frame[name[:5]]} for name in panels if name[1:5] == "axis"}
+    # long names have the room of the labels too
+    at_the_end = {"x": 1, "xanchor": "right"}
+    headings = [{**each, **at_the_end, "font": {**each["font"], "size": 13}} for each in panels["annotations"]]
+    own = {**axes, "annotations": headings, "height": height, "showlegend": False}
+    figure.layout = {**frame, **own, "template": figure.layout.template}
     name_rows(figure, labels)
-    figure.update_annotations(font_size=13, x=1, xanchor="right")  # long names have the room of the labels too
     return figure
 
 

@@ -79,26 +79,24 @@ def label(text: str, longest: int = LONGEST_LABEL) -> str:
 
 
 def blank(x_title: str, y_title: str, height: int = 380) -> go.Figure:
-    """An empty figure with titled axes on a transparent ground; the page sets the text colour."""
-    axis = {
-        "gridcolor": GRID,
-        "zeroline": False,
-        "linecolor": GRID,
-        "automargin": True,
-        "title": {"standoff": 8, "font": {"size": 13}},
-    }
-    figure = go.Figure()
-    figure.update_layout(
-        template="none",
-        height=height,
-        margin={"l": 56, "r": 12, "t": 36, "b": 48},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": "system-ui, sans-serif", "size": 13, "color": "#333"},
-        hovermode="closest",
-        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
-        modebar={"bgcolor": "rgba(0,0,0,0)", "orientation": "v"},
+    """An empty figure with titled axes on a transparent ground; the page sets the text colour.
+
+    Its layout is given at once: plotly takes twenty times as long to update one.
+    """
+    axis = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "automargin": True}
+    title = {"standoff": 8, "font": {"size": 13}}
+    return go.Figure(
+        layout={
+            "template": "none",
+            "height": height,
+            "margin": {"l": 56, "r": 12, "t": 36, "b": 48},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#333"},
+            "hovermode": "closest",
+            "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
+            "modebar": {"bgcolor": "rgba(0,0,0,0)", "orientation": "v"},
+            "xaxis": {**axis, "title": {**title, "text": x_title}},
+            "yaxis": {**axis, "title": {**title, "text": y_title}},
+        }
     )
-    figure.update_xaxes(**axis, title_text=x_title)
-    figure.update_yaxes(**axis, title_text=y_title)
-    return figure
