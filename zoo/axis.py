@@ -40,7 +40,13 @@ Examples: TypeAlias = tuple[Edits, ...]
 class Spec(BaseModel):
     """A frozen value that refuses unknown keys and wrong types (`4` is a float, `"4"` is not an int)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        defer_build=True,  # hundreds of classes, of which a command validates few
+    )
 
     fields_from: ClassVar[tuple[type[BaseModel], ...]] = ()
     """Classes whose fields `create_model` gave to this one: their source describes them."""
