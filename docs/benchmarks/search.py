@@ -12,7 +12,6 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -54,6 +53,8 @@ class Contest:
     flops: float
     trials: int
     lab: StudyLaboratory = field(init=False)
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Processor time of each job's training, by its runs: a later method that trains the same pays it too."""
 
     def __post_init__(self) -> None:
         objectives = ["loss", "kv_bytes_per_token"] if self.space == "front" else ["loss"]
@@ -61,19 +62,19 @@ class Contest:
         if self.space == "tight":
             self.sets["search.constraints"] = TIGHT
         self.study = load_study("search_small_lm", "cpu", self.sets)
-        self.lab, self.train = self._laboratory(self.store)
+        self.context = open_context(self.store, {"engine": "inprocess"}, False)
+        plan = self.context.planner(self.study).plan
+        self.lab = StudyLaboratory(self.study, plan, self.context.store, self.context.request)
+        prepare_corpora(self.study, self.context.store, lambda *_: None)
 
-    def _laboratory(self, store: Path) -> tuple[StudyLaboratory, Callable[[Job], None]]:
-        context = open_context(store, {"engine": "inprocess"}, False)
-        lab = StudyLaboratory(self.study, context.planner(self.study).plan, context.store, context.request)
-        prepare_corpora(self.study, context.store, lambda *_: None)
-
-        def train(job: Job) -> None:
-            with closing(context.engine.run([r for r in job.requests if r.missing()])) as events:
-                for _ in events:
-                    pass
-
-        return lab, train
+    def train(self, job: Job) -> float:
+        """Train a job's runs; the processor seconds that it takes, also where another method has trained it."""
+        began = time.process_time()
+        with closing(self.context.engine.run([r for r in job.requests if r.missing()])) as events:
+            for _ in events:
+                pass
+        key = " ".join(request.digest for request in job.requests)
+        return self.seconds.setdefault(key, time.process_time() - began)
 
     def fresh(self, params: Params | None) -> list[tuple[float, ...]]:
         """Scores with seeds that no search used, of settings or of the base."""
@@ -121,9 +122,8 @@ def by_script(contest: Contest, sampler: Any, pruner: Any, seconds: float) -> Fo
             study.tell(trial, state=TrialState.PRUNED)
             spent += time.process_time() - began
             continue
-        asked, began = time.process_time() - began, time.process_time()
-        contest.train(job)
-        trained, share, count = time.process_time() - began, 1.0, count + 1
+        asked = time.process_time() - began
+        trained, share, count = contest.train(job), 1.0, count + 1
         for step, loss in enumerate(contest.lab.curve(job) if len(study.directions) == 1 else [], start=1):
             trial.report(loss, step)
             if step < job.validations and trial.should_prune():
@@ -134,7 +134,8 @@ def by_script(contest: Contest, sampler: Any, pruner: Any, seconds: float) -> Fo
         else:
             study.tell(trial, contest.lab.values(job))
         flops, spent = flops + share, spent + asked + share * trained
-    return Found(found.get("flops", []), found.get("seconds", []), count, spent)
+    at_last = [trial.params for trial in study.best_trials] if count else []
+    return Found(found.get("flops", at_last), found.get("seconds", at_last), count, spent)
 
 
 def repetition(contest: Contest, seed: int) -> dict[str, Any]:
