@@ -15,7 +15,7 @@ import pytest
 from ablate.cli import main
 from ablate.running.runlog import logged
 from ablate.store import Store
-from tests.ablate.full_store import CHANGED_KINDS, Kind, files_by_kind
+from tests.ablate.full_store import CHECKED_KINDS, Kind, files_by_kind
 
 NORM = """
 from typing import Literal
@@ -44,7 +44,7 @@ IRREGULAR = (a_pipe, a_device)
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("make", IRREGULAR)
-@pytest.mark.parametrize("kind", CHANGED_KINDS, ids=lambda kind: kind.pattern)
+@pytest.mark.parametrize("kind", CHECKED_KINDS, ids=lambda kind: kind.pattern)
 def test_check_does_not_read_what_is_no_regular_file(
     kind: Kind, make: Callable[[Path], None], full: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -250,3 +251,11 @@ def test_an_index_grows_and_forgets_runs_that_are_gone(indexed: Path) -> None:
     assert said(indexed)["dd"].loss == 4.0
     assert sorted(known_outcomes(indexed)) == ["aa", "cc", "dd"]
     assert said(indexed) == by_files_alone(indexed)
+
+
+def test_an_index_that_is_no_regular_file_is_not_read(indexed: Path) -> None:
+    before = said(indexed)
+    for kind in KINDS:
+        index_path(indexed, kind).unlink()
+        os.mkfifo(index_path(indexed, kind))  # whoever opens it waits
+    assert said(indexed) == before
