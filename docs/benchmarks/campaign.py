@@ -1,0 +1,158 @@
+"""Campaigns of proposals whose worth is known, with models that are trained: how much of what is kept is nothing?
+
+python docs/benchmarks/campaign.py STORE --share 0       # 200 proposals that change nothing
+python docs/benchmarks/campaign.py STORE --share 0.1     # one in ten is worth 0.05 nats
+python docs/benchmarks/campaign.py STORE --calibrate     # what these are worth, on seeds of their own
+
+Nothing: `init.stream`, other initial values, as good as the first, so that a proposal has noise of its own. Worth
+something: the base's logits are held below c by c·tanh(x/c), and a proposal takes the next larger c. Beside
+`ablate judge`, the rule "keep whatever improves" reads the first seed of the same runs. Rates are as written. An
+interrupted campaign goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ablate
+from ablate.store import Store
+from ablate.store.documents import ProposalRecord
+from ablate.study.proposing import CHANGE
+from reports.findings.proposals import kept, latest
+
+CAPS = (
+    2.0,
+    2.037,
+    2.075,
+    2.113,
+    2.154,
+    2.194,
+    2.236,
+    2.279,
+    2.323,
+    2.368,
+    2.413,
+    2.46,
+    2.509,
+    2.565,
+    2.621,
+    2.676,
+    2.735,
+    2.799,
+    2.865,
+    2.936,
+    3.014,
+)
+"""c of the base, and after each proposal that is worth something; about 0.05 nats apart (`--calibrate`)."""
+WORDS = ("norm", "scale", "residual", "stream", "head", "the", "of")
+STUDY = """
+question: Is nothing kept?
+base: {{preset: small, d_model: 16, n_layers: 1, block.mixer.heads: 2, block.ffn.d_ff: 32, final_softcap: {cap}}}
+arms: {arms}
+data: {{source: files, paths: [text.txt], tokenizer: bytes, validation_tokens: 2048}}
+train: {{context: 32, batch: 8, lr: 6e-2, warmup: 0.1, validate_every: 1}}
+budget: {{tokens: 15360}}
+tune: off
+measure: null
+evals: null
+pilot: false
+"""
+OPTIONS: dict[str, Any] = {"scale": "cpu", "engine": "inprocess", "progress": False}
+
+
+def study(folder: Path, arms: dict[str, dict[str, float]]) -> Path:
+    """A study file beside 300 kB of made-up sentences."""
+    folder.mkdir(parents=True, exist_ok=True)
+    words = np.random.default_rng(0).choice([*WORDS], 60_000)
+    (folder / "text.txt").write_text("\n\n".join(" ".join(words[i : i + 50]) for i in range(0, len(words), 50)))
+    path = folder / "toy.yaml"
+    path.write_text(STUDY.format(cap=CAPS[0], arms=json.dumps(arms)))
+    return path
+
+
+def campaign(folder: Path, proposals: int, share: float, budget: float) -> None:
+    """Propose, in an order that a seed decides, and show what came of it after every proposal."""
+    path = study(folder, {"wider": {"block.ffn.d_ff": 48}})
+    good = set(np.random.default_rng(0).choice(proposals, round(share * proposals), replace=False).tolist())
+    name, store = f"nothing-{share:g}", folder / "runs"
+    for number in range(len(_decided(store, name)), proposals):
+        level = sum("final_softcap" in record.edits for record in kept(_decided(store, name)))
+        worth = number in good and level + 1 < len(CAPS)
+        change = {"final_softcap": CAPS[level + 1]} if worth else {"init.stream": number + (1 if good else 1001)}
+        said = ablate.judge(path, change=change, campaign=name, store=store, budget=budget, **OPTIONS)
+        print(number + 1, said, flush=True)
+    print(table(store, _decided(store, name)))
+
+
+def _decided(store: Path, name: str) -> list[ProposalRecord]:
+    return [record for record in latest(Store(store).read_campaign(name)) if record.outcome is not None]
+
+
+def table(store: Path, records: Sequence[ProposalRecord]) -> str:
+    """Rows of Markdown: of how many of each kind were kept, by the referee and by one seed's improvement."""
+    lines = [
+        "| rule | good ones kept | kept that are nothing | share of what is kept that is nothing |",
+        "|---|---|---|---|",
+    ]
+    for rule, keeps in (("`ablate judge`", _is_kept), ("keep whatever improves, one seed", _improves)):
+        found = {True: [0, 0], False: [0, 0]}
+        for record in records:
+            of = found["final_softcap" in record.edits]
+            of[0], of[1] = of[0] + keeps(store, record), of[1] + 1
+        (true, goods), (false, nothings) = found[True], found[False]
+        part = f"{false / (true + false):.0%}" if true + false else "–"
+        lines.append(f"| {rule} | {true} of {goods} | {false} of {nothings} | {part} |")
+    return "\n".join(lines)
+
+
+def _is_kept(_: Path, record: ProposalRecord) -> bool:
+    return record.outcome is not None and record.outcome.decision == "keep"
+
+
+def _improves(store: Path, record: ProposalRecord) -> bool:
+    """Whether the first seed's loss fell. A run that diverged is no improvement."""
+    assert record.outcome is not None
+    document = Store(store).study(record.outcome.test.study, record.scale).read()
+    assert document is not None
+    first = {arm.name: Store(store).read_result(arm.runs[0].digest) for arm in document.arms}
+    losses = {name: math.inf if each is None or each.loss is None else each.loss for name, each in first.items()}
+    return losses[CHANGE] < losses[document.baseline]
+
+
+def calibrate(folder: Path, seeds: int, caps: Sequence[float]) -> None:
+    """Mean loss at every c, and what each step is worth: paired differences, with their standard errors."""
+    arms = {f"c{number}": {"final_softcap": cap, "init.stream": 9999} for number, cap in enumerate(caps)}
+    found = ablate.run(study(folder, arms), sets={"seeds": seeds}, store=folder / "runs", **OPTIONS)
+    assert found.summary is not None
+    losses = found.summary.runs.pivot("arm", index="seed", values="loss").drop_nulls()
+    for number, cap in enumerate(caps):
+        own = losses[f"c{number}"]
+        step = own - losses[f"c{max(number - 1, 0)}"]
+        error = step.std() / len(step) ** 0.5
+        print(f"{cap:6.3f} {own.mean():7.3f} {step.mean():+8.4f} ± {error:.4f} (seeds scatter by {own.std():.3f})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("store", type=Path)
+    parser.add_argument("--share", type=float, default=0.1, help="of proposals that are worth something")
+    parser.add_argument("--proposals", type=int, default=200)
+    parser.add_argument("--budget", type=float, default=120.0, help="seconds for a proposal's runs")
+    parser.add_argument("--calibrate", type=int, metavar="SEEDS", help="measure what a step is worth instead")
+    parser.add_argument("--caps", type=float, nargs="+", default=CAPS)
+    options = parser.parse_args()
+    if options.calibrate:
+        calibrate(options.store / "calibration", options.calibrate, options.caps)
+    else:
+        campaign(options.store, options.proposals, options.share, options.budget)
+
+
+if __name__ == "__main__":
+    main()
