@@ -28,7 +28,7 @@ PLACES: dict[str, tuple[str, dict[str, str]]] = {
     "an ASCII terminal and locale": ("", {**BARE, "PYTHONIOENCODING": "ascii"}),
 }
 """Redirections and environment, by what is odd about a place."""
-HARSHEST = ("closed streams", "a Latin-1 terminal, no home")
+HARSHEST = "closed streams"
 SUITE = ("tests/ablate/test_cli.py", "tests/ablate/test_run.py", "tests/data/test_neighbours.py")
 """Tests that start commands and workers, read and write files and print."""
 
@@ -56,7 +56,7 @@ def test_a_study_runs_beside_files_named_like_packages(study: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    "place", [name if name in HARSHEST else pytest.param(name, marks=pytest.mark.slow) for name in PLACES]
+    "place", [name if name == HARSHEST else pytest.param(name, marks=pytest.mark.slow) for name in PLACES]
 )
 def test_a_study_runs_from_an_odd_place(place: str, study: Path) -> None:
     ended = started(place, study.parent, "-m", "ablate", "run", study.name, "--scale", "cpu", "--set", "seeds=1")
