@@ -189,6 +189,7 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[Any
     return json.loads(out), err
 
 
+@pytest.mark.slow
 def test_a_real_measurement_is_kept_and_gives_plan_and_run_their_steps(
     timed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ def costs(store: Path, scale: str = "cpu") -> list[CostsDocument]:
     return [found for name in names if (found := folder.read_costs(name)) is not None]
 
 
+@pytest.mark.slow
 def test_a_study_measures_its_speeds_once(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--store", str(tmp_path / "runs"), "--device", "cpu", "--scale", "cpu"]
     given = ["run", str(path), *where, "--engine", "inprocess", "--set", "seeds=1"]

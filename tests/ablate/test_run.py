@@ -147,6 +147,7 @@ def test_the_json_document_has_what_others_rely_on(study, copy, capsys):
     assert low < baseline["loss"] < high
 
 
+@pytest.mark.slow
 def test_a_measurement_asked_for_later_is_made_without_training(study, copy, capsys):
     before = result_times(copy)
     edit = "measure={contexts: [16], batches: [1], seconds: 0.01}"

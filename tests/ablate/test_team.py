@@ -170,7 +170,7 @@ def test_a_study_on_two_devices_ends_as_on_one_also_when_their_number_changes(
         assert [result.devices for result in results if result is not None][:2] == [1, 2]
 
 
-@pytest.mark.processes
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_noticed_in_seconds(study: Path, tmp_path: Path) -> None:
     store = tmp_path / "runs"
     longer = ["--set", "seeds=1", "--set", "budget.tokens=2560000", "--checkpoint-seconds", "0"]
