@@ -156,13 +156,13 @@ with Store(request.store).claim(request.digest), Path(request.store, "begun").op
 
 
 def test_a_worker_that_stands_still_is_begun_again_a_few_times(request_for, tmp_path, monkeypatch):
-    request, started = request_for(execution=Execution(stall_timeout=0.2)), subprocess.Popen
+    request, started = request_for(execution=Execution(stall_timeout=1.0)), subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda _, **how: started([sys.executable, "-c", STOPS], **how))
     slot = Slot({}, tmp_path / "slot")
     slot.start(request)
     while (event := slot.ended()) is None:
         time.sleep(0.01)
-    error = "its process showed no sign of life for 0.2 s, 3 times"
+    error = "its process showed no sign of life for 1 s, 3 times"
     assert event == Event("failed", request.digest, error)
     assert Path(request.store, "begun").read_text() == "!!!"
 
