@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +28,28 @@ def commands() -> list[list[str]]:
     return [shlex.split(line)[1:] for line in lines if line.startswith("ablate ") and "search_small_lm" not in line]
 
 
+def _interrupted_and_shared(words: list[str]) -> None:
+    """The command is killed once a run has ended, and given again in three terminals."""
+
+    def started() -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "ablate", *words, "--workers", "1"]
+        paths = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.Popen(command, env=paths, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    killed = started()
+    while not list(Path("runs").glob("*/result.json")):
+        assert killed.poll() is None, killed.communicate()[0]
+        time.sleep(0.05)
+    killed.kill()
+    killed.communicate()
+    done = {path: path.stat().st_mtime_ns for path in Path("runs").glob("*/result.json")}
+    shared = [started() for _ in range(3)]
+    for each in shared:
+        assert each.wait() == 0, each.communicate()[0]
+        each.communicate()
+    assert {path: path.stat().st_mtime_ns for path in done} == done, "what had ended was trained again"
+
+
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(1800)
@@ -33,7 +59,7 @@ def test_from_a_space_to_the_next_scale(
     monkeypatch.chdir(tmp_path)
     for path, text in files_of(GUIDE).items():
         Path(path).write_text(text, encoding="utf-8")
-    plan, first, edited, promote, confirm, report, larger = commands()
+    plan, first, edited, promote, confirm, report, front, confirm_front, larger = commands()
 
     def said(words: list[str]) -> str:
         engine = [] if words[0] in ("plan", "report") else ["--engine", "inprocess", "--json"]
@@ -41,6 +67,7 @@ def test_from_a_space_to_the_next_scale(
         return capfd.readouterr().out
 
     assert "Search: up to 10 trials, 2 of them kept for further seeds" in said(plan)
+    _interrupted_and_shared(first)
     assert json.loads(said(first))["trials"] == {"finished": 10}
     folder = Store("runs").search("small", "cpu")
     trials = folder.read().trials  # type: ignore[union-attr]
@@ -60,5 +87,12 @@ def test_from_a_space_to_the_next_scale(
     said(report)
     page = folder.report_path.read_text(encoding="utf-8")
     assert "with fresh seeds" in page and "winner’s curse" in page
+
+    members = json.loads(said(front))
+    assert members["promoted"].endswith("small_promoted.yaml")
+    confirmed = [arm["name"] for arm in json.loads(said(confirm_front))["arms"]]
+    assert confirmed[0] == "base" and 2 <= len(confirmed) <= 3  # the front may have one member
+    assert "the front" in folder.report_path.read_text(encoding="utf-8")
+
     at_large = json.loads(said([*larger, "--set", "seeds=1", "--set", "tune=off"]))
     assert len(at_large["arms"]) == 3
