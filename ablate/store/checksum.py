@@ -8,6 +8,7 @@ the checksum alone, or none: one written by hand has none, and is not checked.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -106,11 +107,9 @@ def is_whole(path: Path, owner: str) -> bool | None:
 
 
 def unsealed(content: bytes, owner: str) -> bytes | None:
-    """What was sealed for its owner; None where the content is not that."""
+    """The content that was sealed for its owner, without the seal; None where it is another, or has none."""
     body, end = content[:-SEAL_BYTES], content[-SEAL_BYTES:]
-    found = hashlib.sha256(owner.encode())
-    found.update(body)
-    return body if end == SEAL + found.digest() else None
+    return body if end == SEAL + _digest(io.BytesIO(body), len(body), owner) else None
 
 
 def _digest(file: BinaryIO, left: int, owner: str) -> bytes:

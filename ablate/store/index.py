@@ -36,7 +36,7 @@ Stamps: TypeAlias = NDArray[np.int64]
 
 
 def stamps(root: Path, names: Sequence[str], source: str) -> Stamps:
-    """What the file system says now of this file in each of these folders."""
+    """The present stamps of this file in each of these folders."""
     place = os.fspath(root)
     return np.array([file_stamp(f"{place}/{name}/{source}") for name in names], dtype=np.int64).reshape(-1, 4)
 
@@ -80,12 +80,14 @@ class Index:
 
     @property
     def _least(self) -> float:
-        """New rows for which the index is written anew."""
+        """New rows for which the index is written again."""
         return max(LEAST_NEW, LEAST_SHARE * self.known.height)
 
     def _keep(self, fresh: pl.DataFrame, before: Stamps, began: int) -> None:
-        """Write the index anew with the rows whose files were the same all the while, if these are enough. began: when
-        reading did, by the file system's clock."""
+        """Write the index with the rows whose files did not change while they were read, if these are enough.
+
+        began: the time at which reading began, by the file system's clock.
+        """
         newest = before.reshape(len(before), -1, 4)[:, :, 2:].max(axis=(1, 2))
         names = fresh["name"].to_list()
         after = np.hstack([stamps(self.root, names, source) for source in self.sources])
@@ -123,7 +125,7 @@ def results_index(root: Path) -> Index:
 
 
 class KnownOutcome(NamedTuple):
-    """What a result said when its file had this stamp."""
+    """The outcome in a result's file, and the stamp that the file had when it was read."""
 
     stamp: tuple[int, ...]
     outcome: Outcome

@@ -15,7 +15,7 @@ import polars as pl
 from ablate.store.documents import ItemLoss, MetricsRecord
 from ablate.store.index import Index, results_index, stamps
 from ablate.store.logs import columns_of
-from ablate.store.result_columns import RUN, Schema, result_row
+from ablate.store.result_columns import RUN, TYPES, Schema, result_row
 from ablate.store.store import Store
 
 METRICS = ("step", "tokens", "seconds", "loss", "validation_loss", "accuracy")
@@ -70,8 +70,7 @@ class RunTables:
 
 
 def _listed(columns: dict[str, type]) -> Schema:
-    kinds = {int: pl.Int64(), float: pl.Float64(), str: pl.String()}
-    return {name: pl.List(kinds[kind]) for name, kind in columns.items()}
+    return {name: pl.List(TYPES[kind]) for name, kind in columns.items()}
 
 
 def _lists(records: pl.DataFrame, counts: Sequence[int]) -> pl.DataFrame:

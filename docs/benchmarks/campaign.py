@@ -2,7 +2,7 @@
 
 python docs/benchmarks/campaign.py STORE --share 0       # 200 proposals that change nothing
 python docs/benchmarks/campaign.py STORE --share 0.1     # one in ten is worth 0.05 nats
-python docs/benchmarks/campaign.py STORE --calibrate     # what these are worth, on seeds of their own
+python docs/benchmarks/campaign.py STORE --calibrate 12  # the worth of each, on twelve seeds
 
 Nothing: `init.stream`, other initial values, as good as the first, so that a proposal has noise of its own. Worth
 something: the base's logits are held below c by c·tanh(x/c), and a proposal takes the next larger c. Beside
@@ -83,7 +83,7 @@ def campaign(folder: Path, proposals: int, share: float, budget: float) -> None:
     good = set(np.random.default_rng(0).choice(proposals, round(share * proposals), replace=False).tolist())
     name, store = f"nothing-{share:g}", folder / "runs"
     for number in range(len(_decided(store, name)), proposals):
-        level = sum("final_softcap" in record.edits for record in kept(_decided(store, name)))
+        level = sum(map(_is_good, kept(_decided(store, name))))
         worth = number in good and level + 1 < len(CAPS)
         change = {"final_softcap": CAPS[level + 1]} if worth else {"init.stream": number + (1 if good else 1001)}
         said = ablate.judge(path, change=change, campaign=name, store=store, budget=budget, **OPTIONS)
@@ -101,19 +101,17 @@ def table(store: Path, records: Sequence[ProposalRecord]) -> str:
         "| rule | good ones kept | kept that are nothing | share of what is kept that is nothing |",
         "|---|---|---|---|",
     ]
-    for rule, keeps in (("`ablate judge`", _is_kept), ("keep whatever improves, one seed", _improves)):
-        found = {True: [0, 0], False: [0, 0]}
-        for record in records:
-            of = found["final_softcap" in record.edits]
-            of[0], of[1] = of[0] + keeps(store, record), of[1] + 1
-        (true, goods), (false, nothings) = found[True], found[False]
-        part = f"{false / (true + false):.0%}" if true + false else "–"
+    improving = [record for record in records if _improves(store, record)]
+    for rule, keeps in (("`ablate judge`", kept(records)), ("keep whatever improves, one seed", improving)):
+        true, goods = sum(map(_is_good, keeps)), sum(map(_is_good, records))
+        false, nothings = len(keeps) - true, len(records) - goods
+        part = f"{false / len(keeps):.0%}" if keeps else "–"
         lines.append(f"| {rule} | {true} of {goods} | {false} of {nothings} | {part} |")
     return "\n".join(lines)
 
 
-def _is_kept(_: Path, record: ProposalRecord) -> bool:
-    return record.outcome is not None and record.outcome.decision == "keep"
+def _is_good(record: ProposalRecord) -> bool:
+    return "final_softcap" in record.edits
 
 
 def _improves(store: Path, record: ProposalRecord) -> bool:
@@ -127,7 +125,7 @@ def _improves(store: Path, record: ProposalRecord) -> bool:
 
 
 def calibrate(folder: Path, seeds: int, caps: Sequence[float]) -> None:
-    """Mean loss at every c, and what each step is worth: paired differences, with their standard errors."""
+    """Print the mean loss at every c and the worth of each step: paired differences, with their standard errors."""
     arms = {f"c{number}": {"final_softcap": cap, "init.stream": 9999} for number, cap in enumerate(caps)}
     found = ablate.run(study(folder, arms), sets={"seeds": seeds}, store=folder / "runs", **OPTIONS)
     assert found.summary is not None

@@ -81,9 +81,8 @@ def _estimated(
     trials: Sequence[TrialRecord], values: NDArray[np.float64], paths: Sequence[str], ped: Mapping[str, float]
 ) -> list[Importance]:
     known = [path for path in paths if any(path in trial.params for trial in trials)]
-    scores = scipy.special.ndtri(
-        (scipy.stats.rankdata(values) - 0.5) / len(values)
-    )  # bad rates would outweigh all else
+    ranks = scipy.stats.rankdata(values)  # of the values themselves, bad rates would outweigh all else
+    scores = scipy.special.ndtri((ranks - 0.5) / len(values))
     draws = additive.shares(scores, [_term(trials, path) for path in known])
     found = []
     for path, of in zip(known, draws.T, strict=True):

@@ -47,8 +47,10 @@ def tested(summary: StudySummary, change: str) -> ProposalTest:
     study = summary.study
     base, own = (_losses(summary.runs, name) for name in (study.baseline, change))
     test = compared(base, own, study_noise(study.tuning, summary.runs), study.scale, study.name)
+    if test.difference is None or test.low is not None or test.high is not None:
+        return test
     untuned = [f"{each.arm}: {each.reason or 'its best rate is at the edge'}" for each in study.tuning if each.edges]
-    return test.model_copy(update={"untold": "; ".join(untuned)}) if untuned and _is_endless(test) else test
+    return test.model_copy(update={"untold": "; ".join(untuned) or None})
 
 
 def compared(base: ArmLosses, change: ArmLosses, noise: StudyNoise, scale: str, study: str) -> ProposalTest:
@@ -79,10 +81,6 @@ def _losses(runs: pl.DataFrame, name: str) -> ArmLosses:
     own = runs.filter(pl.col("arm") == name, pl.col("status").is_in(["finished", "stalled", "diverged"]))
     done = own.select("seed", pl.when(status="finished").then("loss")).iter_rows()
     return ArmLosses(name, {seed: math.inf if loss is None else loss for seed, loss in done}, {})
-
-
-def _is_endless(test: ProposalTest) -> bool:
-    return test.difference is not None and test.low is None and test.high is None
 
 
 def is_hopeless(test: ProposalTest) -> bool:

@@ -94,7 +94,7 @@ def _decoding(measured: MeasureDocument) -> float | None:
 
 
 def _parsed(documents: StudyDocuments, column: str, model: type[AnyPart]) -> dict[str, AnyPart]:
-    """What a column of JSON says of each run, by digest: of thousands of runs, a few different things."""
+    """Documents in a column of JSON, by the run's digest. Thousands of runs share a few, and each is parsed once."""
     parse = cache(model.model_validate_json)
     known = zip(documents.keys, documents.tables.results[column].to_list(), strict=True)
     return {key.digest: parse(text) for key, text in known if text is not None}

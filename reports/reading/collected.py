@@ -48,7 +48,7 @@ class Collected:
 
     @cached_property
     def logs(self) -> dict[str, ArmLogs]:
-        """What the runs of each arm logged."""
+        """Logs of the runs of each arm."""
         return _by_arm(self.curves)
 
 

@@ -19,10 +19,7 @@ from reports.statistics.interval import Interval
 
 def sd_interval(sd: float, n: int, alpha: float = ALPHA) -> Interval:
     """The true standard deviation, from that of n values: s · √((n − 1) / χ²(n − 1)), equal tails."""
-    low, high = (
-        sd * math.sqrt((n - 1) / float(2 * special.gammaincinv((n - 1) / 2, tail)))
-        for tail in (1 - alpha / 2, alpha / 2)
-    )
+    low, high = (sd * math.sqrt((n - 1) / float(special.chdtri(n - 1, tail))) for tail in (alpha / 2, 1 - alpha / 2))
     return Interval(sd, low, high)
 
 

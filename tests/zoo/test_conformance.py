@@ -58,14 +58,14 @@ def subject(request: pytest.FixtureRequest) -> Subject:
     return Subject(SPECS[request.param], request.param in THOROUGH)
 
 
-def test_seventeen_in_twenty_pairs_meet_by_default_and_the_others_in_the_slow_suite() -> None:
+def test_nine_in_ten_pairs_meet_by_default_and_the_others_in_the_slow_suite() -> None:
     """Of choices that are `paired`. And every choice is tried by default with two specs, and with one thoroughly."""
     rows = covering()
     times = Counter(option for number in OPENING for option in rows[number].values())
     assert all(times[option] >= 2 for option in itertools.chain(*choices().values()))
     met = {frozenset(pair) for number in OPENING for pair in itertools.combinations(rows[number].values(), 2)}
     possible = set(paired(legal(2, tuple(choices()))))
-    assert len(met & possible) >= 0.85 * len(possible)
+    assert len(met & possible) >= 0.9 * len(possible)
     assert [*OPENING, *OTHERS] == list(range(len(rows)))
     tried = {option for number in THOROUGH for option in rows[number].values()}
     assert tried == set(itertools.chain(*choices().values()))
