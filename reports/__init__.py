@@ -37,6 +37,7 @@ __all__ = [
     "read_result",
     "record_look",
     "record_result",
+    "recorded_answer",
     "render",
     "render_campaign",
     "render_search",
@@ -91,6 +92,13 @@ def read_result(path: Path) -> RecordedResult:
     from reports.results.files import read  # noqa: PLC0415 (keeps the import cheap)
 
     return read(path)
+
+
+def recorded_answer(result: RecordedResult) -> str:
+    """`pre is best: … (recorded 2026-11-25 at cpu: 56 k parameters, 5 seeds)`."""
+    from reports.atlas.cards import size_of  # noqa: PLC0415 (keeps the import cheap)
+
+    return f"{result.answer} (recorded {result.recorded} at {result.scale}: {size_of(result)})"
 
 
 def results_of_store(root: Path) -> Iterator[tuple[RecordedResult, Path | None]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import reports
 from ablate.api.catalogue import catalogued, settings_of
 from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
+from ablate.api.recorded import RESULTS
 from ablate.errors import ArgumentError
 from ablate.planning.claims import stated
 from ablate.plugins import check_groups
@@ -22,9 +23,6 @@ from reports.results.document import RecordedResult
 from reports.results.parts import Plain, parts_of
 from zoo.descriptions import descriptions
 from zoo.presets import Preset, names, preset
-
-RESULTS = SHIPPED / "results"
-"""Recorded results of the shipped studies."""
 
 
 def atlas(

@@ -1,4 +1,4 @@
-"""List the studies of a store with their answers, and the studies that ship with the tool.
+"""List the studies of a store, and those that ship with the tool, with their answers as far as they are known.
 
 WORDS choose studies by their names and questions.
 """
@@ -31,6 +31,7 @@ class Row(TypedDict, total=False):
     runs: int
     ended: int
     answer: str
+    recorded: list[str]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -48,9 +49,9 @@ def run(options: argparse.Namespace) -> int:
         print_json({"stored": stored, "shipped": shipped})
         return DONE
     if stored:
-        print_table([("study", "scale", "runs", "answer"), *map(_stored_row, stored)])
+        print_table([("study", "scale", "runs", "answer"), *map(_stored_row, stored)], text_columns=4)
     if with_shipped:
-        print_table([("shipped study", "question"), *((row["name"], _short(row["question"])) for row in shipped)])
+        print_table([("shipped study", "question, and what was found"), *map(_shipped_row, shipped)], text_columns=2)
         print("`ablate plan NAME` says what one takes, `ablate run NAME` runs it, `ablate new NAME` begins your own.")
     return DONE
 
@@ -81,12 +82,15 @@ def _answer(store: Store, name: str, scale: str) -> str:
 
 
 def _shipped(words: Sequence[str]) -> Iterator[Row]:
-    from ablate.study.written import read_study, shipped
+    import reports
+    from ablate.api.recorded import recorded
+    from ablate.study.written import SHIPPED, read_study, shipped
 
     for name in shipped():
         question = read_study(name).document.data["question"]
         if _has(name, question, words):
-            yield {"name": name, "question": question}
+            answers = [reports.recorded_answer(each) for each in recorded(SHIPPED / f"{name}.yaml")]
+            yield {"name": name, "question": question, "recorded": answers}
 
 
 def _has(name: str, question: str, words: Sequence[str]) -> bool:
@@ -96,6 +100,10 @@ def _has(name: str, question: str, words: Sequence[str]) -> bool:
 
 def _stored_row(row: Row) -> tuple[str, ...]:
     return row["name"], row["scale"], f"{row['ended']}/{row['runs']}", _short(row["answer"])
+
+
+def _shipped_row(row: Row) -> tuple[str, str]:
+    return row["name"], "\n".join((_short(row["question"]), *(f"→ {answer}" for answer in row["recorded"])))
 
 
 def _short(text: str) -> str:

@@ -86,6 +86,8 @@ def run(options: argparse.Namespace) -> int:
 def _show_plan(options: argparse.Namespace) -> int:
     """Settings of a prediction mean nothing in a plan of runs."""
     import ablate
+    import reports
+    from ablate.api.recorded import recorded
 
     for name in ("context", "batch", "dtype", "memory"):
         if getattr(options, name) is not None:
@@ -101,8 +103,10 @@ def _show_plan(options: argparse.Namespace) -> int:
     if options.detect is not None and not options.detect > 0:
         raise OptionError(f"--detect {options.detect:g}: expected a difference above 0")
     detection = plan.detect(options.detect) if options.detect else None
+    known = recorded(plan.study.path) if plan.study.path else ()
     if options.json:
-        print_json({**plan.document(), "detect": asdict(detection) if detection else None})
+        answers = [{"scale": each.scale, "recorded": each.recorded, "answer": each.answer} for each in known]
+        print_json({**plan.document(), "detect": asdict(detection) if detection else None, "recorded": answers})
         return DONE
     print_prose([plan.study.question])
     for rung, rows in plan.tables(options.details):
@@ -110,6 +114,7 @@ def _show_plan(options: argparse.Namespace) -> int:
             print(f"\n{rung}")
         print_table(rows)
     print_prose([*plan.notes(options.details), *([str(detection)] if detection else [])])
+    print_prose(f"known: {reports.recorded_answer(each)}" for each in known)
     return DONE
 
 

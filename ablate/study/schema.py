@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
 from ablate.study.arms import SECTIONS
 from ablate.study.complaints import Schema
 from ablate.study.handbook import handbook
@@ -32,14 +35,13 @@ def study_schema() -> Schema:
     Example:
         >>> Path("study.schema.json").write_text(json.dumps(ablate.study_schema()))
     """
-    sections, model = StudySections.model_json_schema(), ModelSpec.model_json_schema()
-    sections["$defs"]["ClaimSpec"]["properties"]["claim"]["enum"] = [*handbook(), None]
-    definitions = {**sections["$defs"], **model.pop("$defs"), "ModelSpec": model}
-    beside = {
-        section: _edits([spec.model_json_schema()], definitions | spec.model_json_schema().get("$defs", {}))
-        for section, spec in SECTIONS.items()
-    }
-    model_edits = _edits([model], definitions)
+    specs: list[type[BaseModel]] = [StudySections, ModelSpec, *SECTIONS.values()]
+    schemas, shared = models_json_schema([(spec, "validation") for spec in specs])
+    definitions = shared["$defs"]
+    sections = definitions["StudySections"]
+    definitions["ClaimSpec"]["properties"]["claim"]["enum"] = [*handbook(), None]
+    model_edits, *of_arms = (_edits([schemas[spec, "validation"]], definitions) for spec in specs[1:])
+    beside = dict(zip(SECTIONS, of_arms, strict=True))
     own = {path: schema for section, edits in beside.items() for path, schema in _below(section, edits).items()}
     arm = _object({**model_edits["properties"], **own}, _free(model_edits))
     named = {

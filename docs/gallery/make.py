@@ -23,7 +23,8 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import ablate
-from ablate.api.atlas import RESULTS, gathered
+from ablate.api.atlas import gathered
+from ablate.api.recorded import RESULTS
 
 HERE = Path(__file__).parent
 STUDIES = (

@@ -19,7 +19,8 @@ import notebook
 import records
 import reference
 
-from ablate.api.atlas import RESULTS, gathered, known_sources
+from ablate.api.atlas import gathered, known_sources
+from ablate.api.recorded import RESULTS
 from reports.atlas.site import atlas_pages
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import ablate
+from ablate.api.recorded import RESULTS
 from ablate.cli import main
 from ablate.study.written import shipped
 
@@ -29,9 +30,28 @@ def test_words_choose_by_name_and_question(tmp_path: Path, capsys: pytest.Captur
     assert "gqa_groups" in out and "moe" not in out
 
 
+def test_a_shipped_study_has_what_was_recorded_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads((RESULTS / "norm_placement@cpu.json").read_text(encoding="utf-8"))
+    out = listed(capsys, "norm_placement", "--store", str(tmp_path))
+    assert document["answer"][:40] in out and f"recorded {document['recorded']} at cpu" in out
+    (row,) = json.loads(listed(capsys, "norm_placement", "--store", str(tmp_path), "--json"))["shipped"]
+    assert row["recorded"][0].startswith(document["answer"])
+    (without,) = json.loads(listed(capsys, "vocabulary_size", "--store", str(tmp_path), "--json"))["shipped"]
+    assert without["recorded"] == []
+
+
 def test_a_stored_study_has_its_answer(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = json.loads(listed(capsys, "--store", str(trained), "--json"))["stored"]
     result = ablate.open(trained).result(row["name"], row["scale"])
     assert row["answer"] == result.headline
     assert (row["ended"], row["runs"]) == (result.runs.height, result.runs.height)
     assert row["name"] in listed(capsys, "--store", str(trained))
+
+
+def test_a_plan_says_what_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["plan", "norm_placement", "--scale", "smoke", "--store", str(tmp_path)]
+    document = json.loads((RESULTS / "norm_placement@cpu.json").read_text(encoding="utf-8"))
+    assert main(given) == 0
+    assert f"known: {document['answer']}" in capsys.readouterr().out
+    assert main([*given, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["recorded"][0]["answer"] == document["answer"]

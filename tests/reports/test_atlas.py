@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from ablate.api.atlas import RESULTS, gathered, known_sources, study_files
+from ablate.api.atlas import gathered, known_sources, study_files
+from ablate.api.recorded import RESULTS
 from ablate.cli import main
 from ablate.store.documents import StudyClaim
 from ablate.store.documents.handbook import HandbookClaim

@@ -106,8 +106,11 @@ def _books(held_out: bool) -> set[str]:
 
 
 def _texts(held_out: bool) -> Iterator[str]:
+    """The documents of one side. Nothing is unpacked before the first is asked for."""
     wanted = _books(held_out)
-    return (row["text"] for row in _rows() if row["book"] in wanted)
+    for row in _rows():
+        if row["book"] in wanted:
+            yield row["text"]
 
 
 @cache
