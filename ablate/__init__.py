@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from ablate.study.reading import load_study
     from ablate.study.schema import study_schema
     from ablate.study.study import Study
-    from reports.reading.documents import ReportError
+    from reports.errors import ReportError
 
     __version__: str
 

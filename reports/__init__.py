@@ -62,7 +62,7 @@ def summarise(study_dir: Path | str, store: Store | None = None) -> StudySummary
     """Intervals, paired differences and verdicts of the study in a store's folder. A `store` that has read its results
     does not read them again.
 
-    Raises `reports.reading.collect.ReportError` where runs must not be compared.
+    Raises `reports.errors.ReportError` where runs must not be compared.
     """
     from reports.findings.summary import summarise_study  # noqa: PLC0415 (keeps the import cheap)
 
@@ -80,15 +80,15 @@ def record_look(study_dir: Path | str) -> None:
 def record_result(study_dir: Path | str, folder: Path | None = None, notes: Sequence[str] = ()) -> Path:
     """Write a study's result as a small file, beside the study unless a folder is given, and return its path.
 
-    Raises `reports.reading.documents.ReportError` where there is no result.
+    Raises `reports.errors.ReportError` where there is no result.
     """
-    from reports.results import record_result as record  # noqa: PLC0415 (keeps the import cheap)
+    from reports.results.storing import record_result as record  # noqa: PLC0415 (keeps the import cheap)
 
     return record(Path(study_dir), folder, notes)
 
 
 def read_result(path: Path) -> RecordedResult:
-    """A recorded result. Raises `reports.reading.documents.ReportError` where the file is none."""
+    """A recorded result. Raises `reports.errors.ReportError` where the file is none."""
     from reports.results.files import read  # noqa: PLC0415 (keeps the import cheap)
 
     return read(path)
@@ -96,14 +96,14 @@ def read_result(path: Path) -> RecordedResult:
 
 def recorded_answer(result: RecordedResult) -> str:
     """`pre is best: … (recorded 2026-11-25 at cpu: 56 k parameters, 5 seeds)`."""
-    from reports.atlas.cards import size_of  # noqa: PLC0415 (keeps the import cheap)
+    from reports.results.sizes import size_of  # noqa: PLC0415 (keeps the import cheap)
 
     return f"{result.answer} (recorded {result.recorded} at {result.scale}: {size_of(result)})"
 
 
 def results_of_store(root: Path) -> Iterator[tuple[RecordedResult, Path | None]]:
     """The result of every study of a store that has one, with its report where there is one."""
-    from reports.results import results_of_store as results  # noqa: PLC0415 (keeps the import cheap)
+    from reports.results.storing import results_of_store as results  # noqa: PLC0415 (keeps the import cheap)
 
     return results(root)
 

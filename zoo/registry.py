@@ -97,12 +97,17 @@ def digest_of(path: Path) -> str:
 def members(package: str) -> list[str]:
     """Names of a folder's variants, in alphabetical order. Raises PluginError for a plug-in whose name is taken."""
     _listed.add(package)
-    folder = importlib.import_module(package).__path__
-    own = {m.name for m in pkgutil.iter_modules(folder) if not (m.ispkg or m.name.startswith("_"))}
-    added = plugins_of(package)
+    own, added = _files_of(package), plugins_of(package)
     for name in own & added.keys():
         raise PluginError(f"plug-in {added[name]}: {package.rpartition('.')[2]} have a {name} already")
     return sorted(own | added.keys())
+
+
+@cache
+def _files_of(package: str) -> frozenset[str]:
+    """Names of the files that a folder came with: a specification that is refused asks for them again and again."""
+    folder = importlib.import_module(package).__path__
+    return frozenset(m.name for m in pkgutil.iter_modules(folder) if not (m.ispkg or m.name.startswith("_")))
 
 
 def member(package: str, name: str) -> ModuleType:

@@ -73,7 +73,7 @@ def _answer(store: Store, name: str, scale: str) -> str:
     """The headline, or why there is none."""
     import reports
     from ablate.store import StoreError
-    from reports.reading.documents import ReportError
+    from reports.errors import ReportError
 
     try:
         return reports.headline(reports.summarise(store.study(name, scale).path, store))

@@ -17,9 +17,9 @@ from reports.atlas.topics import topics_of
 from reports.reading.inputs import Inputs
 from reports.results.document import RecordedArm, RecordedClaim, RecordedInterval, RecordedResult, RecordedRung
 from reports.results.parts import parts_of
+from reports.results.sizes import size_and_length
 from reports.wording import words
 from reports.wording.input_words import inputs
-from reports.wording.length_words import prefixed
 
 Standing = Literal["holds", "does not hold", "depends", "cannot tell", "not tested", "not run", "measured"]
 """Outcome of a claim over all its results: `depends` where it holds in some and not in others. `measured` is a question
@@ -263,26 +263,9 @@ def conditions_of(result: RecordedResult) -> str:
     setting = result.setting
     contexts = () if setting.context is None else (setting.context,)
     read = Inputs(tuple(filter(None, setting.data.split(", "))), setting.vocabularies, contexts)
-    size = _size(setting.parameters, setting.tokens_per_parameter)
-    return " · ".join((size, f"{setting.seeds} seeds", *inputs(read)))
-
-
-def size_of(result: RecordedResult) -> str:
-    """`56 k parameters, 5 seeds`."""
-    return f"{_parameters(result.setting.parameters)}, {result.setting.seeds} seeds"
+    length = size_and_length(setting.parameters, setting.tokens_per_parameter)
+    return " · ".join((length, f"{setting.seeds} seeds", *inputs(read)))
 
 
 def _of_rung(rung: RecordedRung) -> str:
-    return _size(rung.parameters, rung.tokens_per_parameter)
-
-
-def _size(parameters: tuple[float, float], tokens: tuple[float, float]) -> str:
-    return f"{_parameters(parameters)} · {_range(tokens)} tokens per parameter"
-
-
-def _parameters(parameters: tuple[float, float]) -> str:
-    return f"{_range(parameters)} parameters"
-
-
-def _range(ends: tuple[float, float]) -> str:
-    return " to ".join(dict.fromkeys(map(prefixed, ends)))
+    return size_and_length(rung.parameters, rung.tokens_per_parameter)

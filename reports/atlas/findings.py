@@ -14,8 +14,8 @@ from reports.atlas.forest import said
 from reports.atlas.site import counts
 from reports.atlas.sources import Sources
 from reports.atlas.topics import TOPICS
+from reports.errors import ReportError
 from reports.pages.ranked import Axis
-from reports.reading.documents import ReportError
 from reports.results.document import RecordedResult
 
 MOST_WORDS = 1_500

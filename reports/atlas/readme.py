@@ -14,10 +14,11 @@ from pathlib import Path
 from statistics import fmean
 
 from ablate.store.files import write_text
-from reports.atlas.cards import conditions_of, size_of
+from reports.atlas.cards import conditions_of
 from reports.atlas.forest import said
-from reports.reading.documents import ReportError
+from reports.errors import ReportError
 from reports.results.document import RecordedArm, RecordedResult
+from reports.results.sizes import size_of
 from reports.wording.table import NONE
 from reports.wording.words import decimals
 

@@ -16,11 +16,12 @@ from scipy import special  # scipy.stats takes seconds to load
 from ablate.noise.power import detectable
 from ablate.store.documents.claims import ACCURACY, COSTS, LOSS
 from reports.findings.costs import ArmCosts, cache_ratio
-from reports.findings.shapes import Comparison, Judgement, StudySummary, Verdict
+from reports.findings.shapes import Comparison, Judgement, StudySummary
 from reports.findings.verdicts import level
 from reports.findings.waiting import waiting
 from reports.reading.outcomes import FAILED, UNJUDGED
 from reports.statistics.estimates import ALPHA, Estimate, estimate
+from reports.verdicts import Verdict
 
 SAME_COST = 1.005
 """Factor below which declared costs are the same."""

@@ -13,9 +13,10 @@ from ablate.store.documents import StudyClaim
 from ablate.store.documents.claim_words import size
 from ablate.store.documents.claims import COSTS, LOSS
 from reports.findings.claim_evidence import Evidence, evidence
-from reports.findings.judged_claim import JudgedClaim, Outcome
-from reports.findings.shapes import StudySummary, Verdict
+from reports.findings.judged_claim import JudgedClaim
+from reports.findings.shapes import StudySummary
 from reports.findings.waiting import waiting
+from reports.verdicts import Outcome, Verdict
 
 __all__ = ["JudgedClaim", "judge_claims"]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from ablate.store.documents import StudyClaim
 from reports.statistics.estimates import Estimate
-
-Outcome: TypeAlias = Literal["holds", "does not hold", "cannot tell", "not tested"]
+from reports.verdicts import Outcome
 
 
 @dataclass(frozen=True)

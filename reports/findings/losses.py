@@ -13,11 +13,11 @@ from ablate.noise.scatter import scatter
 from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.study import RATE
 from reports.findings.noise import StudyNoise, tuning_tables
-from reports.findings.shapes import Verdict
 from reports.findings.verdicts import verdict_of
 from reports.statistics.estimates import holm
 from reports.statistics.simultaneous import Evidence, difference_intervals, of_p
 from reports.statistics.stalled import Failures, Reliability
+from reports.verdicts import Verdict
 
 
 @dataclass(frozen=True)

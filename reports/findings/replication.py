@@ -12,8 +12,9 @@ from typing import Literal, TypeAlias
 
 from ablate.noise.power import power_at
 from ablate.store.documents import StudyPublishedRow
-from reports.findings.judged_claim import JudgedClaim, Outcome
+from reports.findings.judged_claim import JudgedClaim
 from reports.findings.shapes import Comparison, StudySummary
+from reports.verdicts import Outcome
 
 Agreement: TypeAlias = Literal["agrees", "disagrees", "cannot tell"]
 AGREEMENT: Mapping[Outcome, Agreement] = {

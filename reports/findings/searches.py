@@ -14,9 +14,9 @@ import polars as pl
 
 from ablate.store import SearchFolder, Store
 from ablate.store.documents import SearchDocument, TrialRecord
+from reports.errors import ReportError
 from reports.findings.fresh import Fresh, read_fresh
 from reports.findings.standings import Standing, standings
-from reports.reading.documents import ReportError
 from reports.reading.outcomes import UNJUDGED
 
 CURVE_POINTS = 60

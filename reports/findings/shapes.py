@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar, get_args
+from typing import TypeVar, get_args
 
 import polars as pl
 
@@ -20,22 +20,10 @@ from reports.reading.inputs import NO_INPUTS, Inputs
 from reports.statistics.estimates import ALPHA, Estimate
 from reports.statistics.interval import Interval
 from reports.statistics.stalled import Failures
+from reports.verdicts import Verdict
 
 Shown = TypeVar("Shown", bound="SectionSummary")
 
-Verdict = Literal[
-    "better",
-    "worse",
-    "no difference",
-    "inconclusive",
-    "cannot tell",
-    "no verdict",
-    "stalled",
-    "diverged",
-    "baseline",
-    "not compared",
-]
-"""The most telling one first."""
 RANKS: tuple[str, ...] = get_args(Verdict)
 
 

@@ -13,6 +13,7 @@ import polars as pl
 from ablate.store import Store
 from ablate.store.documents import StudyArm, StudyDocument
 from ablate.store.result_columns import NUMBERS
+from reports.errors import ReportError
 from reports.findings import warnings
 from reports.findings.claims import judge_claims
 from reports.findings.costs import StudyCosts, study_costs
@@ -30,18 +31,17 @@ from reports.findings.shapes import (
     NoiseSummary,
     Score,
     StudySummary,
-    Verdict,
 )
 from reports.findings.step_time import UNKNOWN, step_time_errors
 from reports.findings.verdicts import compare, decide, level, never_trained
 from reports.findings.waiting import REPEATED, waiting
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
-from reports.reading.documents import ReportError
 from reports.reading.units import comparable
 from reports.sections import sections
 from reports.statistics.estimates import Estimate, combined_stderr, estimate, score_half_width
 from reports.statistics.interval import Interval
+from reports.verdicts import Verdict
 
 
 def summarise_study(study_dir: Path | str, store: Store | None = None) -> StudySummary:

@@ -28,12 +28,13 @@ from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
 from reports.findings.by_document import document_error
 from reports.findings.judging import Pair, Standing, difference_claim, differences, ledger_test, ties
 from reports.findings.noise import StudyNoise, study_noise
-from reports.findings.shapes import Comparison, Verdict
+from reports.findings.shapes import Comparison
 from reports.reading.outcomes import FAILED
 from reports.statistics.detectable import detectable_effect
 from reports.statistics.estimates import ALPHA, Estimate, estimate
 from reports.statistics.simultaneous import Evidence
 from reports.statistics.stalled import Failures, Reliability
+from reports.verdicts import Verdict
 
 
 def level(study: StudyDocument, *arms: StudyArm) -> float:

@@ -12,10 +12,10 @@ from ablate.store import Store
 from ablate.store.documents import ProposalOutcome, ProposalRecord, ProposalTest
 from ablate.store.files import write_text
 from reports.findings.proposals import kept, latest
-from reports.findings.shapes import Verdict
 from reports.pages.ranked import Axis, Row
 from reports.pages.templating import render_plain
 from reports.statistics.estimates import Estimate
+from reports.verdicts import Verdict
 from reports.wording import words
 
 

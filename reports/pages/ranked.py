@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 
-from reports.findings.shapes import Verdict
 from reports.reading.outcomes import FAILED
 from reports.sections._costs import Cost
 from reports.statistics.estimates import Estimate
+from reports.verdicts import Verdict
 from reports.wording import words
 
 VISIBLE = 0.02

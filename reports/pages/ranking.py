@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ablate.noise.scatter import Odd
-from reports.findings.shapes import ArmSummary, Comparison, StudySummary, Verdict
+from reports.findings.shapes import ArmSummary, Comparison, StudySummary
 from reports.pages.ranked import SCREEN, VISIBLE, Ranked, Row
 from reports.reading.outcomes import FAILED
 from reports.sections._costs import Cost, exact, measured_costs
@@ -14,6 +14,7 @@ from reports.sections.failures import Failures
 from reports.sections.trade_off import TradeOff
 from reports.statistics.estimates import NO_DIFFERENCE, SAME_RATIO
 from reports.statistics.front import surely_beaten
+from reports.verdicts import Verdict
 from reports.wording import cost_words, failure_words, gloss_words, words
 from reports.wording.arm_names import brief, spelled
 from reports.wording.listing import listed

@@ -13,10 +13,10 @@ from urllib.parse import quote, unquote, urlsplit
 
 from ablate.store import SearchFolder, Store, StoreError, StudyFolder
 from ablate.store.documents import StudyDocument
+from reports.errors import ReportError
 from reports.findings.searches import SearchSummary, read_search
 from reports.pages.page import render_page
 from reports.pages.site import Entry, entry_of, link_to, render_index, search_entry, trade_offs_of
-from reports.reading.documents import ReportError
 from reports.reading.imports import read_imports
 from reports.reading.progress import StudyProgress, study_progress
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from ablate.store import SearchFolder, Store, StoreError, StudyFolder
 from ablate.store.documents import SearchDocument, StudyDocument
+from reports.errors import ReportError
 from reports.findings.searches import read_search
 from reports.findings.shapes import RANKS, StudySummary
 from reports.findings.summary import summarise_study
@@ -19,7 +20,6 @@ from reports.pages.ranked import Ranked
 from reports.pages.ranking import ranked
 from reports.pages.templating import render
 from reports.pages.trade_offs import Studied, render_trade_offs
-from reports.reading.documents import ReportError
 from reports.reading.imports import Imports, read_imports
 from reports.reading.progress import StudyProgress, study_progress
 from reports.wording import answers, tables, words

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from ablate.store import AblateError, Store, StudyFolder
+from ablate.store import Store, StudyFolder
 from ablate.store.documents import (
     CostsDocument,
     MeasureDocument,
@@ -18,13 +18,10 @@ from ablate.store.documents import (
 from ablate.store.documents.result import Outcome
 from ablate.store.result_columns import Row
 from ablate.store.tables import RunTables
+from reports.errors import ReportError
 from reports.reading.evaluations import EvaluatedRun, read
 from reports.reading.keys import RunKey, keys_of
 from reports.reading.outcomes import ENDED, FAILED, outcomes
-
-
-class ReportError(AblateError):
-    """The study cannot be reported: it is missing, or its runs must not be compared."""
 
 
 @dataclass(frozen=True)

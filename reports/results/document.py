@@ -11,8 +11,7 @@ from pydantic import Field, JsonValue
 
 from ablate.store.documents import Part, StudyClaim
 from ablate.store.documents._document import is_none
-from reports.findings.judged_claim import Outcome
-from reports.findings.shapes import Verdict
+from reports.verdicts import Outcome, Verdict
 
 Range: TypeAlias = tuple[float, float]
 

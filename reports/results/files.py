@@ -10,7 +10,7 @@ from typing import Any
 
 from ablate.store import StoreError, jsonfile
 from ablate.store.files import read_regular, write_text
-from reports.reading.documents import ReportError
+from reports.errors import ReportError
 from reports.results.document import RecordedCurve, RecordedResult
 
 MOST_BYTES = 60_000

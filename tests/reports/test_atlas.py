@@ -28,11 +28,12 @@ from reports.atlas.site import atlas_pages, write_site
 from reports.atlas.sources import CatalogueEntry, PublishedModel, Setting, Sources, StatedStudy, year_of
 from reports.atlas.topics import topics_of
 from reports.atlas.variants import variants_in
+from reports.errors import ReportError
 from reports.findings.summary import summarise_study as summarise
 from reports.pages.ranking import ranked
-from reports.reading.documents import ReportError
-from reports.results import files, result_of
+from reports.results import files
 from reports.results.document import RecordedClaim, RecordedInterval, RecordedResult
+from reports.results.storing import result_of
 from tests.reports.browsing import no_chromium, visit, wait_until
 from tests.reports.factory import Arm, StudyOf
 from tests.test_imports import ROOT

@@ -13,7 +13,7 @@ import reports
 from ablate.api.atlas import study_files
 from ablate.cli import main
 from ablate.store import Store
-from reports.reading.documents import ReportError
+from reports.errors import ReportError
 from reports.results import files
 from reports.results.parts import own_parts, parts_of
 from tests.reports.factory import Arm, StudyOf, changed

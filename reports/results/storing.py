@@ -1,4 +1,4 @@
-"""Recorded results: what a report found, as a small file that is committed beside its study."""
+"""Results of the studies of a store, and their files."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ablate.store import Store, StudyFolder
+from reports.errors import ReportError
 from reports.findings.summary import summarise_study
-from reports.reading.documents import ReportError, StudyDocuments
+from reports.reading.documents import StudyDocuments
 from reports.reading.outcomes import UNJUDGED
 from reports.results import files
 from reports.results.document import RecordedResult
