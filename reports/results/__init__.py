@@ -1,0 +1,1 @@
+"""Recorded results of studies: small files that are committed beside them."""

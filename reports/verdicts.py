@@ -1,0 +1,22 @@
+"""Words in which reports judge arms and claims."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+Verdict: TypeAlias = Literal[
+    "better",
+    "worse",
+    "no difference",
+    "inconclusive",
+    "cannot tell",
+    "no verdict",
+    "stalled",
+    "diverged",
+    "baseline",
+    "not compared",
+]
+"""Verdict on an arm, the most telling one first."""
+
+Outcome: TypeAlias = Literal["holds", "does not hold", "cannot tell", "not tested"]
+"""Outcome of a claim."""
