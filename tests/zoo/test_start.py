@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import zoo
-from zoo.conformance.combinations import covering, given_to, opening, random_tokens
+from tests.zoo.covering_rows import rows_and_opening
+from zoo.conformance.combinations import given_to, random_tokens
 from zoo.matrix import combine
 from zoo.presets import names as preset_names
 from zoo.presets import preset
@@ -32,7 +33,7 @@ PLACEMENTS = ("pre", "post", "double", "output", "peri", "normed", "deepnorm", "
 
 def specs(rows: slice) -> list[zoo.ModelSpec]:
     """Specs of rows of the covering array. Those tried by default, with every choice of every axis, open it."""
-    return [combine(row.values()) for row in covering()[rows]]
+    return [combine(row.values()) for row in rows_and_opening()[0][rows]]
 
 
 def start_loss(spec: zoo.ModelSpec, rows: Tensor) -> float:
@@ -66,12 +67,12 @@ def start_at_log_v(specs: Iterable[zoo.ModelSpec]) -> None:
 
 
 def test_combinations_with_every_choice_start_at_log_v() -> None:
-    start_at_log_v(specs(slice(opening())))
+    start_at_log_v(specs(slice(rows_and_opening()[1])))
 
 
 @pytest.mark.slow
 def test_every_combination_starts_at_log_v() -> None:
-    start_at_log_v(specs(slice(opening(), None)))
+    start_at_log_v(specs(slice(rows_and_opening()[1], None)))
 
 
 @pytest.mark.slow
