@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from reports.results.document import RecordedResult
 
 __all__ = [
+    "atlas_files",
     "changes",
     "claims",
     "contrasts",
@@ -28,6 +29,7 @@ __all__ = [
     "documents",
     "export_study",
     "figures_of",
+    "findings_files",
     "headline",
     "next_steps",
     "notebook_cell",
@@ -50,11 +52,9 @@ __all__ = [
     "step_words",
     "summarise",
     "table",
+    "tables_file",
     "unmeasured",
     "withheld",
-    "write_atlas",
-    "write_findings",
-    "write_tables",
 ]
 
 
@@ -115,25 +115,28 @@ def render_campaign(store: Store, name: str) -> Path:
     return render_page(store, name)
 
 
-def write_atlas(results: Sequence[RecordedResult], sources: Sources, out: Path, pages: Mapping[str, Path]) -> Path:
-    """Write the atlas into a folder and return its first page. pages: reports by the name of their result."""
-    from reports.atlas.site import atlas_pages, report_paths, write_site  # noqa: PLC0415 (keeps the import cheap)
+def atlas_files(
+    results: Sequence[RecordedResult], sources: Sources, out: Path, pages: Mapping[str, Path]
+) -> dict[Path, str]:
+    """Pages of the atlas in a folder, by their paths. pages: reports by the name of their result."""
+    from reports.atlas.site import atlas_pages, report_paths  # noqa: PLC0415 (keeps the import cheap)
 
-    return write_site(atlas_pages(results, sources, report_paths(out, pages)), out)
-
-
-def write_findings(results: Sequence[RecordedResult], sources: Sources, path: Path) -> Path:
-    """Write a summary of the atlas as Markdown, at most 1,500 words."""
-    from reports.atlas.findings import write_findings as write  # noqa: PLC0415 (keeps the import cheap)
-
-    return write(results, sources, path)
+    found = atlas_pages(results, sources, report_paths(out, pages))
+    return {out / path: text for path, text in found.items()}
 
 
-def write_tables(results: Sequence[RecordedResult], studies: Mapping[str, Path], page: Path) -> Path:
-    """Write the tables of results that a Markdown page has between markers."""
-    from reports.atlas.readme import write_tables as write  # noqa: PLC0415 (keeps the import cheap)
+def findings_files(results: Sequence[RecordedResult], sources: Sources, path: Path) -> dict[Path, str]:
+    """Summary of the atlas as Markdown, at most 1,500 words, and its picture, by their paths."""
+    from reports.atlas.findings import findings_files as files  # noqa: PLC0415 (keeps the import cheap)
 
-    return write(results, studies, page)
+    return files(results, sources, path)
+
+
+def tables_file(results: Sequence[RecordedResult], studies: Mapping[str, Path], page: Path) -> dict[Path, str]:
+    """A Markdown page whose tables of results, between markers, are written anew, by its path."""
+    from reports.atlas.readme import tables_file as file  # noqa: PLC0415 (keeps the import cheap)
+
+    return file(results, studies, page)
 
 
 def render(study_dir: Path | str, summary: StudySummary | None = None) -> Path:

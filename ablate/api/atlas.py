@@ -14,6 +14,7 @@ from ablate.errors import ArgumentError
 from ablate.planning.claims import stated
 from ablate.plugins import check_groups
 from ablate.store import Store
+from ablate.store.files import write_texts
 from ablate.study.claim_spec import ClaimSpec
 from ablate.study.handbook import handbook
 from ablate.study.papers import FOLDER, papers
@@ -52,11 +53,13 @@ def atlas(
     """
     results, pages = gathered(sources or [RESULTS])
     known = known_sources()
+    texts = reports.atlas_files(results, known, Path(out), pages)
     if findings is not None:
-        reports.write_findings(results, known, Path(findings))
+        texts |= reports.findings_files(results, known, Path(findings))
     if tables is not None:
-        reports.write_tables(results, study_files(), Path(tables))
-    return reports.write_atlas(results, known, Path(out), pages)
+        texts |= reports.tables_file(results, study_files(), Path(tables))
+    write_texts(texts)
+    return Path(out) / "index.html"
 
 
 def study_files() -> dict[str, Path]:

@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -98,6 +98,23 @@ def write_text(path: Path, text: str) -> Path:
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
+
+
+def write_texts(texts: Mapping[Path, str]) -> None:
+    """Write whole texts, once every one has a place: a mistaken path leaves nothing written."""
+    for path in texts:
+        _check_place(path)
+    for path, text in texts.items():
+        write_text(path, text)
+
+
+def _check_place(path: Path) -> None:
+    """Raises OSError where no file can be written: a folder is there, or a file in the place of its folder."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
 
 
 def remove_leftovers(folder: Path, start: str = ".") -> None:

@@ -8,7 +8,6 @@ from html import escape
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from ablate.store.files import write_text
 from reports.atlas.cards import Card, cards
 from reports.atlas.forest import said
 from reports.atlas.site import counts
@@ -38,11 +37,10 @@ These studies have not been run since results are recorded; the archive has what
 """
 
 
-def write_findings(results: Sequence[RecordedResult], sources: Sources, path: Path) -> Path:
-    """Write the summary, and its picture beside it. Raises ReportError where it is too long."""
-    found = cards(results, sources.studies)
-    write_text(path.with_suffix(".svg"), picture(found))
-    return write_text(path, findings(found, results, path.with_suffix(".svg").name))
+def findings_files(results: Sequence[RecordedResult], sources: Sources, path: Path) -> dict[Path, str]:
+    """The summary, and its picture beside it, by their paths. Raises ReportError where it is too long."""
+    found, image = cards(results, sources.studies), path.parent / f"{path.stem}.svg"
+    return {image: picture(found), path: findings(found, results, image.name)}
 
 
 def findings(found: Sequence[Card], results: Sequence[RecordedResult], image: str) -> str:

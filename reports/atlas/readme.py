@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from ablate.store.files import write_text
 from reports.atlas.cards import conditions_of
 from reports.atlas.forest import said
 from reports.errors import ReportError
@@ -26,11 +25,11 @@ END = "<!-- end of results -->"
 TABLE = re.compile(rf"(?P<start><!-- results(?: (?P<name>\S+))? -->\n).*?(?P<end>{END})", re.DOTALL)
 
 
-def write_tables(results: Sequence[RecordedResult], studies: Mapping[str, Path], page: Path) -> Path:
-    """Write the page's tables anew. studies: files by name, for links. Raises ReportError without markers."""
+def tables_file(results: Sequence[RecordedResult], studies: Mapping[str, Path], page: Path) -> dict[Path, str]:
+    """The page with its tables written anew. studies: files by name, for links. Raises ReportError without markers."""
     links = {name: os.path.relpath(path.resolve(), page.resolve().parent) for name, path in studies.items()}
     try:
-        return write_text(page, with_tables(page.read_text(encoding="utf-8"), results, links))
+        return {page: with_tables(page.read_text(encoding="utf-8"), results, links)}
     except ReportError as error:
         raise ReportError(f"{page}: {error}") from error
 

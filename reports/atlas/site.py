@@ -11,7 +11,6 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from ablate.store.files import write_text
 from reports.atlas import models as model_table
 from reports.atlas.cards import STANDINGS, Card, cards, conditions_of
 from reports.atlas.forest import forest
@@ -29,14 +28,6 @@ STYLES = ("atlas/atlas.css",)
 SHAPE_OF = {**MARKS, "measured": SHAPES["baseline"]}
 """Outline of the mark of a standing; a ring for what is open."""
 ADDRESS = re.compile(r"https?://[^\s,;)<]+[^\s,;).<]")
-
-
-def write_site(pages: Mapping[str, str], folder: Path) -> Path:
-    """Write the pages below a folder and return the path of the first one."""
-    for path, text in pages.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        write_text(folder / path, text)
-    return folder / "index.html"
 
 
 def atlas_pages(

@@ -113,7 +113,8 @@ def contents(folder: Path) -> set[tuple[str, int]]:
 def said_by(line: list[str]) -> tuple[Any, str]:
     """Status, and what a command wrote to standard error."""
     error = io.StringIO()
-    with redirect_stdout(io.StringIO()), redirect_stderr(error), patch("sys.stdin", io.StringIO()):
+    nothing, taken = (io.TextIOWrapper(io.BytesIO()) for _ in range(2))  # with bytes below, as files have
+    with redirect_stdout(taken), redirect_stderr(error), patch("sys.stdin", nothing):
         try:
             status = cli.main(line)
         except SystemExit as end:

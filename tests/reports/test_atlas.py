@@ -18,13 +18,14 @@ from ablate.api.recorded import RESULTS
 from ablate.cli import main
 from ablate.store.documents import StudyClaim
 from ablate.store.documents.handbook import HandbookClaim
+from ablate.store.files import write_texts
 from reports.atlas.cards import Card, cards
-from reports.atlas.findings import MOST_WORDS, findings, picture, words_in, write_findings
+from reports.atlas.findings import MOST_WORDS, findings, findings_files, picture, words_in
 from reports.atlas.forest import forest
 from reports.atlas.models import COLUMNS
-from reports.atlas.readme import with_tables, write_tables
+from reports.atlas.readme import tables_file, with_tables
 from reports.atlas.result_pages import ranked_result
-from reports.atlas.site import atlas_pages, write_site
+from reports.atlas.site import atlas_pages
 from reports.atlas.sources import CatalogueEntry, PublishedModel, Setting, Sources, StatedStudy, year_of
 from reports.atlas.topics import topics_of
 from reports.atlas.variants import variants_in
@@ -315,7 +316,7 @@ def test_tables_are_written_between_their_markers_alone(result: RecordedResult, 
     arms = f"<!-- results {result.name} -->\n<!-- end of results -->\nafter\n"
     page.write_text(marked + arms, encoding="utf-8")
     studies = {"norm_placement": tmp_path / "studies" / "norm_placement.yaml", "other": tmp_path / "other.yaml"}
-    text = write_tables([result], studies, page).read_text(encoding="utf-8")
+    text = tables_file([result], studies, page)[page]
     assert text.startswith("before\n<!-- results -->\n") and "old" not in text and text.endswith("\nafter\n")
     assert f"| [`norm_placement`](../studies/norm_placement.yaml) | {result.answer} |" in text
     assert "1 of the 2 studies that ship have no recorded result yet." in text
@@ -323,24 +324,26 @@ def test_tables_are_written_between_their_markers_alone(result: RecordedResult, 
     assert double is not None and double.difference is not None and base is not None and base.loss is not None
     assert re.search(rf"\| `double` \| 2\.270 ± [\d.]+ \| −{abs(double.difference.mean):.3f} \(.*\| better \|", text)
     assert f"| `pre` | {base.loss.mean:.3f} ± " in text and "| – | baseline |" in text
-    assert write_tables([result], studies, page).read_text(encoding="utf-8") == text
+    page.write_text(text, encoding="utf-8")
+    assert tables_file([result], studies, page) == {page: text}
     page.write_text("nothing", encoding="utf-8")
     with pytest.raises(ReportError, match=r"page\.md: no table to write: mark its place with `<!-- results -->`"):
-        write_tables([result], studies, page)
+        tables_file([result], studies, page)
     page.write_text(arms, encoding="utf-8")
     with pytest.raises(ReportError, match=f"no recorded result {result.name}; recorded: none"):
-        write_tables([], studies, page)
+        tables_file([], studies, page)
 
 
 def test_findings_have_room_for_every_shipped_study_and_no_more(
     result: RecordedResult, sources: Sources, tmp_path: Path
 ) -> None:
     many = [judged(result.model_copy(update={"study": study.name}), "holds") for study in sources.studies]
-    text = write_findings(many, replace(sources, studies=()), tmp_path / "F.md").read_text(encoding="utf-8")
+    files = findings_files(many, replace(sources, studies=()), tmp_path / "F.md")
+    text = files[tmp_path / "F.md"]
     assert words_in(text) <= MOST_WORDS
     assert all(f"[{study.name}]({study.name}.yaml)" in text for study in sources.studies)
     effects = len(many)  # an arm that a claim is about is not drawn twice
-    assert (tmp_path / "F.svg").read_text(encoding="utf-8").count("<circle") == effects
+    assert files[tmp_path / "F.svg"].count("<circle") == effects
     with pytest.raises(ReportError, match="more than 1,500 words: give fewer sources"):
         findings(
             cards([each.model_copy(update={"study": f"{each.study}{n}"}) for each in many for n in range(9)], ()),
@@ -372,9 +375,25 @@ def test_the_command_takes_stores_folders_and_files(
     assert "a store, a folder of recorded results, or such a file" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "mistaken", ["--findings=", "--findings=studies", "--tables=", "--out=file", "--out=file/below"]
+)
+def test_an_atlas_without_a_place_for_one_of_its_files_writes_none(
+    mistaken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "file").write_text("a file")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["atlas", "--findings", "F.md", mistaken]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 @no_chromium
 def test_the_atlas_in_a_browser(pages: dict[str, str], tmp_path: Path, browser: Any) -> None:
-    index = write_site(pages, tmp_path)
+    write_texts({tmp_path / path: text for path, text in pages.items()})
+    index = tmp_path / "index.html"
     for path in (
         index,
         tmp_path / "handbook.html",
