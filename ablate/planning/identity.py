@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pydantic import BaseModel
 
@@ -20,26 +20,28 @@ SEED = "<the seed>"
 """Where the seed stands in the text that is hashed."""
 
 
-@dataclass(frozen=True)
-class RunPlan:
+class RunPlan(NamedTuple):
     """One training run of an arm."""
 
     arm: str
-    identity: RunDocument
+    digest: str
+    """Names the run's folder."""
+    seed: int
+    shared: RunDocument
+    """Identity that the runs of an arm may share, but for digest and seed: an arm may have thousands of runs."""
+
+    @classmethod
+    def of(cls, arm: str, identity: RunDocument) -> RunPlan:
+        return cls(arm, identity.digest, identity.seed, identity)
 
     @property
-    def digest(self) -> str:
-        """Names the run's folder."""
-        return self.identity.digest
-
-    @property
-    def seed(self) -> int:
-        return self.identity.seed
+    def identity(self) -> RunDocument:
+        return self.shared.model_copy(update={"digest": self.digest, "seed": self.seed})
 
 
 def redone(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> RunDocument:
     """The run with the digest that follows from its document, whatever digest that says. spec, train: the run's own."""
-    (found,) = identified(run.model_copy(update={"start": None, "teacher": None}), spec, train, [run.seed])
+    found = identified(run.model_copy(update={"start": None, "teacher": None}), spec, train)
     if run.start is not None:
         found = starting(found, run.start)
     return found if run.teacher is None else taught(found, run.teacher)
@@ -85,8 +87,14 @@ def at_any_rate(identity: JsonObject) -> JsonObject:
     return {**identity, "train": {name: value for name, value in train.items() if name != "lr"}}
 
 
-def identified(run: RunDocument, spec: ModelSpec, train: TrainSpec, seeds: Sequence[int]) -> Iterator[RunDocument]:
-    """The run with each of these seeds and its digest.
+def identified(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> RunDocument:
+    """The run with its digest. spec, train: the run's own, as specs."""
+    (digest,) = digests(run, spec, train, [run.seed])
+    return run.model_copy(update={"digest": digest})
+
+
+def digests(run: RunDocument, spec: ModelSpec, train: TrainSpec, seeds: Sequence[int]) -> Iterator[str]:
+    """The run's digest with each of these seeds.
 
     What seeds have in common is written and hashed once: an arm may have thousands.
     """
@@ -97,7 +105,7 @@ def identified(run: RunDocument, spec: ModelSpec, train: TrainSpec, seeds: Seque
     for seed in seeds:
         found = common.copy()
         found.update(f"{seed}{after}".encode())
-        yield run.model_copy(update={"seed": seed, "digest": found.hexdigest()[:DIGITS]})
+        yield found.hexdigest()[:DIGITS]
 
 
 def starting(run: RunDocument, start: RunStart) -> RunDocument:

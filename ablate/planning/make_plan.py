@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from ablate.data import DataError, DataIdentity, DataSource, UnreachableError, identify, vocabulary
 from ablate.planning.budgets import Clock, StepTime, Workload, price_of_step, step_times, training_cost
 from ablate.planning.checks import check, evaluated
-from ablate.planning.identity import RunPlan, canonical_model, identified
+from ablate.planning.identity import RunPlan, canonical_model, digests
 from ablate.planning.matching import Matched, match_parameters
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.sources import teacher_models, with_sources
@@ -134,7 +134,9 @@ def _plan_arm(
     if step_time is not None:
         spent["seconds"] = steps * step_time.seconds
     seeds = study.seeds if arm.seeds is None else arm.seeds
-    runs = tuple(RunPlan(arm.name, run) for run in _identities(study, arm, workload, data, seeds, steps))
+    run = _identity(study, arm, workload, data, steps)
+    named = zip(digests(run, spec, arm.train, seeds), seeds, strict=True)
+    runs = tuple(RunPlan(arm.name, digest, seed, run) for digest, seed in named)
     return ArmPlan(
         name=arm.name,
         edits=arm.edits,
@@ -155,12 +157,10 @@ def _plan_arm(
     )
 
 
-def _identities(
-    study: Study, arm: Arm, workload: Workload, data: DataIdentity, seeds: Sequence[int], steps: int
-) -> Iterator[RunDocument]:
-    """The runs of an arm, which differ in their seeds."""
+def _identity(study: Study, arm: Arm, workload: Workload, data: DataIdentity, steps: int) -> RunDocument:
+    """Identity of the runs of an arm, but for their digests and seeds."""
     spec, probes = workload.spec, study.probes
-    run = RunDocument(
+    return RunDocument(
         digest="",
         seed=0,
         model=canonical_model(spec),
@@ -172,7 +172,6 @@ def _identities(
         plugins=versions_of(spec, workload.train, arm.data),
         reads=study.reads,
     )
-    return identified(run, spec, workload.train, seeds)
 
 
 def _check_width_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:

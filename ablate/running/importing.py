@@ -60,7 +60,7 @@ def imported_run(
         conventions=checkpoint.conventions,
         begins=begins,
     )
-    return next(identified(run, spec, train, [run.seed]))
+    return identified(run, spec, train)
 
 
 def _begins(checkpoint: Checkpoint, corpus: Corpus, bos: Bos) -> tuple[int, ...]:
