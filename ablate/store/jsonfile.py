@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails, PydanticSerializationError, from_json
+from pydantic_core import ErrorDetails, PydanticSerializationError, from_json, to_json
 
 from ablate.store import checksum
 from ablate.store.documents import Document, Part
@@ -112,7 +112,8 @@ def write_lines(path: Path, records: Sequence[Part]) -> None:
 def _text(path: Path, document: Part, indent: int | None = None) -> str:
     try:
         plain = document.model_dump(by_alias=True, warnings="error")
-        return json.dumps(plain, allow_nan=False, ensure_ascii=False, indent=indent) + "\n"
+        text = json.dumps(plain, allow_nan=False, ensure_ascii=False)  # which is strict, and slow at indents
+        return (text if indent is None else to_json(plain, indent=indent).decode()) + "\n"
     except (TypeError, ValueError, PydanticSerializationError) as error:
         raise StoreError(f"{path}: not strict JSON: {error}") from error
 
