@@ -16,6 +16,8 @@ from reports.statistics.estimates import Estimate
 from reports.wording import words
 from reports.wording.table import Table
 
+MOST_SEEDS = 1000
+"""Seeds of an arm that are drawn and listed one by one: more hide each other."""
 TABLE_ROWS = 12
 NEUTRAL = {"color": "#888", "width": 1.5, "dash": "dot"}
 FAR = 1e3
@@ -65,11 +67,18 @@ class Figure:
     wide: bool = False
 
 
-def seed_points(figure: go.Figure, look: ArmStyle, x: Sequence[float], y: Sequence[float] | Sequence[str]) -> None:
-    """One open point per seed."""
+def drawn_seeds(found: Sequence[Estimate]) -> str:
+    """Words for the seeds that are drawn as points, and listed, of each of these."""
+    all_drawn = all(len(value.values) <= MOST_SEEDS for value in found)
+    return "seeds" if all_drawn else f"the first {MOST_SEEDS:,} seeds"
+
+
+def seed_points(figure: go.Figure, look: ArmStyle, values: Sequence[float]) -> None:
+    """One open point per seed in the arm's row, of the first `MOST_SEEDS`."""
+    shown = [short(value) for value in values[:MOST_SEEDS]]
     figure.add_scatter(
-        x=[short(value) for value in x],
-        y=list(y),
+        x=shown,
+        y=[look.label] * len(shown),
         mode="markers",
         marker={"color": look.colour, "symbol": f"{look.symbol}-open", "size": 7},
         opacity=0.75,

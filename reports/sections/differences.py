@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import ClassVar, Self
 
-from reports.figures.base import GOES_ON, NEUTRAL, Figure, frame_open, mean_point, name_rows, seed_points
+from reports.figures.base import (
+    GOES_ON,
+    MOST_SEEDS,
+    NEUTRAL,
+    Figure,
+    drawn_seeds,
+    frame_open,
+    mean_point,
+    name_rows,
+    seed_points,
+)
 from reports.figures.style import ArmStyle, blank
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.collected import Collected
@@ -39,10 +50,10 @@ class Differences(Section):
 
 
 def _figure(found: list[tuple[ArmSummary, Estimate]], summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
-    height = 130 + 46 * len(found)
+    height, shown = 130 + 46 * len(found), drawn_seeds([value for _, value in found])
     figure = blank(f"difference in loss ({summary.unit})", "", height)
     for arm, value in reversed(found):
-        seed_points(figure, style[arm.name], value.values, [style[arm.name].label] * len(value.values))
+        seed_points(figure, style[arm.name], value.values)
         mean_point(figure, style[arm.name], "", value, None, style[arm.name].label)
     figure.add_vline(x=0, line=NEUTRAL)
     figure.update_layout(showlegend=False, margin_t=16)
@@ -52,12 +63,12 @@ def _figure(found: list[tuple[ArmSummary, Estimate]], summary: StudySummary, sty
         (arm.name, str(seed), words.signed(difference, 4))
         for arm, value in found
         if arm.comparison is not None
-        for seed, difference in zip(arm.comparison.seeds, value.values, strict=True)
+        for seed, difference in islice(zip(arm.comparison.seeds, value.values, strict=True), MOST_SEEDS)
     ]
     return Figure(
         key="differences",
         title=title_words.verdicts(summary) + mark(summary),
-        note=f"Left of zero is better. Open points are seeds.{cut} {rate_words.line(summary.study)}",
+        note=f"Left of zero is better. Open points are {shown}.{cut} {rate_words.line(summary.study)}",
         alt="; ".join(f"{a.name} {words.difference(a.comparison)}" for a, _ in found if a.comparison),
         drawing=figure,
         table=frame_table(("arm", "seed", f"difference ({summary.unit})"), rows),

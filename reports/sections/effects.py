@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import ClassVar, Self
 
 from ablate.store.documents import StudyDesign
 from ablate.store.documents.design import structure
-from reports.figures.base import GOES_ON, NEUTRAL, Figure, frame_open, mean_point, name_rows, seed_points, two_lines
+from reports.figures.base import (
+    GOES_ON,
+    MOST_SEEDS,
+    NEUTRAL,
+    Figure,
+    drawn_seeds,
+    frame_open,
+    mean_point,
+    name_rows,
+    seed_points,
+    two_lines,
+)
 from reports.figures.style import ArmStyle, blank, looks
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
@@ -46,9 +58,14 @@ class Effects(Section):
 
 def _notes(summary: StudySummary, any_cost: bool) -> Iterator[str]:
     yield "Left of zero is better. Every effect is estimated from all runs: mean with the factor minus mean without it."
-    yield "Bars are 95 % intervals, corrected as the verdicts are; open points show single seeds."
+    yield f"Bars are 95 % intervals, corrected as the verdicts are; open points show {_drawn(summary)}."
     yield "Below a name stands what it costs." if any_cost else ""
     yield cost_words.unmeasured(summary)
+
+
+def _drawn(summary: StudySummary) -> str:
+    found = drawn_seeds([value for each in summary.effects if (value := each.comparison.difference)])
+    return "single seeds" if found == "seeds" else found
 
 
 def _with_cost(label: str, cost: str) -> str:
@@ -63,7 +80,7 @@ def _forest(summary: StudySummary) -> Figure:
     for each, value in reversed(found):
         look = style[each.effect.name]
         if value is not None:
-            seed_points(figure, look, value.values, [look.label] * len(value.values))
+            seed_points(figure, look, value.values)
             mean_point(figure, look, "", value, None, look.label)
     figure.update_traces(legendgroup=None)  # effects are no arms, which the page can highlight
     figure.add_vline(x=0, line=NEUTRAL)
@@ -77,7 +94,7 @@ def _forest(summary: StudySummary) -> Figure:
         (each.effect.name, str(seed), words.signed(effect, 4))
         for each, value in found
         if value is not None
-        for seed, effect in zip(each.comparison.seeds, value.values, strict=True)
+        for seed, effect in islice(zip(each.comparison.seeds, value.values, strict=True), MOST_SEEDS)
     ]
     return Figure(
         key="effects",
