@@ -14,7 +14,6 @@ from ablate.noise.power import ALPHA, POWER, seeds_for
 from ablate.noise.scatter import Noise
 from ablate.store.documents.study import RATE, SCALES, StudyDocument, all_undertrained
 from reports.findings.judging import looks_at
-from reports.findings.noise import study_noise
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.findings.waiting import guesses
 from reports.reading.outcomes import FAILED, UNJUDGED
@@ -107,7 +106,7 @@ def _seeds(summary: StudySummary) -> Iterator[NextStep]:
     Seeds that were judged are not judged again: fresh ones are a test of their own, at what the rounds before it left
     of the 5 %.
     """
-    noise, arms = study_noise(summary.study.tuning, summary.runs).run, len(summary.arms)
+    noise, arms = summary.noise.run, len(summary.arms)
     if noise is None or any(each.comparison.waits_for_rates for each in summary.judgements):
         return
     level = ALPHA * share(looks_at(summary.tests, summary.ledger, summary.elsewhere) + 1)

@@ -10,7 +10,7 @@ from typing import TypeVar, get_args
 import polars as pl
 
 from ablate.noise.difference import Difference
-from ablate.noise.scatter import Odd
+from ablate.noise.scatter import Noise, Odd
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyDocument, StudyEffect
 from reports.findings.costs import NO_COSTS, ArmCosts
 from reports.findings.items import ItemDifference
@@ -216,9 +216,10 @@ class NoiseSummary:
     """Scatter over seeds in nats per token: of the loss within an arm, of the paired differences.
 
     `detectable` are the smallest true differences that would have shown with 80 % probability: in the arm where
-    least suffices, and in the one that takes most.
+    least suffices, and in the one that takes most. `run` is that of one run, pooled over the study's.
     """
 
+    run: Noise | None
     loss_sd: float | None
     difference_sd: float | None
     detectable: tuple[Interval, Interval] | None

@@ -19,7 +19,7 @@ from reports.findings.claims import judge_claims
 from reports.findings.costs import StudyCosts, study_costs
 from reports.findings.items import ItemDifference, item_differences, unpaired
 from reports.findings.judging import Pair
-from reports.findings.noise import study_noise
+from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.rungs import changes
 from reports.findings.screened import judge_effects
 from reports.findings.shapes import (
@@ -53,14 +53,14 @@ def summarise(data: Collected) -> StudySummary:
     """Pure: frames in, tuples out. Raises ReportError when runs were trained on different data."""
     _check_data(data)
     data = comparable(data)
-    costs = study_costs(data)
-    judged = _judged(data, costs)
-    arms, effects = _arms(data, judged, costs), judge_effects(data)
+    costs, noise = study_costs(data), study_noise(data.study.tuning, data.runs)
+    judged = _judged(data, costs, noise)
+    arms, effects = _arms(data, judged, costs, noise), judge_effects(data)
     found = {name: each.summarise(data) for name, each in sections().items()}
     plain = StudySummary(
         study=data.study,
         arms=arms,
-        noise=_noise(arms, effects),
+        noise=_noise(noise, arms, effects),
         warnings=(*warnings.find(data), *unpaired({arm.name: arm.items for arm in arms})),
         environment=warnings.environment(data),
         runs=data.runs,
@@ -106,13 +106,13 @@ def _is_open(verdict: Verdict, comparison: Comparison) -> bool:
     return unsettled and not comparison.waits_for_rates
 
 
-def _judged(data: Collected, costs: StudyCosts) -> dict[Pair, Judgement]:
+def _judged(data: Collected, costs: StudyCosts, noise: StudyNoise) -> dict[Pair, Judgement]:
     reason = waiting(data.study, data.runs)
     errors = step_time_errors(data)
     unknown = {pair: UNKNOWN for pair, error in errors.items() if math.isinf(error)}
     withheld = {(arm.name, base.name): reason for arm, base in data.study.pairs} if reason else unknown
     known = {pair: error for pair, error in errors.items() if pair not in unknown}
-    found = compare(data.study, data.runs, data.ledger, withheld, data.losses, data.elsewhere, known)
+    found = compare(data.study, data.runs, data.ledger, withheld, data.losses, data.elsewhere, known, noise)
     with_costs = {pair: replace(each, costs=costs.pairs[pair]) for pair, each in found.items()}
     return {pair: _judgement(data, pair, each, withheld.get(pair)) for pair, each in with_costs.items()}
 
@@ -124,18 +124,19 @@ def _judgement(data: Collected, pair: Pair, comparison: Comparison, waiting: str
     return Judgement(arm, base, comparison, said, withheld)
 
 
-def _arms(data: Collected, judged: Mapping[Pair, Judgement], costs: StudyCosts) -> tuple[ArmSummary, ...]:
+def _arms(
+    data: Collected, judged: Mapping[Pair, Judgement], costs: StudyCosts, noise: StudyNoise
+) -> tuple[ArmSummary, ...]:
     base = data.study.baseline_arm
     levels = {arm.name: level(data.study, arm, base) for arm in data.study.arms}
     waits = [each.arm for each in judged.values() if each.withheld]
     items = {} if data.study.design else item_differences(data, levels, waits)
-    odd = study_noise(data.study.tuning, data.runs).odd
     speeds = {name: known.get("training") for name, known in costs.speeds.items()}
     found = (
         _arm(data, arm, speeds.get(arm.name), judged.get((arm.name, base.name)), items.get(arm.name, ()))
         for arm in data.study.arms
     )
-    return tuple(replace(each, outlier=odd.get(each.name)) for each in found)
+    return tuple(replace(each, outlier=noise.odd.get(each.name)) for each in found)
 
 
 def _arm(
@@ -230,10 +231,11 @@ def _mean_score(values: list[float | None], stderrs: list[float | None]) -> dict
     }
 
 
-def _noise(arms: tuple[ArmSummary, ...], effects: tuple[EffectSummary, ...]) -> NoiseSummary:
+def _noise(noise: StudyNoise, arms: tuple[ArmSummary, ...], effects: tuple[EffectSummary, ...]) -> NoiseSummary:
     comparisons = [arm.comparison for arm in arms if arm.comparison] + [each.comparison for each in effects]
     seen = [found for comparison in comparisons if (found := comparison.detectable) is not None]
     return NoiseSummary(
+        run=noise.run,
         loss_sd=_pooled([arm.loss for arm in arms]),
         difference_sd=_pooled([comparison.difference for comparison in comparisons]),
         detectable=(min(seen, key=_value), max(seen, key=_value)) if seen else None,

@@ -61,14 +61,16 @@ def compare(
     losses: pl.DataFrame | None = None,
     elsewhere: Sequence[Sequence[LedgerRecord]] = (),
     shared: Mapping[Pair, float] = MappingProxyType({}),
+    noise: StudyNoise | None = None,
 ) -> dict[Pair, Comparison]:
     """Every pair that the study compares, over the seeds that trained in both arms.
 
     runs: all of them. ledger: what was judged for the question before. withheld: pairs that are not judged yet, though
     they count. losses: the final ones by document, where known. elsewhere: what was judged under other names, by name.
-    shared: standard errors that all seeds of a pair have in common, beside that of documents.
+    shared: standard errors that all seeds of a pair have in common, beside that of documents. noise: of these runs,
+    where it is known.
     """
-    noise = study_noise(study.tuning, runs)
+    noise = noise or study_noise(study.tuning, runs)
     plain = {
         (arm.name, base.name): _compare(study, arm, base, runs, losses, noise, shared) for arm, base in study.pairs
     }
