@@ -8,7 +8,6 @@ the checksum alone, or none: one written by hand has none, and is not checked.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
@@ -95,21 +94,20 @@ def is_whole(path: Path, owner: str) -> bool | None:
     """Whether a file is what was sealed for its owner; None where a seal of a version before this matches, which does
     not say whose file it is. False for a file without a seal: its end is lost."""
     with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - SEAL_BYTES))
-        end = file.read()
-        file.seek(0)
-        if end.startswith(SEAL):
-            return _digest(file, size - SEAL_BYTES, owner) == end[len(SEAL) :]
-        if end.startswith(PLAIN_SEAL):
-            return None if _digest(file, size - SEAL_BYTES, "") == end[len(PLAIN_SEAL) :] else False
+        return is_whole_file(file, owner)
+
+
+def is_whole_file(file: BinaryIO, owner: str) -> bool | None:
+    """The same of an open file."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - SEAL_BYTES))
+    end = file.read()
+    file.seek(0)
+    if end.startswith(SEAL):
+        return _digest(file, size - SEAL_BYTES, owner) == end[len(SEAL) :]
+    if end.startswith(PLAIN_SEAL):
+        return None if _digest(file, size - SEAL_BYTES, "") == end[len(PLAIN_SEAL) :] else False
     return False
-
-
-def unsealed(content: bytes, owner: str) -> bytes | None:
-    """The content that was sealed for its owner, without the seal; None where it is another, or has none."""
-    body, end = content[:-SEAL_BYTES], content[-SEAL_BYTES:]
-    return body if end == SEAL + _digest(io.BytesIO(body), len(body), owner) else None
 
 
 def _digest(file: BinaryIO, left: int, owner: str) -> bytes:

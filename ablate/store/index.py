@@ -9,7 +9,6 @@ An index that is gone, damaged, of another version or not ours to read knows not
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from ablate.store import checksum
 from ablate.store.documents.result import Outcome
-from ablate.store.files import read_regular, replacing
+from ablate.store.files import check_regular, replacing
 from ablate.store.result_columns import RUN, Schema
 from ablate.store.stamps import TICK_NS, clock, file_stamp, index_path
 
@@ -55,10 +54,10 @@ class Index:
         """The columns of these runs, in order. now: stamps of their sources. read: columns of runs whose files are not
         known as they are now."""
         place, rows = self._unchanged(names, now)
-        others = np.setdiff1d(np.arange(len(names)), place)
-        found = self.known[rows]
+        others = np.delete(np.arange(len(names)), place)
+        found = self._taken(rows)
         if len(others):
-            unknown = [names[each] for each in others]
+            unknown = [names[each] for each in others.tolist()]
             ended = int((now[others, 1] > 0).sum())
             began = clock(self.path) if ended >= self._least else None
             keys = [pl.Series("name", unknown), pl.Series("stamp", now[others], self.schema["stamp"])]
@@ -77,6 +76,12 @@ class Index:
         place = np.flatnonzero(rows >= 0)
         same = (self.known["stamp"].to_numpy()[rows[place]] == now[place]).all(axis=1)
         return place[same], rows[place[same]]
+
+    def _taken(self, rows: NDArray[np.int64]) -> pl.DataFrame:
+        """These rows; without a copy if they follow each other, as a study's do."""
+        if len(rows) and (np.diff(rows) == 1).all():
+            return self.known[int(rows[0]) : int(rows[-1]) + 1]
+        return self.known[rows]
 
     @property
     def _least(self) -> float:
@@ -100,20 +105,20 @@ class Index:
         old = self.known.filter(pl.col("name").is_in(there), ~pl.col("name").is_in(new["name"].implode()))
         self.known = pl.concat([old, new])
         with suppress(OSError), replacing(self.path) as temporary:  # a full disk: files are read again
-            self.known.write_ipc(temporary)
+            self.known.write_ipc_stream(temporary)  # of which readers find the end, and the seal follows
             checksum.seal(temporary, self._owner)
 
     def _read(self) -> pl.DataFrame:
         nothing = pl.DataFrame(schema=self.schema)
         try:
-            content = read_regular(self.path)
+            check_regular(self.path)
+            with self.path.open("rb", buffering=0) as file:  # polars reads from where the descriptor is
+                if not checksum.is_whole_file(file, self._owner):
+                    return nothing
+                file.seek(0)
+                found = pl.read_ipc_stream(file)
         except OSError:
             return nothing
-        body = checksum.unsealed(content, self._owner)
-        if body is None:
-            return nothing
-        try:
-            found = pl.read_ipc(io.BytesIO(body))
         except pl.exceptions.PolarsError:  # whole, so of a version that wrote something else
             return nothing
         return found if found.schema == self.schema else nothing
