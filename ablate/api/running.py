@@ -69,9 +69,9 @@ def run(
     if promote is not None:
         refuse_promotion(chosen, promote)
     place = context.store.study(chosen.name, chosen.scale)
-    refuse_namesake(chosen, place.read(), context.store)
-    folder = place.path
-    runner = StudyRunner(chosen, context, lambda: reports.open_arms(folder))
+    before, folder = place.read(), place.path
+    refuse_namesake(chosen, before, context.store)
+    runner = StudyRunner(chosen, context, before, lambda: reports.open_arms(folder))
     try:
         runner.run()
     except KeyboardInterrupt:  # losses have been shown

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ablate.store import Store
-from ablate.store.claims import last_beat
 from ablate.store.documents import RunDocument, StudyDocument
 from reports.reading.progress import STALLED_SECONDS, Running, study_progress
 
@@ -74,4 +73,4 @@ def _alive(store: Store, runs: Iterable[Running]) -> Iterator[RunningRun]:
 
 def _beat_ago(store: Store, digest: str) -> float:
     """Seconds since a worker on the run last showed that it lives."""
-    return time.time() - last_beat(store.run_dir(digest))
+    return time.time() - store.last_beat(digest)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ablate.store import Store
 from ablate.store.documents import JsonObject, Part, RunDocument
+from ablate.store.store import Status
 from ablate.training.execution import DEFAULT, Execution
 
 if TYPE_CHECKING:  # a worker with nothing to do needs no torch
@@ -68,7 +69,11 @@ def missing_phases(store: Store, digest: str, measure: str | None, evals: str | 
 
     A run that diverged is neither measured nor evaluated. measure, evals: digests of what is asked for.
     """
-    status = store.status(digest)
+    return phases_after(store.status(digest), store, digest, measure, evals)
+
+
+def phases_after(status: Status, store: Store, digest: str, measure: str | None, evals: str | None) -> list[str]:
+    """The same of a run whose status is known."""
     if status == "diverged":
         return []
     phases = [] if status == "finished" else ["train"]

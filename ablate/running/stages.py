@@ -25,9 +25,10 @@ from ablate.running.costing import Costing
 from ablate.running.engines import Event
 from ablate.running.progress import Progress
 from ablate.running.rehearsing import CalibrationError
-from ablate.running.request import Request, missing_phases
+from ablate.running.request import Request, phases_after
 from ablate.store import Store
-from ablate.store.documents import JsonObject, RunDocument
+from ablate.store.documents import JsonObject, RunDocument, StudyDocument
+from ablate.store.store import Status
 from ablate.study.study import Study
 from ablate.tracking import Trackers
 from evals.costs.machine import Speed, training_speed
@@ -61,17 +62,26 @@ class Failure:
 class StudyRunner:
     """One study on its way from stage to stage.
 
-    `open_arms` says, after a stage that trained seeds, which arms more seeds could settle.
+    before: the document that the store had of the study. `open_arms` says, after a stage that trained seeds, which arms
+    more seeds could settle.
     """
 
-    def __init__(self, study: Study, context: RunContext, open_arms: Callable[[], Sequence[str]]) -> None:
-        self.study, self.context, self.store = study, context, context.store
+    def __init__(
+        self,
+        study: Study,
+        context: RunContext,
+        before: StudyDocument | None,
+        open_arms: Callable[[], Sequence[str]],
+    ) -> None:
+        self.study, self.context, self.store, self._before = study, context, context.store, before
         self.planner, self._open_arms = context.planner(study), open_arms
         self.to_train: dict[str, bool] = {}
         """Every run met so far, and whether it was still to be trained then."""
         self.labels: dict[str, tuple[str, int]] = {}
         """Arm and seed of every run met so far, and the rung of a ladder."""
         self.failures: list[Failure] = []
+        self._ended: dict[str, Status] = {}
+        """Status of the runs that have ended, which does not change any more."""
         self.outcome: Outcome | None = None
         self._evaluations: set[tuple[str, str]] = set()
         """Run and request of every evaluation that was asked for."""
@@ -140,7 +150,14 @@ class StudyRunner:
     def _missing(self, plan: Plan, digest: str) -> list[str]:
         """A request for each of thousands of runs that are done takes longer than to see that they are."""
         measure = plan.measure_digest if plan.measures(digest) else None
-        return missing_phases(self.store, digest, measure, plan.evals_digest)
+        return phases_after(self._status(digest), self.store, digest, measure, plan.evals_digest)
+
+    def _status(self, digest: str) -> Status:
+        """Status of a run in the store, which is asked until the run has ended: there may be a hundred thousand."""
+        found = self._ended.get(digest) or self.store.status(digest)
+        if found in ("finished", "diverged"):
+            self._ended[digest] = found
+        return found
 
     def _run(self, todo: Sequence[Request], missing: Mapping[str, Sequence[str]], progress: Progress) -> None:
         """Have the engine carry out what is to do."""
@@ -201,7 +218,8 @@ class StudyRunner:
         document = document.model_copy(update={"costs": self._costing(outcome).digest})
         folder = self.store.study(self.study.name, self.study.scale)
         registered = with_registrations(document, self.study, list(folder.registrations.records()))
-        folder.write(with_dates(registered, folder.read(), self._had_result))
+        self._before = with_dates(registered, self._before, self._had_result)
+        folder.write(self._before)
 
     def _had_result(self, digest: str) -> bool:
         """Whether a run had a result before this command."""
@@ -215,7 +233,7 @@ class StudyRunner:
                 "digest": digest,
                 "arm": arm,
                 "seed": seed,
-                "status": "failed" if digest in failed else self.store.status(digest),
+                "status": "failed" if digest in failed else self._status(digest),
             }
             for digest, (arm, seed) in self.labels.items()
         ]

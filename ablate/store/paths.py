@@ -29,6 +29,7 @@ FOLDERS = {
     "trackers",
 }
 """Folders beside those of runs."""
+DIGEST = re.compile(r"[0-9A-Za-z_]+(-[0-9A-Za-z_]+)*")
 
 
 class Paths:
@@ -71,8 +72,12 @@ class Paths:
     def run_dir(self, digest: str) -> Path:
         found = self._run_dirs.get(digest)
         if found is None:
-            found = self._run_dirs[digest] = self.root / _checked(self._stored(digest))
+            found = self._run_dirs[digest] = self.root / self.run_name(digest)
         return found
+
+    def run_name(self, digest: str) -> str:
+        """Name of the run's folder in the store."""
+        return _checked(self._stored(digest))
 
     def run_path(self, digest: str) -> Path:
         return self.run_dir(digest) / "run.json"
@@ -204,6 +209,6 @@ def _safe(name: str, scale: str) -> str:
 
 
 def _checked(digest: str) -> str:
-    if not re.fullmatch(r"[0-9A-Za-z_]+(-[0-9A-Za-z_]+)*", digest) or digest in FOLDERS:
+    if not DIGEST.fullmatch(digest) or digest in FOLDERS:
         raise StoreError(f"{digest!r} cannot be a digest")
     return digest

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 from ablate.store import checksum, jsonfile
-from ablate.store.claims import STALL_SECONDS, Claim, claimed
+from ablate.store.claims import STALL_SECONDS, Claim, claimed, last_beat
 from ablate.store.documents import (
     AliasRecord,
     CalibrationDocument,
@@ -389,7 +389,11 @@ class Store(Paths):
 
     def has_probes(self, digest: str) -> bool:
         """Whether a run has a log of probes."""
-        return os.path.exists(f"{self.run_dir(digest)}/probes.ndjson")  # noqa: PTH110 (asked of every run)
+        return os.access(f"{self._place}/{self.run_name(digest)}/probes.ndjson", os.F_OK)  # asked of every run
+
+    def last_beat(self, digest: str) -> float:
+        """When a worker on a run last showed that it lives, in seconds since 1970; 0 where none works on it."""
+        return last_beat(f"{self._place}/{self.run_name(digest)}")
 
     def last_step(self, digest: str) -> MetricsRecord | None:
         """The last training record, from the end of the file alone; None where there is none."""

@@ -22,12 +22,21 @@ METRICS = ("step", "tokens", "seconds", "loss", "validation_loss", "accuracy")
 LOSSES = tuple(ItemLoss.model_fields)
 
 
+SOURCES = ("result.json", "run.json", "metrics.ndjson", "losses.ndjson")
+"""Files of a run that the frames are read from."""
+
+
 class RunTables:
-    """Frames of these runs, in this order."""
+    """Frames of these runs, in this order, as their files are when they are first asked for."""
 
     def __init__(self, store: Store, digests: Sequence[str]) -> None:
-        self._store, self._names = store, [store.run_dir(digest).name for digest in digests]
+        self._store, self._names = store, list(map(store.run_name, digests))
         self._stamps = cache(partial(stamps, store.root, self._names))
+
+    @property
+    def stamps(self) -> bytes:
+        """Inodes, sizes and times of all files that the frames are read from."""
+        return b"".join(self._stamps(source).tobytes() for source in SOURCES)
 
     @cached_property
     def results(self) -> pl.DataFrame:

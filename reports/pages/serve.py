@@ -9,14 +9,15 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from ablate.store import SearchFolder, Store, StoreError, StudyFolder
-from ablate.store.documents import StudyDocument
+from ablate.store.tables import SOURCES
 from reports.errors import ReportError
 from reports.findings.searches import SearchSummary, read_search
 from reports.pages.page import render_page
 from reports.pages.site import Entry, entry_of, link_to, render_index, search_entry, trade_offs_of
+from reports.reading.documents import StudyDocuments
 from reports.reading.imports import read_imports
 from reports.reading.progress import StudyProgress, study_progress
 
@@ -27,14 +28,15 @@ TIMEOUT_SECONDS = 10
 """Longest silence of a client within a request."""
 CONNECTIONS = 64
 """Connections that are served at once."""
-Written = frozenset[tuple[str, int, int]]
+Written = tuple[bytes, frozenset[tuple[str, int, int]]]
+"""Stamps of the files that frames are read from, and path, time and size of all others."""
 
 
 @dataclass
 class _Study:
-    """Latest rendered pages of a study, and the state of the files that they show."""
+    """Latest rendered pages of a study, and the state of the files that they show; None where these cannot be read."""
 
-    written: Written
+    written: Written | None
     entry: Entry
     pages: dict[StudyProgress, str] = field(default_factory=dict)
 
@@ -95,23 +97,25 @@ class ServedStore:
     def _study(self, folder: StudyFolder) -> _Study:
         known = self._studies.get(folder)
         try:
-            document = folder.read()
-            progress = study_progress(self.store, document) if document else None
-        except (StoreError, OSError):  # the entry says which
-            document, progress = None, None
-        written = _written(self.store, folder, document)
+            documents = StudyDocuments.of(folder.path, self.store)
+            written = _written(documents)
+            progress = study_progress(self.store, documents.study, documents.statuses)
+        except (ReportError, StoreError, OSError):  # the entry says which
+            return _Study(None, entry_of(self.store, folder))
         if known is None or known.written != written or known.entry.progress != progress:
-            known = self._studies[folder] = _Study(written, entry_of(self.store, folder, progress))
+            known = self._studies[folder] = _Study(written, entry_of(self.store, folder, documents, progress))
         return known
 
 
-def _written(store: Store, folder: StudyFolder, study: StudyDocument | None) -> Written:
-    """Path, time and size of every document and log that the study's page is made of."""
-    arms = [*study.arms, *(arm for rung in study.ladder for arm in rung.arms)] if study else []
-    files = {folder.document_path.name: folder.document_path.stat()}
-    for digest in {run.digest for arm in arms for run in arm.runs}:
-        files |= {entry.path: entry.stat() for entry in store.written(digest)}
-    return frozenset((path, found.st_mtime_ns, found.st_size) for path, found in files.items())
+def _written(documents: StudyDocuments) -> Written:
+    """The state of every document and log that the study's page is made of."""
+    store, study, path = documents.store, documents.study, documents.folder.document_path
+    runs = {key.digest for key in documents.keys}
+    smaller = {run.digest for rung in study.ladder for arm in rung.arms for run in arm.runs} - runs
+    others = [entry for digest in runs for entry in store.written(digest) if entry.name not in SOURCES]
+    files = [*others, *(entry for digest in smaller for entry in store.written(digest))]
+    found = [(str(path), path.stat()), *((entry.path, entry.stat()) for entry in files)]
+    return documents.tables.stamps, frozenset((place, of.st_mtime_ns, of.st_size) for place, of in found)
 
 
 class _Server(ThreadingHTTPServer):
@@ -153,7 +157,7 @@ def server(root: Path | str, port: int) -> ThreadingHTTPServer:
             if self.headers.get("Host", "").partition(":")[0] not in NAMES:
                 self.send_error(HTTPStatus.FORBIDDEN)
                 return
-            page = site.page(urlsplit(self.path).path)
+            page = site.page(self.path.partition("?")[0])
             if page is None:
                 self.send_error(HTTPStatus.NOT_FOUND)
                 return

@@ -13,13 +13,15 @@ from ablate.store.documents import SearchDocument, StudyDocument
 from reports.errors import ReportError
 from reports.findings.searches import read_search
 from reports.findings.shapes import RANKS, StudySummary
-from reports.findings.summary import summarise_study
+from reports.findings.summary import summarise
 from reports.pages.imports import imported_groups, imports_table, scores_table
 from reports.pages.page import render_study
 from reports.pages.ranked import Ranked
 from reports.pages.ranking import ranked
 from reports.pages.templating import render
 from reports.pages.trade_offs import Studied, render_trade_offs
+from reports.reading.collect import collected
+from reports.reading.documents import StudyDocuments
 from reports.reading.imports import Imports, read_imports
 from reports.reading.progress import StudyProgress, study_progress
 from reports.wording import answers, tables, words
@@ -113,16 +115,18 @@ def render_index(entries: list[Entry], imports: Imports, refresh: bool = False) 
     )
 
 
-def entry_of(store: Store, folder: StudyFolder, progress: StudyProgress | None = None) -> Entry:
-    """A study as the index shows it. progress: where it is known."""
+def entry_of(
+    store: Store, folder: StudyFolder, documents: StudyDocuments | None = None, progress: StudyProgress | None = None
+) -> Entry:
+    """A study as the index shows it. documents, progress: where they have been read."""
     entry = Entry(f"study-{folder.path.name}", link_to(store, folder.report_path), folder.path.name)
     try:
-        study = folder.read()
-        if study is None:
-            raise ReportError(f"{folder.path} holds no study.json")
-        runs = frozenset(run.digest for arm in study.arms for run in arm.runs)
-        entry = replace(_said(entry, study), progress=progress or study_progress(store, study), runs=runs)
-        summary = summarise_study(folder.path, store)
+        documents = documents or StudyDocuments.of(folder.path, store)
+        entry = _said(entry, documents.study)
+        runs = frozenset(key.digest for key in documents.keys)
+        progress = progress or study_progress(store, documents.study, documents.statuses)
+        entry = replace(entry, progress=progress, runs=runs)
+        summary = summarise(collected(documents))
     except (ReportError, StoreError, OSError) as error:
         return replace(entry, error=str(error))
     return replace(

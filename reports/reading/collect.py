@@ -50,7 +50,11 @@ ReadMany = Callable[[Collection[str]], tuple[pl.DataFrame, list[int]]]
 
 def collect(study_dir: Path | str, store: Store | None = None) -> Collected:
     """Read a study's folder and the runs it names. Raises ReportError without a study there."""
-    documents = StudyDocuments.of(study_dir, store)
+    return collected(StudyDocuments.of(study_dir, store))
+
+
+def collected(documents: StudyDocuments) -> Collected:
+    """Frames of a study's documents."""
     store, keys = documents.store, documents.keys
     return Collected(
         study=documents.study,

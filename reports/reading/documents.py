@@ -17,6 +17,7 @@ from ablate.store.documents import (
 )
 from ablate.store.documents.result import Outcome
 from ablate.store.result_columns import Row
+from ablate.store.store import Status
 from ablate.store.tables import RunTables
 from reports.errors import ReportError
 from reports.reading.evaluations import EvaluatedRun, read
@@ -55,6 +56,11 @@ class StudyDocuments:
     def tables(self) -> RunTables:
         """The runs' files, a row for each of `keys`."""
         return RunTables(self.store, [key.digest for key in self.keys])
+
+    @cached_property
+    def statuses(self) -> dict[str, Status]:
+        """Status of each run, by its digest."""
+        return dict(zip((key.digest for key in self.keys), self.tables.results["status"].to_list(), strict=True))
 
     @cached_property
     def ended(self) -> dict[str, Outcome]:

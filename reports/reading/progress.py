@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 
 from ablate.store import Store
-from ablate.store.claims import last_beat
 from ablate.store.documents import StudyArm, StudyDocument, StudyRun
+from ablate.store.store import Status
 from reports.reading.outcomes import ENDED
 
 STALLED_SECONDS = 120.0
 """A study of which nothing was written for so long is not running."""
+NONE_KNOWN: Mapping[str, Status] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,10 @@ class StudyProgress:
         return (self.ended + begun) / self.total if self.total else 0.0
 
 
-def study_progress(store: Store, study: StudyDocument) -> StudyProgress:
+def study_progress(store: Store, study: StudyDocument, known: Mapping[str, Status] = NONE_KNOWN) -> StudyProgress:
+    """Progress now. known: statuses of runs, by digest, that the store need not be asked for."""
     keys = {run.digest: (arm, run) for arm, run in _planned(study)}
-    statuses = {digest: store.status(digest) for digest in keys}
+    statuses = {digest: known.get(digest) or store.status(digest) for digest in keys}
     ended = sum(status in ENDED for status in statuses.values())
     last = _last_written(store, study, keys) if ended < len(keys) else _last_beat(store, keys)
     return StudyProgress(
@@ -82,7 +85,7 @@ def _last_written(store: Store, study: StudyDocument, digests: Iterable[str]) ->
 
 def _last_beat(store: Store, digests: Iterable[str]) -> float:
     """Last heartbeat of a worker that has a run now, also of one that is trained and not yet measured."""
-    return max((last_beat(store.run_dir(digest)) for digest in digests), default=0.0)
+    return max(map(store.last_beat, digests), default=0.0)
 
 
 def _written(store: Store, digest: str) -> float:

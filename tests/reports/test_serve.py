@@ -177,3 +177,18 @@ def test_clients_that_hang_up_or_are_slow_cost_little(
     assert capfd.readouterr().err == ""
     for client in clients[1::2]:
         client.close()
+
+
+STRANGE = (b"GET http://[ HTTP/1.1", b"GET //[/ HTTP/1.1", b"GET /%00%ff HTTP/1.1", bytes(range(128, 256)), b"GET /")
+
+
+@pytest.mark.parametrize("line", STRANGE)
+def test_strange_requests_are_refused_quietly(
+    line: bytes, serving: ThreadingHTTPServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_connection(("127.0.0.1", serving.server_port), timeout=60) as client:
+        client.sendall(line + b"\r\nHost: localhost\r\n\r\n")
+        while client.recv(65536):
+            pass
+    assert get(serving, "/")[0] == 200
+    assert capfd.readouterr().err == ""
