@@ -13,14 +13,14 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from ablate.store import checksum
-from ablate.store.documents.result import Outcome
+from ablate.store.documents.result import Ended, Outcome
 from ablate.store.files import check_regular, replacing
 from ablate.store.result_columns import RUN, Schema
 from ablate.store.stamps import TICK_NS, clock, file_stamp, index_path
@@ -137,8 +137,8 @@ class KnownOutcome(NamedTuple):
 
 
 def known_outcomes(root: Path) -> dict[str, KnownOutcome]:
-    """Outcomes by the names of runs' folders."""
-    known = results_index(root).known
+    """Outcomes of the runs that have ended, by the names of their folders. A torn result is none."""
+    known = results_index(root).known.filter(pl.col("status").is_in(get_args(Ended)))
     of_results = map(tuple, known["stamp"].to_numpy()[:, :4].tolist()) if known.height else ()
     outcomes = map(Outcome, known["status"].to_list(), known["loss"].to_list())
     return dict(zip(known["name"].to_list(), map(KnownOutcome, of_results, outcomes), strict=True))

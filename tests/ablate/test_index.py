@@ -253,6 +253,16 @@ def test_an_index_grows_and_forgets_runs_that_are_gone(indexed: Path) -> None:
     assert said(indexed) == by_files_alone(indexed)
 
 
+def test_a_torn_result_that_an_index_knows_is_no_outcome(root: Path, _aged: None) -> None:
+    """Else planning would take the run for one that diverged."""
+    path = root / "bb/result.json"
+    path.write_bytes(path.read_bytes()[:100])
+    found = said(root), said(root)
+    assert index_path(root, "results").exists()
+    assert found[0] == found[1] and found[0]["bb"] is None
+    assert Store(root).status("bb") == "partial"
+
+
 def test_an_index_that_is_no_regular_file_is_not_read(indexed: Path) -> None:
     before = said(indexed)
     for kind in KINDS:

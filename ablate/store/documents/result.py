@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from ablate.store.documents._document import (
     BitsPerByte,
@@ -60,10 +60,13 @@ class LogSums(Part):
     """Digest of `losses.ndjson`."""
 
 
+Ended: TypeAlias = Literal["finished", "diverged"]
+
+
 class Outcome(NamedTuple):
     """Status and final loss of a result."""
 
-    status: Literal["finished", "diverged"]
+    status: Ended
     loss: float | None
 
 
@@ -72,7 +75,7 @@ class ResultDocument(Document):
 
     digest: str
     """The run's."""
-    status: Literal["finished", "diverged"]
+    status: Ended
     """A run that diverged has a reason and no final numbers."""
     reason: str | None
     """Why the run counts as diverged."""
