@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, TypeAlias
@@ -41,7 +42,7 @@ def evaluate_tasks(spec: TaskSelection, lm: ZooLM, documents: Sequence[str]) -> 
     Raises UnknownTaskError for a name that neither the project, `spec.include` nor lm-eval knows.
     """
     about = {"lm_eval": version("lm_eval")}
-    with _quiet(), seeded(lm.seed):
+    with _quiet(), sources_alone(), seeded(lm.seed):
         loaded = load_tasks(spec, documents, lm.seed)
         if spec.chat_template and not lm.conventions.has_template:
             loaded.skip_all("the model has no chat template")
@@ -161,6 +162,19 @@ def _json_safe(value: Any) -> Any:
     if isinstance(value, list):
         return [_json_safe(v) for v in value]
     return _finite(value) if isinstance(value, float) else value
+
+
+@contextlib.contextmanager
+def sources_alone() -> Iterator[None]:
+    """Compile the code of task files from its sources. What lies compiled in a `__pycache__` beside them may be another's,
+    which nobody has allowed."""
+    before = sys.pycache_prefix
+    with tempfile.TemporaryDirectory() as folder:
+        sys.pycache_prefix = folder
+        try:
+            yield
+        finally:
+            sys.pycache_prefix = before
 
 
 @contextlib.contextmanager
