@@ -6,6 +6,7 @@ The runs are those of a study of ten arms. Their documents are written as traini
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import random
 import re
@@ -24,6 +25,7 @@ from ablate.store.seals import Chain
 from tests.ablate.toy import toy_study
 from tests.documents import result_of
 
+ROOT = Path(__file__).parents[2]
 ARMS = 10
 STEPS = 30
 ADDRESSES = {"serve, list": "", "serve, page": "studies/toy-cpu/report.html"}
@@ -36,6 +38,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="make the store there, unless it is there, and keep it")
     parser.add_argument("--only", nargs="*", help="commands to measure")
     asked = parser.parse_args()
+    for package in ("ablate", "evals", "reports", "zoo"):  # as an installed package is
+        compileall.compile_dir(ROOT / package, quiet=1)
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.keep or Path(temporary)
         study, store = made(folder, asked.runs)

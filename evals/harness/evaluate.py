@@ -166,7 +166,7 @@ def _json_safe(value: Any) -> Any:
 
 @contextlib.contextmanager
 def sources_alone() -> Iterator[None]:
-    """Compile the code of task files from its sources. What lies compiled in a `__pycache__` beside them may be another's,
+    """Compile the code of task files from its sources. What lies compiled in a `__pycache__` may be another's,
     which nobody has allowed."""
     before = sys.pycache_prefix
     with tempfile.TemporaryDirectory() as folder:

@@ -57,19 +57,23 @@ def cluster() -> Iterator[Any]:
 LONGER = ("--scale", "cpu", "--set", "seeds=1", "--set", "budget.tokens=64000", "--checkpoint-seconds", "0")
 
 
-@pytest.mark.slow
-@pytest.mark.processes
-@needs_ray
-def test_a_study_whose_cluster_loses_a_node_ends_as_in_process(study: Path, tmp_path: Path, cluster: Any) -> None:
-    alone, store = tmp_path / "alone", tmp_path / "runs"
+def begun(study: Path, store: Path, cluster: Any, *more: str) -> subprocess.Popen[str]:
     command = ["run", str(study), "--store", str(store), *LONGER, "--engine", "ray", "--address", cluster.address]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ablate", *command],
+    return subprocess.Popen(
+        [sys.executable, "-m", "ablate", *command, *more],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@needs_ray
+def test_a_study_whose_cluster_loses_a_node_ends_as_in_process(study: Path, tmp_path: Path, cluster: Any) -> None:
+    alone, store = tmp_path / "alone", tmp_path / "runs"
+    process = begun(study, store, cluster)
     _wait_for(lambda: len(list(store.glob("*/state.pt"))) == 2)  # a run on each node
     cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
     assert not list(store.glob("*/result.json")), "the loss came too late to test anything"
@@ -78,6 +82,50 @@ def test_a_study_whose_cluster_loses_a_node_ends_as_in_process(study: Path, tmp_
     logs = [Store(store).log_path(digest).read_text() for digest in Store(store).runs()]
     assert sorted("resumed after step" in log for log in logs) == [False, True]
     assert main(["run", str(study), "--store", str(alone), *LONGER, "--engine", "inprocess"]) == 0
+    assert outcome(store) == outcome(alone)
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@needs_ray
+def test_a_study_whose_cluster_loses_its_head_says_so_and_ends_elsewhere(
+    study: Path, tmp_path: Path, cluster: Any
+) -> None:
+    alone, store, address = tmp_path / "alone", tmp_path / "runs", cluster.address
+    process = begun(study, store, cluster)
+    _wait_for(lambda: len(list(store.glob("*/state.pt"))) == 2)
+    cluster.remove_node(cluster.head_node, allow_graceful=False)
+    assert not list(store.glob("*/result.json")), "the loss came too late to test anything"
+    said, errors = process.communicate(timeout=300)
+    assert process.returncode == 1, (said, errors)
+    assert "Traceback" not in errors, errors
+    named = f": failed: the Ray cluster at {address} does not answer: the same command resumes the run"
+    assert errors.count(named) >= 2, errors  # at the end again, unless Ray ends the process before
+    here = ["run", str(study), "--store", str(store), *LONGER, "--workers", "1"]
+    assert main(here) == 0
+    logs = [Store(store).log_path(digest).read_text() for digest in Store(store).runs()]
+    assert any("resumed after step" in log for log in logs)  # that of the other node may have ended before it noticed
+    assert main(["run", str(study), "--store", str(alone), *LONGER, "--engine", "inprocess"]) == 0
+    assert outcome(store) == outcome(alone)
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@needs_ray
+def test_two_studies_at_once_on_one_cluster_share_it_and_their_runs(study: Path, tmp_path: Path, cluster: Any) -> None:
+    """The second asks for the first one's runs, and for those of another seed."""
+    alone, store = tmp_path / "alone", tmp_path / "runs"
+    other = tmp_path / "other.yaml"
+    shutil.copytree(study.parent / "texts", tmp_path / "texts")
+    other.write_text(study.read_text())
+    both = [begun(study, store, cluster), begun(other, store, cluster, "--set", "seeds=2")]
+    for process in both:
+        _, errors = process.communicate(timeout=500)
+        assert process.returncode == 0, errors
+    shared = Store(store)
+    assert [shared.log_path(digest).read_text().count(" done") for digest in shared.runs()] == [1] * 4
+    for path, more in ((study, ()), (other, ("--set", "seeds=2"))):
+        assert main(["run", str(path), "--store", str(alone), *LONGER, *more, "--engine", "inprocess"]) == 0
     assert outcome(store) == outcome(alone)
 
 

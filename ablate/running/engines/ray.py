@@ -1,8 +1,8 @@
 """Tasks of a Ray cluster: of one that is there (`--address`, `$RAY_ADDRESS`), or of one started on this machine.
 
 A run has a processor for each of its devices, and of a GPU its share (`--workers-per-gpu`). A run whose node is lost
-goes on from its saved state on another. Nodes need the store, the corpora and this installation under the same paths as
-here.
+goes on from its saved state on another. When the head is lost, all runs have failed: the same command resumes them on
+another cluster. Nodes need the store, the corpora and this installation under the same paths as here.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ import importlib.util
 import logging
 import os
 import socket
+import threading
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -28,6 +31,10 @@ from ablate.training.stop import ENDED_BY_REQUEST
 from zoo.registry import VARIABLE
 
 ANSWER_SECONDS = 10.0
+LOST_SECONDS = 20.0
+"""Silence of the head after which the cluster is lost: it may start again. After 60 s Ray ends this process, which has
+to say before what failed."""
+LOOK_SECONDS = 2.0
 
 
 def build(options: Options) -> Engine:
@@ -54,11 +61,34 @@ class Ray(Polling):
     def __init__(self, device: str, workers: int | None, workers_per_gpu: int = 1, devices: int = 1) -> None:
         super().__init__()
         self.device, self.workers, self.workers_per_gpu, self.devices = device, workers, workers_per_gpu, devices
+        self._head = _Head()
+        self._known: int | None = None
 
     @property
     def at_once(self) -> int:
+        return self.workers or (self._room() if self._known is None else self._known)
+
+    def _room(self) -> int:
+        """Number of runs that the cluster holds. Waits where the head is lost."""
         held = _resources("GPU") * self.workers_per_gpu if self.device == "cuda" else _resources("CPU")
-        return self.workers or held // self.devices
+        return held // self.devices
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Meanwhile a thread of its own asks what the cluster holds: an answer that does not come holds up no other."""
+        ended = threading.Event()
+
+        def look() -> None:
+            while not ended.wait(LOOK_SECONDS):
+                self._known = self._room()
+
+        self._known = self._room()
+        threading.Thread(target=look, daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
+            self._known = None
 
     @property
     def where(self) -> str:
@@ -66,7 +96,7 @@ class Ray(Polling):
         return f"a Ray cluster's {'GPUs' if self.device == 'cuda' else 'CPUs'}{share}"
 
     def start(self, requests: Sequence[Request]) -> Sequence[_Task]:
-        return [_Task(request, self._submit(request), self._submit) for request in requests]
+        return [_Task(request, self._submit(request), self._submit, self._head) for request in requests]
 
     def _submit(self, request: Request) -> Any:
         # A ten-thousandth of a GPU is the least that Ray counts.
@@ -88,15 +118,47 @@ class Ray(Polling):
             ray.cancel(task)
 
 
+class _Head:
+    """The node that the cluster depends on."""
+
+    def __init__(self) -> None:
+        import ray  # noqa: PLC0415 (an extra)
+
+        self.address = ray.get_runtime_context().gcs_address
+        self._answered = self._asked = time.monotonic()
+
+    def answers(self) -> bool:
+        """Whether it answers now."""
+        self._asked = time.monotonic()
+        with suppress(EngineError):
+            _answers(self.address)
+            self._answered = self._asked
+        return self._answered == self._asked
+
+    def is_lost(self) -> bool:
+        """Whether it has not answered for long."""
+        if time.monotonic() - self._asked > LOOK_SECONDS:
+            self.answers()
+        return self._asked - self._answered > LOST_SECONDS
+
+
 class _Task(Handed):
+    def __init__(self, request: Request, handle: Any, again: Callable[[Request], Any], head: _Head) -> None:
+        super().__init__(request, handle, again)
+        self._head = head
+
     def outcome(self) -> tuple[int, str] | None:
         import ray  # noqa: PLC0415 (an extra)
 
+        if self._head.is_lost():
+            return 1, f"the Ray cluster at {self._head.address} does not answer: the same command resumes the run"
         if not ray.wait([self.handle], timeout=0)[0]:
             return None
         try:
             return ray.get(self.handle), ""
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError) as error:
+            if not self._head.answers():  # to begin it again would wait for the head
+                return None
             return ENDED_BY_REQUEST, f"its node was lost: {_last_line(error)}"
         except ray.exceptions.RayError as error:
             return 1, _last_line(error)
