@@ -143,7 +143,7 @@ def numbers(root: Path) -> dict[str, Any]:
     for digest in ("ca0", "ca1"):
         read[f"step time {digest}"] = partial(store.read_calibration, digest)
     for name in store.campaigns():
-        read[f"proposals of {name}"] = partial(store.read_campaign, name)
+        read[f"proposals of {name}"] = partial(_proposals, store, name)
     for folder in store.searches():
         read[f"trials of {folder.path.name}"] = partial(_trials, folder)
         read[f"result of {folder.path.name}"] = folder.read
@@ -181,6 +181,11 @@ def _summary(folder: Path) -> object:
 def _trials(folder: SearchFolder) -> object:
     trials = optuna.load_study(study_name=f"{folder.path.name}-0", storage=open_storage(None, folder)).trials
     return [(trial.params, trial.values) for trial in trials]
+
+
+def _proposals(store: Store, name: str) -> object:
+    """A list, of which lines at the end may be gone: the proposal goes on where it stopped."""
+    return list(store.read_campaign(name))
 
 
 def _rows(read: Callable[[str], polars.DataFrame], digest: str) -> object:
