@@ -123,7 +123,7 @@ def test_two_studies_at_once_on_one_cluster_share_it_and_their_runs(study: Path,
         _, errors = process.communicate(timeout=500)
         assert process.returncode == 0, errors
     shared = Store(store)
-    assert [shared.log_path(digest).read_text().count(" done") for digest in shared.runs()] == [1] * 4
+    assert [shared.log_path(digest).read_text().count("to do on ") for digest in shared.runs()] == [1] * 4
     for path, more in ((study, ()), (other, ("--set", "seeds=2"))):
         assert main(["run", str(path), "--store", str(alone), *LONGER, *more, "--engine", "inprocess"]) == 0
     assert outcome(store) == outcome(alone)
