@@ -33,6 +33,12 @@ LLAMA4 = {
     "weights_on": "input",
 }  # fmt: skip
 WIDE = {**MIXTRAL, "shared_experts": 1, "shared_d_ff": 13}
+UNGROUPED = {"kind": "deepseek_moe", "experts": 6, "top_k": 2, "d_ff": 5, "scale": 1.5}
+V4 = {**UNGROUPED, "score": "sqrt_softplus"}
+KOLIBRI = {**UNGROUPED, "bias_on": "logit"}
+LAGUNA = {**UNGROUPED, "router_softcap": 0.7}
+COMMAND = {**MIXTRAL, "shared_experts": 2, "shared_mean": True}
+LATENT = {**UNGROUPED, "latent": 4, "activation": "relu"}
 FAMILIES = {
     "v3": V3,
     "v2": V2,
@@ -41,6 +47,11 @@ FAMILIES = {
     "switch": SWITCH,
     "llama4": LLAMA4,
     "wide": WIDE,
+    "v4": V4,
+    "kolibri": KOLIBRI,
+    "laguna": LAGUNA,
+    "command": COMMAND,
+    "latent": LATENT,
 }
 every_family = pytest.mark.parametrize("ffn", FAMILIES.values(), ids=FAMILIES.keys())
 
@@ -92,9 +103,16 @@ def slow_routing(ffn: Any, x: torch.Tensor) -> dict[int, float]:
         chosen = sorted(range(len(z)), key=lambda e: -z[e])[: spec.top_k]
         kept = sum(math.exp(z[e]) for e in chosen)
         return {e: math.exp(z[e]) / (kept if spec.softmax_over == "chosen" else total) for e in chosen}
-    scores = [1 / (1 + math.exp(-v)) if spec.score == "sigmoid" else math.exp(v) / total for v in z]
+    if spec.router_softcap is not None:
+        z = [spec.router_softcap * math.tanh(v / spec.router_softcap) for v in z]
+    formulas = {
+        "sigmoid": lambda v: 1 / (1 + math.exp(-v)),
+        "sqrt_softplus": lambda v: math.sqrt(math.log(1 + math.exp(v))),
+        "softmax": lambda v: math.exp(v) / total,
+    }
+    scores = [formulas[spec.score](v) for v in z]
     offset = router.selection_bias.tolist() if router.selection_bias is not None else [0.0] * len(z)
-    biased = [s + b for s, b in zip(scores, offset, strict=True)]
+    biased = [s + b for s, b in zip(z if spec.bias_on == "logit" else scores, offset, strict=True)]
     size = spec.experts // spec.groups
     groups = [range(g * size, (g + 1) * size) for g in range(spec.groups)]
     best = 2 if spec.group_score == "top2" else 1
@@ -110,11 +128,16 @@ def slow(ffn: Any, x: torch.Tensor) -> torch.Tensor:
     for row in range(x.shape[0]):
         for t in range(x.shape[1]):
             token, activation = x[row, t], ffn.spec.activation
+            read = token if ffn.latent_down is None else ffn.latent_down.weight @ token
+            total = torch.zeros_like(read)
             for expert, weight in slow_routing(ffn, token).items():
                 inside, outside = (weight, 1.0) if ffn.spec.weights_on == "input" else (1.0, weight)
-                out[row, t] += outside * slow_ffn(ffn.experts, inside * token, activation, expert)
+                total = total + outside * slow_ffn(ffn.experts, inside * read, activation, expert)
+            out[row, t] += total if ffn.latent_up is None else ffn.latent_up.weight @ total
             if ffn.shared is not None:
                 out[row, t] += slow_ffn(ffn.shared, token, activation)
+            if ffn.spec.shared_mean:
+                out[row, t] /= 2
     return out
 
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from zoo.axis import is_off, number
 from zoo.cache import LayerCache
 from zoo.errors import SpecError
-from zoo.facts import AtMost, Dropout, Fact
+from zoo.facts import AtMost, Dropout, Fact, Features
 from zoo.ffns import Ffn, FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation, GatedActivation, PlainActivation
 from zoo.ffns._dense import DenseLayer, dense_cost
@@ -58,6 +58,11 @@ class MoE(Ffn):
     """Whether the shared experts have biases."""
     shared_gate: bool = False
     """Whether the shared experts' output is multiplied by σ(w·x) (Qwen2-MoE, arXiv:2407.10671)."""
+    shared_mean: bool = Field(default=False, exclude_if=is_off)
+    """Whether routed and shared experts are averaged, (y + y_shared) / 2, and not added up (Command A+)."""
+    latent: Features | None = Field(default=None, exclude_if=is_off)
+    """ℓ: features that routed experts read and write, between two matrices that all of them share, y =
+    W_up Σ w_e FFN_e(W_down x) (LatentMoE, Elango et al. 2026, arXiv:2601.18089); null for d_model."""
     weights_on: Literal["output", "input"] = Field(default="output", exclude_if=lambda on: on == "output")
     """Whether w_e multiplies the expert's output, or its input, FFN_e(w_e x) (Llama 4)."""
     balance_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.0
@@ -96,6 +101,8 @@ class MoE(Ffn):
             raise SpecError("top_k", f"there are only {self.experts} experts, not {self.top_k}")
         if self.shared_gate and not self.shared_experts:
             raise SpecError("shared_gate", "there are no shared experts to gate")
+        if self.shared_mean and not self.shared_experts:
+            raise SpecError("shared_mean", "there are no shared experts to average with")
         width = features(self.d_ff, d_model, self.multiple_of)
         numbers = {"d_ff": width, "multiple_of": 1, **self._shared(width)}
         return self.model_copy(update=numbers | self._clamp())
@@ -139,8 +146,11 @@ class MoE(Ffn):
     def build(self, site: Site) -> FfnLayer:
         return MoELayer(self, site.d_model)
 
+    def _expert_cost(self, d_model: int) -> PartCost:
+        return dense_cost(self.latent or d_model, self.width, self.gated, self.bias)
+
     def cost(self, d_model: int) -> PartCost:
-        expert = dense_cost(d_model, self.width, self.gated, self.bias)
+        expert = self._expert_cost(d_model)
         idle = self.experts - self.top_k
         chosen = PartCost.of(self.experts * expert.parameters, self.top_k * expert.flops, idle * expert.parameters)
         matrix = self.experts * d_model
@@ -149,20 +159,21 @@ class MoE(Ffn):
             total += dense_cost(d_model, self.shared_width, self.gated, self.shared_bias)
         if self.shared_gate:
             total += matmul_cost(d_model, d_model)
+        if self.latent is not None:
+            total += matmul_cost(2 * d_model * self.latent, 2 * d_model * self.latent)
         return total
 
     def dropped_flops(self, d_model: int) -> float:
         """FLOPs dropped by capacity however tokens are routed: full experts take a share of `capacity_factor` of them.
         Further drops from uneven routing cannot be known in advance."""
         left_out = 1 - min(1.0, self.capacity_factor or 1.0)
-        return left_out * self.top_k * dense_cost(d_model, self.width, self.gated, self.bias).flops
+        return left_out * self.top_k * self._expert_cost(d_model).flops
 
     def parameters_read(self, d_model: int, tokens: int) -> float:
         """All but those of the E (1 − k/E)^tokens experts to which, in expectation, no token is sent, where each token
         is as likely to be sent to one expert as to another, whatever the others do."""
         idle = self.experts * (1 - self.top_k / self.experts) ** tokens
-        expert = dense_cost(d_model, self.width, self.gated, self.bias)
-        return self.cost(d_model).parameters - idle * expert.parameters
+        return self.cost(d_model).parameters - idle * self._expert_cost(d_model).parameters
 
 
 @dataclass(frozen=True)
@@ -209,8 +220,18 @@ class MoELayer(FfnLayer):
         super().__init__()
         self.spec = spec
         self.router = spec.router(d_model)
+        self.latent_down, self.latent_up = None, None
+        if spec.latent is not None:
+            self.latent_down = Linear(d_model, spec.latent, role="input")
+            self.latent_up = Linear(spec.latent, d_model, role="output")
         self.experts = Experts(
-            spec.experts, d_model, spec.width, spec.hidden(), gated=spec.gated, bias=spec.bias, dropout=spec.dropout
+            spec.experts,
+            spec.latent or d_model,
+            spec.width,
+            spec.hidden(),
+            gated=spec.gated,
+            bias=spec.bias,
+            dropout=spec.dropout,
         )
         self.experts.weights_inputs = spec.weights_on == "input"
         self.shared_gate = Linear(d_model, 1, role="input") if spec.shared_gate else None
@@ -223,8 +244,11 @@ class MoELayer(FfnLayer):
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         routing: Routing = self.router(x)
-        rows, chosen, weights = (t.flatten(0, -2) for t in (x, routing.chosen, routing.weights))
-        out: Tensor = self.experts(rows, chosen, weights, self._capacity(rows.shape[0])).view_as(x)
+        read = x if self.latent_down is None else self.latent_down(x)  # (B, T, D), or (B, T, ℓ)
+        rows, chosen, weights = (t.flatten(0, -2) for t in (read, routing.chosen, routing.weights))
+        out: Tensor = self.experts(rows, chosen, weights, self._capacity(rows.shape[0])).view_as(read)
+        if self.latent_up is not None:
+            out = self.latent_up(out)
         load = load_of(chosen, self.spec.experts)
         step.tap("ffn.load", lambda: load / chosen.numel())
         if self.training:
@@ -234,6 +258,7 @@ class MoELayer(FfnLayer):
         if self.shared is not None:
             shared = self.shared(x, step)
             out = out + (shared if self.shared_gate is None else shared * self.shared_gate(x).sigmoid())
+            out = out / 2 if self.spec.shared_mean else out
         return out
 
     def _capacity(self, tokens: int) -> int | None:

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, ClassVar, Literal, Self
 
 import torch
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
+from torch.nn import functional as F
 
 from zoo.adapting import Adapting
-from zoo.axis import Examples
+from zoo.axis import Examples, is_off
 from zoo.errors import SpecError
 from zoo.facts import AtMost, Fact
 from zoo.ffns._moe import MoE, Router, Routing
 from zoo.ffns._width import Width
 from zoo.traits import OF_MODULES, Operations
+
+
+def sqrt_softplus(z: Tensor) -> Tensor:
+    """√log(1 + eᶻ), from 1e-15: the root of 0 has no finite gradient."""
+    return F.softplus(z).clamp(min=1e-30).sqrt()
+
+
+SCORES: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "softmax": partial(torch.softmax, dim=-1),
+    "sqrt_softplus": sqrt_softplus,
+}
 
 
 class DeepSeekMoE(MoE):
@@ -32,15 +47,21 @@ class DeepSeekMoE(MoE):
     examples: ClassVar[Examples] = (
         {"d_ff": 12, "experts": 12, "groups": 4, "top_groups": 2, "top_k": 4, "scale": 3.0},
         {"d_ff": 12, "score": "softmax", "normalise": False, "bias_rate": None, "weights_on": "input"},
+        {"d_ff": 12, "score": "sqrt_softplus", "bias_on": "logit", "router_softcap": 3.0, "shared_mean": True},
+        {"d_ff": 12, "experts": 6, "latent": 10},
     )
+    paired_examples: ClassVar[int | None] = 2
     kind: Literal["deepseek_moe"] = "deepseek_moe"
     supports: ClassVar[Operations] = OF_MODULES
     experts: PositiveInt = 16
     top_k: PositiveInt = 3
     d_ff: Width = "2/3x"
     shared_experts: NonNegativeInt = 1
-    score: Literal["sigmoid", "softmax"] = "sigmoid"
-    """Scores s of the experts: the sigmoid of each logit (V3), or the softmax over all (V2)."""
+    score: Literal["sigmoid", "softmax", "sqrt_softplus"] = "sigmoid"
+    """Scores s of the experts: the sigmoid of each logit z (V3), √softplus(z) (DeepSeek-V4), or the softmax over all
+    (V2)."""
+    router_softcap: PositiveFloat | None = Field(default=None, exclude_if=is_off)
+    """z ← c · tanh(z / c), of the router's logits (Laguna); null for no cap."""
     groups: Annotated[PositiveInt, AtMost(4)] = 1
     """Equal groups that the experts are divided into, from which `top_groups` are chosen first."""
     top_groups: Annotated[PositiveInt, AtMost(2)] = 1
@@ -53,12 +74,16 @@ class DeepSeekMoE(MoE):
     """Factor on the chosen experts' weights w; the shared experts have none."""
     bias_rate: Annotated[NonNegativeFloat | None, Fact.TRAINING_UNLESS_NULL] = 1e-3
     """γ; null for no bias."""
+    bias_on: Literal["score", "logit"] = Field(default="score", exclude_if=lambda on: on == "score")
+    """Whether b is added to the scores s, or to the logits z (Kolibri 1), for choosing alone."""
     balance_loss: NonNegativeFloat = 1e-4
     loss_over: Annotated[Literal["sequence", "batch"], Fact.TRAINING] = "sequence"
     """Tokens over which the balance loss averages."""
 
     def resolve(self, d_model: int) -> Self:
         size = self._group_size()
+        if self.bias_on == "logit" and (self.bias_rate is None or self.top_groups < self.groups):
+            raise SpecError("bias_on", "logits are chosen by where there is a bias and no group is left out")
         if self.group_score == "top2" and size < 2 and self.top_groups < self.groups:
             raise SpecError("group_score", "top2 needs groups of two experts or more")
         if self.top_k > self.top_groups * size:
@@ -99,8 +124,10 @@ class DeepSeekRouter(Router, Adapting):
         self.register_buffer("counts", counts, persistent=False)
 
     def route(self, logits: Tensor) -> Routing:
-        scores = logits.sigmoid() if self.spec.score == "sigmoid" else logits.softmax(dim=-1)
-        chosen = self._choose(scores.detach())
+        if (cap := self.spec.router_softcap) is not None:
+            logits = cap * torch.tanh(logits / cap)
+        scores = SCORES[self.spec.score](logits)
+        chosen = self._choose((logits if self.spec.bias_on == "logit" else scores).detach())
         weights = scores.gather(-1, chosen)
         if self.spec.normalise:
             weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
@@ -109,7 +136,7 @@ class DeepSeekRouter(Router, Adapting):
         return Routing(logits, probabilities, chosen, weights * self.spec.scale, counted)
 
     def _choose(self, scores: Tensor) -> Tensor:
-        """scores: (..., E) → (..., k), the chosen experts."""
+        """scores, or logits where those have the bias: (..., E) → (..., k), the chosen experts."""
         if self.selection_bias is not None:
             scores = scores + self.selection_bias
         if self.spec.top_groups < self.spec.groups:
