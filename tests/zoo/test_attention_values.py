@@ -9,12 +9,13 @@ import pytest
 import torch
 
 import zoo
-from tests.zoo.slow import close, convolved, linear, maps, mix, project, run, write
+from tests.zoo.slow import close, convolved, layer_of, linear, maps, mix, project, run, write
 from tests.zoo.test_attention_options import D, H, K, T, X, attention, dot, qkv
 from zoo.cache_kinds import cache_kind
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.mixers._forget import decay_bias
 from zoo.mixers.attention import Attention
+from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions.nope import NoPE
 from zoo.site import Step
 
@@ -91,6 +92,47 @@ def test_value_heads_have_a_size_of_their_own(options: dict[str, Any]) -> None:
     close(run(layer, X), write(layer, mixed))
 
 
+@pytest.mark.parametrize("options", [{}, {"window": 3}, {"v_norm": RMSNorm(gain=False)}], ids=str)
+def test_keys_can_be_the_values_before_norms_and_positions(options: dict[str, Any]) -> None:
+    layer: Any = layer_of(Attention(heads=H, kv_heads=K, head_dim=4, keys_as_values=True, **options), D)
+    q, k = project(layer, "q", X, H), project(layer, "k", X, K)
+    v = k / (k.square().mean(-1, keepdim=True) + 1e-6).sqrt() if "v_norm" in options else k
+
+    def turned(x: torch.Tensor) -> torch.Tensor:
+        """Pairs (i, i + 2) of four features, by m·θ_i."""
+        angles = torch.arange(T)[:, None] * torch.tensor([1.0, 1e4**-0.5], dtype=torch.float64)
+        a, b = x[..., :2], x[..., 2:]
+        return torch.cat((a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()), -1)
+
+    weights = maps(turned(q), turned(k), lambda q, k, h: float(q @ k) / 2, options.get("window"))
+    close(run(layer, X), write(layer, mix(weights, v)))
+
+
+def test_keys_that_are_values_spare_a_matrix() -> None:
+    plain, spare = (zoo.load("small", **{"block.mixer.keys_as_values": on}) for on in (False, True))
+    matrix = plain.d_model**2  # as many kv heads as heads
+    parameters = [sum(p.numel() for p in zoo.build(spec).parameters()) for spec in (plain, spare)]
+    assert parameters[0] - parameters[1] == plain.n_layers * matrix
+    assert parameters[1] == zoo.cost(spare, 16).params
+
+
+@pytest.mark.parametrize("options", [{}, {"exclusive": True}], ids=str)
+def test_values_are_scaled(options: dict[str, Any]) -> None:
+    """v ← 0.7 v, so that the layer's output is 0.7 times what it is without: attention is linear in values."""
+    plain, scaled = attention(**options), attention(value_scale=0.7, **options)
+    scaled.load_state_dict(plain.state_dict())
+    close(run(scaled, X), 0.7 * run(plain, X))
+
+
+@pytest.mark.parametrize("kind", ["feature", "head"])
+def test_a_softplus_gate_multiplies_by_the_logarithm(kind: str) -> None:
+    """log(1 + eᶻ), z = W x."""
+    layer = attention(gate=f"{kind}_softplus")
+    q, k, v = qkv(layer)
+    gates = (1 + project(layer.gate, "project", X, H).exp()).log()
+    close(run(layer, X), write(layer, mix(maps(q, k, dot), v) * gates))
+
+
 def test_a_cache_holds_keys_and_values_of_their_sizes_and_a_gate() -> None:
     spec = Attention(heads=H, kv_heads=K, v_dim=5, forget=True, position=NoPE()).resolve(D)
     assert spec.cached() == ((2, 3), (2, 5), (4, 1))
@@ -110,6 +152,11 @@ def test_two_layers_share_keys_and_values_of_equal_sizes_alone() -> None:
     [
         ({"block.mixer.forget": True, "visible": "all"}, "forget: forgets what came before a token"),
         ({"block.mixer.exclusive": True, "block.mixer.window": 1}, "exclusive: nothing is left of a token that sees"),
+        ({"block.mixer.keys_as_values": True, "block.mixer.bias": True}, "bias: there is no matrix of values"),
+        (
+            {"block.mixer.keys_as_values": True, "block.mixer.v_dim": 3},
+            "keys_as_values: keys are the values, and v_dim",
+        ),
     ],
     ids=str,
 )

@@ -67,7 +67,7 @@ class MultiHead(Mixer):
     sinks: Annotated[bool, Supports(*ALL_BUT_TRANSFER)] = False
     """A learned logit per head that takes a share of the softmax and gives nothing (gpt-oss, arXiv:2508.10925)."""
     gate: Annotated[Gate | None, Supports(*EVERY_OPERATION)] = None
-    """The heads' output times σ(W x), per feature or per head (Qiu et al. 2025, arXiv:2505.06708)."""
+    """The heads' output times σ(W x), or softplus(W x), per feature or per head (Qiu et al. 2025, arXiv:2505.06708)."""
     conv: Annotated[PositiveInt | None, Tried(3), Supports(*ALL_BUT_TRANSFER)] = None
     """Tokens that a causal convolution of each feature of queries, keys and values sees, right after their projections
     (Primer, So et al. 2021, arXiv:2109.08668); null for none."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -47,6 +47,14 @@ class Attention(MultiHead):
     gives_queries: ClassVar[bool] = True
     v_dim: Annotated[HeadFeatures | None, Tried(10, paired=False)] = Field(default=None, exclude_if=is_off)
     """e: features of a value head (MiMo-V2, arXiv:2601.02780); null for those of a key head."""
+    value_scale: Annotated[PositiveFloat, Tried(0.7, paired=False), Supports(*EVERY_OPERATION)] = Field(
+        default=1.0, exclude_if=lambda scale: scale == 1
+    )
+    """Factor on values, which are cached with it (MiMo-V2, arXiv:2601.02780)."""
+    keys_as_values: Annotated[bool, Tried(True, paired=False), Supports(*OF_MODULES)] = Field(
+        default=False, exclude_if=is_off
+    )
+    """Whether values are the projected keys, before norms and positions, without a matrix of their own (Gemma 4)."""
     forget: Annotated[bool, Tried(True, paired=False), Supports(*OF_MODULES)] = Field(default=False, exclude_if=is_off)
     """Scores of query i and key j get Σ log f_t over the tokens t after j up to i, f = σ(w_h x + b_h): a forget gate in
     each head (FoX, Lin et al. 2025, arXiv:2503.02130, there without position encoding, `position: nope`)."""
@@ -61,18 +69,32 @@ class Attention(MultiHead):
             raise SpecError("forget", "forget gates are cached beside keys, and those are a layer below's (reuse_kv)")
         if self.exclusive and self.window == 1:
             raise SpecError("exclusive", "nothing is left of a token that sees itself alone (a window of 1)")
+        if self.value_scale != 1 and self.reuse_kv:
+            raise SpecError("value_scale", "the values are a layer below's (reuse_kv)")
+        if self.keys_as_values:
+            self._check_one_matrix()
         return super().resolve(d_model)
+
+    def _check_one_matrix(self) -> None:
+        """Refuse settings of a matrix of values where there is none."""
+        for name in ("reuse_kv", "conv", "v_dim"):
+            if getattr(self, name):
+                raise SpecError("keys_as_values", f"keys are the values, and {name} treats values in another way")
+        if "v" in self.bias:
+            raise SpecError("bias", "there is no matrix of values to have one (keys_as_values): bias: [q, k, o]")
 
     @property
     def value_features(self) -> int:
         return self.v_dim or super().value_features
 
     def build(self, site: Site) -> MixerLayer:
-        return AttentionLayer(self, site.d_model, forget=self.forget, exclusive=self.exclusive)
+        own = {"forget": self.forget, "exclusive": self.exclusive, "keys_as_values": self.keys_as_values}
+        return AttentionLayer(self, site.d_model, value_scale=self.value_scale, **own)
 
     def cost(self, d_model: int, context: int) -> PartCost:
         gates = matmul_cost((d_model + 1) * self.heads, d_model * self.heads) if self.forget else PartCost(0)
-        return super().cost(d_model, context) + gates
+        spared = d_model * self.sizes()[1] * self.value_features if self.keys_as_values else 0
+        return super().cost(d_model, context) + gates + matmul_cost(-spared, -spared)
 
     @property
     def _plain_scores(self) -> bool:
@@ -101,15 +123,26 @@ class Read(NamedTuple):
 class AttentionLayer(MixerLayer):
     """x: (B, T, D) → (B, T, D)."""
 
-    def __init__(self, spec: MultiHead, d_model: int, *, forget: bool = False, exclusive: bool = False) -> None:
+    def __init__(
+        self,
+        spec: MultiHead,
+        d_model: int,
+        *,
+        forget: bool = False,
+        exclusive: bool = False,
+        value_scale: float = 1.0,
+        keys_as_values: bool = False,
+    ) -> None:
         super().__init__()
-        self.spec, self.kv, self.exclusive = spec, spec.kv, exclusive
+        self.spec, self.kv, self.exclusive, self.value_scale = spec, spec.kv, exclusive, value_scale
         self.heads, self.kv_heads, self.head_dim = spec.sizes()
         self.q = Linear(d_model, self.heads * self.head_dim, bias="q" in spec.bias, role="input")
         if not spec.reuse_kv:
             k_features, v_features = self.kv_heads * self.head_dim, self.kv_heads * spec.value_features
             self.k = Linear(d_model, k_features, bias="k" in spec.bias, role="input")
-            self.v = Linear(d_model, v_features, bias="v" in spec.bias, role="input", values=True)
+            if not keys_as_values:
+                self.v = Linear(d_model, v_features, bias="v" in spec.bias, role="input", values=True)
+        self.keys_as_values = keys_as_values
         self.o = Linear(math.prod(spec.outputs()), d_model, bias="o" in spec.bias, role="output")
         self.conv = ShortConv(spec.channels, spec.conv) if spec.conv else None
         self._pattern = repr(spec.sparsity)  # torch.compile cannot trace it
@@ -164,7 +197,8 @@ class AttentionLayer(MixerLayer):
             return Read(self._placed_queries(q, step), *borrowed(step, self.kv))
         # First of all: it refuses the cache of another model, before the convolution writes to it.
         tokens, k_places = kept_by(self, cache, TokenCache), step.index
-        q, k, v = self.q(x), self.k(x), self.v(x)  # (B, T, H·d), (B, T, K·d), (B, T, K·e)
+        q, k = self.q(x), self.k(x)  # (B, T, H·d), (B, T, K·d)
+        v = k if self.keys_as_values else self.v(x)  # (B, T, K·e)
         if self.conv is not None:
             widths = [part.shape[-1] for part in (q, k, v)]
             q, k, v = self.conv(torch.cat((q, k, v), dim=-1), step, cache).split(widths, dim=-1)
@@ -172,7 +206,8 @@ class AttentionLayer(MixerLayer):
             q, k, v = (part.clamp(-clip, clip) for part in (q, k, v))
         q = self._placed_queries(q, step)
         k = self._placed(k, self.k_norm, self.position.rotate_keys, step)
-        v = with_others(self.v_norm(split(v, self.kv_heads)), self.values, step)
+        v = self.v_norm(split(v, self.kv_heads))
+        v = with_others(v if self.value_scale == 1 else v * self.value_scale, self.values, step)
         kept = [k, v] if self.forget is None else [k, v, self.forget(x, step)]
         if tokens is not None:
             kept, k_places = tokens.extend(kept, step.index)

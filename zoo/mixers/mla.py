@@ -67,7 +67,8 @@ class MLA(Mixer):
     bias: bool = False
     """On the projections that read the stream down to a latent, and on the output."""
     gate: Gate | None = Field(default=None, exclude_if=is_off)
-    """The heads' output times σ(W x), per feature or per head (Qiu et al. 2025, arXiv:2505.06708; Ling 3.0)."""
+    """The heads' output times σ(W x) or softplus(W x), per feature or head (Qiu et al. 2025, arXiv:2505.06708; Ling
+    3.0)."""
     dropout: Dropout = 0.0
     """Dropout on attention weights, in training."""
     scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE] = None
