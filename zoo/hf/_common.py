@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from zoo.block_spec import BlockSpec
@@ -46,10 +46,15 @@ def norm_eps(layer: BlockSpec) -> float:
     return float(eps)
 
 
+def inverse(read: Callable[[float], float], near: float, x: float) -> float:
+    """A short y beside `near` with read(y) = x exactly, where there is one."""
+    candidates = (round(near, 9), near, math.nextafter(near, math.inf), math.nextafter(near, 0))
+    return next((y for y in candidates if y and read(y) == x), near)
+
+
 def reciprocal(x: float) -> float:
     """A short y with 1/y = x exactly, where there is one."""
-    near = (round(1 / x, 9), 1 / x, math.nextafter(1 / x, math.inf), math.nextafter(1 / x, 0))
-    return next((y for y in near if y and 1 / y == x), near[1])
+    return inverse(lambda y: 1 / y, 1 / x, x)
 
 
 def outside(spec: ModelSpec) -> Iterator[Pair]:

@@ -27,7 +27,13 @@ class FineExperts(Layered):
 
     scoring: ClassVar[tuple[str, ...]] = ("sigmoid",)
     """Values of `scoring_func`, which transformers does not read, that name sigmoid scores."""
-    experts_class: ClassVar[type[MoE]] = DeepSeekMoE
+    router_name: ClassVar[str] = "gate"
+    balance_name: ClassVar[str] = "gate.e_score_correction_bias"
+    shared_name: ClassVar[str] = "shared_experts"
+    """Names of an expert layer's router, of the bias that balances, and of the shared experts."""
+    keeps_empty: ClassVar[bool] = True
+    """Whether transformers has matrices of no features where no expert is shared."""
+    experts_class: ClassVar[type[MoE] | tuple[()]] = DeepSeekMoE
     # Without balance losses, which transformers does not have.
     expert_fixed: ClassVar[SpecJson] = {"kind": "deepseek_moe", "score": "sigmoid", "balance_loss": 0.0}
     expert_keys: ClassVar[Keys] = {
@@ -54,9 +60,10 @@ class FineExperts(Layered):
 
     def experts(self, config: Config) -> SpecJson:
         self.check_routing(config)
-        if config["n_shared_experts"] == 0 and config.get("mlp_bias"):
+        experts = super().experts(config)
+        if experts["shared_experts"] == 0 and config.get("mlp_bias"):
             raise UnsupportedError("n_shared_experts", "no expert is shared, but transformers adds a bias of theirs")
-        return super().experts(config)
+        return experts
 
     def check_routing(self, config: Config) -> None:
         """Raise UnsupportedError for experts that are chosen in another way."""
@@ -68,15 +75,15 @@ class FineExperts(Layered):
 
     def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
         fine = expect(moe, DeepSeekMoE, "ffn")
-        shared = [f"{theirs}.shared_experts.{name}_proj" for name in PARTS]
-        if fine.shared_experts == 0:
-            yield _with_empty(f"{ours}.router.weight", f"{theirs}.gate.weight", [f"{name}.weight" for name in shared])
+        shared, router = [f"{theirs}.{self.shared_name}.{name}_proj" for name in PARTS], f"{theirs}.{self.router_name}"
+        if fine.shared_experts == 0 and self.keeps_empty:
+            yield _with_empty(f"{ours}.router.weight", f"{router}.weight", [f"{name}.weight" for name in shared])
         else:
-            yield same(f"{ours}.router.weight", f"{theirs}.gate.weight")
-            for part, name in zip(PARTS, shared, strict=True):
+            yield same(f"{ours}.router.weight", f"{router}.weight")
+            for part, name in zip(PARTS, shared, strict=True) if fine.shared_experts else ():
                 yield from both(f"{ours}.shared.{part}", name, bias=fine.shared_bias)
         if fine.bias_rate is not None:
-            yield same(f"{ours}.router.selection_bias", f"{theirs}.gate.e_score_correction_bias")
+            yield same(f"{ours}.router.selection_bias", f"{theirs}.{self.balance_name}")
         yield from gated_experts(f"{ours}.experts", f"{theirs}.experts", fine.width, fine.experts)
 
 

@@ -45,21 +45,25 @@ class Mamba2(Backbone):
         return super().spec(config)
 
     def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "head_norm": self.norm(config), **_limits(config)}
+        return {**super().mixer(config), "head_norm": self.norm(config), **limits(config)}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         mixer = expect(spec.layers[0].mixer, Mixer, "mixer")
-        limits = (mixer.step_min, mixer.step_max or math.inf)
-        return {**super().config(spec), "expand": mixer.widths[0] // spec.d_model, "time_step_limit": limits}
+        return {**super().config(spec), "expand": mixer.widths[0] // spec.d_model, **limits_config(mixer)}
 
     def mixer_weights(self, mixer: AnyMixer, ours: str, theirs: str) -> Iterator[Pair]:
         return mamba2_weights(expect(mixer, Mixer, "mixer"), ours, theirs)
 
 
-def _limits(config: Config) -> SpecJson:
+def limits(config: Config) -> SpecJson:
     """Limits of Δ. transformers ignores them when it decodes a token at a time; ours does not."""
     least, most = map(float, config["time_step_limit"])
     return {"step_min": least, "step_max": None if math.isinf(most) else most}
+
+
+def limits_config(mixer: Mixer) -> ConfigJson:
+    """Arguments of the config class for the limits of Δ."""
+    return {"time_step_limit": (mixer.step_min, mixer.step_max or math.inf)}
 
 
 def mamba2_weights(mixer: Mixer, ours: str, theirs: str) -> Iterator[Pair]:

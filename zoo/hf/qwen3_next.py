@@ -50,7 +50,7 @@ class Qwen3Next(Hybrid, QwenSharedExperts):
         if isinstance(layer.mixer, GatedDeltaNet):
             theirs = theirs.removesuffix("self_attn") + "linear_attn"
             yield from self.deltanet_inputs(layer.mixer, ours, theirs)
-            yield from _deltanet_weights(layer.mixer, ours, theirs)
+            yield from deltanet_weights(layer.mixer, ours, theirs)
             return
         mixer = attention(layer)
         heads, _, head_dim = mixer.sizes()
@@ -73,11 +73,13 @@ class Qwen3Next(Hybrid, QwenSharedExperts):
         yield fused(thin, f"{theirs}.in_proj_ba.weight", [per_key] * 2, k_heads)
 
 
-def _deltanet_weights(mixer: GatedDeltaNet, ours: str, theirs: str) -> Iterator[Pair]:
-    """All but those of its input projections."""
+def deltanet_weights(
+    mixer: GatedDeltaNet, ours: str, theirs: str, norm: str = "norm", output: str = "out_proj"
+) -> Iterator[Pair]:
+    """All but those of its input projections. norm, output: names of the norm and of the output projection."""
     channels, width = sum(mixer.widths), convolved(mixer.conv)
     yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv1d.weight", (channels, width), (channels, 1, width))
     yield same(f"{ours}.decay.log_rate", f"{theirs}.A_log")
     yield same(f"{ours}.decay.step_bias", f"{theirs}.dt_bias")
-    yield same(f"{ours}.head_norm.gain", f"{theirs}.norm.weight")
-    yield same(f"{ours}.o.weight", f"{theirs}.out_proj.weight")
+    yield same(f"{ours}.head_norm.gain", f"{theirs}.{norm}.weight")
+    yield same(f"{ours}.o.weight", f"{theirs}.{output}.weight")

@@ -76,8 +76,14 @@ def length_dependent(ours: zoo.Decoder) -> bool:
     return any(scaling is not None and scaling.kind in ("dynamic", "longrope") for scaling in scalings)
 
 
-LEAKS = dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "nemotron_h"), "use_bias") | {"jamba": "mamba_proj_bias"}
+LEAKS = {
+    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "nemotron_h"), "use_bias"),
+    **dict.fromkeys(("jamba", "bamba", "granitemoehybrid"), "mamba_proj_bias"),
+    **dict.fromkeys(("lfm2", "lfm2_moe"), "conv_bias"),
+}
 """The option with which a family's padding reaches the convolution: a bias of the projection before it."""
+UNMASKED = ("recurrent_gemma", "xlstm")
+"""Families whose states read padding like any other token."""
 
 
 def padding_leaks(model: Any, ours: zoo.Decoder) -> bool:
@@ -86,7 +92,8 @@ def padding_leaks(model: Any, ours: zoo.Decoder) -> bool:
     each row by itself is the reference."""
     tuned = getattr(model.config, "attn_temperature_tuning", False)
     lively = any(getattr(layer.mixer, "activation", None) in ("laplace", "sigmoid") for layer in ours.spec.layers)
-    return bool(tuned or lively or getattr(model.config, LEAKS.get(model.config.model_type, ""), False))
+    unmasked = model.config.model_type in UNMASKED
+    return bool(tuned or lively or unmasked or getattr(model.config, LEAKS.get(model.config.model_type, ""), False))
 
 
 def in_chunks(model: Any, chunks: tuple[Tensor, ...]) -> Tensor:

@@ -12,24 +12,23 @@ from zoo.hf import families
 PINNED = "5.23.0"
 REASONS = {
     "close to families that are converted; nobody has asked for them yet": """
-        afmoe apertus axk1 axk2 beam biogpt codegen cohere2_moe cohere_compass_text cpmant ctrl diffllama
-        dots3_note_text exaone_moe falcon_h1 flex_olmo flint glm4_moe_lite gpt-sw3 gpt_bigcode gpt_neo
-        gpt_neox_japanese granite_swa granitemoe granitemoe_swa granitemoehybrid granitemoeshared bamba dbrx
-        hy_v3 hy_v4 hyperclovax internlm3 iquestcoder jais2 kolibri1 laguna longcat_flash mellum mimo_v2_flash
-        minicpm3 ministral3 mpt nanochat olmo_hybrid persimmon phi phimoe qwen3_5_moe_text solar_open
-        lfm2 lfm2_moe recurrent_gemma vaultgemma xglm xlstm youtu
+        beam biogpt cohere_compass_text cpmant ctrl dbrx gpt_neox_japanese longcat_flash xglm
     """,
+    "its config is GPT-2's, which is converted": "gpt-sw3",
+    "a norm behind experts and none behind dense layers, which no placement of norms has": "axk1 axk2",
+    "sampling in its router (SparseMixer)": "phimoe",
+    "multipliers inside Mamba-2 and inside the FFN": "falcon_h1",
     "blocks that are no variant here: RWKV 4, hashing, ternary weights …": """
-        bitnet blt deepseek_v4 doge gemma4_text hrm_text inkling_text inkling2_text jetmoe lfm3
+        bitnet blt deepseek_v4 doge dots3_note_text gemma4_text hrm_text hy_v4 inkling_text inkling2_text jetmoe lfm3
         qwen4_exp_text reformer rwkv xlnet zamba zamba2 zaya
     """,
     "images or sound, and the text model inside is of no family that is converted": """
         aria_text dots3_note emu3 fuyu gemma4 gemma4_assistant gemma4_unified gemma4_unified_assistant
         gemma4_unified_text git got_ocr2 minimax_m3_vl_text mllama moshi moss_transcribe_diarize musicgen
-        musicgen_melody phi4_multimodal qwen3_5_moe qwen4_exp trocr whisper
+        musicgen_melody phi4_multimodal qwen4_exp trocr whisper
     """,
     "the text model inside is converted: tests/zoo/hf/test_wrappers.py": """
-        gemma3 gemma3n llama4 qwen3_5
+        gemma3 gemma3n llama4 qwen3_5 qwen3_5_moe
     """,
     "encoders, or decoders of translation models, with a causal mask; ModernBERT's blocks are wanting": """
         bart bert-generation big_bird bigbird_pegasus blenderbot blenderbot-small camembert data2vec-text

@@ -23,11 +23,12 @@ SIGHT: dict[str, dict[str, Any]] = {
     | {"projector_input_dim": 16, "projector_output_dim": 16},
     "mistral3": {**SIGLIP, "model_type": "pixtral", "head_dim": 8, "image_size": 28, "patch_size": 14},
     "qwen3_5": {"hidden_size": 16, "intermediate_size": 24, "depth": 1, "num_heads": 2, "out_hidden_size": 32},
+    "qwen3_5_moe": {"hidden_size": 16, "intermediate_size": 24, "depth": 1, "num_heads": 2, "out_hidden_size": 32},
     "kimi_k25": {**SIGLIP, "patch_size": 14},
 }
 """Vision configs, tiny."""
 TEXT = {"gemma3": "gemma3_text", "llama4": "llama4_text", "mistral3": "mistral", "qwen3_5": "qwen3_5_text"}
-TEXT |= {"kimi_k25": "kimi_k2", "gemma3n": "gemma3n_text"}
+TEXT |= {"kimi_k25": "kimi_k2", "gemma3n": "gemma3n_text", "qwen3_5_moe": "qwen3_5_moe_text"}
 """Published configs of the text models inside."""
 PREFIXES = (("model.language_model.", "lm_head."), ("language_model.model.", "language_model.lm_head."))
 """Names of their weights, as transformers saves them and as publishers did."""

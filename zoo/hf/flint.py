@@ -1,0 +1,54 @@
+"""Flint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
+from zoo.errors import UnsupportedError
+from zoo.ffns._moe import MoE
+from zoo.ffns.deepseek_moe import DeepSeekMoE
+from zoo.hf._config import Config
+from zoo.hf._experts import PARTS
+from zoo.hf._keys import BIAS, WIDTH, Key, Keys
+from zoo.hf._near_rope import NearRoPE
+from zoo.hf._pairs import Pair, same
+from zoo.hf._qwen_experts import QwenExperts
+
+
+class Flint(NearRoPE, QwenExperts):
+    """Sinks, a norm of each head's queries and keys, windows with RoPE and full attention without, sigmoid experts and
+    a shared one. https://huggingface.co/RecursiveSI/flint."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("flint",)
+    mixer_keys: ClassVar[Keys] = {**QwenExperts.mixer_keys, "attention_bias": BIAS}
+    mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "sinks": True}
+    experts_class: ClassVar[type[MoE] | tuple[()]] = DeepSeekMoE
+    # Its balance loss is over the softmax of scores whose sigmoids choose, which ours has no name for.
+    expert_fixed: ClassVar[SpecJson] = {"kind": "deepseek_moe", "bias_rate": None, "balance_loss": 0.0}
+    expert_keys: ClassVar[Keys] = {
+        "moe_intermediate_size": WIDTH,
+        "num_experts": "experts",
+        "num_experts_per_tok": "top_k",
+        "norm_topk_prob": "normalise",
+        "shared_expert_intermediate_size": Key("shared_d_ff", resolved="shared_width"),
+    }
+
+    def mixer(self, config: Config) -> SpecJson:
+        return {**super().mixer(config), "qk_norm": self.norm(config)}
+
+    def experts(self, config: Config) -> SpecJson:
+        if not config["shared_expert_intermediate_size"]:
+            raise UnsupportedError("shared_expert_intermediate_size", "a shared expert has features")
+        return {**super().experts(config), "shared_experts": 1, "balance_loss": 0.0}
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        yield from super().mixer_weights(layer, ours, theirs)
+        yield same(f"{ours}.sinks", f"{theirs}.sinks")
+
+    def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
+        yield from super().expert_weights(moe, ours, theirs)
+        for name in PARTS:
+            yield same(f"{ours}.shared.{name}.weight", f"{theirs}.shared_expert.{name}_proj.weight")

@@ -1,0 +1,108 @@
+"""LFM 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
+from zoo.hf._common import attention, dense, expect
+from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keys import Keys, read
+from zoo.hf._layered import LINEAR, Hybrid
+from zoo.hf._layers import types_of
+from zoo.hf._pairs import Pair, both, fused, reshaped, same
+from zoo.mixers import Mixer
+from zoo.mixers.short_conv import GatedShortConv
+from zoo.spec import ModelSpec
+
+CONV = "conv"
+
+
+class Lfm2(Hybrid):
+    """Gated short convolutions in most layers, attention with a norm of each head's queries and keys in the others.
+    Liquid AI 2025, arXiv:2511.23404."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("lfm2",)
+    has_head_dim: ClassVar[bool] = False
+    norm_keys: ClassVar[Keys] = {"norm_eps": "eps"}
+    mixer_keys: ClassVar[Keys] = {"num_attention_heads": "heads", "num_key_value_heads": "kv_heads"}
+    norm_names: ClassVar[Mapping[str, str]] = {
+        "mixer_residual.norm_in": "operator_norm",
+        "ffn_residual.norm_in": "ffn_norm",
+    }
+    state_class: ClassVar[type[Mixer]] = GatedShortConv
+    state_fixed: ClassVar[SpecJson] = {"kind": "short_conv"}
+    state_keys: ClassVar[Keys] = {"conv_L_cache": "width", "conv_bias": "bias"}
+
+    def spec(self, config: Config) -> SpecJson:
+        # What layer_types are by default, and keys of published configs that transformers does not read.
+        config.ignore("full_attn_idxs", "block_dim", "block_mlp_init_scale", "block_norm_eps", "block_out_init_scale")
+        config.ignore("block_use_swiglu", "block_use_xavier_init", "conv_dim", "conv_dim_out", "conv_use_xavier_init")
+        config.ignore("num_heads")
+        return super().spec(config)
+
+    def mixer_kinds(self, config: Config) -> list[list[str]]:
+        return [[LINEAR] * (kind == CONV) for kind in types_of(config, CONV)]
+
+    def mixer(self, config: Config) -> SpecJson:
+        return {**super().mixer(config), "qk_norm": self.norm(config)}
+
+    def ffn(self, config: Config) -> SpecJson:
+        return {"kind": "swiglu", "d_ff": _width(config)}
+
+    def state(self, config: Config) -> SpecJson:
+        return {**self.state_fixed, **read(self.state_keys, config)}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        arguments = super().config(spec)
+        types = [CONV if kind == LINEAR else kind for kind in arguments["layer_types"]]
+        return {**arguments, "layer_types": types}
+
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
+        return {"intermediate_size": dense(layer).width, "block_auto_adjust_ff_dim": False}
+
+    def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield same("norm.gain", "model.embedding_norm.weight")
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        if isinstance(layer.mixer, GatedShortConv):
+            return _conv_weights(layer.mixer, ours, theirs.removesuffix("self_attn") + CONV)
+        return _attention_weights(layer, ours, theirs)
+
+    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        theirs = theirs.removesuffix("mlp") + "feed_forward"
+        for part, name in (("gate", "w1"), ("up", "w3"), ("down", "w2")):
+            yield same(f"{ours}.{part}.weight", f"{theirs}.{name}.weight")
+
+
+def _width(config: Config) -> int:
+    """Hidden features: two thirds of what the config says, rounded up, unless it is not to be adjusted."""
+    width, factor, multiple = (
+        config[key] for key in ("intermediate_size", "block_ffn_dim_multiplier", "block_multiple_of")
+    )
+    if not config["block_auto_adjust_ff_dim"]:
+        return int(width)
+    width = int(2 * width / 3)
+    return int(width if factor is None else multiple * -(int(factor * width) // -multiple))
+
+
+def _conv_weights(mixer: GatedShortConv, ours: str, theirs: str) -> Iterator[Pair]:
+    features = expect(mixer.features, int, "mixer.features")
+    for kind in ("weight", "bias") if mixer.bias else ("weight",):
+        parts = [f"{ours}.{name}.{kind}" for name in ("before", "after", "v")]
+        yield fused(parts, f"{theirs}.in_proj.{kind}", [features] * 3)
+    shapes = (features, mixer.width), (features, 1, mixer.width)
+    yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv.weight", *shapes)
+    if mixer.bias:
+        yield same(f"{ours}.conv.bias", f"{theirs}.conv.bias")
+    yield from both(f"{ours}.o", f"{theirs}.out_proj", bias=mixer.bias)
+
+
+def _attention_weights(layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+    attention(layer)
+    for part, name in (("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj"), ("o", "out_proj")):
+        yield same(f"{ours}.{part}.weight", f"{theirs}.{name}.weight")
+    for part in ("q", "k"):
+        yield same(f"{ours}.{part}_norm.gain", f"{theirs}.{part}_layernorm.weight")

@@ -1,0 +1,48 @@
+"""Mellum 2."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from zoo.edits import SpecJson
+from zoo.hf._config import Config, ConfigJson
+from zoo.hf._fine_experts import DENSE, SPARSE
+from zoo.hf._keys import BIAS, Keys
+from zoo.hf._layered import Layered
+from zoo.hf._layers import SLIDING, types_of
+from zoo.hf._qwen_experts import QwenExperts
+from zoo.hf._rope_by_type import RopeByType
+from zoo.spec import ModelSpec
+
+
+class Mellum(RopeByType, QwenExperts):
+    """Qwen 3 with experts, windows on some layers, and other positions there. JetBrains 2026,
+    https://huggingface.co/JetBrains/Mellum2-12B-A2.5B-Base."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("mellum",)
+    mixer_keys: ClassVar[Keys] = {**QwenExperts.mixer_keys, "attention_bias": BIAS}
+
+    def spec(self, config: Config) -> SpecJson:
+        # Modules that look ahead.
+        config.ignore("num_mtp_layers", "num_nextn_predict_layers", "mtp_layer_types", "mtp_mlp_layer_types")
+        return Layered.spec(self, config)
+
+    def mixer_kinds(self, config: Config) -> list[list[str]]:
+        return [[SLIDING] * (kind == SLIDING) for kind in types_of(config)]
+
+    def edits(self, config: Config) -> dict[str, SpecJson]:
+        near = {"mixer.window": config["sliding_window"], "mixer.position": self.position_of(config, SLIDING)}
+        return {**super().edits(config), SLIDING: near}
+
+    def mixer(self, config: Config) -> SpecJson:
+        return {**super().mixer(config), "qk_norm": self.norm(config)}
+
+    def sparse(self, config: Config) -> list[bool]:
+        return [kind == SPARSE for kind in config["mlp_layer_types"]]
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        sparse = [isinstance(layer.ffn, self.experts_class) for layer in spec.layers]
+        return {**super().config(spec), "mlp_layer_types": [SPARSE if there else DENSE for there in sparse]}
+
+    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
+        return {}

@@ -1,0 +1,73 @@
+"""Olmo Hybrid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from zoo.block_spec import BlockSpec
+from zoo.edits import SpecJson
+from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keys import BIAS, CONV, Keys
+from zoo.hf._layered import LINEAR, Hybrid
+from zoo.hf._llama_like import OUTPUT, PRE
+from zoo.hf._pairs import Pair, same
+from zoo.hf.qwen3_next import deltanet_weights
+from zoo.mixers import Mixer
+from zoo.mixers.attention import Attention
+from zoo.mixers.gated_deltanet import GatedDeltaNet
+from zoo.positions.nope import NoPE
+
+
+class OlmoHybrid(Hybrid):
+    """Gated DeltaNet with pre-norm in most layers, and OLMo 3's attention in the others. Merrill et al. 2026,
+    https://huggingface.co/allenai/Olmo-Hybrid-7B."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("olmo_hybrid",)
+    has_head_dim: ClassVar[bool] = False
+    block_fixed: ClassVar[SpecJson] = {"norm_placement": "output"}
+    mixer_keys: ClassVar[Keys] = {**Hybrid.mixer_keys, "attention_bias": BIAS}
+    state_class: ClassVar[type[Mixer]] = GatedDeltaNet
+    state_fixed: ClassVar[SpecJson] = {"kind": "gated_deltanet", "head_norm": {"kind": "rmsnorm", "eps": 1e-5}}
+    state_keys: ClassVar[Keys] = {
+        "linear_num_value_heads": "heads",
+        "linear_num_key_heads": "k_heads",
+        "linear_key_head_dim": "head_dim",
+        "linear_value_head_dim": "v_dim",
+        "linear_conv_kernel_dim": CONV,
+        "linear_allow_neg_eigval": "negative_eigenvalues",
+    }
+
+    def spec(self, config: Config) -> SpecJson:
+        # Initial values.
+        config.ignore("linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor")
+        return super().spec(config)
+
+    def edits(self, config: Config) -> dict[str, SpecJson]:
+        edits = super().edits(config)
+        return {**edits, LINEAR: {**edits[LINEAR], "norm_placement": "pre"}}
+
+    def mixer(self, config: Config) -> SpecJson:
+        return {**super().mixer(config), "qk_norm": self.norm(config), "qk_norm_over": "full"}
+
+    def position(self, config: Config) -> SpecJson:
+        turned = (config["rope_parameters"] or {}).get("rope_theta") is not None
+        return super().position(config) if turned else {"kind": "nope"}
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        if isinstance(layer.mixer, Attention) and isinstance(layer.mixer.position, NoPE):
+            return {"rope_parameters": {"rope_type": "default", "rope_theta": None}}
+        return super().position_config(layer)
+
+    def norms(self, layer: BlockSpec) -> Mapping[str, str]:
+        return OUTPUT if layer.norm_placement.kind == "output" else PRE
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        if not isinstance(layer.mixer, GatedDeltaNet):
+            yield from super().mixer_weights(layer, ours, theirs)
+            return
+        theirs = theirs.removesuffix("self_attn") + "linear_attn"
+        names = {"q": "q", "k": "k", "v": "v", "gate": "g", "strength": "b", "forget": "a"}
+        for part, letter in names.items():
+            yield same(f"{ours}.{part}.weight", f"{theirs}.{letter}_proj.weight")
+        yield from deltanet_weights(layer.mixer, ours, theirs, norm="o_norm", output="o_proj")

@@ -1,0 +1,34 @@
+"""Qwen 3.5, the language model with experts."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from zoo.edits import SpecJson
+from zoo.errors import UnsupportedError
+from zoo.ffns._moe import MoE
+from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keys import Keys, without
+from zoo.hf._qwen_experts import QwenSharedExperts
+from zoo.hf.qwen3_5_text import Qwen35
+
+
+class Qwen35Moe(Qwen35):
+    """Qwen 3.5 with experts and a shared one in every layer. Qwen Team 2026,
+    https://huggingface.co/Qwen/Qwen3.5-35B-A3B."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("qwen3_5_moe_text",)
+    experts_class: ClassVar[type[MoE] | tuple[()]] = QwenSharedExperts.experts_class
+    expert_fixed: ClassVar[SpecJson] = {**QwenSharedExperts.expert_fixed, "softmax_over": "chosen"}
+    expert_keys: ClassVar[Keys] = without(QwenSharedExperts.expert_keys, "norm_topk_prob")
+
+    def ffn(self, config: Config) -> SpecJson:
+        return self.experts(config)
+
+    def sparse(self, config: Config) -> list[bool]:
+        return [True] * int(config["num_hidden_layers"])
+
+    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
+        if not all(sparse):
+            raise UnsupportedError("ffn", "every layer has experts")
+        return {}
