@@ -124,7 +124,8 @@ class ModelSpec(ModelSettings):
     def couples_rows(self) -> str | None:
         """Reason why training on one row of a batch depends on the others; None where nothing does."""
         models = [self] if self.encoder_spec is None else [self, self.encoder_spec]
-        reasons = (block.ffn.couples_rows for model in models for block in model.layers)
+        reasons = [block.ffn.couples_rows for model in models for block in model.layers]
+        reasons += [feature.couples_rows for feature in self.features.values()]
         return next((reason for reason in reasons if reason is not None), None)
 
     @property

@@ -85,6 +85,32 @@ def test_the_ratio_loss_is_one_at_the_ratio_and_more_elsewhere_on_the_diagonal()
     assert ratio_loss(half, half.bool(), 4.0).item() == pytest.approx(4 / 3 * (3 / 4 + 1 / 4))
 
 
+def with_loss_over(over: str) -> dict[str, Any]:
+    return {**SMALL, "chunks": {**CHUNKS, "loss_over": over}}
+
+
+def test_the_ratio_loss_can_be_that_of_the_batch() -> None:
+    """Texts of which one has a chunk at every token and one at none but its first: their mean ratio counts."""
+    losses = {}
+    for over in ("text", "batch"):
+        model = zoo.build(zoo.load("small", **with_loss_over(over)))
+        p = torch.stack([torch.ones(12), torch.tensor([1.0, *[0.0] * 11])])
+        losses[over] = model.chunking._of_ratio(p, p.bool()).item()
+    n = CHUNKS["ratio"]
+
+    def loss(f: float) -> float:
+        return n / (n - 1) * ((n - 1) * f * f + (1 - f) * (1 - f))
+
+    assert losses["text"] == pytest.approx((loss(1.0) + loss(1 / 12)) / 2)
+    assert losses["batch"] == pytest.approx(loss(13 / 24))
+
+
+def test_a_batch_whose_ratio_counts_cannot_be_cut() -> None:
+    whole, each = (zoo.load("small", **with_loss_over(over)) for over in ("batch", "text"))
+    assert whole.couples_rows == "chunks.loss_over is the whole batch"
+    assert each.couples_rows is None
+
+
 def test_a_chunk_begins_where_neighbours_differ_before_anything_is_learned() -> None:
     model = zoo.build(zoo.load("small", **SMALL))
     with zoo.taps(model, "borders") as seen:

@@ -38,7 +38,9 @@ def slow(layer: Any, spec: Mamba3, x: Tensor) -> Tensor:
     )
     values, gate = (linear(part, x).view(T, H, P) for part in (layer.x, layer.gate))
     speed, delta = math.pi * torch.tanh(linear(layer.angle, x)), F.softplus(linear(layer.step, x) + layer.step_bias)
-    rate, share = F.softplus(linear(layer.rate, x)).clamp(min=1e-4), torch.sigmoid(linear(layer.share, x))
+    raw, share = linear(layer.rate, x), torch.sigmoid(linear(layer.share, x))
+    rate = torch.where(raw >= 0, 1 + raw, 1 / (1 - raw)) if spec.rate_activation == "heavy_tail" else F.softplus(raw)
+    rate = rate.clamp(min=1e-4)
     of_x, of_gate, of_out = (
         getattr(layer.ranks, part) if spec.rank > 1 else torch.ones(H, 1, P) for part in ("x", "gate", "out")
     )
@@ -64,7 +66,13 @@ def slow(layer: Any, spec: Mamba3, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("chunk", [1, 4, 64])
 @pytest.mark.parametrize(
     "settings",
-    [{"groups": 1, "rope_fraction": 0.5}, {"groups": 2, "rope_fraction": 1.0}, {"rank": 2}, {"groups": 2, "rank": 3}],
+    [
+        {"groups": 1, "rope_fraction": 0.5},
+        {"groups": 2, "rope_fraction": 1.0},
+        {"rank": 2},
+        {"groups": 2, "rank": 3},
+        {"rate_activation": "heavy_tail"},
+    ],
     ids=str,
 )
 def test_mamba3_is_its_recurrence(chunk: int, settings: dict[str, Any]) -> None:

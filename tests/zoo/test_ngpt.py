@@ -40,14 +40,21 @@ def turned(x: Tensor, place: int) -> Tensor:
 
 
 @torch.no_grad()
-def test_it_is_the_papers() -> None:
-    """One token and one head after the other. s_qk² is the product of the gains of queries and keys."""
-    model, tokens = random_model(small()), random_tokens(small(), 1, 6)
+@pytest.mark.parametrize("absolute", [False, True])
+def test_it_is_the_papers(absolute: bool) -> None:
+    """One token and one head after the other. s_qk² is the product of the gains of queries and keys. Some α are
+    negative: steps are α, or |α| as in the authors' code."""
+    spec = small(**{"block.norm_placement.absolute": absolute})
+    model, tokens = random_model(spec), random_tokens(spec, 1, 6)
+    for block in model.blocks:
+        for residual in (block.mixer_residual, block.ffn_residual):
+            residual.alpha[::3] *= -1
     project(model)
     d, x = D // HEADS, unit(model.embedding.weight[tokens[0]])
     for block in model.blocks:
         mixer, ffn = block.mixer, block.ffn
-        rates = [0.05 * math.sqrt(D) * r.alpha for r in (block.mixer_residual, block.ffn_residual)]
+        alphas = [residual.alpha for residual in (block.mixer_residual, block.ffn_residual)]
+        rates = [0.05 * math.sqrt(D) * (alpha.abs() if absolute else alpha) for alpha in alphas]
         rows = []
         for t in range(6):
             heads = []

@@ -4,7 +4,7 @@ transformers has of them is compared by model, in `tests/zoo/hf`."""
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -86,17 +86,23 @@ def test_linear_attention_is_its_sums(chunk: int, conv: int | None) -> None:
     close(run(layer, X), write(layer, out))
 
 
+GAMMAS = {"powers": [31 / 32, 63 / 64, 127 / 128], "spread": [31 / 32, 127 / 128, 511 / 512]}
+"""γ of three heads: 1 − γ halves from one to the next, or its logarithm is spread evenly from 1/32 to 1/512."""
+
+
 @every_chunk
-def test_retention_is_its_recurrence(chunk: int) -> None:
+@pytest.mark.parametrize("decays", GAMMAS)
+def test_retention_is_its_recurrence(chunk: int, decays: Literal["powers", "spread"]) -> None:
     """Equation 6 of the paper, with its decay, its norm over each head, and its gate."""
-    layer: Any = layer_of(Retention(heads=3, head_dim=4, v_dim=5, position=NoPE(), chunk=chunk), D)
+    spec = Retention(heads=3, head_dim=4, v_dim=5, position=NoPE(), chunk=chunk, decays=decays)
+    layer: Any = layer_of(spec, D)
     q, k, v, gate = (project(layer, name, X, 3) for name in ("q", "k", "v", "gate"))
     out = torch.zeros_like(v)
     for h in range(3):
         state = torch.zeros(4, 5, dtype=torch.float64)
         norm = layer.head_norm.norms[h]
         for t in range(T):
-            state = (1 - 2.0 ** (-5 - h)) * state + torch.outer(k[h, t], v[h, t])
+            state = GAMMAS[decays][h] * state + torch.outer(k[h, t], v[h, t])
             read = state.T @ q[h, t] / math.sqrt(4)
             read = (read - read.mean()) / (read.var(correction=0) + 1e-5).sqrt()
             out[h, t] = (read * norm.gain + norm.bias).detach() * F.silu(gate[h, t])

@@ -176,7 +176,8 @@ def flops(subject: Subject) -> None:
     shared = declared.flops_per_step / (2 * LENGTH)  # two texts are read at once
     with fused_kernels_as_products():
         _require_flops(training_flops(model), declared.flops_per_token_executed + shared, "executed")
-    if subject.thorough and not any(isinstance(layer.mixer, Stateful) for layer in spec.layers):
+    mixers = [mixer for layer in spec.layers for mixer in layer.mixer.components]
+    if subject.thorough and not any(isinstance(mixer, Stateful) for mixer in mixers):
         with zoo.attention_backend("plain"):
             _require_flops(training_flops(model), declared.flops_per_token_square + shared, "of whole score matrices")
     require(declared.flops_per_token <= declared.flops_per_token_square, "fewer FLOPs are executed than required")

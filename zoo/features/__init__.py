@@ -112,6 +112,11 @@ class Feature(Spec):
         """Which of several streams layers run on; None where it makes no streams."""
         return None
 
+    @property
+    def couples_rows(self) -> str | None:
+        """Reason why training on one row of a batch depends on the others; None where nothing does."""
+        return None
+
     def check(self, model: Model) -> None:
         """Raise SpecError where the model cannot have it, for a reason of its own."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
@@ -39,7 +39,7 @@ class Chunks(Feature):
     The last layers, the decoder, read c_t z̄ + W_r x_t + r, with z̄ that of the token's chunk. c_t = p_t where b_t, else
     1 − p_t, counts as 1 and has its own gradient (straight through).
     The objective gets `loss` · N/(N−1) · ((N−1) F G + (1−F)(1−G)), with F the mean of b and G that of p over a text, in
-    the mean over texts: 1 where one token in N begins a chunk.
+    the mean over texts, as in the paper, or over the batch: 1 where one token in N begins a chunk.
 
     W_q and W_k start as the identity, W_r as zero. Layers between number chunks, not tokens, and have the same width as
     the others, where the paper's are wider. Costs are declared for a border at every N-th token.
@@ -57,6 +57,16 @@ class Chunks(Feature):
     """Last layers, which run on all tokens again."""
     loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.03
     """Weight in the objective of the loss that draws the chunks' mean length to N tokens."""
+
+    loss_over: Annotated[Literal["text", "batch"], Fact.TRAINING] = Field(
+        default="text", exclude_if=lambda over: over == "text"
+    )
+    """Tokens over which F and G are means: each text, as in the paper, or the batch, as in the authors' code
+    (https://github.com/goombalab/hnet), where texts may differ in their ratios."""
+
+    @property
+    def couples_rows(self) -> str | None:
+        return "chunks.loss_over is the whole batch" if self.loss_over == "batch" else None
 
     def inner(self, n_layers: int) -> range:
         """The layers that run on chunks."""
@@ -117,6 +127,11 @@ class Chunking(Runner):
         self.q, self.k = FromStart(torch.eye(d_model)), FromStart(torch.eye(d_model))
         self.residual = FromStart(torch.zeros(d_model, d_model), bias=True)
 
+    def _of_ratio(self, p: Tensor, borders: Tensor) -> Tensor:
+        if self.spec.loss_over == "batch":
+            p, borders = _one_text(p), _one_text(borders)
+        return ratio_loss(p, borders, self.spec.ratio)
+
     # How many chunks there are is in the data: a program that torch compiles for one number would serve no other.
     # torch.compiler.disable is the same, but loads the compiler with this file, which takes seconds.
     @_disable_dynamo
@@ -128,7 +143,7 @@ class Chunking(Runner):
         borders = self.begins(p) & (place >= 0)
         step.tap("borders", lambda: borders)
         if self.training:
-            step.losses.append(self.spec.loss * ratio_loss(p, borders, self.spec.ratio))
+            step.losses.append(self.spec.loss * self._of_ratio(p, borders))
         counts = self._counts(borders)
         # (B, M): the places where chunks begin, in their order. Rows that have fewer are filled up with other places.
         first = borders.logical_not().to(torch.int8).argsort(dim=1, stable=True)[:, : max(1, *counts)]
@@ -203,6 +218,11 @@ def _step_of(chunks: Tensor, start: int, step: Step) -> Step:
     own = Step(index, start=start, shared=step.shared, losses=step.losses)
     own.recorder, own.prefix = step.recorder, step.prefix
     return own
+
+
+def _one_text(x: Tensor) -> Tensor:
+    """(B, T) → (1, B·T)."""
+    return x.flatten()[None]
 
 
 def ratio_loss(p: Tensor, borders: Tensor, ratio: float) -> Tensor:

@@ -53,6 +53,7 @@ EXPERT_KEYS: Keys = {
     "topk_group": "top_groups",
     "norm_topk_prob": "normalise",
     "routed_scaling_factor": Key("scale", float),
+    "moe_latent_size": "latent",
 }
 
 
@@ -70,7 +71,6 @@ class NemotronH(Family):
         config.ignore("num_nextn_predict_layers", "mtp_layers_block_type", "output_router_logits", "sliding_window")
         config.ignore("rms_norm_eps")  # of modules that predict further tokens
         config.ignore("tie_word_embeddings")  # no head of its is tied
-        config.only("moe_latent_size", None)
         kinds = config["layers_block_type"]
         blocks: dict[str, SpecJson] = {
             FULL: {"mixer": self._attention(config)},
@@ -107,6 +107,8 @@ class NemotronH(Family):
 
     def _experts(self, config: Config) -> SpecJson:
         act = plain_activation(config, "mlp_hidden_act")
+        if config["moe_latent_size"] and config["mlp_bias"]:
+            raise UnsupportedError("mlp_bias", "the matrices of the latent have no biases here")
         fixed = {"kind": "deepseek_moe", "shared_experts": 1, "balance_loss": 0.0}
         return {**fixed, "activation": act, **read(EXPERT_KEYS, config)}
 
@@ -173,6 +175,8 @@ def _weights(layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         for part in ("up", "down"):
             yield same(f"{ours}.experts.{part}.weight", f"{theirs}.experts.{part}_proj")
             yield from both(f"{ours}.shared.{part}", f"{theirs}.shared_experts.{part}_proj", bias=moe.shared_bias)
+        for part, name in (("down", "fc1"), ("up", "fc2")) if moe.latent is not None else ():
+            yield same(f"{ours}.latent_{part}.weight", f"{theirs}.{name}_latent_proj.weight")
     else:
         bias = expect(layer.ffn, Dense, "ffn").bias
         for part in ("up", "down"):

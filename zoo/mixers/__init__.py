@@ -85,6 +85,11 @@ class Mixer(Variant):
         """Raise SpecError where a token cannot be shown what comes after it, as encoders and prefixes ask."""
         raise SpecError("", f"{self.kind} reads from left to right: it cannot see later tokens")
 
+    @property
+    def components(self) -> tuple[Mixer, ...]:
+        """Mixers that it is made of: itself, unless it runs others."""
+        return (self,)
+
     def check_causal(self) -> None:
         """Raise SpecError where what comes after a token cannot be kept from it, as all but encoders ask."""
 

@@ -29,6 +29,10 @@ class Differential(MultiHead):
     q₁, q₂, k₁, k₂: d features, v: 2d. λ = exp(λ_q1·λ_k1) − exp(λ_q2·λ_k2) + λ_init, its vectors (d) shared by the heads
     of a layer; λ_init = 0.8 − 0.6 exp(−0.3 l) in layer l, counted from 0. `norm` is over each head by itself.
 
+    With fewer `kv_heads` the pairs of a group share a pair of keys: q₁ reads k₁ and q₂ reads k₂, as in the authors'
+    code for FlashAttention and in DiffLlama. Their plain code repeats single keys, so that both queries of a pair read
+    one of them; the paper has as many pairs of keys as of queries, where the two are the same.
+
     `heads` and `kv_heads` count pairs: H = 4 has 8 query heads of d features, and d_model / (2 H) of them by default,
     so that the projections are as large as those of attention with 2 H heads. Queries and keys are projected with all
     first members of the pairs before all second ones.

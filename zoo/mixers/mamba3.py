@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import torch
@@ -35,6 +35,14 @@ SLOWEST = 1e-4
 """A is at least this, as in the released code."""
 
 
+def heavy_tail(x: Tensor) -> Tensor:
+    """1 + x from 0 on, 1/(1 − x) below."""
+    return F.relu(x) + 1 / (1 + F.relu(-x))
+
+
+RATES: dict[str, Callable[[Tensor], Tensor]] = {"softplus": F.softplus, "heavy_tail": heavy_tail}
+
+
 class Mamba3(Stateful):
     """S_t = α_t S_{t−1} + (1 − λ_t) Δ_t α_t k_{t−1} x_{t−1}ᵀ + λ_t Δ_t k_t x_tᵀ, y_t = S_tᵀ q_t + D x_t,
     out = W_o (y ⊙ silu(W_z u)). Lahoti et al. 2026, arXiv:2603.15569.
@@ -56,7 +64,9 @@ class Mamba3(Stateful):
 
     examples: ClassVar[Examples] = (
         {"head_dim": 6, "state": 5, "groups": 2, "chunk": 8, "rope_fraction": 1.0, "rank": 3},
+        {"head_dim": 6, "state": 5, "chunk": 8, "rate_activation": "heavy_tail"},
     )
+    paired_examples: ClassVar[int | None] = 1
     kind: Literal["mamba3"] = "mamba3"
     supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4
@@ -71,6 +81,11 @@ class Mamba3(Stateful):
     """Share of the N features that are turned."""
     rank: Annotated[PositiveInt, AtMost(2)] = Field(default=1, exclude_if=lambda rank: rank == 1)
     """R; 4 in the paper's MIMO models, whose FFNs are narrower for it."""
+    rate_activation: Literal["softplus", "heavy_tail"] = Field(
+        default="softplus", exclude_if=lambda name: name == "softplus"
+    )
+    """Function that A is of W_A u: softplus, as in the paper, or 1 + x from 0 on and 1/(1 − x) below, as in later
+    releases of the authors' code (https://github.com/state-spaces/mamba): it falls more slowly."""
     bc_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
     """Norm of W_b u and W_c u, over N features, before b₀ and c₀ are added."""
 
@@ -143,6 +158,7 @@ class Mamba3Layer(StatefulLayer):
         self.gate = Linear(d_model, inner, role="input")
         self.x = Linear(d_model, inner, role="input", values=True)
         self.b, self.c = (Linear(d_model, read, role="input") for _ in range(2))
+        self.rate_of = RATES[spec.rate_activation]
         self.step, self.rate, self.share = (Linear(d_model, spec.heads, role="input") for _ in range(3))
         self.angle = Linear(d_model, spec.pairs, role="input")
         self.b_norm, self.c_norm = (spec.bc_norm.build(spec.state) for _ in range(2))
@@ -207,7 +223,8 @@ class Mamba3Layer(StatefulLayer):
         raw, rate, share = (each(x).to(kind).transpose(1, 2) for each in (self.step, self.rate, self.share))
         delta = F.softplus(raw + self.step_bias[:, None].to(kind))
         share = share.sigmoid()
-        return Steps(delta, -F.softplus(rate).clamp(min=SLOWEST) * delta, share * delta, (1 - share) * delta)
+        rate = self.rate_of(rate).clamp(min=SLOWEST)
+        return Steps(delta, -rate * delta, share * delta, (1 - share) * delta)
 
     def _angles(self, x: Tensor, delta: Tensor, step: Step, states: StateCache | None) -> Tensor:
         """(B, H, T, pairs), by how much each token is turned."""

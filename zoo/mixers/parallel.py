@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal, Self
 
 import torch
@@ -51,13 +51,12 @@ class Parallel(Mixer):
     """β: factor on the other's output."""
 
     @property
-    def parts(self) -> Mapping[str, Mixer]:
-        """Both mixers by name."""
-        return {ATTENTION: self.attention, STATE: self.state}
+    def components(self) -> tuple[Mixer, ...]:
+        return self.attention, self.state
 
     def resolve(self, d_model: int) -> Self:
         resolved = {}
-        for name, part in self.parts.items():
+        for name, part in zip((ATTENTION, STATE), self.components, strict=True):
             try:
                 resolved[name] = part.resolve(d_model)
             except SpecError as error:
@@ -68,7 +67,7 @@ class Parallel(Mixer):
         return ParallelLayer(self, site)
 
     def _sum(self, count: Callable[[Mixer], float]) -> float:
-        return sum(count(part) for part in self.parts.values())
+        return sum(map(count, self.components))
 
     def cost(self, d_model: int, context: int) -> PartCost:
         return self.attention.cost(d_model, context) + self.state.cost(d_model, context)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal, Self
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -29,16 +30,22 @@ class Retention(LinearHeads):
     """out = W_o (silu(W_g x) ⊙ norm_h(Σ_{j≤i} γ_h^(i−j) (q_i·k_j/√d) v_j)), γ_h = 1 − 2^(−5−h) for heads h from 0. Sun
     et al. 2023 (RetNet), arXiv:2307.08621.
 
+    With `decays: spread` γ = 1 − exp(linspace(log 1/32, log 1/512, H)), the slowest head's being the same whatever
+    their number: many implementations have it so, while eq. 8 of the paper and its authors' code have the powers.
+
     The norm is over each head, with a gain per feature (the paper's GroupNorm). The paper divides scores and decay by
     their sums besides, which this norm does not see. Positions turn queries and keys; there are no scores to which a
     bias could be added.
     """
 
-    examples: ClassVar[Examples] = ({"chunk": 8},)
+    examples: ClassVar[Examples] = ({"chunk": 8}, {"chunk": 8, "decays": "spread"})
+    paired_examples: ClassVar[int | None] = 1
     kind: Literal["retention"] = "retention"
     supports: ClassVar[Operations] = OF_MODULES
     v_dim: HeadFeatures | None = None
     """Features of a value head; null for twice those of a key."""
+    decays: Literal["powers", "spread"] = Field(default="powers", exclude_if=lambda decays: decays == "powers")
+    """Exponents of 1 − γ: one more for each head (`powers`), or from 2⁻⁵ to 2⁻⁹ whatever their number (`spread`)."""
     position: Annotated[Position, Choice("zoo.positions")] = RoPE(layout="interleaved")
     """Position encoding that rotates queries and keys, `nope` for none; it cannot add to scores."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = LayerNorm()
@@ -71,6 +78,7 @@ class RetentionLayer(LinearHeadsLayer):
 
     def __init__(self, spec: Retention, d_model: int) -> None:
         super().__init__(spec, d_model)
+        self.decays = spec.decays
         self.chunk, self.scale = spec.chunk, spec.key_features**-0.5 * spec.position.score_factor
         self.gate = Linear(d_model, spec.heads * spec.value_features, role="input")
         self.head_norm = NormPerHead(spec.head_norm, spec.heads, spec.value_features)
@@ -88,4 +96,6 @@ class RetentionLayer(LinearHeadsLayer):
     def _decay(self, v: Tensor) -> Tensor:
         """log γ: (1, H, 1)."""
         places = torch.arange(self.heads, dtype=torch.float64, device=v.device)
+        if self.decays == "spread":
+            places = 4 * places / max(self.heads - 1, 1)
         return torch.log1p(-torch.exp2(-5 - places))[None, :, None].to(torch.promote_types(v.dtype, torch.float32))

@@ -6,10 +6,11 @@ import math
 from typing import Annotated, ClassVar, Literal
 
 import torch
-from pydantic import PositiveFloat
+from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zoo.axis import Examples, is_off
 from zoo.facts import Tried
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
 from zoo.site import PartCost, Site
@@ -27,6 +28,8 @@ class NGPT(Residual):
     puts these together.
     """
 
+    examples: ClassVar[Examples] = ({}, {"absolute": True})
+    paired_examples: ClassVar[int | None] = 1
     kind: Literal["ngpt"] = "ngpt"
     supports: ClassVar[Operations] = OF_MODULES
     norms_per_branch: ClassVar[int] = 0
@@ -34,6 +37,8 @@ class NGPT(Residual):
     additive: ClassVar[bool] = False
     rate: Annotated[PositiveFloat, Tried()] = 0.05
     """Where α starts: the paper's is about 1 / n_layers."""
+    absolute: bool = Field(default=False, exclude_if=is_off)
+    """Whether a step is |α|, as in the authors' code (https://github.com/NVIDIA/ngpt), and not α, as in the paper."""
 
     def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
         return NGPTLayer(self, site.d_model)
@@ -53,13 +58,14 @@ class NGPTLayer(ResidualLayer):
     def __init__(self, spec: NGPT, d_model: int) -> None:
         super().__init__()
         self.stream_scale, self.branch_scale = spec.stream_scale, spec.branch_scale
-        self.factor = spec.rate * math.sqrt(d_model)
+        self.factor, self.absolute = spec.rate * math.sqrt(d_model), spec.absolute
         self.initial = {"alpha": 1 / math.sqrt(d_model)}
         self.alpha = nn.Parameter(torch.full((d_model,), self.initial["alpha"]))
 
     def update(self, x: Tensor, branch: Branch) -> Tensor:
         """α ⊙ (N(f(x)) − x)."""
-        return self.alpha * self.factor * (unit(branch(x)) * self.branch_scale - x)
+        alpha = self.alpha.abs() if self.absolute else self.alpha
+        return alpha * self.factor * (unit(branch(x)) * self.branch_scale - x)
 
     def join(self, x: Tensor, update: Tensor) -> Tensor:
         return unit(x * self.stream_scale + update)

@@ -12,6 +12,7 @@ def draw(rng: random.Random) -> NemotronHConfig:
     size, heads = sizes(rng), rng.choice([2, 4, 6])
     of_experts, layers = experts(rng, 1), size.pop("num_hidden_layers")
     del of_experts["first_k_dense_replace"], of_experts["n_shared_experts"]
+    latent, biased = rng.choice([None, 5]), flag(rng)
     kinds = [rng.choice(["linear_attention", "full_attention", "mlp", "moe"]) for _ in range(layers + 1)]
     return NemotronHConfig(
         **size,
@@ -20,7 +21,8 @@ def draw(rng: random.Random) -> NemotronHConfig:
         head_dim=rng.choice([2, 5, 8]),
         layer_norm_epsilon=rng.choice([1e-5, 1e-3]),
         mlp_hidden_act=act(rng),
-        mlp_bias=flag(rng),
+        mlp_bias=biased and latent is None,
+        moe_latent_size=latent,
         moe_shared_expert_intermediate_size=rng.randrange(3, 30),
         mamba_num_heads=heads,
         mamba_head_dim=rng.choice([3, 4]),
