@@ -15,14 +15,15 @@ from ablate.training.optimizers.adamw import AdamW
 from ablate.training.optimizers.lion import Lion
 from ablate.training.optimizers.muon import Muon
 from ablate.training.optimizers.sgd import SGD
+from ablate.training.optimizers.soap import SOAP
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
 from tests.ablate.conftest import metrics_without_clock
 
 LR, DECAY, STEPS = 0.1, 0.2, 4
-KINDS = ("adamw", "lion", "muon", "sgd")
-GOOD = {"adamw": 0.03, "lion": 0.01, "muon": 0.03, "sgd": 0.5}
+KINDS = ("adamw", "lion", "muon", "sgd", "soap")
+GOOD = {"adamw": 0.03, "lion": 0.01, "muon": 0.03, "sgd": 0.5, "soap": 0.03}
 """Rates at which the tiny corpus is learnt."""
 
 
@@ -181,6 +182,61 @@ def test_normuon_goes_on_from_its_state():
             each.parameter.grad = gradient.clone()
             updates.step()
     same(cut.parameter.detach(), whole.parameter.detach())
+
+
+@pytest.mark.parametrize("sides", [(True, True), (True, False), (False, False)], ids=str)
+def test_soap_is_the_papers_algorithm_3(sides):
+    """In coordinates: the momentum and the gradient as sums over eigenvectors, one pair at a time. The first gradient
+    gives the bases alone, and a side that is too wide keeps its own."""
+    each = parameter(*(4 if side else 6 for side in sides))
+    start = each.parameter.detach().clone()
+    found = after(SOAP(betas=(0.8, 0.7), every=2, max_features=5).build([each], LR), [each])[0]
+    value, momentum = start.clone(), torch.zeros_like(start)
+    grams, bases, square = None, None, torch.zeros_like(start)
+    for t, g in enumerate(gradients(start)):
+        products = (g @ g.T, g.T @ g)
+        if grams is None:
+            grams = [0.3 * product for product in products]
+            vectors = [torch.linalg.eigh(gram)[1].flip(1) for gram in grams]
+            bases = [q if side else torch.eye(len(q)).double() for q, side in zip(vectors, sides, strict=True)]
+            continue
+        momentum = 0.8 * momentum + 0.2 * g
+        update = torch.zeros_like(start)
+        for i in range(start.shape[0]):
+            for j in range(start.shape[1]):
+                pair = torch.outer(bases[0][:, i], bases[1][:, j])
+                square[i, j] = 0.7 * square[i, j] + 0.3 * (pair * g).sum() ** 2
+                m, v = (pair * momentum).sum() / (1 - 0.8**t), square[i, j] / (1 - 0.7**t)
+                update += m / (v.sqrt() + 1e-8) * pair
+        value = value * (1 - LR * DECAY) - LR * update
+        for n, side in enumerate(sides):
+            grams[n] = 0.7 * grams[n] + 0.3 * products[n]
+            if side and t % 2 == 0:
+                values = torch.stack([q @ grams[n] @ q for q in bases[n].T])
+                order = sorted(range(len(values)), key=lambda k: -float(values[k]))
+                bases[n] = torch.linalg.qr(grams[n] @ bases[n][:, order])[0]
+                square = square[order] if n == 0 else square[:, order]
+    same(found, value)
+
+
+def test_soap_leaves_all_but_matrices_to_adamw():
+    shapes = {(8, 4): "embedding", (9, 4): "head", (4,): "gain", (2, 5, 3): "input"}
+    ours, theirs = ([parameter(*shape, role=role) for shape, role in shapes.items()] for _ in range(2))
+    found = after(SOAP().build(ours, LR), ours)
+    for mine, other in zip(found, after(AdamW(betas=(0.95, 0.95)).build(theirs, LR), theirs), strict=True):
+        same(mine, other)
+
+
+def test_soap_turns_a_gradient_of_one_direction_into_one_step():
+    """Of a matrix of rank one, whose basis does not change, Adam's first step is ± lr along its one pair of vectors."""
+    each = replace(parameter(5, 3), weight_decay=0.0)
+    left, right = (torch.nn.functional.normalize(torch.arange(1.0, n + 1).double(), dim=0) for n in (5, 3))
+    before, optimizer = each.parameter.detach().clone(), SOAP().build([each], LR)
+    for size in (3.0, 0.01):
+        each.parameter.grad = size * torch.outer(left, right)
+        optimizer.step()
+    along = (before - each.parameter.detach()) @ right @ left
+    assert float(along) == pytest.approx(LR, rel=1e-6)
 
 
 def test_both_parts_of_muon_follow_one_schedule():

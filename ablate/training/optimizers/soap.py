@@ -1,0 +1,124 @@
+"""SOAP for matrices, AdamW for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+
+from ablate.training.optimizers import Betas, Group, Optimizer, Trained, Updates, groups
+from ablate.training.optimizers._combined import Combined
+from ablate.training.optimizers.adamw import AdamW
+from zoo.init import Role
+
+MATRICES = frozenset[Role]({"input", "output"})
+EPS = 1e-8
+
+
+class SOAP(Optimizer):
+    """θ ← θ (1 − lr·λ) − lr · Q_L (m̂′ / (√v̂ + 1e-8)) Q_Rᵀ: Adam in the basis of Shampoo's preconditioners, where
+    g′ = Q_Lᵀ g Q_R, m′ = Q_Lᵀ m Q_R, v ← β₂ v + (1 − β₂) g′². Vyas et al. 2024, arXiv:2409.11321, algorithm 3.
+
+    L ← β₂ L + (1 − β₂) g gᵀ and R, of gᵀ g, are averaged at every step; every `every` steps their eigenvectors Q follow
+    by one step of power iteration and a QR decomposition, sorted by eigenvalue, as v is then, too. As in the authors'
+    code the first gradient gives the bases alone, by an exact decomposition, and moves nothing: no step is taken in a
+    basis that its own gradient has shaped. It trains matrices of the roles input and output; AdamW trains the rest.
+    """
+
+    kind: Literal["soap"] = "soap"
+    betas: Betas = (0.95, 0.95)
+    """Weights of the past in m, and in v, L and R."""
+    every: PositiveInt = 10
+    """Steps between two updates of the eigenvectors."""
+    max_features: PositiveInt = 10_000
+    """A side of a matrix with more features than this keeps the basis that it has."""
+
+    def build(self, trained: Sequence[Trained], lr: float) -> Updates:
+        ours = [each for each in trained if _is_matrix(each)]
+        rest = [each for each in trained if not _is_matrix(each)]
+        parts: list[Updates] = []
+        if ours:
+            parts.append(SOAPUpdates(groups(ours, lr), self.betas, self.every, self.max_features))
+        if rest:
+            parts.append(AdamW(betas=self.betas).build(rest, lr))
+        return Combined(parts)
+
+
+def _is_matrix(each: Trained) -> bool:
+    return each.role in MATRICES and each.parameter.ndim == 2
+
+
+class SOAPUpdates(torch.optim.Optimizer):
+    """State per parameter: `momentum` and `square`, (m, n), and `gram` and `basis` of each side that is rotated, (m, m)
+    and (n, n), with the side's number."""
+
+    def __init__(self, param_groups: list[Group], betas: tuple[float, float], every: int, max_features: int) -> None:
+        super().__init__(param_groups, {"betas": betas, "every": every, "max_features": max_features})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        """Without a closure: the gradients are there."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                state = self.state[parameter]
+                gradient = parameter.grad.to(torch.promote_types(parameter.dtype, torch.float32))
+                if not state:
+                    self._begin(state, gradient, group)
+                    continue
+                update = self._update(state, gradient, group["betas"])
+                parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                parameter.add_(update.to(parameter.dtype), alpha=-group["lr"])
+                self._follow(state, gradient, group)
+
+    def _begin(self, state: dict[str, Any], gradient: Tensor, group: Group) -> None:
+        state["step"] = 0
+        state["momentum"], state["square"] = torch.zeros_like(gradient), torch.zeros_like(gradient)
+        for side in (0, 1):
+            if gradient.shape[side] <= group["max_features"]:
+                gram = (1 - group["betas"][1]) * _gram(gradient, side)
+                state[f"gram{side}"] = gram
+                state[f"basis{side}"] = torch.linalg.eigh(gram).eigenvectors.flip(1)  # the largest first
+
+    def _update(self, state: dict[str, Any], gradient: Tensor, betas: tuple[float, float]) -> Tensor:
+        """Q_L (m̂′ / (√v̂ + ε)) Q_Rᵀ."""
+        beta1, beta2 = betas
+        state["step"] += 1
+        t = state["step"]
+        momentum, square = state["momentum"], state["square"]
+        momentum.lerp_(gradient, 1 - beta1)
+        square.lerp_(_rotated(gradient, state).square(), 1 - beta2)
+        scale = (square / (1 - beta2**t)).sqrt_().add_(EPS)
+        return _rotated(_rotated(momentum, state) / (1 - beta1**t) / scale, state, back=True)
+
+    def _follow(self, state: dict[str, Any], gradient: Tensor, group: Group) -> None:
+        """Take the gradient into L and R, and, where it is time, turn the bases after them."""
+        for side in (0, 1):
+            if f"gram{side}" not in state:
+                continue
+            gram, basis = state[f"gram{side}"], state[f"basis{side}"]
+            gram.lerp_(_gram(gradient, side), 1 - group["betas"][1])
+            if state["step"] % group["every"] == 0:
+                powered = gram @ basis
+                order = (basis * powered).sum(0).argsort(descending=True)  # diag(Qᵀ L Q): the eigenvalues, nearly
+                state["square"].copy_(state["square"].index_select(side, order))
+                basis.copy_(torch.linalg.qr(powered[:, order]).Q)
+
+
+def _gram(gradient: Tensor, side: int) -> Tensor:
+    """g gᵀ or gᵀ g."""
+    return gradient @ gradient.T if side == 0 else gradient.T @ gradient
+
+
+def _rotated(x: Tensor, state: dict[str, Any], *, back: bool = False) -> Tensor:
+    """Q_Lᵀ x Q_R, or Q_L x Q_Rᵀ on the way back."""
+    left, right = state.get("basis0"), state.get("basis1")
+    if left is not None:
+        x = (left if back else left.T) @ x
+    if right is not None:
+        x = x @ (right.T if back else right)
+    return x
