@@ -49,7 +49,7 @@ every_spec = pytest.mark.parametrize("edits", SPECS.values(), ids=SPECS)
 
 
 def recurs(spec: zoo.ModelSpec) -> bool:
-    return any(isinstance(layer.mixer, Stateful) for layer in spec.layers)
+    return any(isinstance(mixer, Stateful) for layer in spec.layers for mixer in layer.mixer.components)
 
 
 def built(edits: dict[str, Any]) -> zoo.Decoder:

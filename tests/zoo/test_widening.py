@@ -21,6 +21,7 @@ UNKNOWN: dict[str, set[str]] = {
     "mixer": {option.name.split()[0] for option in matrix.axes()["mixer"]} - {"attention"},
     "mixer.forget": {"yes"},
     "mixer.exclusive": {"yes"},
+    "mixer.keys_as_values": {"yes"},
     "mixer.position": {"alibi", "sinusoidal", "t5", "transformer_xl"},
     "ffn": {"deepseek_moe", "rwkv7", "scaled_swiglu", "topk_moe"},
     "norm": {"partial_rmsnorm"},

@@ -168,7 +168,7 @@ def _copies(narrow: BlockSpec, wide: BlockSpec) -> dict[str, Copies]:
         "heads' outputs": outputs,
         "projected": queries.then(keys).then(values),
     }
-    copies["gates"] = query if ours.gate == "head" else outputs
+    copies["gates"] = query if (ours.gate or "").startswith("head") else outputs
     if ours.qk_norm_over == "full":
         copies |= {"normed queries": queries, "normed keys": keys}
     if isinstance(narrow.ffn, Dense) and isinstance(wide.ffn, Dense):
