@@ -34,7 +34,10 @@ class GraniteMoeHybrid(Mamba2Hybrid, GraniteMoeShared):
         return {kind: edits for kind, edits in super().edits(config).items() if kind != "experts"}
 
     def position(self, config: Config) -> SpecJson:
-        return super().position(config) if config["position_embedding_type"] == "rope" else {"kind": "nope"}
+        if config["position_embedding_type"] == "rope":
+            return super().position(config)
+        config.ignore("max_position_embeddings", "rope_parameters")
+        return {"kind": "nope"}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         arguments = super().config(spec)

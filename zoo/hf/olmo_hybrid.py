@@ -51,8 +51,10 @@ class OlmoHybrid(Hybrid):
         return {**super().mixer(config), "qk_norm": self.norm(config), "qk_norm_over": "full"}
 
     def position(self, config: Config) -> SpecJson:
-        turned = (config["rope_parameters"] or {}).get("rope_theta") is not None
-        return super().position(config) if turned else {"kind": "nope"}
+        if (config["rope_parameters"] or {}).get("rope_theta") is not None:
+            return super().position(config)
+        config.ignore("max_position_embeddings")
+        return {"kind": "nope"}
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
         if isinstance(layer.mixer, Attention) and isinstance(layer.mixer.position, NoPE):

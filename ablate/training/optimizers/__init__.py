@@ -37,7 +37,7 @@ Betas = Annotated[tuple[Average, Average], Field(strict=False), BeforeValidator(
 Group: TypeAlias = dict[str, Any]
 """Parameters that share their settings, as torch's optimizers take and keep them."""
 StateDict: TypeAlias = dict[str, Any]
-"""The state of an optimizer between steps, as torch saves and loads it."""
+"""The state of an optimizer between steps, or its part for one parameter, as torch saves and loads it."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from ablate.training.optimizers import Betas, Group, Optimizer, Trained, Updates, groups
+from ablate.training.optimizers import Betas, Group, Optimizer, StateDict, Trained, Updates, groups
 from ablate.training.optimizers._combined import Combined
 from ablate.training.optimizers.adamw import AdamW
 from zoo.init import Role
@@ -75,7 +75,7 @@ class SOAPUpdates(torch.optim.Optimizer):
                 parameter.add_(update.to(parameter.dtype), alpha=-group["lr"])
                 self._follow(state, gradient, group)
 
-    def _begin(self, state: dict[str, Any], gradient: Tensor, group: Group) -> None:
+    def _begin(self, state: StateDict, gradient: Tensor, group: Group) -> None:
         state["step"] = 0
         state["momentum"], state["square"] = torch.zeros_like(gradient), torch.zeros_like(gradient)
         for side in (0, 1):
@@ -84,7 +84,7 @@ class SOAPUpdates(torch.optim.Optimizer):
                 state[f"gram{side}"] = gram
                 state[f"basis{side}"] = torch.linalg.eigh(gram).eigenvectors.flip(1)  # the largest first
 
-    def _update(self, state: dict[str, Any], gradient: Tensor, betas: tuple[float, float]) -> Tensor:
+    def _update(self, state: StateDict, gradient: Tensor, betas: tuple[float, float]) -> Tensor:
         """Q_L (m̂′ / (√v̂ + ε)) Q_Rᵀ."""
         beta1, beta2 = betas
         state["step"] += 1
@@ -95,7 +95,7 @@ class SOAPUpdates(torch.optim.Optimizer):
         scale = (square / (1 - beta2**t)).sqrt_().add_(EPS)
         return _rotated(_rotated(momentum, state) / (1 - beta1**t) / scale, state, back=True)
 
-    def _follow(self, state: dict[str, Any], gradient: Tensor, group: Group) -> None:
+    def _follow(self, state: StateDict, gradient: Tensor, group: Group) -> None:
         """Take the gradient into L and R, and, where it is time, turn the bases after them."""
         for side in (0, 1):
             if f"gram{side}" not in state:
@@ -114,7 +114,7 @@ def _gram(gradient: Tensor, side: int) -> Tensor:
     return gradient @ gradient.T if side == 0 else gradient.T @ gradient
 
 
-def _rotated(x: Tensor, state: dict[str, Any], *, back: bool = False) -> Tensor:
+def _rotated(x: Tensor, state: StateDict, *, back: bool = False) -> Tensor:
     """Q_Lᵀ x Q_R, or Q_L x Q_Rᵀ on the way back."""
     left, right = state.get("basis0"), state.get("basis1")
     if left is not None:

@@ -5,11 +5,13 @@ from typing import Any
 
 from transformers import BambaConfig
 
-from tests.zoo.hf.draws import any_act, flag, partial_rope, sizes, turned
+from tests.zoo.hf.draws import any_act, flag, rope, sizes, turned
 
 
 def draw(rng: random.Random) -> BambaConfig:
     size = sizes(rng)
+    size["num_hidden_layers"] = max(2, size["num_hidden_layers"])
+    features = turned(size) // 2 * 2
     return BambaConfig(
         **size,
         **mamba(rng, size["hidden_size"]),
@@ -18,8 +20,14 @@ def draw(rng: random.Random) -> BambaConfig:
         attention_bias=flag(rng),
         mlp_bias=flag(rng),
         # The first layer attends: transformers asks it how long the cache is.
-        attn_layer_indices=[0, *(i for i in range(1, size["num_hidden_layers"]) if flag(rng))],
-        rope_parameters=partial_rope(rng, turned(size)),
+        attn_layer_indices=[0, *(i for i in range(1, size["num_hidden_layers"] - 1) if flag(rng))],
+        # Without a scaling by length: transformers counts a chunk's positions from 0, whatever the cache holds.
+        rope_parameters=rope(
+            rng,
+            count := rng.randrange(2, features + 1, 2),
+            ("default", "linear", "llama3"),
+            partial_rotary_factor=count / turned(size),
+        ),
     )
 
 
