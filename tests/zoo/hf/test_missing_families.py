@@ -12,7 +12,7 @@ from zoo.hf import families
 PINNED = "5.23.0"
 REASONS = {
     "close to families that are converted; nobody has asked for them yet": """
-        beam biogpt cohere_compass_text cpmant ctrl dbrx gpt_neox_japanese longcat_flash xglm
+        beam cohere_compass_text cpmant ctrl dbrx gpt_neox_japanese longcat_flash xglm
     """,
     "its config is GPT-2's, which is converted": "gpt-sw3",
     "a norm behind experts and none behind dense layers, which no placement of norms has": "axk1 axk2",
