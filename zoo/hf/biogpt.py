@@ -21,6 +21,7 @@ class BioGPT(LearnedPositions):
     arXiv:2210.10341."""
 
     model_types: ClassVar[tuple[str, ...]] = ("biogpt",)
+    preference: ClassVar[int] = 3
     length_key: ClassVar[str] = "max_position_embeddings"
     offset: ClassVar[int] = OFFSET
     block_keys: ClassVar[Keys] = {"hidden_dropout_prob": "dropout"}

@@ -14,6 +14,7 @@ class Jais2(LlamaLike):
     https://huggingface.co/inceptionai/Jais-2-8B-Chat."""
 
     model_types: ClassVar[tuple[str, ...]] = ("jais2",)
+    preference: ClassVar[int] = 2
     norm_keys: ClassVar[Keys] = {"layer_norm_eps": "eps"}
     norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
     mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}

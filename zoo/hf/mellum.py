@@ -20,6 +20,7 @@ class Mellum(RopeByType, QwenExperts):
     https://huggingface.co/JetBrains/Mellum2-12B-A2.5B-Base."""
 
     model_types: ClassVar[tuple[str, ...]] = ("mellum",)
+    preference: ClassVar[int] = 3
     mixer_keys: ClassVar[Keys] = {**QwenExperts.mixer_keys, "attention_bias": BIAS}
 
     def spec(self, config: Config) -> SpecJson:

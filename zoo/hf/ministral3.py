@@ -18,6 +18,7 @@ class Ministral3(Mistral):
     """Mistral whose queries grow with their place. Mistral AI 2026, arXiv:2601.08584."""
 
     model_types: ClassVar[tuple[str, ...]] = ("ministral3",)
+    preference: ClassVar[int] = 3
 
     def mixer(self, config: Config) -> SpecJson:
         parameters = config["rope_parameters"]

@@ -219,11 +219,14 @@ def test_a_model_trained_here_goes_to_the_plainest_family() -> None:
 
 
 def test_what_no_family_expresses_is_said() -> None:
-    spec = zoo.load("small", d_model=16, n_layers=2, embedding_scale=1.0, **{"block.norm_placement": "double"})
+    edits = {"block.norm_placement": "double", "final_softcap": 30.0}
+    spec = zoo.load("small", d_model=16, n_layers=2, embedding_scale=1.0, **edits)
     none = r"no family .* expresses this model; the nearest, \w+, which differs in"
     with pytest.raises(zoo.UnsupportedError, match=none):
         zoo.to_hf(zoo.build(spec))
-    named = r"^cannot be expressed as llama, which differs in layers\.0\.norm_placement\.kind: doub"
+    named = (
+        r"^cannot be expressed as llama, which differs in final_softcap: 30\.0, .*layers\.0\.norm_placement\.kind: doub"
+    )
     with pytest.raises(zoo.UnsupportedError, match=named):
         zoo.to_hf(zoo.build(spec), family="llama")
 

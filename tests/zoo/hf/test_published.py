@@ -13,11 +13,30 @@ from transformers import AutoConfig
 
 import zoo
 from tests.zoo.hf.parity import assert_near, hf_model, tokens_for
-from zoo.hf import _proof, families, spec_of
+from zoo.hf import _proof, families, native, spec_of
 from zoo.hf._llama_like import LlamaLike
 
 PUBLISHED = Path(__file__).with_name("published")
 NAMES = sorted(path.stem for path in PUBLISHED.glob("*.json"))
+PLAINER = {
+    "codegen": "gptj",
+    "cwm": "smollm3",
+    "glm4_moe_lite": "deepseek_v3",
+    "helium": "ernie4_5",
+    "hy_v3": "dots1",
+    "internlm3": "llama",
+    "iquestcoder": "llama",
+    "jais2": "starcoder2",
+    "ministral": "smollm3",
+    "mt5": "t5",
+    "phi3": "mistral",
+    "qwen3_5_moe_text": "qwen3_next",
+    "qwen3_5_text": "qwen3_next",
+    "seed_oss": "qwen2",
+    "solar_open": "glm4_moe",
+    "youtu": "deepseek_v2",
+}
+"""Families that the published model of another needs no more than: its own config is for what it does not use."""
 
 
 def published(name: str, folder: Path, **changes: Any) -> Any:
@@ -87,3 +106,15 @@ def test_a_conversion_proves_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_every_family_has_a_published_config() -> None:
     assert {json.loads((PUBLISHED / f"{name}.json").read_text())["model_type"] for name in NAMES} >= set(families())
+
+
+@pytest.mark.filterwarnings("ignore::zoo.errors.ConversionWarning")
+@pytest.mark.filterwarnings("ignore:.rope_scaling. is deprecated:FutureWarning")
+def test_a_model_goes_to_its_own_family_or_to_a_plainer_one(tmp_path: Path) -> None:
+    """Where it is not known that it came from one: a family that is added takes no model from those before."""
+    chosen = {}
+    for name in NAMES:
+        (tmp_path / "config.json").write_text((PUBLISHED / f"{name}.json").read_text())
+        chosen[name], _ = native(zoo.parse(spec_of(tmp_path).dump()))
+    own = {name: json.loads((PUBLISHED / f"{name}.json").read_text())["model_type"] for name in NAMES}
+    assert chosen == own | PLAINER
