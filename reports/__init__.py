@@ -39,7 +39,6 @@ __all__ = [
     "read_result",
     "record_look",
     "record_result",
-    "recorded_answer",
     "render",
     "render_campaign",
     "render_search",
@@ -49,6 +48,7 @@ __all__ = [
     "search_answer",
     "search_table",
     "sentence",
+    "size_of",
     "step_words",
     "summarise",
     "table",
@@ -94,11 +94,11 @@ def read_result(path: Path) -> RecordedResult:
     return read(path)
 
 
-def recorded_answer(result: RecordedResult) -> str:
-    """`pre is best: … (recorded 2026-11-25 at cpu: 56 k parameters, 5 seeds)`."""
-    from reports.results.sizes import size_of  # noqa: PLC0415 (keeps the import cheap)
+def size_of(result: RecordedResult) -> str:
+    """`56 k parameters, 5 seeds`."""
+    from reports.results.sizes import size_of as size  # noqa: PLC0415 (keeps the import cheap)
 
-    return f"{result.answer} (recorded {result.recorded} at {result.scale}: {size_of(result)})"
+    return size(result)
 
 
 def results_of_store(root: Path) -> Iterator[tuple[RecordedResult, Path | None]]:
@@ -133,7 +133,7 @@ def findings_files(results: Sequence[RecordedResult], sources: Sources, path: Pa
 
 
 def tables_file(results: Sequence[RecordedResult], studies: Mapping[str, Path], page: Path) -> dict[Path, str]:
-    """A Markdown page whose tables of results, between markers, are written anew, by its path."""
+    """A Markdown page with its tables of results, between markers, brought up to date, by its path."""
     from reports.atlas.readme import tables_file as file  # noqa: PLC0415 (keeps the import cheap)
 
     return file(results, studies, page)

@@ -39,7 +39,7 @@ def atlas(
         sources: stores, folders of recorded results, or single ones; without any, the results that ship.
         out: the folder of the site.
         findings: a Markdown file for a summary of at most 1,500 words.
-        tables: a Markdown file whose tables of results, between markers, are written anew.
+        tables: a Markdown file whose tables of results, between markers, are brought up to date.
 
     Returns:
         The first page.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypedDict
 from ablate.commands import DONE, add_json, add_store, print_json, print_table
 
 if TYPE_CHECKING:
+    from ablate.api.recorded import Recorded
     from ablate.store import Store
 
 WIDTH = 90
@@ -31,7 +32,7 @@ class Row(TypedDict, total=False):
     runs: int
     ended: int
     answer: str
-    recorded: list[str]
+    recorded: list[Recorded]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -82,15 +83,13 @@ def _answer(store: Store, name: str, scale: str) -> str:
 
 
 def _shipped(words: Sequence[str]) -> Iterator[Row]:
-    import reports
     from ablate.api.recorded import recorded
     from ablate.study.written import SHIPPED, read_study, shipped
 
     for name in shipped():
         question = read_study(name).document.data["question"]
         if _has(name, question, words):
-            answers = [reports.recorded_answer(each) for each in recorded(SHIPPED / f"{name}.yaml")]
-            yield {"name": name, "question": question, "recorded": answers}
+            yield {"name": name, "question": question, "recorded": recorded(SHIPPED / f"{name}.yaml")}
 
 
 def _has(name: str, question: str, words: Sequence[str]) -> bool:
@@ -103,7 +102,9 @@ def _stored_row(row: Row) -> tuple[str, ...]:
 
 
 def _shipped_row(row: Row) -> tuple[str, str]:
-    return row["name"], "\n".join((_short(row["question"]), *(f"→ {answer}" for answer in row["recorded"])))
+    from ablate.api.recorded import sentence
+
+    return row["name"], "\n".join((_short(row["question"]), *(f"→ {sentence(each)}" for each in row["recorded"])))
 
 
 def _short(text: str) -> str:

@@ -86,8 +86,7 @@ def run(options: argparse.Namespace) -> int:
 def _show_plan(options: argparse.Namespace) -> int:
     """Settings of a prediction mean nothing in a plan of runs."""
     import ablate
-    import reports
-    from ablate.api.recorded import recorded
+    from ablate.api.recorded import recorded, sentence
 
     for name in ("context", "batch", "dtype", "memory"):
         if getattr(options, name) is not None:
@@ -103,10 +102,9 @@ def _show_plan(options: argparse.Namespace) -> int:
     if options.detect is not None and not options.detect > 0:
         raise OptionError(f"--detect {options.detect:g}: expected a difference above 0")
     detection = plan.detect(options.detect) if options.detect else None
-    known = recorded(plan.study.path) if plan.study.path else ()
+    known = recorded(plan.study.path) if plan.study.path else []
     if options.json:
-        answers = [{"scale": each.scale, "recorded": each.recorded, "answer": each.answer} for each in known]
-        print_json({**plan.document(), "detect": asdict(detection) if detection else None, "recorded": answers})
+        print_json({**plan.document(), "detect": asdict(detection) if detection else None, "recorded": known})
         return DONE
     print_prose([plan.study.question])
     for rung, rows in plan.tables(options.details):
@@ -114,7 +112,7 @@ def _show_plan(options: argparse.Namespace) -> int:
             print(f"\n{rung}")
         print_table(rows)
     print_prose([*plan.notes(options.details), *([str(detection)] if detection else [])])
-    print_prose(f"known: {reports.recorded_answer(each)}" for each in known)
+    print_prose(f"known: {sentence(each)}" for each in known)
     return DONE
 
 

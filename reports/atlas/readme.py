@@ -26,7 +26,10 @@ TABLE = re.compile(rf"(?P<start><!-- results(?: (?P<name>\S+))? -->\n).*?(?P<end
 
 
 def tables_file(results: Sequence[RecordedResult], studies: Mapping[str, Path], page: Path) -> dict[Path, str]:
-    """The page with its tables written anew. studies: files by name, for links. Raises ReportError without markers."""
+    """The page with its tables brought up to date, by its path. studies: files by name, for links.
+
+    Raises ReportError without markers.
+    """
     links = {name: os.path.relpath(path.resolve(), page.resolve().parent) for name, path in studies.items()}
     try:
         return {page: with_tables(page.read_text(encoding="utf-8"), results, links)}

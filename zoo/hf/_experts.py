@@ -10,12 +10,22 @@ from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
 from zoo.hf._config import Config
 from zoo.hf._ffn import theirs_by_name
+from zoo.hf._keys import WIDTH, Key, Keys
 from zoo.hf._pairs import Pair, Tensors, fused, same, stacked
 from zoo.hf._version import MAJOR
 
 PARTS = ("gate", "up", "down")
 """Matrices of an expert."""
 MODULES = ("gate_proj", "up_proj", "down_proj")
+SHARED, SHARED_WIDTH = "shared_expert_intermediate_size", Key("shared_d_ff", resolved="shared_width")
+BESIDE_SHARED: Keys = {
+    "moe_intermediate_size": WIDTH,
+    "num_experts": "experts",
+    "num_experts_per_tok": "top_k",
+    "norm_topk_prob": "normalise",
+    SHARED: SHARED_WIDTH,
+}
+"""Keys of experts with DeepSeek's scores beside a shared expert that has a width of its own."""
 
 
 def gated_experts(ours: str, theirs: str, width: int, experts: int, modules: Sequence[str] = MODULES) -> Iterator[Pair]:
@@ -26,6 +36,12 @@ def gated_experts(ours: str, theirs: str, width: int, experts: int, modules: Seq
         return
     for part, module in zip(PARTS, modules, strict=True):
         yield stacked(f"{ours}.{part}.weight", [f"{theirs}.{i}.{module}.weight" for i in range(experts)])
+
+
+def require_shared(config: Config) -> None:
+    """Raise UnsupportedError where the shared expert has no features."""
+    if not config[SHARED]:
+        raise UnsupportedError(SHARED, "a shared expert has features")
 
 
 def balance_loss(config: Config) -> float:

@@ -11,9 +11,10 @@ from zoo.hf._common import attention, expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keyed import Keyed
 from zoo.hf._keys import QKV, WIDTH, Keys
-from zoo.hf._pairs import Pair, Tensors, fused, same
+from zoo.hf._pairs import Pair, Tensors, fused, layernorm, same
 from zoo.mixers.attention import Attention
 from zoo.positions.learned import Learned
+from zoo.spec import ModelSpec
 
 UNREAD = (
     "n_ctx",
@@ -61,6 +62,18 @@ class LearnedPositions(Keyed):
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
         return {self.length_key: expect(attention(layer).position, Learned, "mixer.position").length}
+
+
+def ends(spec: ModelSpec) -> Iterator[Pair]:
+    """Token table, table of positions, last norm and head, as GPT-2 names them."""
+    yield same("embedding.weight", "transformer.wte.weight")
+    if any(isinstance(position, Learned) for position, _ in spec.positions):
+        yield same("positions.0.table.weight", "transformer.wpe.weight")
+    yield from layernorm("norm", "transformer.ln_f")
+    if spec.head_bias:
+        yield same("head_bias", "lm_head.bias")
+    if not spec.tie_embeddings:
+        yield same("head.weight", "lm_head.weight")
 
 
 def fused_qkv(mixer: Attention, ours: str, theirs: str, groups: int) -> Iterator[Pair]:

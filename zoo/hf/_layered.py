@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from zoo.edits import SpecJson
+from zoo.errors import UnsupportedError
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import plain_activation
 from zoo.hf._keys import Keys, read, write
@@ -46,6 +47,18 @@ class Layered(LlamaLike):
 
     def sparse_config(self, sparse: list[bool]) -> ConfigJson:
         """Arguments of the config class that say which layers have experts."""
+        return {}
+
+
+class ExpertsEverywhere(Layered):
+    """Experts in every layer, of which configs need not tell."""
+
+    def sparse(self, config: Config) -> list[bool]:
+        return [True] * int(config["num_hidden_layers"])
+
+    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
+        if not all(sparse):
+            raise UnsupportedError("ffn", "every layer has experts")
         return {}
 
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.edits import SpecJson
-from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import PARTS, balance_loss
+from zoo.hf._experts import PARTS, SHARED, SHARED_WIDTH, balance_loss, require_shared
 from zoo.hf._keys import WIDTH, Key, Keys
 from zoo.hf._layered import Layered
 from zoo.hf._pairs import Pair, same
@@ -48,12 +47,11 @@ class QwenSharedExperts(QwenExperts):
     expert_fixed: ClassVar[SpecJson] = {"kind": "topk_moe", "shared_experts": 1, "shared_gate": True}
     expert_keys: ClassVar[Keys] = {
         **QwenExperts.expert_keys,
-        "shared_expert_intermediate_size": Key("shared_d_ff", resolved="shared_width"),
+        SHARED: SHARED_WIDTH,
     }
 
     def experts(self, config: Config) -> SpecJson:
-        if not config["shared_expert_intermediate_size"]:
-            raise UnsupportedError("shared_expert_intermediate_size", "a shared expert has features")
+        require_shared(config)
         return super().experts(config)
 
     def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:

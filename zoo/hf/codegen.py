@@ -8,7 +8,7 @@ from typing import ClassVar
 from zoo.edits import SpecJson
 from zoo.hf._common import linears
 from zoo.hf._config import Config
-from zoo.hf._pairs import Pair, fused, layernorm, same
+from zoo.hf._pairs import Pair, fused
 from zoo.hf.gptj import GPTJ
 from zoo.spec import ModelSpec
 
@@ -26,17 +26,7 @@ class CodeGen(GPTJ):
         config.ignore("n_ctx")
         return super().spec(config)
 
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("embedding.weight", "transformer.wte.weight")
-        yield from layernorm("norm", "transformer.ln_f")
-        yield same("head_bias", "lm_head.bias")
-        if not spec.tie_embeddings:
-            yield same("head.weight", "lm_head.weight")
-        for i in range(spec.n_layers):
-            ours, theirs = f"blocks.{i}", f"transformer.h.{i}"
-            yield from layernorm(f"{ours}.mixer_residual.norm_in", f"{theirs}.ln_1")
-            parts = [f"{ours}.mixer.{name}.weight" for name in "qvk"]
-            yield fused(parts, f"{theirs}.attn.qkv_proj.weight", [spec.d_model // PARTS] * 3, PARTS)
-            yield from linears(f"{ours}.mixer", f"{theirs}.attn", {"o": "out_proj"}, ())
-            names = {"up": "fc_in", "down": "fc_out"}
-            yield from linears(f"{ours}.ffn", f"{theirs}.mlp", names, names)
+    def attention_weights(self, spec: ModelSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        parts = [f"{ours}.{name}.weight" for name in "qvk"]
+        yield fused(parts, f"{theirs}.qkv_proj.weight", [spec.d_model // PARTS] * 3, PARTS)
+        yield from linears(ours, theirs, {"o": "out_proj"}, ())

@@ -7,12 +7,11 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
-from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._config import Config
-from zoo.hf._experts import PARTS
-from zoo.hf._keys import BIAS, WIDTH, Key, Keys
+from zoo.hf._experts import BESIDE_SHARED, PARTS, require_shared
+from zoo.hf._keys import BIAS, Keys
 from zoo.hf._near_rope import NearRoPE
 from zoo.hf._pairs import Pair, same
 from zoo.hf._qwen_experts import QwenExperts
@@ -28,20 +27,13 @@ class Flint(NearRoPE, QwenExperts):
     experts_class: ClassVar[type[MoE] | tuple[()]] = DeepSeekMoE
     # Its balance loss is over the softmax of scores whose sigmoids choose, which ours has no name for.
     expert_fixed: ClassVar[SpecJson] = {"kind": "deepseek_moe", "bias_rate": None, "balance_loss": 0.0}
-    expert_keys: ClassVar[Keys] = {
-        "moe_intermediate_size": WIDTH,
-        "num_experts": "experts",
-        "num_experts_per_tok": "top_k",
-        "norm_topk_prob": "normalise",
-        "shared_expert_intermediate_size": Key("shared_d_ff", resolved="shared_width"),
-    }
+    expert_keys: ClassVar[Keys] = BESIDE_SHARED
 
     def mixer(self, config: Config) -> SpecJson:
         return {**super().mixer(config), "qk_norm": self.norm(config)}
 
     def experts(self, config: Config) -> SpecJson:
-        if not config["shared_expert_intermediate_size"]:
-            raise UnsupportedError("shared_expert_intermediate_size", "a shared expert has features")
+        require_shared(config)
         return {**super().experts(config), "shared_experts": 1, "balance_loss": 0.0}
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:

@@ -8,8 +8,8 @@ from typing import ClassVar
 from zoo.edits import SpecJson
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._gpt import UNREAD, LearnedPositions, OpenAILike, conv_weights
-from zoo.hf._pairs import Pair, layernorm, same
+from zoo.hf._gpt import UNREAD, LearnedPositions, OpenAILike, conv_weights, ends
+from zoo.hf._pairs import Pair, layernorm
 from zoo.spec import ModelSpec
 
 
@@ -39,11 +39,7 @@ class GPT2(LearnedPositions, OpenAILike):
         return {**super().config(spec), **own}
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("embedding.weight", "transformer.wte.weight")
-        yield same("positions.0.table.weight", "transformer.wpe.weight")
-        yield from layernorm("norm", "transformer.ln_f")
-        if not spec.tie_embeddings:
-            yield same("head.weight", "lm_head.weight")
+        yield from ends(spec)
         for i in range(spec.n_layers):
             ours, theirs = f"blocks.{i}", f"transformer.h.{i}"
             yield from layernorm(f"{ours}.mixer_residual.norm_in", f"{theirs}.ln_1")

@@ -9,8 +9,8 @@ from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.hf._common import attention, linears
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._gpt import UNREAD, LearnedPositions, OpenAILike, fused_qkv
-from zoo.hf._pairs import Pair, layernorm, same
+from zoo.hf._gpt import UNREAD, LearnedPositions, OpenAILike, ends, fused_qkv
+from zoo.hf._pairs import Pair, layernorm
 from zoo.spec import ModelSpec
 
 
@@ -38,11 +38,7 @@ class BigCode(LearnedPositions, OpenAILike):
         return {**super().block_config(layer), **plain}
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("embedding.weight", "transformer.wte.weight")
-        yield same("positions.0.table.weight", "transformer.wpe.weight")
-        yield from layernorm("norm", "transformer.ln_f")
-        if not spec.tie_embeddings:
-            yield same("head.weight", "lm_head.weight")
+        yield from ends(spec)
         for i, layer in enumerate(spec.layers):
             ours, theirs, mixer = f"blocks.{i}", f"transformer.h.{i}", attention(layer)
             yield from layernorm(f"{ours}.mixer_residual.norm_in", f"{theirs}.ln_1")

@@ -8,10 +8,10 @@ from typing import ClassVar
 from zoo.edits import SpecJson
 from zoo.hf._common import attention, linears
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._gpt import UNREAD, LearnedPositions
+from zoo.hf._gpt import UNREAD, LearnedPositions, ends
 from zoo.hf._keys import DROPOUT, Keys
 from zoo.hf._layers import pattern, window_of
-from zoo.hf._pairs import Pair, layernorm, same
+from zoo.hf._pairs import Pair, layernorm
 from zoo.model_settings import BASE
 from zoo.spec import ModelSpec
 
@@ -57,11 +57,7 @@ class GPTNeo(LearnedPositions):
         return {**super().config(spec), **types, **({} if window is None else {"window_size": window})}
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("embedding.weight", "transformer.wte.weight")
-        yield same("positions.0.table.weight", "transformer.wpe.weight")
-        yield from layernorm("norm", "transformer.ln_f")
-        if not spec.tie_embeddings:
-            yield same("head.weight", "lm_head.weight")
+        yield from ends(spec)
         for i in range(spec.n_layers):
             ours, theirs = f"blocks.{i}", f"transformer.h.{i}"
             yield from layernorm(f"{ours}.mixer_residual.norm_in", f"{theirs}.ln_1")

@@ -11,8 +11,8 @@ from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, expect, linears
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._gpt import UNREAD, OpenAILike
-from zoo.hf._pairs import Pair, layernorm, same
+from zoo.hf._gpt import UNREAD, OpenAILike, ends
+from zoo.hf._pairs import Pair, layernorm
 from zoo.positions.rope import RoPE
 from zoo.spec import ModelSpec
 
@@ -42,18 +42,17 @@ class GPTJ(OpenAILike):
         return {"rotary_dim": expect(mixer.position, RoPE, "mixer.position").turned(mixer.sizes()[2])}
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("embedding.weight", "transformer.wte.weight")
-        yield from layernorm("norm", "transformer.ln_f")
-        yield same("head_bias", "lm_head.bias")
-        if not spec.tie_embeddings:
-            yield same("head.weight", "lm_head.weight")
+        yield from ends(spec)
         for i in range(spec.n_layers):
             ours, theirs = f"blocks.{i}", f"transformer.h.{i}"
             yield from layernorm(f"{ours}.mixer_residual.norm_in", f"{theirs}.ln_1")
-            names = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
-            yield from linears(f"{ours}.mixer", f"{theirs}.attn", names, ())
+            yield from self.attention_weights(spec, f"{ours}.mixer", f"{theirs}.attn")
             names = {"up": "fc_in", "down": "fc_out"}
             yield from linears(f"{ours}.ffn", f"{theirs}.mlp", names, names)
+
+    def attention_weights(self, spec: ModelSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        names = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
+        return linears(ours, theirs, names, ())
 
 
 def fraction(turned: int, head_dim: int) -> float:

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from zoo.edits import SpecJson
-from zoo.errors import UnsupportedError
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import Config
+from zoo.hf._experts import BESIDE_SHARED, require_shared
 from zoo.hf._fine_experts import FineExperts
-from zoo.hf._keys import WIDTH, Key, Keys
+from zoo.hf._keys import Keys
+from zoo.hf._layered import ExpertsEverywhere
 from zoo.hf._llama_like import PRE
 from zoo.hf._near_rope import NearRoPE
 from zoo.hf.glm import OUTPUT_NORMS
 
 
-class Kolibri(NearRoPE, FineExperts):
+class Kolibri(ExpertsEverywhere, NearRoPE, FineExperts):
     """Norms on both sides of a branch, a norm of each head's queries and keys, windows with RoPE and full attention
     without, experts whose bias is on the router's logits. Aleph Alpha 2026, https://huggingface.co/Aleph-Alpha/Kolibri-1.
     """
@@ -24,13 +25,7 @@ class Kolibri(NearRoPE, FineExperts):
     block_fixed: ClassVar[SpecJson] = {"norm_placement": "double"}
     norm_names: ClassVar[Mapping[str, str]] = PRE | OUTPUT_NORMS
     expert_fixed: ClassVar[SpecJson] = {**FineExperts.expert_fixed, "bias_on": "logit", "shared_experts": 1}
-    expert_keys: ClassVar[Keys] = {
-        "moe_intermediate_size": WIDTH,
-        "num_experts": "experts",
-        "num_experts_per_tok": "top_k",
-        "norm_topk_prob": "normalise",
-        "shared_expert_intermediate_size": Key("shared_d_ff", resolved="shared_width"),
-    }
+    expert_keys: ClassVar[Keys] = BESIDE_SHARED
 
     def mixer(self, config: Config) -> SpecJson:
         return {**super().mixer(config), "qk_norm": self.norm(config)}
@@ -39,14 +34,5 @@ class Kolibri(NearRoPE, FineExperts):
         return self.experts(config)
 
     def experts(self, config: Config) -> SpecJson:
-        if not config["shared_expert_intermediate_size"]:
-            raise UnsupportedError("shared_expert_intermediate_size", "a shared expert has features")
+        require_shared(config)
         return super().experts(config)
-
-    def sparse(self, config: Config) -> list[bool]:
-        return [True] * int(config["num_hidden_layers"])
-
-    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
-        if not all(sparse):
-            raise UnsupportedError("ffn", "every layer has experts")
-        return {}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from zoo.edits import SpecJson
-from zoo.errors import UnsupportedError
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import Config
 from zoo.hf._keys import BIAS, WIDTH, Keys, without
+from zoo.hf._layered import ExpertsEverywhere
 from zoo.hf._qwen_experts import QwenExperts
 
 
-class Olmoe(QwenExperts):
+class Olmoe(ExpertsEverywhere, QwenExperts):
     """Experts in every layer, and a norm over the full width of queries and keys. Muennighoff et al. 2024,
     arXiv:2409.02060."""
 
@@ -22,14 +22,6 @@ class Olmoe(QwenExperts):
         "intermediate_size": WIDTH,
     }
 
-    def sparse(self, config: Config) -> list[bool]:
-        return [True] * int(config["num_hidden_layers"])
-
     def mixer(self, config: Config) -> SpecJson:
         config.only("clip_qkv", None)  # transformers clips behind the norm
         return {**super().mixer(config), "qk_norm": self.norm(config), "qk_norm_over": "full"}
-
-    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
-        if not all(sparse):
-            raise UnsupportedError("ffn", "every layer has experts")
-        return {}

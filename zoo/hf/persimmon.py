@@ -7,57 +7,30 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
-from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, linears, norm_weights
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._common import attention, linears
+from zoo.hf._config import Config
 from zoo.hf._gpt import fused_qkv
 from zoo.hf._keys import DROPOUT, Keys
-from zoo.hf._llama_like import LlamaLike
+from zoo.hf._layernorm_rope import LayerNormRoPE
 from zoo.hf._pairs import Pair
-from zoo.hf._rope import FRACTION
-from zoo.spec import ModelSpec
 
 
-class Persimmon(LlamaLike):
+class Persimmon(LayerNormRoPE):
     """LayerNorm, also of each head's queries and keys, partial RoPE, and an FFN of squared ReLU. Adept 2023,
     https://huggingface.co/adept/persimmon-8b-base."""
 
     model_types: ClassVar[tuple[str, ...]] = ("persimmon",)
-    has_head_dim: ClassVar[bool] = False
-    partial_rotary: ClassVar[bool] = True
-    norm_keys: ClassVar[Keys] = {"layer_norm_eps": "eps"}
-    norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
     mixer_keys: ClassVar[Keys] = {"num_attention_heads": "heads", "attention_dropout": DROPOUT}
-    mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "bias": True}
-    gated: ClassVar[bool] = False
-    ffn_fixed: ClassVar[SpecJson] = {"bias": True}
 
     def block(self, config: Config) -> SpecJson:
         config.only("hidden_dropout", 0.0)  # transformers applies it to the FFN alone
         return super().block(config)
 
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config) if config["qk_layernorm"] else None}
-
-    def position(self, config: Config) -> SpecJson:
-        position, head_dim = super().position(config), self.head_dim(config)
-        if (cut := int(head_dim * position["fraction"])) % 2:
-            raise UnsupportedError(FRACTION, f"{cut} of a head's {head_dim} features cannot be turned")
-        return position
-
-    def block_config(self, layer: BlockSpec) -> ConfigJson:
-        return {**super().block_config(layer), "qk_layernorm": attention(layer).qk_norm is not None}
-
-    def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        return norm_weights(spec.block.norm, "norm", "model.final_layernorm")
-
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         mixer = attention(layer)
         yield from fused_qkv(mixer, ours, f"{theirs}.query_key_value", mixer.heads)
         yield from linears(ours, theirs, {"o": "dense"}, "o")
-        if mixer.qk_norm is not None:
-            for part in ("q", "k"):
-                yield from norm_weights(mixer.qk_norm, f"{ours}.{part}_norm", f"{theirs}.{part}_layernorm")
+        yield from self.qk_norm_weights(layer, ours, theirs)
 
     def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         names = {"up": "dense_h_to_4h", "down": "dense_4h_to_h"}

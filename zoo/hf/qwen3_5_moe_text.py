@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import ClassVar
 
 from zoo.edits import SpecJson
-from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import Config
 from zoo.hf._keys import Keys, without
+from zoo.hf._layered import ExpertsEverywhere
 from zoo.hf._qwen_experts import QwenSharedExperts
 from zoo.hf.qwen3_5_text import Qwen35
 
 
-class Qwen35Moe(Qwen35):
+class Qwen35Moe(ExpertsEverywhere, Qwen35):
     """Qwen 3.5 with experts and a shared one in every layer. Qwen Team 2026,
     https://huggingface.co/Qwen/Qwen3.5-35B-A3B."""
 
@@ -24,11 +24,3 @@ class Qwen35Moe(Qwen35):
 
     def ffn(self, config: Config) -> SpecJson:
         return self.experts(config)
-
-    def sparse(self, config: Config) -> list[bool]:
-        return [True] * int(config["num_hidden_layers"])
-
-    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
-        if not all(sparse):
-            raise UnsupportedError("ffn", "every layer has experts")
-        return {}

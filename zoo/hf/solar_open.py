@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from zoo.edits import SpecJson
-from zoo.errors import UnsupportedError
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import Config
 from zoo.hf._fine_experts import FineExperts
 from zoo.hf._keys import QKV_BIAS, Keys
+from zoo.hf._layered import ExpertsEverywhere
 
 
-class SolarOpen(FineExperts):
+class SolarOpen(ExpertsEverywhere, FineExperts):
     """Llama's attention, DeepSeek-V3's experts in every layer. Upstage 2026,
     https://huggingface.co/upstage/Solar-Open-100B."""
 
@@ -24,11 +24,3 @@ class SolarOpen(FineExperts):
 
     def ffn(self, config: Config) -> SpecJson:
         return self.experts(config)
-
-    def sparse(self, config: Config) -> list[bool]:
-        return [True] * int(config["num_hidden_layers"])
-
-    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
-        if not all(sparse):
-            raise UnsupportedError("ffn", "every layer has experts")
-        return {}
