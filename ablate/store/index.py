@@ -10,10 +10,10 @@ An index that is gone, damaged, of another version or not ours to read knows not
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 import numpy as np
 import polars as pl
@@ -129,16 +129,25 @@ def results_index(root: Path) -> Index:
     return Index(root, "results", ("result.json", "run.json"), RUN)
 
 
-class KnownOutcome(NamedTuple):
-    """The outcome in a result's file, and the stamp that the file had when it was read."""
-
-    stamp: tuple[int, ...]
-    outcome: Outcome
-
-
-def known_outcomes(root: Path) -> dict[str, KnownOutcome]:
+class KnownOutcomes:
     """Outcomes of the runs that have ended, by the names of their folders. A torn result is none."""
-    known = results_index(root).known.filter(pl.col("status").is_in(get_args(Ended)))
-    of_results = map(tuple, known["stamp"].to_numpy()[:, :4].tolist()) if known.height else ()
-    outcomes = map(Outcome, known["status"].to_list(), known["loss"].to_list())
-    return dict(zip(known["name"].to_list(), map(KnownOutcome, of_results, outcomes), strict=True))
+
+    def __init__(self, root: Path) -> None:
+        known = results_index(root).known.filter(pl.col("status").is_in(get_args(Ended)))
+        self._rows = {name: row for row, name in enumerate(known["name"].to_list())}
+        self._stamps = known["stamp"].to_numpy()[:, :4].tolist() if known.height else []
+        self._statuses, self._losses = known["status"].to_list(), known["loss"].to_list()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def outcome(self, name: str, stamp: tuple[int, ...]) -> Outcome | None:
+        """The outcome in a result's file, if that is still as it was when it was read."""
+        row = self._rows[name]
+        return Outcome(self._statuses[row], self._losses[row]) if (*self._stamps[row],) == stamp else None

@@ -46,7 +46,7 @@ from ablate.store.stamps import file_stamp, index_path
 if TYPE_CHECKING:
     import polars
 
-    from ablate.store.index import KnownOutcome
+    from ablate.store.index import KnownOutcomes
 
 Status = Literal["absent", "partial", "finished", "diverged"]
 Owned = TypeVar("Owned", RunDocument, ResultDocument, CalibrationDocument)
@@ -128,19 +128,21 @@ class Store(Paths):
     def outcome(self, digest: str) -> Outcome | None:
         """Status and final loss of a run that has ended: of one whose result an index knows, without reading it."""
         name = self._stored(digest)
-        known = self._known_outcomes.get(name)
-        if known is not None and known.stamp == file_stamp(f"{self._place}/{name}/result.json"):
-            return known.outcome
+        if self._known_outcomes and name in self._known_outcomes:
+            known = self._known_outcomes.outcome(name, file_stamp(f"{self._place}/{name}/result.json"))
+            if known is not None:
+                return known
         result = self.read_result(digest)
         return None if result is None else Outcome(result.status, result.loss)
 
     @cached_property
-    def _known_outcomes(self) -> Mapping[str, KnownOutcome]:
+    def _known_outcomes(self) -> KnownOutcomes | None:
+        """None where no index has any."""
         if not index_path(self.root, "results").exists():
-            return {}
-        from ablate.store.index import known_outcomes  # noqa: PLC0415 (polars is slow to import)
+            return None
+        from ablate.store.index import KnownOutcomes  # noqa: PLC0415 (polars is slow to import)
 
-        return known_outcomes(self.root)
+        return KnownOutcomes(self.root)
 
     # Documents: None where there is no whole document, StoreError where it is not what it should be
 
@@ -389,7 +391,7 @@ class Store(Paths):
 
     def has_probes(self, digest: str) -> bool:
         """Whether a run has a log of probes."""
-        return os.access(f"{self._place}/{self.run_name(digest)}/probes.ndjson", os.F_OK)  # asked of every run
+        return self.probes_path(digest).exists()
 
     def last_beat(self, digest: str) -> float:
         """When a worker on a run last showed that it lives, in seconds since 1970; 0 where none works on it."""

@@ -66,7 +66,8 @@ class RunTables:
         if run is not None:
             found |= {"data": run.data.digest, "dtype": run.numerics.dtype, "matmul": run.numerics.matmul}
         if result is not None:
-            found |= result_row(result) | {"has_probes": result.sums.probes is not None}
+            found |= result_row(result)
+            found["has_probes"] = result.sums.probes is not None or self._store.has_probes(name)  # older ones lack sums
             found["environment"] = result.environment.model_dump_json()
             found["gpu"] = result.gpu.model_dump_json() if result.gpu else None
         return found

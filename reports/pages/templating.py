@@ -95,7 +95,7 @@ def compact(data: Any) -> str:
 
 def packed(text: str) -> Markup:
     """Text as `unpack.js` reads it: deflated, in base 85 without `<`, so that it cannot end its element."""
-    deflate = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
+    deflate = zlib.compressobj(7, wbits=-zlib.MAX_WBITS)  # 9 takes twice as long for a hundredth
     content = deflate.compress(text.encode()) + deflate.flush()
     return Markup(base64.b85encode(content).decode().replace("<", ","))
 

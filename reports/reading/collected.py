@@ -89,13 +89,12 @@ class ArmLogs:
 
 
 def _by_arm(curves: pl.DataFrame) -> dict[str, ArmLogs]:
-    arms = curves["arm"].rle_id()
     runs = curves.select(pl.struct("arm", "digest").rle_id()).to_series()
-    if arms.n_unique() > curves["arm"].n_unique() or runs.n_unique() > curves.n_unique(["arm", "digest"]):
-        return _by_arm(curves.sort("arm", "digest", maintain_order=True))  # each run in one piece, and each arm
-    numbers = {name: curves[name].to_numpy().astype(np.float64) for name in curves.columns if name not in KEYS}
     starts = np.flatnonzero(np.diff(runs.to_numpy().astype(np.int64), prepend=-1))
     keys, ends = curves.select("arm", "digest")[starts], np.append(starts, curves.height)
+    if keys.n_unique() < keys.height or keys["arm"].rle_id().n_unique() > keys["arm"].n_unique():
+        return _by_arm(curves.sort("arm", "digest", maintain_order=True))  # each run in one piece, and each arm
+    numbers = {name: curves[name].to_numpy().astype(np.float64) for name in curves.columns if name not in KEYS}
     found, first = {}, 0
     for arm, of_arm in keys.group_by("arm", maintain_order=True):
         own = ends[first : first + of_arm.height + 1]

@@ -52,8 +52,7 @@ class Stability(Section):
         """Probes of runs that have ended, also where they are gone, which reading them says: a run under way has no
         end-of-training values yet."""
         known = zip(documents.keys, documents.tables.results["has_probes"].to_list(), strict=True)
-        ended = ((key, has_probes) for key, has_probes in known if key.digest in documents.ended)
-        probed = (key for key, has_probes in ended if has_probes or documents.store.has_probes(key.digest))
+        probed = (key for key, has_probes in known if has_probes)
         frames = (keyed(documents.store.read_probes(key.digest), key, PROBES) for key in probed)
         return {"probes": pl.concat([pl.DataFrame(schema=PROBES), *frames])}
 

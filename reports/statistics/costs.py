@@ -50,9 +50,6 @@ def _ratio(logs: Sequence[float], level: float) -> Estimate:
     found = estimate(logs, level)
     if found is None or found.low is None or found.high is None:
         raise ValueError("a single process says nothing of what differs between processes")
-    return Estimate(_exp(found.mean), _exp(found.low), _exp(found.high), found.sd, tuple(map(_exp, logs)))
-
-
-def _exp(log: float) -> float:
-    """Exponential within the reach of numbers, which the interval of three wild processes exceeds."""
-    return math.exp(max(-FURTHEST, min(log, FURTHEST)))
+    reached = np.clip([found.mean, found.low, found.high, *logs], -FURTHEST, FURTHEST)  # three wild processes exceed it
+    mean, low, high, *ratios = np.exp(reached).tolist()
+    return Estimate(mean, low, high, found.sd, tuple(ratios))

@@ -13,7 +13,7 @@ import pytest
 
 from ablate.store import Store, StoreError, index, jsonfile, seals, stamps
 from ablate.store.documents import ItemLoss
-from ablate.store.index import known_outcomes
+from ablate.store.index import KnownOutcomes
 from ablate.store.stamps import index_path
 from ablate.store.tables import LOSSES, METRICS, RunTables
 from tests.ablate.full_store import write_every_index
@@ -114,7 +114,7 @@ def test_files_that_an_index_knows_are_not_opened(indexed: Path, monkeypatch: py
     tables = RunTables(store, known)
     assert tables.results.equals(before[0]) and store.outcome("bb") == before[1]
     assert tables.metrics(["step"])[1] == [3] * 4 and tables.losses(["nats"])[1] == [1, 2, 0, 1]
-    assert list(known_outcomes(indexed)) == ["aa", "bb", "cc"]
+    assert list(KnownOutcomes(indexed)) == ["aa", "bb", "cc"]
 
 
 def truncated(path: Path) -> None:
@@ -164,9 +164,9 @@ def test_every_bit_of_an_index_is_sealed(indexed: Path) -> None:
     content = path.read_bytes()
     for place in range(0, len(content), 97):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        assert known_outcomes(indexed) == {}
+        assert not KnownOutcomes(indexed)
     path.write_bytes(content)
-    assert known_outcomes(indexed)
+    assert KnownOutcomes(indexed)
 
 
 def test_indexes_that_changed_places_know_nothing(indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,14 +177,14 @@ def test_indexes_that_changed_places_know_nothing(indexed: Path, monkeypatch: py
     second.write_bytes(kept)
     assert said(indexed) == right
     monkeypatch.setitem(index.RUN, "another", index.pl.Int64())
-    assert known_outcomes(indexed) == {}, "of another version"
+    assert not KnownOutcomes(indexed), "of another version"
 
 
 def test_the_index_of_another_store_says_nothing_of_this_one(indexed: Path, tmp_path: Path) -> None:
     """Also of a copy whose times are those of the first."""
     copy = shutil.copytree(indexed, tmp_path / "copy", copy_function=shutil.copy2)
     written_in_place(copy / "aa/result.json")
-    assert known_outcomes(copy)
+    assert KnownOutcomes(copy)
     assert said(copy) == by_files_alone(copy)
 
 
@@ -241,7 +241,7 @@ def test_a_file_that_changes_while_it_is_read_is_in_no_index(
 
     monkeypatch.setattr(Store, "read_run", read_and_changed)
     said(root)
-    assert sorted(known_outcomes(root)) == ["bb", "cc"]
+    assert sorted(KnownOutcomes(root)) == ["bb", "cc"]
 
 
 def test_an_index_grows_and_forgets_runs_that_are_gone(indexed: Path) -> None:
@@ -249,7 +249,7 @@ def test_an_index_grows_and_forgets_runs_that_are_gone(indexed: Path) -> None:
     shutil.rmtree(indexed / "bb")
     store.write_result(result_of("dd", loss=4.0))
     assert said(indexed)["dd"].loss == 4.0
-    assert sorted(known_outcomes(indexed)) == ["aa", "cc", "dd"]
+    assert sorted(KnownOutcomes(indexed)) == ["aa", "cc", "dd"]
     assert said(indexed) == by_files_alone(indexed)
 
 

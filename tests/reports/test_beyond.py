@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from reports.findings.verdicts import decide
 from reports.statistics.screening import EffectTest
 from reports.wording import rate_words, words
 from reports.wording.markup import LATEX
+from tests.reports.browsing import unpacked
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_tuned import Curve, judging, tune
 
@@ -152,7 +154,8 @@ def test_what_is_said_printed_and_drawn_of_an_open_interval(tmp_path: Path) -> N
     assert "+0.100 (−∞ to +∞) nats" in said_of_both and "excludes nothing, since" in said_of_both
     assert "(−∞ to +0.1)".translate(LATEX) == r"($-$$\infty$ to +0.1)"
     page = reports.render(Store(tmp_path).study("norm_placement", "cpu").path).read_text("utf-8")
-    assert GOES_ON in page and "Infinity" not in page and "NaN" not in page
+    written = re.sub(r'<script type="text/plain".*?</script>', "", page) + unpacked(page, "data")
+    assert GOES_ON in page and "Infinity" not in written and "NaN" not in written, "packed letters spell anything"
 
 
 def test_no_seeds_are_added_where_only_rates_would_tell(tmp_path: Path) -> None:
