@@ -57,15 +57,20 @@ class AtMost:
 
 @dataclass(frozen=True, init=False, eq=False)
 class Tried:
-    """Values with which the setting is tried in combination with all others; none where it is not tried. paired:
-    whether the default tests check its pairs with other choices, as the slow ones do."""
+    """Values with which the setting is tried in combination with all others; none where it is not tried.
+
+    paired: whether the default tests check its pairs with other choices, as the slow ones do. costly: whether it takes
+    so long in every test that it is tried no more often than to meet all others.
+    """
 
     values: tuple[Any, ...]
     paired: bool
+    costly: bool
 
-    def __init__(self, *values: Any, paired: bool = True) -> None:
+    def __init__(self, *values: Any, paired: bool = True, costly: bool = False) -> None:
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "paired", paired)
+        object.__setattr__(self, "costly", costly)
 
 
 @dataclass(frozen=True, init=False, eq=False)

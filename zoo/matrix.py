@@ -63,13 +63,15 @@ class MatrixDocument(TypedDict):
 class Option:
     """A choice on an axis: edits of the small model. There is one object for each, so that sets of them are quick.
 
-    paired: whether its pairs with other choices are among those that the default tests check.
+    paired: whether its pairs with other choices are among those that the default tests check. costly: whether it is
+    tried no more often than to meet all others.
     """
 
     axis: str
     name: str
     edits: SpecJson
     paired: bool = True
+    costly: bool = False
 
     def __str__(self) -> str:
         return f"{self.axis}: {self.name}"
@@ -151,7 +153,7 @@ def _options(owner: type[BaseModel], prefix: str) -> Iterator[Option]:
         default, tried = setting.get_default(call_default_factory=True), _tried(owner, name)
         paired = tried is None or tried.paired
         for label, value, others, known in _values(setting, default, tried):
-            yield Option(axis, label, {path: value, **others}, paired and known)
+            yield Option(axis, label, {path: value, **others}, paired and known, tried is not None and tried.costly)
         if isinstance(default, Spec) and tried is None:
             yield from _options(type(default), f"{path}.")
 

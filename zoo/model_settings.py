@@ -106,7 +106,9 @@ class ModelSettings(Spec):
         As(lambda weight: LayerLoss(weight=weight)),
     ] = 0.0
     """Weight, in the training objective, of the mean loss of all layers but the last (`zoo.features.layer_loss`)."""
-    mtp: Annotated[MultiTokenPrediction | None, Fact.DECODER, Tried({"depth": 2, "final_norm": "own"})] = None
+    mtp: Annotated[MultiTokenPrediction | None, Fact.DECODER, Tried({"depth": 2, "final_norm": "own"}, costly=True)] = (
+        None
+    )
     """Modules that predict further tokens while training."""
     init: Annotated[InitSpec, Fact.TRAINING, Tried()] = InitSpec()
     """Initial values of output projections and of a tied head."""

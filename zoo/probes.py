@@ -15,7 +15,8 @@ Layers offer what can be seen with `step.tap`; the block's name is put before it
   loop with routers runs on, of the M that the turn before it left: (B, M);
 - `log_z`, log Σ exp of each token's final logits: (B, T);
 
-and the same of the modules that look ahead, under `mtp.<k>` for `blocks.<i>`. What nobody asks for is not computed.
+and the same of the modules that look ahead, under their own names for `blocks.<i>`. What nobody asks for is not
+computed.
 """
 
 from __future__ import annotations

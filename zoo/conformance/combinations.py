@@ -129,20 +129,24 @@ class _Unmet:
 
 
 def _thin(rows: list[dict[str, Option]], strength: int) -> None:
-    """Leave out multi-token prediction, in place, where all that a row brings together with it meets it in other rows
-    too: the blocks that it adds take time in every test. The last rows go first: the first ones are always tested."""
-    having = [row for row in rows if "mtp" in row and row["mtp"].edits]
-    met = Counter(itertools.chain(*(_with_mtp(row, strength) for row in having)))
-    for row in reversed(having):
-        own = _with_mtp(row, strength)
-        if all(met[some] > 1 for some in own):
-            met.subtract(own)
-            row["mtp"] = choices()["mtp"][0]
+    """Leave out costly choices, in place, where all that a row brings together with them meets them in other rows too.
+    The last rows go first: the first ones are always tested."""
+    for axis, of in choices().items():
+        if any(option.costly for option in of):
+            met = Counter(itertools.chain(*(_with(axis, row, strength) for row in rows)))
+            for row in reversed(rows):
+                own = _with(axis, row, strength)
+                if own and all(met[some] > 1 for some in own):
+                    met.subtract(own)
+                    row[axis] = of[0]
 
 
-def _with_mtp(row: Row, strength: int) -> list[Met]:
-    others = (option for axis, option in row.items() if axis != "mtp")
-    return [frozenset((row["mtp"], *some)) for some in itertools.combinations(others, strength - 1)]
+def _with(axis: str, row: Row, strength: int) -> list[Met]:
+    """What a row brings together with its choice on an axis, if that is costly."""
+    if axis not in row or not row[axis].costly:
+        return []
+    others = (option for other, option in row.items() if other != axis)
+    return [frozenset((row[axis], *some)) for some in itertools.combinations(others, strength - 1)]
 
 
 @functools.cache

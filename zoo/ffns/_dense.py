@@ -40,7 +40,7 @@ class Dense(Ffn):
     dropout: Dropout = 0.0
     """On the hidden features, while training."""
     conv: Annotated[PositiveInt | None, Supports(*ALL_BUT_TRANSFER)] = Field(default=None, exclude_if=is_off)
-    """Tokens that a causal convolution of each hidden feature sees, before the activation (place D of Canon layers,
+    """Tokens that a causal convolution of each hidden feature sees, before the activation (place D of
     Allen-Zhu 2025, arXiv:2512.17351); null for none."""
 
     sparsity: Annotated[float, Field(ge=0, lt=1, exclude_if=is_off), Tried(0.3), Supports(*OF_MODULES)] = 0.0
