@@ -6,7 +6,6 @@ Models are compared in float64: in float32 a deep stack of random layers can mak
 from __future__ import annotations
 
 import functools
-import math
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,12 +17,11 @@ from zoo.cache import TokenCache
 from zoo.cache_kinds import cache_kind
 from zoo.cache_parts import PartsCache
 from zoo.cache_states import TokenStateCache
-from zoo.conformance.combinations import ENCODED, PREFIX, held_by, of_rows, random_model
-from zoo.conformance.counting import counted, expected_chunks, fused_kernels_as_products
+from zoo.conformance.combinations import ENCODED, PREFIX, held_by, of_rows
+from zoo.conformance.flops import flops, needed_flops
 from zoo.conformance.gradients import silent_parameters
 from zoo.conformance.subject import LENGTH, Subject, read_in, require, require_equal, require_refused, require_same
 from zoo.init import Embedding
-from zoo.mixers._linear import Stateful
 from zoo.spec import ModelSpec
 
 KINDS = (
@@ -168,34 +166,6 @@ def parameters(subject: Subject) -> None:
     require_equal(cost.params_embedding, embedded, "declared parameters of embeddings")
 
 
-def flops(subject: Subject) -> None:
-    """Declared FLOPs of a training step are those counted: those executed with the backends that are chosen, and, where
-    no layer computes a recurrence by chunks, whole score matrices with the plain one."""
-    spec, model = subject.spec, random_model(subject.spec).train()
-    declared = zoo.cost(spec, context=LENGTH, encoder_context=ENCODED)
-    shared = declared.flops_per_step / (2 * LENGTH)  # two texts are read at once
-    with fused_kernels_as_products():
-        _require_flops(training_flops(model), declared.flops_per_token_executed + shared, "executed")
-    mixers = [mixer for layer in spec.layers for mixer in layer.mixer.components]
-    if subject.thorough and not any(isinstance(mixer, Stateful) for mixer in mixers):
-        with zoo.attention_backend("plain"):
-            _require_flops(training_flops(model), declared.flops_per_token_square + shared, "of whole score matrices")
-    require(declared.flops_per_token <= declared.flops_per_token_square, "fewer FLOPs are executed than required")
-
-
-def _require_flops(found: float, declared: float, what: str) -> None:
-    close = math.isclose(found, declared, rel_tol=1e-9)
-    require(close, f"declared FLOPs per token {what} (by `cost`): {declared:,.1f}, counted {found:,.1f}")
-
-
-def training_flops(model: zoo.Decoder) -> float:
-    """FLOPs of a training step per token, with as many chunks as declared."""
-    tokens, given = Subject(model.spec).read(2, LENGTH + 1)
-    with expected_chunks(model), counted(model, passes=3) as count:
-        model.loss(tokens[:, :-1], tokens[:, 1:], **given)[0].backward()
-    return count.total / (2 * LENGTH)
-
-
 def cache_bytes(subject: Subject) -> None:
     """Declared bytes of the cache are those allocated, and so are the buffers of tokens."""
     spec = subject.spec
@@ -296,6 +266,6 @@ def kind_of_cache(subject: Subject, kind: dict[str, object]) -> None:
 
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (
-    *(shape, causality, gradients, caching, left_padding, right_padding, batching, parameters, flops, cache_bytes),
-    *(saving, dumping, bfloat16, kinds_of_cache),
+    *(shape, causality, gradients, caching, left_padding, right_padding, batching, parameters, flops),
+    *(needed_flops, cache_bytes, saving, dumping, bfloat16, kinds_of_cache),
 )

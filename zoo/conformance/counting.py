@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -14,6 +15,10 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+import zoo
+from zoo.attend import BACKENDS
+from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Visible
 from zoo.conv import ShortConv
 from zoo.features.chunks import Chunking
 from zoo.model import Decoder
@@ -107,3 +112,33 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, **settings: Any) -> Tensor:
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
     return F.dropout(scores.softmax(dim=-1), settings["dropout_p"]) @ v
+
+
+@contextmanager
+def counted_as_seen(model: nn.Module) -> Iterator[Callable[[], float]]:
+    """FLOPs of a forward pass so far. Of what `attend` computes, only the scores that the mask shows count."""
+    plain, hidden = BACKENDS["plain"], 0.0
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+        nonlocal hidden
+        shown = visible.mask().expand(q.shape[0], 1, q.shape[2], k.shape[2])  # (B, 1, T, S)
+        hidden += 2.0 * q.shape[1] * (q.shape[3] + v.shape[3]) * int((~shown).sum())
+        return plain.attend(q, k, v, visible, scoring)
+
+    seen_only = patch.dict(BACKENDS, plain=replace(plain, attend=attend))
+    with seen_only, zoo.attention_backend("plain"), counted(model) as count:
+        yield lambda: count.total - hidden
+
+
+def taken_by(modules: Mapping[int, nn.Module], model: nn.Module, run: Callable[[], object]) -> dict[int, list[float]]:
+    """FLOPs of each call of these modules while `run` runs, as `counted_as_seen` counts."""
+    taken: dict[int, list[float]] = {key: [] for key in modules}
+    with counted_as_seen(model) as total, ExitStack() as hooks:
+        for key, module in modules.items():
+            # A call is entered with what was counted before it, and left with the difference.
+            hooks.enter_context(module.register_forward_pre_hook(lambda *_, of=taken[key]: of.append(-total())))
+            hooks.enter_context(
+                module.register_forward_hook(lambda *_, of=taken[key]: of.__setitem__(-1, of[-1] + total()))
+            )
+        run()
+    return taken

@@ -1,0 +1,105 @@
+"""Checks of declared FLOPs: those executed, and those needed, which budgets count."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import partial
+from typing import cast
+
+import torch
+from torch import nn
+
+import zoo
+from zoo.conformance.combinations import ENCODED, random_model
+from zoo.conformance.counting import counted, expected_chunks, fused_kernels_as_products, taken_by
+from zoo.conformance.subject import LENGTH, Subject, read_in, require
+from zoo.mixers import Mixer
+from zoo.mixers._linear import Stateful
+
+ROWS = 2
+"""Texts that are read at once."""
+PIECES = (8, 1, LENGTH - 10, 1)
+"""Lengths of the pieces in which a text is decoded: the single tokens are those that are compared."""
+
+
+def flops(subject: Subject) -> None:
+    """Declared FLOPs of a training step are those counted: those executed with the backends that are chosen, and, where
+    no layer computes a recurrence by chunks, whole score matrices with the plain one."""
+    spec, model = subject.spec, random_model(subject.spec).train()
+    declared = zoo.cost(spec, context=LENGTH, encoder_context=ENCODED)
+    shared = declared.flops_per_step / (ROWS * LENGTH)
+    with fused_kernels_as_products():
+        _require_flops(training_flops(model), declared.flops_per_token_executed + shared, "executed")
+    mixers = [mixer for layer in spec.layers for mixer in layer.mixer.components]
+    if subject.thorough and not any(isinstance(mixer, Stateful) for mixer in mixers):
+        with zoo.attention_backend("plain"):
+            _require_flops(training_flops(model), declared.flops_per_token_square + shared, "of whole score matrices")
+    require(declared.flops_per_token <= declared.flops_per_token_square, "fewer FLOPs are executed than required")
+
+
+def _require_flops(found: float, declared: float, what: str) -> None:
+    close = math.isclose(found, declared, rel_tol=1e-9)
+    require(close, f"declared FLOPs per token {what} (by `cost`): {declared:,.1f}, counted {found:,.1f}")
+
+
+def training_flops(model: zoo.Decoder) -> float:
+    """FLOPs of a training step per token, with as many chunks as declared."""
+    tokens, given = Subject(model.spec).read(ROWS, LENGTH + 1)
+    with expected_chunks(model), counted(model, passes=3) as count:
+        model.loss(tokens[:, :-1], tokens[:, 1:], **given)[0].backward()
+    return count.total / (ROWS * LENGTH)
+
+
+@torch.no_grad()
+def needed_flops(subject: Subject) -> None:
+    """FLOPs that mixers declare as needed, which budgets count, are those of decoding a token, whose query meets only
+    keys that it sees.
+
+    By default `decode_flops` follows from `cost`, so that counting what single tokens take also shows wrong numbers of
+    keys in `cost`. A mixer with `decode_flops` of its own (dsa, flash, mla, multi_token and parallel) breaks this link:
+    its `cost` must need at most what a whole text takes when only the scores of `attend` that the mask shows are
+    counted. Encoders, which see everything, and layers that run on a choice of tokens are not checked.
+    """
+    spec, model = subject.spec, subject.model
+    if spec.visible == "all" or any(subset is not None for subset in spec.subsets):
+        return
+    mixers = {block: layer.mixer for block, layer in zip(spec.block_of_each, spec.layers, strict=True)}
+    modules = {block: cast(nn.Module, model.blocks[block].mixer) for block in mixers}
+    tokens, given = subject.read(ROWS)
+    cache = model.new_cache(ROWS, LENGTH, encoder_capacity=ENCODED)
+    decoded = taken_by(modules, model, partial(read_in, model, tokens, list(PIECES), cache, given))
+    for block, mixer in mixers.items():
+        _require_decoded(mixer, spec.d_model, decoded[block])
+    others = {block: module for block, module in modules.items() if _decodes_otherwise(mixers[block])}
+    whole = taken_by(others, model, partial(model, tokens, **given)) if others else {}
+    for block, taken in whole.items():
+        _require_at_most(mixers[block], spec.d_model, max(taken))
+
+
+def _require_decoded(mixer: Mixer, d_model: int, taken: list[float]) -> None:
+    """taken: FLOPs of each call, which are several for a piece where layers share a block."""
+    source = "`decode_flops`" if _decodes_otherwise(mixer) else "the `flops` of its `cost`, the first of its `Keys`"
+    ends = list(itertools.accumulate(PIECES))
+    for call, found in enumerate(taken):
+        piece = call * len(PIECES) // len(taken)
+        end, counted_per_row = ends[piece], found / ROWS
+        declared = mixer.decode_flops(d_model, end) + mixer.pass_flops(end) / ROWS
+        require(
+            PIECES[piece] > 1 or math.isclose(counted_per_row, declared, rel_tol=1e-9),
+            f"FLOPs that {mixer.kind} needs for token {end} of a text, which budgets count (by {source}): declared "
+            f"{declared:,.0f}, counted {counted_per_row:,.0f} while decoding",
+        )
+
+
+def _require_at_most(mixer: Mixer, d_model: int, found: float) -> None:
+    declared = LENGTH * mixer.cost(d_model, LENGTH).flops
+    require(
+        declared <= found / ROWS * (1 + 1e-9),
+        f"FLOPs that {mixer.kind} needs for a text, which budgets count (by the `flops` of its `cost`): declared "
+        f"{declared:,.0f}, and {found / ROWS:,.0f} are enough",
+    )
+
+
+def _decodes_otherwise(mixer: Mixer) -> bool:
+    return type(mixer).decode_flops is not Mixer.decode_flops
