@@ -63,7 +63,7 @@ def _reason(details: ErrorDetails, keys: list[str], owner: type[BaseModel] | Non
     if kind == "extra_forbidden":
         return _unknown(keys[-1], owner)
     if kind == "union_tag_invalid":
-        return unknown("kind", context["tag"], re.findall(r"'([^']*)'", context["expected_tags"]))
+        return unknown_variant("kind", context["tag"], re.findall(r"'([^']*)'", context["expected_tags"]))
     if kind == "union_tag_not_found":
         field = owner.model_fields.get(keys[-1]) if owner else None
         choice = choice_of(field) if field else None
@@ -94,6 +94,12 @@ def reason(details: ErrorDetails, key: str) -> str:
 def unknown(what: str, word: object, known: Sequence[str]) -> str:
     """`unknown kind 'bpee' (did you mean 'bpe'?)`, or a list of all known ones."""
     return f"unknown {what} {yaml(word)}" + (did_you_mean(str(word), known) or f": one of {', '.join(known)}")
+
+
+def unknown_variant(tag: str, word: object, known: Sequence[str]) -> str:
+    """`unknown`, of what a plug-in could have: without a near word it may be one that was not given."""
+    near = did_you_mean(str(word), known)
+    return unknown(tag, word, known) + ("" if near else " (a plug-in's? give --plugin FILE)")
 
 
 def yaml(value: Any) -> str:

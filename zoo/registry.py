@@ -144,6 +144,11 @@ def plugins() -> tuple[Plugin, ...]:
     return (*_installed(tuple(sys.path)), *_files(os.environ.get(VARIABLE, "")))
 
 
+def plugin_files() -> tuple[Path, ...]:
+    """Paths of those that are single files, in the order in which they were given."""
+    return tuple(plugin.path for plugin in _files(os.environ.get(VARIABLE, "")) if plugin.path is not None)
+
+
 @cache
 def _installed(path: tuple[str, ...]) -> tuple[Plugin, ...]:
     """Plug-ins of installed distributions. For one entry point the first on the path counts, as for modules."""

@@ -16,8 +16,10 @@ from ablate.running.context import open_context
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.running.stages import StudyRunner
+from ablate.store.documents.shell import plugin_options
 from ablate.study.study import Study
 from ablate.study.written import Sets
+from zoo.registry import plugin_files
 
 
 @documented(RunOptions.__annotations__)
@@ -88,6 +90,6 @@ def run(
 def _check_arms(study: Study) -> None:
     """Raises StudyError for a study that has a space and no arms: its baseline alone would answer nothing."""
     if study.is_search_alone:
-        place = study.written.place
-        reason = f"there are no arms to train: `ablate search {place} --promote 5` tries the space and writes some"
+        command = " ".join(filter(None, ("ablate search", study.written.place, plugin_options(plugin_files()))))
+        reason = f"there are no arms to train: `{command} --promote 5` tries the space and writes some"
         raise study.error("search", reason)

@@ -63,6 +63,13 @@ class OptionError(AblateError):
     """Options that do not go together, or that mean nothing. The text is the whole message."""
 
 
+def with_plugins(command: str, options: argparse.Namespace) -> str:
+    """A command to suggest, with the plug-ins that this one has."""
+    from ablate.store.documents.shell import plugin_options
+
+    return f"{command} {plugin_options(options.plugin or ())}".rstrip()
+
+
 def add_study(parser: argparse.ArgumentParser) -> None:
     """The study that a command reads, and the store."""
     parser.add_argument("study", metavar="STUDY", help="name of a shipped study, or the path of a file")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from ablate.commands import DONE, HERE, add_json, add_store, given, positive, print_json
+from ablate.commands import DONE, HERE, add_json, add_store, given, positive, print_json, with_plugins
 from ablate.commands.eval import settings, show
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ def run(options: argparse.Namespace) -> int:
         print(line)
     if found.scores is not None:
         show(found.scores)
-    print(f"`ablate report {options.store}` shows it; `ablate eval {found.name} --tasks …` evaluates more.")
+    evaluating = with_plugins(f"ablate eval {found.name} --tasks …", options)
+    print(f"`ablate report {options.store}` shows it; `{evaluating}` evaluates more.")
     return DONE
 
 

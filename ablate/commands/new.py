@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from ablate.commands import DONE
+from ablate.commands import DONE, with_plugins
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,5 +19,5 @@ def run(options: argparse.Namespace) -> int:
     import ablate
 
     path = ablate.new(options.name)
-    print(f"{path}\ntry it: ablate run {path} --scale smoke")
+    print(f"{path}\ntry it: {with_plugins(f'ablate run {path} --scale smoke', options)}")
     return DONE

@@ -21,6 +21,7 @@ from ablate.commands import (
     print_json,
     print_prose,
     print_table,
+    with_plugins,
 )
 
 if TYPE_CHECKING:
@@ -71,4 +72,5 @@ def run(options: argparse.Namespace) -> int:
 def _promoted(options: argparse.Namespace, result: StudyResult) -> str:
     if result.promoted is None:
         return "no effect lowers the loss surely: there is nothing to confirm, and no study was written"
-    return f"fresh seeds: ablate run {result.promoted} --scale {result.scale} --store {options.store}"
+    command = f"ablate run {result.promoted} --scale {result.scale} --store {options.store}"
+    return f"fresh seeds: {with_plugins(command, options)}"

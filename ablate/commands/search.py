@@ -23,6 +23,7 @@ from ablate.commands import (
     positive,
     print_json,
     print_table,
+    with_plugins,
 )
 
 if TYPE_CHECKING:
@@ -69,4 +70,5 @@ def run(options: argparse.Namespace) -> int:
 def _next_command(options: argparse.Namespace, result: SearchResult) -> str:
     sets = [f" --set '{text}'" for text in options.sets if not text.startswith("search.")]
     scale = result.found.scale
-    return f"ablate run {result.promoted} --scale {scale} --store {options.store}" + "".join(sets)
+    command = f"ablate run {result.promoted} --scale {scale} --store {options.store}" + "".join(sets)
+    return with_plugins(command, options)

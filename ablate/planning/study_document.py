@@ -39,6 +39,7 @@ from ablate.training.objectives import Objective
 from ablate.training.objectives.next_token import NextToken
 from evals.costs.prompts import convention
 from zoo.identity import digest_of
+from zoo.registry import plugin_files
 
 NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 
@@ -61,6 +62,7 @@ def study_document(
         source=study.text,
         scale_source=study.shipped.text if study.shipped else "",
         sets=to_jsonable_python(study.written.edits),
+        plugin_files=tuple(map(str, plugin_files())),
         baseline=study.baseline,
         budget=spent_budget(study.budget),
         matched=study.budget.matched,

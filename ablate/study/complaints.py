@@ -56,7 +56,7 @@ def _choice(details: ErrorDetails, path: tuple[str, ...]) -> tuple[tuple[str, ..
         return path, f"needs the key {tag}"
     word, known = details["ctx"]["tag"], re.findall(r"'([^']*)'", details["ctx"]["expected_tags"])
     inside = (tag,) if isinstance(details["input"], Mapping) else ()
-    return (*path, *inside), explain.unknown(tag, word, known)
+    return (*path, *inside), explain.unknown_variant(tag, word, known)
 
 
 def user_path(location: tuple[str | int, ...], data: Any, *, missing: bool) -> tuple[str, ...]:

@@ -82,12 +82,22 @@ def _joined(environment: Mapping[str, tuple[str, ...]], key: str) -> str:
 
 def _command(study: StudyDocument) -> str:
     """The command that repeats the study, wherever its file lies: from the folder above that of studies, or above the
-    file's."""
+    file's. Plug-ins outside that folder are called by their names alone."""
     if study.path is None:
-        return study.command()
+        return study.model_copy(update={"plugin_files": _named_from(None, study.plugin_files)}).command()
     *folders, name = Path(study.path).parts
     first = max((at for at, folder in enumerate(folders) if folder == "studies"), default=len(folders) - 1)
-    return study.model_copy(update={"path": Path(*folders[first:], name).as_posix()}).command()
+    files = _named_from(Path(*folders[:first]), study.plugin_files)
+    path = Path(*folders[first:], name).as_posix()
+    return study.model_copy(update={"path": path, "plugin_files": files}).command()
+
+
+def _named_from(folder: Path | None, files: Sequence[str]) -> tuple[str, ...]:
+    """Files relative to a folder that they lie below; of others the name."""
+    paths = map(Path, files)
+    return tuple(
+        each.relative_to(folder).as_posix() if folder and each.is_relative_to(folder) else each.name for each in paths
+    )
 
 
 def _run_of(documents: StudyDocuments, arm: StudyArm) -> Plain:

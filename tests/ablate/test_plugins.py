@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import json
 import os
 import re
@@ -15,9 +17,13 @@ import pytest
 
 import zoo
 from ablate.cli import main
+from ablate.planning.campaign import Outcome, RungStudy
+from ablate.planning.study_document import study_document
 from ablate.plugins import FOLDERS, check_groups, place_of
+from ablate.study.problems import StudyError
+from ablate.study.reading import load_study
 from ablate.study.schema import study_schema
-from tests.ablate.toy import toy_study
+from tests.ablate.toy import plan_toy, toy_study
 from zoo import registry
 from zoo.axis import variants
 from zoo.conformance import checking, checks
@@ -296,6 +302,32 @@ def test_a_search_tries_the_plugin(tmp_path: Path) -> None:
     assert json.loads(run({}, tmp_path, *asked, "--plugin", "meannorm.py"))["trials"] == {"finished": 4}
     identities = [json.loads(each.read_text()) for each in (tmp_path / "runs").glob("*/run.json")]
     assert {list(each.get("plugins", {})) == ["norms.meannorm"] for each in identities} == {True, False}
+
+
+def test_a_study_knows_the_files_that_its_command_plugged_in(plugged: Path) -> None:
+    plan = plan_toy(toy_study(plugged.parent, "{wide: {d_model: 24}}"), seeds=[0])
+    document = study_document(Outcome((RungStudy(plan),)))
+    assert document.plugin_files == (str(plugged),)
+    assert f"--plugin {plugged}" in document.command()
+
+
+def test_a_suggested_command_has_the_plugins_of_the_command_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    new = importlib.import_module("ablate.commands.new")
+    new.run(argparse.Namespace(name="mine", plugin=["fox.py", "my norm.py"]))
+    command = "ablate run mine.yaml --scale smoke --plugin fox.py --plugin 'my norm.py'"
+    assert capsys.readouterr().out.splitlines()[-1] == f"try it: {command}"
+
+
+def test_an_unknown_kind_may_be_a_plugin_that_was_not_given(tmp_path: Path) -> None:
+    words = r"unknown kind 'my_fox': one of .*, ttt \(a plug-in's\? give --plugin FILE\)$"
+    with pytest.raises(zoo.SpecError, match=words):
+        zoo.load("small", **{"block.mixer": "my_fox"})
+    toy_study(tmp_path, "{fox: {block.mixer: my_fox}}")
+    with pytest.raises(StudyError, match=words):
+        load_study(tmp_path / "toy.yaml", "cpu")
 
 
 def always_wrong(subject: Subject) -> None:

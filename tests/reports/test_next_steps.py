@@ -107,3 +107,24 @@ def test_a_command_repeats_the_edits_that_it_does_not_replace(tmp_path: Path) ->
     assert larger == "ablate run norm_placement --scale gpu --set 'base.block.ffn=\"gelu\"' --set margin=0.02"
     here = study.model_copy(update={"path": str(Path.cwd() / "my study.yaml")})
     assert here.command() == "ablate run 'my study.yaml' --scale cpu"
+
+
+def test_a_command_repeats_its_plugins(tmp_path: Path) -> None:
+    files = (str(Path.cwd() / "my fox.py"), "/elsewhere/delta.py")
+    study = StudyOf([Arm("base", BASE)]).document().model_copy(update={"plugin_files": files, "sets": {"seeds": 2}})
+    plugins = "--plugin 'my fox.py' --plugin /elsewhere/delta.py"
+    assert study.command() == f"ablate run norm_placement --scale cpu {plugins} --set seeds=2"
+    assert study.command(scale="gpu") == f"ablate run norm_placement --scale gpu {plugins}"
+
+
+def test_every_next_step_has_the_plugins(tmp_path: Path) -> None:
+    """On the terminal, in `--json` and on the page."""
+    study = StudyOf([Arm("base", BASE), Arm("arm", [2.41, 2.40, 2.41, 2.39, 2.40])], source=SOURCE)
+    folder, store = study.write(tmp_path), Store(tmp_path)
+    document = study.document().model_copy(update={"plugin_files": ("/elsewhere/fox.py",)})
+    store.study(study.name, "cpu").write(document)
+    summary = reports.summarise(folder)
+    steps = next_steps(summary)
+    assert steps and all("--plugin /elsewhere/fox.py" in step.command for step in steps)
+    page = reports.render(folder, summary).read_text(encoding="utf-8")
+    assert page.count("--plugin /elsewhere/fox.py") >= len(steps)

@@ -52,6 +52,20 @@ def test_a_result_holds_what_the_report_says(study: Path, tmp_path: Path) -> Non
     assert found.setting.seeds == 5 and found.setting.parameters == (750_000, 750_000)
 
 
+def test_a_recorded_command_names_plugins_from_where_the_study_is_named(study: Path, tmp_path: Path) -> None:
+    """Whoever repeats it has neither our folders nor our home."""
+    store = Store(study.parents[1])
+    document = store.study("norm_placement", "cpu").read()
+    assert document is not None
+    files_given = (str(tmp_path / "mine" / "fox.py"), "/home/me/delta.py")
+    place = {"path": str(tmp_path / "studies" / "norm_placement.yaml"), "plugin_files": files_given}
+    store.study("norm_placement", "cpu").write(document.model_copy(update=place))
+    found = files.read(ablate.record_result(study, tmp_path / "results"))
+    assert found.command == (
+        "ablate run studies/norm_placement.yaml --scale cpu --plugin mine/fox.py --plugin delta.py"
+    )
+
+
 def test_what_is_read_is_written_again_to_the_byte(study: Path, tmp_path: Path) -> None:
     path = ablate.record_result(study, tmp_path)
     assert files.as_text(files.read(path)) == path.read_text(encoding="utf-8")

@@ -31,6 +31,7 @@ from ablate.store.documents.design import StudyDesign
 from ablate.store.documents.length import Length
 from ablate.store.documents.published import StudyPublished
 from ablate.store.documents.registered import StudyRegistration
+from ablate.store.documents.shell import from_here, plugin_options
 
 SCALES = ("smoke", "cpu", "cpu-long", "gpu-minutes", "gpu-hour", "gpu-day", "gpu-week")
 """Scales that come with the tool, from the smallest to the largest."""
@@ -312,6 +313,8 @@ class StudyDocument(Document):
     """The text of the scale that came with the tool, if it was one."""
     sets: dict[str, JsonValue] = Field(default={}, exclude_if=operator.not_)
     """Edits by path that the command gave beside the file (`--set`)."""
+    plugin_files: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
+    """Files that the command plugged in (`--plugin`), whether or not an arm uses them."""
     baseline: str
     """Name of the arm that the others are compared with."""
     budget: SpentBudget
@@ -371,7 +374,7 @@ class StudyDocument(Document):
         return {*(run.digest for arm in arms for run in arm.runs), *(run for trial in trials for run in trial.runs)}
 
     def command(self, *options: str, scale: str | None = None) -> str:
-        """The command that runs it, edited as it was, at its own scale unless another is given.
+        """The command that runs it, edited as it was and with its plug-ins, at its own scale unless another is given.
 
         A file is named as seen from here. options: `--set PATH=VALUE` replaces an edit of that path. Edits of what
         scales set, such as sizes and budgets, would undo another scale, and are left out there.
@@ -379,10 +382,12 @@ class StudyDocument(Document):
         at, edited = scale or self.scale, self.sets
         if at != self.scale:
             edited = {path: value for path, value in edited.items() if not _is_scaled(path)}
-        study = shlex.quote(_from_here(Path(self.path))) if self.path else self.name
+        study = shlex.quote(from_here(Path(self.path))) if self.path else self.name
         kept = {path: value for path, value in edited.items() if not any(_edits(each, path) for each in options)}
         edits = [f"--set {shlex.quote(f'{path}={json.dumps(value)}')}" for path, value in kept.items()]
-        return " ".join(filter(None, ("ablate run", study, "--scale", at, *edits, *options)))
+        return " ".join(
+            filter(None, ("ablate run", study, "--scale", at, plugin_options(self.plugin_files), *edits, *options))
+        )
 
     @property
     def pairs(self) -> tuple[tuple[StudyArm, StudyArm], ...]:
@@ -408,8 +413,3 @@ def _is_scaled(path: str) -> bool:
     first, _, rest = path.partition(".")
     sections = ("base", "budget", "data", "evals", "measure", "seeds", "train", "tune")
     return first in sections and not (first == "base" and rest.partition(".")[0] == "block")
-
-
-def _from_here(path: Path) -> str:
-    """A path relative to the current folder, where it lies below it."""
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,0 +1,18 @@
+"""Parts of the commands that documents and messages suggest, as a shell reads them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def from_here(path: Path) -> str:
+    """A path relative to the current folder, where it lies below it."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def plugin_options(files: Iterable[str | os.PathLike[str]]) -> str:
+    """`--plugin FILE` for each file: a suggested command needs those that the command before it had."""
+    return " ".join(f"--plugin {shlex.quote(from_here(Path(file)))}" for file in files)
