@@ -85,22 +85,46 @@ def place_of(path: Path) -> tuple[str, str]:
     places = sorted(set(_places(tree, path.stem)))
     if len(places) == 1:
         return places[0]
-    found = ", ".join(f"{package}: {name}" for package, name in places) or "none"
+    found = ", ".join(f"{package}: {name}" for package, name in places) or f"none{_nameless(tree, path.stem)}"
     reason = f"expected one variant, optimizer, objective, data source, evaluation, tracker or engine, found {found}"
     raise ArgumentError("plugin", f"{reason} (docs/plugins.md)", str(path))
 
 
 def _places(tree: ast.Module, stem: str) -> Iterator[tuple[str, str]]:
     """(package, name) of all that a file defines for a folder."""
+    for node, package in _derived(tree):
+        if name := _name_of(node, package, stem):
+            yield package, name
+    origins = {package for _, package in _imported(tree)}
+    for mark in map(_defined, tree.body):
+        if mark in MARKS and MARKS[mark] in origins:
+            yield MARKS[mark], stem
+
+
+def _derived(tree: ast.Module) -> Iterator[tuple[ast.ClassDef, str]]:
+    """Classes that extend one of a folder's, each with that folder."""
     origins = dict(_imported(tree))
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             bases = [origins[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in origins]
-            origins |= {node.name: bases[0]} if bases else {}
-            if bases and (name := _name_of(node, bases[0], stem)):
-                yield bases[0], name
-        elif (mark := _defined(node)) in MARKS and MARKS[mark] in origins.values():
-            yield MARKS[mark], stem
+            if bases:
+                origins[node.name] = bases[0]
+                yield node, bases[0]
+
+
+def _nameless(tree: ast.Module, stem: str) -> str:
+    """Note on the first class of a spec that has no name."""
+    specs = [(node, package) for node, package in _derived(tree) if not _extends_module(node)]
+    if not specs:
+        return ""
+    node, package = specs[0]
+    field = "source" if package == "ablate.data.sources" else "kind"
+    return f": {node.name} needs a name, such as {field}: Literal['{stem}'] = '{stem}'"
+
+
+def _extends_module(node: ast.ClassDef) -> bool:
+    """Whether a class is the layer that a spec builds, and needs no name."""
+    return any(isinstance(base, ast.Name) and base.id.endswith(("Layer", "Module")) for base in node.bases)
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -28,7 +28,7 @@ from pydantic_core import CoreSchema
 from zoo.descriptions import descriptions
 from zoo.edits import Edits
 from zoo.errors import PluginError
-from zoo.registry import member, members
+from zoo.registry import called, member, members
 from zoo.traits import NO_OPERATION, Operations
 
 Number = TypeVar("Number", int, float)
@@ -123,9 +123,9 @@ def _variant_of(module: ModuleType, name: str, tag: str) -> type[Spec]:
         if isinstance(value, type) and issubclass(value, Spec) and kind_of(value, tag) == name
     ]
     if len(own) != 1:
-        raise PluginError(f"{module.__file__}: expected one spec with {tag}: Literal['{name}'], found {len(own)}")
+        raise PluginError(f"{called(module)}: expected one spec with {tag}: Literal['{name}'], found {len(own)}")
     if lacking := sorted(own[0].__abstractmethods__):
-        raise PluginError(f"{module.__file__}: {own[0].__name__} lacks {', '.join(lacking)}")
+        raise PluginError(f"{called(module)}: {own[0].__name__} lacks {', '.join(lacking)}")
     return own[0]
 
 

@@ -58,6 +58,11 @@ def kept_by(reader: object, cache: LayerCache | None, kind: type[K]) -> K | None
     raise TypeError(f"{who} keeps a {wanted} but was given a {found}: {ASK_THE_MODEL}")
 
 
+def uncached(given: int, declared: int) -> ValueError:
+    """Error for another number of buffers than the mixer's `cached` declares."""
+    return ValueError(f"extend got {given} buffers, cached() declares {declared}")
+
+
 class Cache:
     """State of a model: one entry per layer, and how many tokens it has seen (padding included).
 
@@ -192,6 +197,8 @@ class TokenCache:
         S tokens, and their places: (S,).
         """
         stored = self.encode(new)
+        if len(stored) != len(self.buffers):
+            raise uncached(len(new), len(self.buffers) * len(new) // len(stored))
         kept, places = self._keep(stored, index)
         return self.decode(kept, new), places
 

@@ -33,7 +33,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 import torch
 from pydantic import NonNegativeInt, PositiveFloat
@@ -46,6 +46,8 @@ from zoo.grouped import grouped_product
 from zoo.traits import EVERY_OPERATION, Operations
 
 Role = Literal["embedding", "input", "output", "head", "gain", "bias"]
+
+ROLES: tuple[Role, ...] = get_args(Role)
 
 UNNORMED = 0.5
 """Further factor on the initial logits of a tied head that reads an unnormed stream."""
@@ -77,8 +79,10 @@ class Linear(nn.Linear):
     """Standard deviations that a mixer sets in place of the rule's; 0 for a constant."""
 
     def __init__(self, dim_in: int, dim_out: int, *, bias: bool = False, role: Role, values: bool = False) -> None:
-        """values: whether this is the projection that a mixer reads its values with."""
+        """role: of the weight, `input` or `output` in a layer; a bias has its own. values: whether this is the
+        projection that a mixer reads its values with, which DeepNorm scales. Raises ValueError for an unknown role."""
         super().__init__(dim_in, dim_out, bias=bias)
+        _check_role(role)
         self.roles = {"weight": role, "bias": "bias"}
         self.values = values
 
@@ -98,6 +102,7 @@ class ExpertLinear(nn.Module):
 
     def __init__(self, experts: int, dim_in: int, dim_out: int, *, bias: bool = False, role: Role) -> None:
         super().__init__()
+        _check_role(role)
         self.experts = experts
         self.weight = nn.Parameter(torch.empty(experts, dim_out, dim_in))
         self.bias = nn.Parameter(torch.empty(experts, dim_out)) if bias else None
@@ -136,8 +141,15 @@ def roles(model: nn.Module) -> dict[str, Role]:
                     f"{type(module).__name__} does not say the role of its parameter '{name}': write "
                     f"roles = {{'{name}': 'gain'}} in the class, or bias, input or output"
                 )
+            _check_role(owned[name])
             found[f"{path}.{name}".lstrip(".")] = owned[name]
     return found
+
+
+def _check_role(role: str) -> None:
+    """Raise ValueError for a role that no rule knows: its parameters would start at zero."""
+    if role not in ROLES:
+        raise ValueError(f"unknown role '{role}': one of {', '.join(ROLES)}")
 
 
 def initialise(

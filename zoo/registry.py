@@ -17,6 +17,7 @@ import importlib.util
 import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -66,7 +67,7 @@ class Plugin:
             return self._executed(self.path) if self.path else importlib.import_module(self.module)
         except (Exception, SystemExit) as error:  # it is anybody's code
             reason = " ".join(str(error).split())
-            raise PluginError(f"plug-in {self}: {type(error).__name__}: {reason}") from error
+            raise PluginError(f"plug-in {self}: {type(error).__name__}: {reason}{place_in_plugin(error)}") from error
 
     def _executed(self, path: Path) -> ModuleType:
         if (loaded := sys.modules.get(self.module)) is not None:
@@ -99,7 +100,7 @@ def members(package: str) -> list[str]:
     _listed.add(package)
     own, added = _files_of(package), plugins_of(package)
     for name in own & added.keys():
-        raise PluginError(f"plug-in {added[name]}: {package.rpartition('.')[2]} have a {name} already")
+        raise _taken(added[name])
     return sorted(own | added.keys())
 
 
@@ -124,8 +125,31 @@ def only_class(module: ModuleType, base: type[Base]) -> type[Base]:
         if isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__
     ]
     if len(own) != 1:
-        raise PluginError(f"{module.__file__}: expected one {base.__name__}, found {len(own)}")
+        raise PluginError(f"{called(module)}: expected one {base.__name__}, found {len(own)}")
     return own[0]
+
+
+def _taken(plugin: Plugin, by: str = "") -> PluginError:
+    return PluginError(f"plug-in {plugin}: the name {plugin.name} is taken among {plugin.folder}{by}: choose another")
+
+
+def called(module: ModuleType) -> str:
+    """A module in messages: its file, and that it is a plug-in's."""
+    ours = any(plugin.module == module.__name__ for plugin in plugins())
+    return f"plug-in {module.__file__}" if ours else str(module.__file__)
+
+
+def place_in_plugin(error: BaseException) -> str:
+    """Where an error was last in a plug-in's file, ` (fox.py:93, in rows)`; empty if it was in none."""
+    modules = (sys.modules.get(plugin.module) for plugin in plugins())
+    files = {str(plugin.path) for plugin in plugins()} | {str(module.__file__) for module in modules if module}
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    inside = [(code, line) for code, line in frames if code.co_filename in files]
+    if not inside:
+        return ""
+    code, line = inside[-1]
+    where = "" if code.co_name == "<module>" else f", in {code.co_name}"
+    return f" ({Path(code.co_filename).name}:{line}{where})"
 
 
 def plugins_of(package: str) -> Mapping[str, Plugin]:
@@ -135,7 +159,7 @@ def plugins_of(package: str) -> Mapping[str, Plugin]:
         if plugin.folder != folder:
             continue
         if (first := found.setdefault(plugin.name, plugin)) != plugin:
-            raise PluginError(f"plug-in {plugin}: {folder} have a {plugin.name} already, from {first}")
+            raise _taken(plugin, f" by {first}")
     return found
 
 

@@ -7,7 +7,8 @@ import textwrap
 from dataclasses import asdict
 
 from ablate.commands import DONE, SOME_FAILED, OptionError, print_json, print_table
-from zoo.conformance.checking import Finding, check_variant, checkable, options_of
+from zoo.conformance.checking import Finding, check_variant, checkable, notes_on, options_of
+from zoo.conformance.subject import NOT_APPLICABLE
 from zoo.errors import did_you_mean
 
 SAID_WIDTH = 100
@@ -20,20 +21,29 @@ def show_check(kind: str, as_json: bool) -> int:
         raise OptionError(f"--check {kind}: there is no such part of a model{near}")
     found = check_variant(kind, say=_say)
     failed = any(finding.failures for finding in found)
+    notes = [] if failed else notes_on(kind)
     if as_json:
-        print_json({"variant": kind, "conforms": not failed, "checks": [asdict(finding) for finding in found]})
+        checks = [asdict(finding) for finding in found]
+        print_json({"variant": kind, "conforms": not failed, "checks": checks, "notes": notes})
     else:
         _print(found)
+        for note in notes:
+            print(f"note: {note}")
     return SOME_FAILED if failed else DONE
 
 
 def _print(found: list[Finding]) -> None:
     rows = [(each.check, each.property, _verdict(each)) for each in found]
     print_table([("check", "what must hold", "models"), *rows], text_columns=3)
+    failed: dict[tuple[str, str], list[str]] = {}
     for each in found:
         if each.failures:  # the first is the simplest model; `--json` has all
-            model, reason = each.failures[0]
-            print(f"{each.check}: {reason}\n    in {model}")
+            failed.setdefault(each.failures[0], []).append(each.check)
+    for (model, reason), checks in failed.items():
+        which = checks[0] if len(checks) == 1 else f"these {len(checks)} checks"
+        print(f"{which}: {reason}\n    in {model}")
+        if len(checks) > 1:
+            print(textwrap.indent(textwrap.fill(", ".join(checks), SAID_WIDTH), "    "))
 
 
 def _say(line: str) -> None:
@@ -41,5 +51,7 @@ def _say(line: str) -> None:
 
 
 def _verdict(finding: Finding) -> str:
+    if not finding.models:
+        return NOT_APPLICABLE
     failed = len(finding.failures)
     return f"fails in {failed} of {finding.models}" if failed else f"holds in all {finding.models}"

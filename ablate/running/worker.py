@@ -41,7 +41,9 @@ def _guarded(request: Request, stop: StopSignal) -> int:
     except Interrupted:
         return ENDED_BY_REQUEST
     except Exception as error:
-        summary = f"{type(error).__name__}: {error}".replace("\n", " ")
+        from zoo.registry import place_in_plugin  # noqa: PLC0415 (only a failure needs it)
+
+        summary = f"{type(error).__name__}: {error}{place_in_plugin(error)}".replace("\n", " ")
         Store(request.store).write_error(request.digest, summary, traceback.format_exc())
         return 1
     return 0

@@ -27,7 +27,7 @@ from tests.ablate.toy import plan_toy, toy_study
 from zoo import registry
 from zoo.axis import variants
 from zoo.conformance import checking, checks
-from zoo.conformance.subject import ConformanceError, Subject
+from zoo.conformance.subject import NOT_APPLICABLE, ConformanceError, Subject
 from zoo.errors import PluginError
 
 ROOT = Path(__file__).parents[2]
@@ -137,7 +137,9 @@ def test_a_plugin_that_declares_what_it_supports_is_not_refused(tmp_path: Path) 
 
 def test_a_name_that_is_taken_is_refused(plugged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(registry.VARIABLE, f"zoo.norms/rmsnorm={plugged}")
-    with pytest.raises(PluginError, match=f"{plugged}: norms have a rmsnorm already"):
+    with pytest.raises(
+        PluginError, match=f"^plug-in {plugged}: the name rmsnorm is taken among norms: choose another$"
+    ):
         variants("zoo.norms")
 
 
@@ -146,11 +148,15 @@ def test_two_plugins_of_one_name_are_refused(plugged: Path, monkeypatch: pytest.
     other = plugged.with_name("other.py")
     other.write_text(NORM, encoding="utf-8")
     monkeypatch.setenv(registry.VARIABLE, f"zoo.norms/meannorm={plugged}{os.pathsep}zoo.norms/meannorm={other}")
-    with pytest.raises(PluginError, match=f"{other}: norms have a meannorm already, from {plugged}"):
+    with pytest.raises(
+        PluginError, match=f"{other}: the name meannorm is taken among norms by {plugged}: choose another"
+    ):
         registry.members("zoo.norms")
     monkeypatch.setenv(registry.VARIABLE, f"zoo.norms/meannorm={other}")
     install("norms", plugged.parent, monkeypatch)
-    with pytest.raises(PluginError, match=r"have a meannorm already, from my_package.meannorm of my-package 1\.0"):
+    with pytest.raises(
+        PluginError, match=r"meannorm is taken among norms by my_package\.meannorm of my-package 1\.0: choose another"
+    ):
         registry.members("zoo.norms")
 
 
@@ -181,15 +187,17 @@ def test_a_group_that_nobody_reads_is_said(tmp_path: Path, monkeypatch: pytest.M
     ("text", "words"),
     [
         ("import nothing_of_that_name", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
-        ("raise ValueError('line\\nanother')", "ValueError: line another"),
+        ("raise ValueError('line\\nanother')", "ValueError: line another (meannorm.py:1)"),
+        ("def made():\n    return 1 / 0\n\n\nmade()", "division by zero (meannorm.py:2, in made)"),
         ("", "expected one spec with kind: Literal['meannorm'], found 0"),
+        (NORM.replace("def build", "def built"), "meannorm.py: MeanNorm lacks build"),
     ],
 )
 def test_a_broken_plugin_is_one_line_with_file_and_reason(text: str, words: str, plugged: Path) -> None:
     plugged.write_text(text, encoding="utf-8")
     with pytest.raises(PluginError) as raised:
         variants("zoo.norms")
-    assert str(plugged) in str(raised.value) and words in str(raised.value)
+    assert str(raised.value).startswith(f"plug-in {plugged}: ") and words in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
@@ -198,6 +206,10 @@ def test_a_broken_plugin_is_one_line_with_file_and_reason(text: str, words: str,
     [
         ("x = (", "not Python: '(' was never closed (line 1)"),
         ("x = 1", "expected one variant, optimizer, objective, data source, evaluation, tracker or engine, found none"),
+        (
+            NORM.replace('    kind: Literal["meannorm"] = "meannorm"\n', ""),
+            "found none: MeanNorm needs a name, such as kind: Literal['mine'] = 'mine' (docs/plugins.md)",
+        ),
         (NORM + NORM.replace("meannorm", "other"), "found zoo.norms: meannorm, zoo.norms: other"),
         (NORM, "zoo.norms is loaded already: plug-ins come first"),
     ],
@@ -335,15 +347,50 @@ def always_wrong(subject: Subject) -> None:
     raise ConformanceError(f"{subject.spec.d_model} features are too few")
 
 
+def seldom(subject: Subject) -> str:
+    """Some models."""
+    return NOT_APPLICABLE
+
+
 def test_the_checks_of_a_variant_are_a_table_with_the_simplest_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(checking, "covering_one", lambda option: [])
-    monkeypatch.setattr(checking, "CHECKS", (checks.shape, always_wrong))
+    monkeypatch.setattr(checking, "CHECKS", (checks.shape, always_wrong, seldom))
     assert main(["zoo", "--check", "l2norm"]) == 1
     rows = [re.split(r" {2,}", line.strip()) for line in capsys.readouterr().out.splitlines()]
     assert ["shape", "Logits have the declared shape, in float32, and are finite", "holds in all 2"] in rows
     assert ["always_wrong", "Nothing is right", "fails in 2 of 2"] in rows
     assert rows[-2:] == [["always_wrong: 24 features are too few"], ["in norm: l2norm"]]
+    assert ["seldom", "Some models", "not applicable"] in rows
     assert main(["zoo", "--check", "l2nrom"]) == 2
     assert "--check l2nrom: there is no such part of a model (did you mean 'l2norm'?)" in capsys.readouterr().err
+
+
+def test_a_plugin_that_raises_is_tried_once_and_its_error_is_said_once_with_its_place(tmp_path: Path) -> None:
+    """Checks that run no model still hold."""
+    path = tmp_path / "meannorm.py"
+    path.write_text(NORM.replace("return x / x.abs()", "return x / self.absent()"), encoding="utf-8")
+    command = [sys.executable, "-P", "-m", "ablate", "zoo", "--check", "meannorm", "--plugin", str(path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    (line,) = (number for number, text in enumerate(NORM.splitlines(), 1) if "return x / x.abs()" in text)
+    reason = "AttributeError: 'MeanNormLayer' object has no attribute 'absent'"
+    lines = done.stdout.splitlines()
+    (said,) = [each for each in lines if reason in each]
+    assert re.fullmatch(rf"these \d+ checks: {reason} \(meannorm\.py:{line}, in forward\)", said)
+    named = "".join(lines[lines.index(said) + 1 :])
+    assert "in norm: meannorm" in named and "shape, causality, gradients" in named
+    assert re.search(r"^ *dumping .*holds in all 1 *$", done.stdout, re.MULTILINE)
+    assert re.search(r"^stopped after 1 of \d+ models: the forward pass of this one raises", done.stderr, re.MULTILINE)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_run_that_fails_in_a_plugin_says_where(tmp_path: Path) -> None:
+    toy_study(tmp_path, "{mean: {block.norm: meannorm}}", steps=20)
+    path = tmp_path / "meannorm.py"
+    path.write_text(NORM.replace("return x / x.abs()", "return x / self.absent()"), encoding="utf-8")
+    asked = ("run", "toy.yaml", "--scale", "cpu", "--set", "seeds=[0]", "--plugin", "meannorm.py")
+    assert re.search(r"no attribute 'absent' \(meannorm\.py:\d+, in forward\)", run({}, tmp_path, *asked, status=1))

@@ -15,13 +15,18 @@ import torch
 
 import zoo
 from tests.zoo.covering_rows import rows_and_opening
+from zoo.axis import variants
 from zoo.conformance import checks
-from zoo.conformance.checking import conforms
+from zoo.conformance.checking import conforms, notes_on
 from zoo.conformance.checks import CHECKS, KINDS
 from zoo.conformance.combinations import CORE, choices, covering, legal, opening, paired
 from zoo.conformance.subject import LENGTH, ConformanceError, Subject
+from zoo.init import Linear
 from zoo.matrix import Option, combine
+from zoo.mixers import MixerLayer
 from zoo.mixers.attention import AttentionLayer
+from zoo.mixers.mla import MLA
+from zoo.site import Site
 
 ROWS, FIRST = rows_and_opening()
 OPENING = range(FIRST)
@@ -190,8 +195,25 @@ def test_a_wrong_cost_and_a_silent_parameter_are_found(monkeypatch: pytest.Monke
     monkeypatch.setattr(zoo, "cost", lambda *_, **__: wrong)
     with pytest.raises(ConformanceError, match="declared FLOPs per token executed"):
         checks.flops(Subject(SMALL))
-    with pytest.raises(ConformanceError, match="bytes of the cache"):
+    with pytest.raises(ConformanceError, match=r"`cache_elements` says 12 bytes in torch\.float32, allocated [\d,]+$"):
         checks.cache_bytes(Subject(SMALL))
     monkeypatch.setattr(checks, "silent_parameters", lambda *_: {"blocks.0.mixer.q.weight"})
     with pytest.raises(ConformanceError, match=r"no gradient for blocks\.0\.mixer\.q\.weight"):
         checks.gradients(Subject(SMALL))
+
+
+def test_values_that_nothing_marks_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [notes_on(kind) for kind in variants("zoo.mixers")] == [[]] * len(variants("zoo.mixers"))
+    assert notes_on("rmsnorm") == []
+    build = MLA.build
+
+    def unmarked(spec: MLA, site: Site) -> MixerLayer:
+        layer = build(spec, site)
+        for module in layer.modules():
+            if isinstance(module, Linear):
+                module.values = False
+        return layer
+
+    monkeypatch.setattr(MLA, "build", unmarked)
+    (note,) = notes_on("mla")
+    assert note.startswith("no Linear of MLALayer has values=True: DeepNorm")

@@ -5,17 +5,18 @@ from __future__ import annotations
 import inspect
 import math
 import textwrap
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 import zoo
 from tests.zoo.covering_rows import rows_and_opening
 from zoo.conformance.combinations import given_to, random_tokens
+from zoo.init import ExpertLinear, Linear, roles
 from zoo.matrix import combine
 from zoo.presets import names as preset_names
 from zoo.presets import preset
@@ -169,3 +170,28 @@ def assert_differ_by(spec: zoo.ModelSpec, name: str | None, factor: float) -> No
         expected = plain[own] * factor if own == name else plain[own]
         torch.testing.assert_close(parameter, expected, rtol=1e-6, atol=0)
     assert name is None or name in plain
+
+
+class Banana(nn.Module):
+    """A module whose parameter has a role that there is not."""
+
+    roles: ClassVar = {"gain": "banana"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Linear(2, 3, role="banana"),  # type: ignore[arg-type]
+        lambda: ExpertLinear(2, 2, 3, role="banana"),  # type: ignore[arg-type]
+        lambda: roles(Banana()),
+    ],
+    ids=["linear", "experts", "declared"],
+)
+def test_a_role_without_a_rule_is_refused(make: Callable[[], object]) -> None:
+    words = "^unknown role 'banana': one of embedding, input, output, head, gain, bias$"
+    with pytest.raises(ValueError, match=words):
+        make()

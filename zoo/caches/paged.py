@@ -10,7 +10,7 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from zoo.cache import Cache, TakeBack, TokenCache
+from zoo.cache import Cache, TakeBack, TokenCache, uncached
 from zoo.caches import CacheKind
 from zoo.errors import UnsupportedError
 
@@ -120,6 +120,8 @@ class PagedCache(TokenCache):
 
     def extend(self, new: Sequence[Tensor], index: Tensor) -> tuple[list[Tensor], Tensor]:
         start, end = self.length, self.length + index.shape[0]
+        if len(new) != len(self.pool.buffers):
+            raise uncached(len(new), len(self.pool.buffers))
         self._grow(start, end)
         self.length = end
         row, token = self._text(start, end).nonzero().unbind(dim=1)

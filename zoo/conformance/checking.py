@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from zoo.conformance.checks import CHECKS
+import torch
+
+from zoo.conformance.checks import CHECKS, Check
 from zoo.conformance.combinations import covering_one
-from zoo.conformance.subject import Subject
-from zoo.matrix import Option, axes, combine
+from zoo.conformance.subject import NOT_APPLICABLE, Subject
+from zoo.init import Linear
+from zoo.matrix import SMALL, Option, axes, combine
+from zoo.mixers import Mixer
+from zoo.registry import place_in_plugin
+from zoo.site import Site
 from zoo.spec import ModelSpec
+
+D_MODEL = int(SMALL["d_model"])
+"""Width of the models under test."""
 
 
 @dataclass
 class Finding:
-    """Result of one check: the number of models checked, and for each failure the model and the reason."""
+    """Result of one check: the number of models that it applies to, and for each failure the model and the reason."""
 
     check: str
     property: str
@@ -38,17 +47,63 @@ def _kinds(option: Option) -> list[str]:
 
 
 def check_variant(kind: str, say: Callable[[str], None] = lambda _: None) -> list[Finding]:
-    """Every check on every model with the variant, each named by its choices. `say` is told of each model first."""
+    """Every check on every model with the variant, each named by its choices. `say` is told of each model first.
+
+    It ends with the first model whose forward pass raises an error: the others would show the same one.
+    """
     findings = {check: Finding(check.__name__, _said(check.__doc__)) for check in CHECKS}
     models = list(_models(kind))
     for number, (name, spec) in enumerate(models, 1):
         say(f"{number}/{len(models)}  {name}")
         subject = Subject(spec)
         for check, finding in findings.items():
-            finding.models += 1
-            if reason := _failure(check, subject):
-                finding.failures.append((name, reason))
+            _add(finding, check, subject, name)
+        if number < len(models) and not _runs(subject):
+            say(f"stopped after {number} of {len(models)} models: the forward pass of this one raises an error")
+            break
     return list(findings.values())
+
+
+def _add(finding: Finding, check: Check, subject: Subject, model: str) -> None:
+    try:
+        finding.models += check(subject) != NOT_APPLICABLE
+    except Exception as error:  # the variant may be anybody's code, and raise anything
+        finding.models += 1
+        finding.failures.append((model, _reason(error)))
+
+
+def _reason(error: Exception) -> str:
+    found = " ".join(str(error).split())
+    if isinstance(error, AssertionError):
+        return found
+    return f"{type(error).__name__}: {found}{place_in_plugin(error)}"
+
+
+def _runs(subject: Subject) -> bool:
+    tokens, given = subject.read(1)
+    try:
+        with torch.no_grad():
+            subject.model(tokens, **given)
+    except Exception:  # as above
+        return False
+    return True
+
+
+def notes_on(kind: str) -> list[str]:
+    """Advice on what no check can decide: values that nothing marks."""
+    layers = [layer.mixer for option in options_of(kind) for layer in combine([option]).layers]
+    attending = {mixer.kind: mixer for mixer in layers if mixer.kind == kind and mixer.cached()}
+    return [note for mixer in attending.values() if (note := _unmarked_values(mixer))]
+
+
+def _unmarked_values(mixer: Mixer) -> str:
+    """A note if no `Linear` of a mixer with a cache of tokens is its value projection."""
+    layer = mixer.build(Site(D_MODEL, 0, 1))
+    linears = [module for module in layer.modules() if isinstance(module, Linear)]
+    if not linears or any(module.values for module in linears):
+        return ""
+    who = type(layer).__name__
+    return f"no Linear of {who} has values=True: DeepNorm leaves the initial scale of its value projection as it is"
 
 
 def _models(kind: str) -> Iterator[tuple[str, ModelSpec]]:
@@ -60,15 +115,6 @@ def _models(kind: str) -> Iterator[tuple[str, ModelSpec]]:
 
 def _named(row: Mapping[str, Option]) -> tuple[str, ModelSpec]:
     return "; ".join(str(each) for each in row.values() if each.edits), combine(row.values())
-
-
-def _failure(check: Callable[[Subject], None], subject: Subject) -> str | None:
-    try:
-        check(subject)
-    except Exception as error:  # the variant may be anybody's code, and raise anything
-        found = " ".join(str(error).split())
-        return found if isinstance(error, AssertionError) else f"{type(error).__name__}: {found}"
-    return None
 
 
 def _said(doc: str | None) -> str:

@@ -20,7 +20,16 @@ from zoo.cache_states import TokenStateCache
 from zoo.conformance.combinations import ENCODED, PREFIX, held_by, of_rows
 from zoo.conformance.flops import flops, needed_flops
 from zoo.conformance.gradients import silent_parameters
-from zoo.conformance.subject import LENGTH, Subject, read_in, require, require_equal, require_refused, require_same
+from zoo.conformance.subject import (
+    LENGTH,
+    NOT_APPLICABLE,
+    Subject,
+    read_in,
+    require,
+    require_equal,
+    require_refused,
+    require_same,
+)
 from zoo.init import Embedding
 from zoo.spec import ModelSpec
 
@@ -80,14 +89,15 @@ def gradients(subject: Subject) -> None:
     require(not silent, f"no gradient for {', '.join(sorted(silent))}")
 
 
-def caching(subject: Subject) -> None:
+def caching(subject: Subject) -> str | None:
     """Cached decoding equals the uncached forward pass, however the text is cut."""
     if subject.spec.visible == "all":
         call = functools.partial(subject.model.new_cache, batch=2, capacity=LENGTH)
         require_refused(call, "reads a text in one pass: there is nothing to cache")
-        return
+        return NOT_APPLICABLE
     for chunks in CHUNKS if subject.thorough else CHUNKS[:1]:
         cached_equals_uncached(subject, chunks)
+    return None
 
 
 def cached_equals_uncached(subject: Subject, chunks: list[int]) -> None:
@@ -114,7 +124,7 @@ def left_padding(subject: Subject) -> None:
                 require_same(logits[row, pad:], alone, f"logits with {pad} tokens of padding at the left and without")
 
 
-def right_padding(subject: Subject) -> None:
+def right_padding(subject: Subject) -> str | None:
     """Padding at the right changes nothing, where tokens see all of the text: of the model, or of its encoder."""
     spec, model, pads = subject.spec, subject.double, [0, 2, 6]
     right_pad, (tokens, given) = torch.tensor(pads), subject.read(3)
@@ -126,7 +136,7 @@ def right_padding(subject: Subject) -> None:
         else:
             call = functools.partial(model, tokens, right_pad=right_pad)
             require_refused(call, "right_pad is for models with visible: all")
-            return
+            return NOT_APPLICABLE
         for row, pad in enumerate(pads):
             own = of_rows(given, slice(row, row + 1))
             end = LENGTH - pad if spec.visible == "all" else LENGTH
@@ -136,6 +146,7 @@ def right_padding(subject: Subject) -> None:
                 own["encoder_tokens"] = own["encoder_tokens"][:, : ENCODED - pad]
             alone = model(tokens[row : row + 1, :end], **own)[0]
             require_same(padded[row, :end], alone, f"logits with {pad} tokens of padding at the right and without")
+    return None
 
 
 def batching(subject: Subject) -> None:
@@ -178,8 +189,8 @@ def cache_bytes(subject: Subject) -> None:
         else:
             cache = subject.model.new_cache(batch=3, capacity=23, dtype=dtype, encoder_capacity=7)
             held = sum(t.untyped_storage().nbytes() for t in held_by(cache.layers))
-            what = f"bytes of the cache (by its `nbytes`, by `cache_elements`) in {dtype}"
-            require_equal((cache.nbytes, declared), (held, held), what)
+            for name, said in (("nbytes` of the cache", cache.nbytes), ("cache_elements`", declared)):
+                require(said == held, f"`{name} says {said:,} bytes in {dtype}, allocated {held:,}")
 
 
 def _require_buffers(subject: Subject) -> None:
@@ -237,22 +248,22 @@ def _uncapped(subject: Subject) -> zoo.Decoder:
     return model
 
 
-def kinds_of_cache(subject: Subject) -> None:
+def kinds_of_cache(subject: Subject) -> str | None:
     """Every kind of cache keeps what it says: its bytes are those declared, and how a text is cut changes nothing."""
-    for kind in KINDS:
-        kind_of_cache(subject, kind)
+    found = [kind_of_cache(subject, kind) for kind in KINDS]
+    return NOT_APPLICABLE if all(found) else None
 
 
-def kind_of_cache(subject: Subject, kind: dict[str, object]) -> None:
+def kind_of_cache(subject: Subject, kind: dict[str, object]) -> str | None:
     """Pages are as good as the plain cache; a model may refuse a kind, with a reason."""
     spec, model, (tokens, given) = subject.spec, subject.double, subject.read(2)
     if spec.visible == "all":
-        return
+        return NOT_APPLICABLE
     try:
         caches = [model.new_cache(2, LENGTH, encoder_capacity=ENCODED, kind=cache_kind(kind)) for _ in range(2)]
     except zoo.UnsupportedError as error:
         require(error.reason, "a kind of cache is refused without a reason")
-        return
+        return NOT_APPLICABLE
     first = PREFIX if "prefix" in given else 1
     with torch.no_grad():
         found = read_in(model, tokens, CHUNKS[0], caches[0], given)
@@ -261,11 +272,15 @@ def kind_of_cache(subject: Subject, kind: dict[str, object]) -> None:
         if kind["kind"] == "paged":
             require_same(found, model(tokens, **given), "logits with a paged cache and without one")
     declared = zoo.cost(spec).cache_bytes(2, LENGTH, torch.float64, ENCODED, cache=cache_kind(kind))
-    what = f"bytes of {kind['kind']} caches (declared by `cached` and `cache_elements`)"
-    require_equal([cache.nbytes for cache in caches], [declared, declared], what)
+    for cache in caches:
+        said = f"`cached` and `cache_elements` say {declared:,} bytes of {kind['kind']} caches"
+        require(cache.nbytes == declared, f"{said}, allocated {cache.nbytes:,}")
+    return None
 
 
-CHECKS: tuple[Callable[[Subject], None], ...] = (
+Check = Callable[[Subject], str | None]
+"""Raises ConformanceError, or returns NOT_APPLICABLE."""
+CHECKS: tuple[Check, ...] = (
     *(shape, causality, gradients, caching, left_padding, right_padding, batching, parameters, flops),
     *(needed_flops, cache_bytes, saving, dumping, bfloat16, kinds_of_cache),
 )

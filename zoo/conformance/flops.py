@@ -13,7 +13,7 @@ from torch import nn
 import zoo
 from zoo.conformance.combinations import ENCODED, random_model
 from zoo.conformance.counting import counted, expected_chunks, fused_kernels_as_products, taken_by
-from zoo.conformance.subject import LENGTH, Subject, read_in, require
+from zoo.conformance.subject import LENGTH, NOT_APPLICABLE, Subject, read_in, require
 from zoo.mixers import Mixer
 from zoo.mixers._linear import Stateful
 
@@ -52,7 +52,7 @@ def training_flops(model: zoo.Decoder) -> float:
 
 
 @torch.no_grad()
-def needed_flops(subject: Subject) -> None:
+def needed_flops(subject: Subject) -> str | None:
     """FLOPs that mixers declare as needed, which budgets count, are those of decoding a token, whose query meets only
     keys that it sees.
 
@@ -63,7 +63,7 @@ def needed_flops(subject: Subject) -> None:
     """
     spec, model = subject.spec, subject.model
     if spec.visible == "all" or any(subset is not None for subset in spec.subsets):
-        return
+        return NOT_APPLICABLE
     mixers = {block: layer.mixer for block, layer in zip(spec.block_of_each, spec.layers, strict=True)}
     modules = {block: cast(nn.Module, model.blocks[block].mixer) for block in mixers}
     tokens, given = subject.read(ROWS)
@@ -75,6 +75,7 @@ def needed_flops(subject: Subject) -> None:
     whole = taken_by(others, model, partial(model, tokens, **given)) if others else {}
     for block, taken in whole.items():
         _require_at_most(mixers[block], spec.d_model, max(taken))
+    return None
 
 
 def _require_decoded(mixer: Mixer, d_model: int, taken: list[float]) -> None:

@@ -22,6 +22,10 @@ CHUNK = 8
 """Largest `chunk` of a part under test, so that these texts are cut, and their last piece is shorter."""
 
 
+NOT_APPLICABLE = "not applicable"
+"""What a check returns of a model that cannot have the property."""
+
+
 class ConformanceError(AssertionError):
     """A model does not do what every model must: what was found, in words."""
 

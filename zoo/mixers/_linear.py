@@ -197,6 +197,6 @@ def split(x: Tensor, heads: int) -> Tensor:
 
 
 def unit(x: Tensor) -> Tensor:
-    """(…, d) of length 1; zero stays zero. float32 or more."""
+    """x / √(Σ x² + ε) over the last dimension, ε = 1e-6: (…, d) of length 1, in float32 or more. Zero stays zero."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     return wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + EPS)
