@@ -17,8 +17,10 @@ FOLDERS = (
     *("ablate.tracking", "ablate.running.engines"),
 )
 """The packages that plug-ins can belong to, those inside another after it."""
-BUILDING_BLOCKS = {"zoo.building_blocks": "zoo.mixers"}
-"""Folders of the base classes that a module collects for plug-ins."""
+BUILDING_BLOCKS = "zoo.building_blocks"
+"""The module that collects base classes for plug-ins."""
+NO_MIXERS = {"Ffn": "zoo.ffns", "FfnLayer": "zoo.ffns", "Norm": "zoo.norms"}
+"""Folders of those of its classes that do not belong to mixers."""
 NAMED = ("kind", "source")
 """Fields whose `Literal` is a variant's name. Other plug-ins are named by their file."""
 MARKS = {"begin": "ablate.tracking", "build": "ablate.running.engines", "PROBE": "ablate.training.probes"}
@@ -131,9 +133,16 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Names that are imported from a folder, or from a file in one, each with that folder."""
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module:
-            module = BUILDING_BLOCKS.get(node.module, node.module)
-            folders = [each for each in FOLDERS if f"{module}.".startswith(f"{each}.")]
-            yield from ((alias.asname or alias.name, folders[-1]) for alias in node.names if folders)
+            for alias in node.names:
+                if folder := _folder_of(node.module, alias.name):
+                    yield alias.asname or alias.name, folder
+
+
+def _folder_of(module: str, name: str) -> str | None:
+    """The folder that a name comes from when it is imported; None for anything else."""
+    if module == BUILDING_BLOCKS:
+        return NO_MIXERS.get(name, "zoo.mixers")
+    return next((each for each in reversed(FOLDERS) if f"{module}.".startswith(f"{each}.")), None)
 
 
 def _name_of(node: ast.ClassDef, package: str, stem: str) -> str | None:

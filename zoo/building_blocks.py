@@ -1,5 +1,6 @@
-"""Building blocks of mixers, for files of your own: one place to import them from, with the guide in
-docs/adding_a_mixer.md.
+"""Building blocks of mixers, feed-forward layers and norms, for files of your own: one place to import them from.
+
+docs/adding_a_mixer.md has a table of them; `ablate zoo NAME` shows signature and documentation of each.
 
 Modules whose names begin with `_` may change; what stands here keeps its name and meaning.
 """
@@ -15,6 +16,7 @@ from zoo.cache_states import StateCache, TokenStateCache
 from zoo.conv import ShortConv, conv_cost, on_text
 from zoo.errors import SpecError, UnsupportedError
 from zoo.facts import Features, HeadFeatures, Heads, Supports, Tried
+from zoo.ffns import Ffn, FfnLayer
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers._decay import Decay
@@ -33,10 +35,15 @@ from zoo.mixers._linear import (
 )
 from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._scan import STATE, ScanCost, scan
+from zoo.norms import Norm
 from zoo.precision import in_float32
 from zoo.site import Keys, PartCost, Site, Step, attention_cost, matmul_cost, mean_keys
+from zoo.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, OF_MODULES, Operation, Operations
 
 __all__ = [
+    "ALL_BUT_TRANSFER",
+    "EVERY_OPERATION",
+    "OF_MODULES",
     "STATE",
     "Choice",
     "Decay",
@@ -45,6 +52,8 @@ __all__ = [
     "ErasingCost",
     "Examples",
     "Features",
+    "Ffn",
+    "FfnLayer",
     "HeadFeatures",
     "Heads",
     "Keys",
@@ -54,7 +63,10 @@ __all__ = [
     "LinearHeadsLayer",
     "Mixer",
     "MixerLayer",
+    "Norm",
     "NormPerHead",
+    "Operation",
+    "Operations",
     "PartCost",
     "ScanCost",
     "Scoring",

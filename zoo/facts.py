@@ -93,8 +93,11 @@ class As:
 Dropout = Annotated[float, Field(ge=0, lt=1), Fact.TRAINING, Tried(0.1), Supports(*EVERY_OPERATION)]
 """A probability that something is left out while training."""
 Features = Annotated[PositiveInt, Fact.SIZE, Fact.WIDTH]
+"""A setting's type: features that grow with d_model."""
 HeadFeatures = Annotated[PositiveInt, Fact.SIZE, Fact.HEAD_WIDTH]
+"""A setting's type: features of a head."""
 Heads = Annotated[PositiveInt, Fact.SIZE, Fact.HEADS]
+"""A setting's type: a number of heads."""
 
 T = TypeVar("T")
 

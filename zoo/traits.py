@@ -51,6 +51,7 @@ class Operation(Enum):
 
 
 Operations = frozenset[Operation]
+"""Operations that a part supports."""
 NO_OPERATION: Operations = frozenset()
 OF_MODULES: Operations = frozenset({Operation.LORA, Operation.SHARDING})
 """Operations that depend on the modules that a part is built of: every matrix is multiplied with each token once, and
@@ -58,6 +59,7 @@ all processes run the same layers."""
 OF_VALUES: Operations = frozenset({Operation.WIDTH_TRANSFER, Operation.WIDENING})
 """Operations that depend on what a part computes, so that a single setting can break them."""
 EVERY_OPERATION: Operations = OF_MODULES | OF_VALUES
+"""All operations."""
 ALL_BUT_TRANSFER: Operations = OF_MODULES | {Operation.WIDENING}
 """All but width transfer, whose argument does not cover the part."""
 

@@ -12,6 +12,8 @@ from ablate.api.catalogue import OF_ARMS, WHOLES, Catalogue, Entry, catalogued, 
 from ablate.api.part_costs import HEADS, LAYERS, VOCABULARY, WIDTH, costs_of, costs_with, shown
 from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
 from ablate.commands import OptionError, print_json, print_line, print_table
+from ablate.commands._building_blocks import names as building_blocks
+from ablate.commands._building_blocks import show_block
 from ablate.plugins import check_groups
 from reports.atlas.models import ASSUMED, COLUMNS
 from zoo.descriptions import descriptions
@@ -37,7 +39,7 @@ def show_all(as_json: bool) -> int:
     print(f"`ablate zoo presets` lists {len(names())} published models.")
     print("`ablate zoo NAME` shows a variant or a preset in full, the settings of a part,")
     print("of `model`, `block`, `train`, `lora`, `start` or `teacher`, and of a setting's")
-    print("name the parts that have it.")
+    print("name the parts that have it; of a name of zoo.building_blocks what it does.")
     return 0
 
 
@@ -99,11 +101,15 @@ def show_one(name: str, small: bool, as_json: bool) -> int:
 
 
 def _show_setting(name: str, groups: Catalogue, presets: Sequence[str], as_json: bool) -> int:
-    """Show a setting that belongs to no single part. Raises OptionError if there is no such setting."""
+    """Show a setting that belongs to no single part, or a building block. Raises OptionError if there is neither."""
     owners = [(axis, kind, cls) for axis, of in groups.items() for kind, (_, cls) in of.items()]
     having = [each for each in owners if name in settings_of(each[2])]
+    if not having and name in building_blocks():
+        show_block(name, as_json)
+        return 0
     if not having:
-        known = [*presets, *(kind for _, kind, _ in owners), *(key for *_, cls in owners for key in settings_of(cls))]
+        settings = (key for *_, cls in owners for key in settings_of(cls))
+        known = [*presets, *(kind for _, kind, _ in owners), *settings, *building_blocks()]
         raise OptionError(f"unknown name '{name}'" + (did_you_mean(name, known) or ": see `ablate zoo`"))
     rows = [(axis, kind, settings_of(cls)[name], descriptions(cls).get(name, "")) for axis, kind, cls in having]
     if as_json:

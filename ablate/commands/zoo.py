@@ -1,8 +1,9 @@
 """List variants, model parts, objectives, optimizers, data sources and evaluations, or show one.
 
 NAME is `presets` (the table of published models), a preset (shown as YAML, with its cost), any other listed name (shown
-with documentation and settings), the name of a setting (shown with the parts that have it), or `model`, `block`,
-`train`, `lora`, `start` or `teacher` (the settings that belong to no variant).
+with documentation and settings), the name of a setting (shown with the parts that have it), a name of
+`zoo.building_blocks` (shown with its signature), or `model`, `block`, `train`, `lora`, `start` or `teacher` (the
+settings that belong to no variant).
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def followed(guide: str, folder: Path, program: str) -> Any:
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, encoding="utf-8")
-        if path.endswith(".py"):
+        if path.endswith(".py") and Path(path).parent.parts:
             packages.append((str(place.parent), ".".join(Path(path).parent.parts)))
     dropped = f"import importlib, json, os, sys\nsys.path.insert(0, {str(ROOT)!r})\n" + "".join(
         f"importlib.import_module({package!r}).__path__.append({place!r})\n" for place, package in packages

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from ablate.cli import main
+from ablate.commands._building_blocks import block
 from ablate.plugins import place_of
-from tests.guides.guide import files_of, followed
+from tests.guides.guide import ROOT, files_of, followed
 from zoo import building_blocks
 
 PROGRAM = """
@@ -48,7 +56,8 @@ print(json.dumps({
 
 
 def test_a_dropped_mixer_decodes_from_its_cache_and_costs_what_it_declares(tmp_path: Path) -> None:
-    assert set(files_of("adding_a_mixer.md")) == {f"zoo/mixers/{name}.py" for name in ("ema", "fading", "tied")}
+    mixers = {f"zoo/mixers/{name}.py" for name in ("ema", "fading", "twice", "tied")}
+    assert set(files_of("adding_a_mixer.md")) == {*mixers, "test_tied.py"}
     said = followed("adding_a_mixer.md", tmp_path, PROGRAM)
     # A head that starts at zero would be right whatever the mixer does.
     assert np.ptp(said["alone"]) > 0.1
@@ -71,14 +80,19 @@ from zoo.conformance.checking import conforms
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.site import Step
 
-small = {"vocab_size": 61, "d_model": 24, "n_layers": 2, "block.mixer": {"kind": KIND, "heads": 4}}
-conforms(zoo.load("small", **small))
+small = {"vocab_size": 61, "d_model": 24, "n_layers": 2, "block.mixer": {"kind": KIND, "heads": 4, **SETTINGS}}
+for example in zoo.axis.variants("zoo.mixers")[KIND].examples:
+    conforms(zoo.load("small", **{**small, "block.mixer": {"kind": KIND, "heads": 4, **example}}))
 layer = random_model(zoo.load("small", **small)).blocks[0].mixer.double()
 x = torch.randn(1, 9, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 with torch.no_grad():
     print(json.dumps({"out": layer(x, Step.of(x[..., 0]))[0].tolist(), "x": x[0].tolist(), "state":
                       {name: value.tolist() for name, value in layer.state_dict().items()}}))
 """
+
+
+def conforming(kind: str, settings: str = "{}") -> str:
+    return CONFORMING.replace("KIND", repr(kind)).replace("SETTINGS", settings)
 
 
 def heads_of(said: dict[str, Any], name: str) -> np.ndarray:
@@ -93,7 +107,7 @@ def written(said: dict[str, Any], heads: np.ndarray) -> np.ndarray:
 
 
 def test_the_scan_of_the_guide_conforms_and_is_its_recurrence(tmp_path: Path) -> None:
-    said = followed("adding_a_mixer.md", tmp_path, CONFORMING.replace("KIND", "'fading'"))
+    said = followed("adding_a_mixer.md", tmp_path, conforming("fading"))
     q, k, v = (heads_of(said, name) for name in "qkv")
     keep, out = 1 / (1 + np.exp(-np.array(said["state"]["keep"]))), np.zeros((4, 9, 6))
     for h in range(4):
@@ -104,8 +118,72 @@ def test_the_scan_of_the_guide_conforms_and_is_its_recurrence(tmp_path: Path) ->
     np.testing.assert_allclose(said["out"], written(said, out), rtol=1e-6, atol=1e-6)
 
 
+def test_the_projections_of_the_guide_conform_and_are_two_steps_of_the_delta_rule(tmp_path: Path) -> None:
+    said = followed("adding_a_mixer.md", tmp_path, conforming("twice", "{'conv': None}"))
+    x, weights = np.array(said["x"]), {name: np.array(value) for name, value in said["state"].items()}
+
+    def unit(v: np.ndarray) -> np.ndarray:
+        found: np.ndarray = v / np.sqrt((v**2).sum() + 1e-6)
+        return found
+
+    out = np.zeros((4, 9, 6))
+    for h in range(4):
+        state = np.zeros((6, 6))
+        for t in range(9):
+            keys, values = ((weights[f"{name}.weight"] @ x[t]).reshape(2, 4, 6)[:, h] for name in "kv")
+            strengths = 1 / (1 + np.exp(-(weights["strength.weight"] @ x[t]).reshape(2, 4)[:, h]))
+            for k, v, beta in zip(map(unit, keys), values, strengths, strict=True):
+                state += beta * np.outer(k, v - state.T @ k)
+            out[h, t] = state.T @ unit((weights["q.weight"] @ x[t]).reshape(4, 6)[h])
+    np.testing.assert_allclose(said["out"], written(said, out), rtol=1e-5, atol=1e-6)
+
+
+def test_a_padding_that_corrects_the_state_shows_without_the_convolution(tmp_path: Path) -> None:
+    """What the guide says of its second example."""
+    program = conforming("twice", "{'conv': None}").replace("conforms(zoo", "checked(zoo")
+    checked = """
+from zoo.mixers import twice
+twice.on_text = lambda x, step: x
+
+def checked(spec):
+    try:
+        conforms(spec)
+        found.append("")
+    except AssertionError as error:
+        found.append(str(error))
+"""
+    program = program.partition("layer = ")[0].replace("for example", f"found = []\n{checked}\nfor example")
+    hidden, shown = followed("adding_a_mixer.md", tmp_path, f"{program}\nprint(json.dumps(found))")
+    assert hidden == ""
+    assert "padding at the left" in shown
+
+
+def test_the_loop_of_the_guide_is_that_of_its_attention(tmp_path: Path) -> None:
+    text = files_of("adding_a_mixer.md")
+    (tmp_path / "tied.py").write_text(text["zoo/mixers/tied.py"], encoding="utf-8")
+    (tmp_path / "test_tied.py").write_text(text["test_tied.py"], encoding="utf-8")
+    call = "import test_tied; test_tied.test_each_query_mixes_the_keys_up_to_its_own()"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
+    subprocess.run([sys.executable, "-c", call], cwd=tmp_path, env=environment, check=True)
+
+
+def test_the_bias_of_the_guide_is_what_was_forgotten_whatever_the_order_of_keys() -> None:
+    text = (ROOT / "docs" / "adding_a_mixer.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"```python\n(def forgotten.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {"torch": torch, "Tensor": torch.Tensor, "in_float32": building_blocks.in_float32}
+    exec(source, names)
+    places, queries = torch.tensor([8, 5, 6, 7]), torch.tensor([7, 8])
+    log_f = -torch.rand(1, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = names["forgotten"](log_f, places, queries)
+    for t, query in enumerate(queries.tolist()):
+        for s, key in enumerate(places.tolist()):
+            if key <= query:
+                between = [i for i, place in enumerate(places.tolist()) if key < place <= query]
+                torch.testing.assert_close(found[0, :, t, s], log_f[0][:, between].sum(-1))
+
+
 def test_the_attention_of_the_guide_conforms_and_is_its_softmax(tmp_path: Path) -> None:
-    said = followed("adding_a_mixer.md", tmp_path, CONFORMING.replace("KIND", "'tied'"))
+    said = followed("adding_a_mixer.md", tmp_path, conforming("tied"))
     q, k = (heads_of(said, name) for name in "qk")
     out = np.zeros((4, 9, 6))
     for h in range(4):
@@ -116,7 +194,8 @@ def test_the_attention_of_the_guide_conforms_and_is_its_softmax(tmp_path: Path) 
 
 
 def test_each_file_of_the_guide_is_a_plug_in(tmp_path: Path) -> None:
-    for name, text in files_of("adding_a_mixer.md").items():
+    mixers = {name: text for name, text in files_of("adding_a_mixer.md").items() if name.startswith("zoo/mixers/")}
+    for name, text in mixers.items():
         path = tmp_path / Path(name).name
         path.write_text(text, encoding="utf-8")
         assert place_of(path) == ("zoo.mixers", path.stem)
@@ -125,3 +204,33 @@ def test_each_file_of_the_guide_is_a_plug_in(tmp_path: Path) -> None:
 def test_building_blocks_say_all_that_they_offer() -> None:
     assert set(building_blocks.__all__) <= set(vars(building_blocks))
     assert not [name for name in building_blocks.__all__ if name.startswith("_")]
+
+
+def test_every_building_block_is_shown_with_signature_and_documentation(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in building_blocks.__all__:
+        found = block(name)
+        assert found["doc"] and "Initialize self" not in found["doc"], name
+        assert found["signature"].startswith((f"{name}(", f"{name} = ")), found["signature"]
+        for signature in (found["signature"], *found["methods"]):
+            assert signature.count("(") == signature.count(")")
+            assert not any(word in signature for word in ("ForwardRef", "*arguments", "**data", "self"))
+    assert main(["zoo", "Scoring"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("building_blocks: Scoring(scale: float, softcap: float | None = None, bias: Tensor | None")
+    assert "bias: (H, T, S) or (B, H, T, S)" in said
+    assert main(["zoo", "Linear"]) == 0
+    assert "(dim_in: int, dim_out: int, *, bias: bool = False, role: Role, values:" in capsys.readouterr().out
+    assert main(["zoo", "TokenCache", "--json"]) == 0
+    methods = json.loads(capsys.readouterr().out)["methods"]
+    extend = methods["extend(new: Sequence[Tensor], index: Tensor) -> tuple[list[Tensor], Tensor]"]
+    assert "at places index: (T,)" in extend
+    assert main(["zoo", "Scorng"]) == 2
+    assert "unknown name 'Scorng' (did you mean 'Scoring'?)" in capsys.readouterr().err
+
+
+def test_the_guide_has_a_row_for_every_building_block() -> None:
+    """In its table or in those of scans and of methods."""
+    text = (ROOT / "docs" / "adding_a_mixer.md").read_text(encoding="utf-8")
+    rows = "".join(line for line in text.splitlines(keepends=True) if line.startswith("| "))
+    unsaid = [name for name in building_blocks.__all__ if not re.search(rf"`{name}\b", rows)]
+    assert unsaid == []

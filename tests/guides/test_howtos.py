@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import zoo
+from ablate.plugins import place_of
 from ablate.study.reading import load_study
 from ablate.training.optimizers.adamw import AdamW
 from tests.guides.guide import ROOT, files_of
@@ -35,6 +40,27 @@ def test_the_nanogpt_study_is_nanogpts_model(tmp_path: Path) -> None:
     assert zoo.cost(rope).params == zoo.cost(learned).params - 256 * 384
     assert isinstance(study.train.optimizer, AdamW) and study.train.optimizer.betas == (0.9, 0.99)
     assert study.budget.tokens == 5000 * 64 * 256
+
+
+def test_the_block_of_the_guide_is_a_plug_in_that_conforms(tmp_path: Path) -> None:
+    """Its base class, too, comes from `zoo.building_blocks`."""
+    written("howto_block.md", tmp_path)
+    path = tmp_path / "sine.py"
+    assert place_of(path) == ("zoo.ffns", "sine")
+    program = (
+        "import ablate, sys; ablate.plug_in('sine.py'); import zoo; from zoo.conformance.checking import conforms;"
+        "conforms(zoo.load('small', **{'vocab_size': 61, 'd_model': 24, 'n_layers': 2, 'block.mixer.heads': 4,"
+        " 'block.ffn': {'kind': 'sine', 'd_ff': 40}}))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, check=True)
+
+
+def test_guides_import_building_blocks_from_one_place() -> None:
+    for page in ("howto_block.md", "adding_a_mixer.md", "adding_a_variant.md"):
+        text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+        origins = set(re.findall(r"^from (zoo[\w.]*) import", text, re.MULTILINE))
+        assert origins == {"zoo.building_blocks"}, page
 
 
 def test_the_study_of_notes_reads_files(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import zoo
 from tests.zoo.slow import rms
 from zoo.conformance import checks
 from zoo.conformance.combinations import random_model, random_tokens
+from zoo.conformance.flops import flops
 from zoo.conformance.subject import Subject
 
 
@@ -79,7 +80,7 @@ def test_at_the_start_all_sources_count_alike() -> None:
 )
 def test_odd_numbers_of_layers_do_what_every_model_must(edits: dict[str, Any]) -> None:
     subject = Subject(model_of(5, 3, **edits))
-    for check in (checks.parameters, checks.flops, checks.gradients, checks.caching):
+    for check in (checks.parameters, flops, checks.gradients, checks.caching):
         check(subject)
 
 

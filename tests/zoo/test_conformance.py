@@ -20,6 +20,7 @@ from zoo.conformance import checks
 from zoo.conformance.checking import conforms, notes_on
 from zoo.conformance.checks import CHECKS, KINDS
 from zoo.conformance.combinations import CORE, choices, covering, legal, opening, paired
+from zoo.conformance.flops import flops
 from zoo.conformance.subject import LENGTH, ConformanceError, Subject
 from zoo.init import Linear
 from zoo.matrix import Option, combine
@@ -194,7 +195,7 @@ def test_a_wrong_cost_and_a_silent_parameter_are_found(monkeypatch: pytest.Monke
     )
     monkeypatch.setattr(zoo, "cost", lambda *_, **__: wrong)
     with pytest.raises(ConformanceError, match="declared FLOPs per token executed"):
-        checks.flops(Subject(SMALL))
+        flops(Subject(SMALL))
     with pytest.raises(ConformanceError, match=r"`cache_elements` says 12 bytes in torch\.float32, allocated [\d,]+$"):
         checks.cache_bytes(Subject(SMALL))
     monkeypatch.setattr(checks, "silent_parameters", lambda *_: {"blocks.0.mixer.q.weight"})

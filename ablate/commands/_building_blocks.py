@@ -1,0 +1,98 @@
+"""The names of `zoo.building_blocks`, as `ablate zoo NAME` shows them: signature, documentation and methods."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from types import FunctionType
+from typing import TypedDict
+
+from pydantic import BaseModel
+
+from ablate.commands import print_json
+from zoo import building_blocks
+from zoo.descriptions import description_of
+
+
+class Block(TypedDict):
+    """A building block. methods: the documentation of each public method, by its signature."""
+
+    axis: str
+    name: str
+    signature: str
+    doc: str
+    methods: dict[str, str]
+
+
+def names() -> tuple[str, ...]:
+    """All of them."""
+    return tuple(building_blocks.__all__)
+
+
+def show_block(name: str, as_json: bool) -> None:
+    """Print one, as text or JSON."""
+    found = block(name)
+    if as_json:
+        print_json(found)
+        return
+    print(f"{found['axis']}: {found['signature']}\n\n{found['doc']}")
+    for signature, doc in found["methods"].items():
+        print(f"\n{signature}\n{textwrap.indent(doc, '    ')}".rstrip())
+
+
+def block(name: str) -> Block:
+    """What is said of one."""
+    value = getattr(building_blocks, name)
+    methods: dict[str, str] = {}
+    if inspect.isclass(value):
+        init = _own_init(value)
+        signature = _settings(name, value) if issubclass(value, BaseModel) else _signature(name, init or value)
+        doc = "\n\n".join(filter(None, (inspect.getdoc(value), inspect.cleandoc(init.__doc__ or "") if init else "")))
+        methods = dict(_methods(value))
+    elif inspect.isfunction(value):
+        signature, doc = _signature(name, value), inspect.getdoc(value) or ""
+    else:
+        signature, doc = f"{name} = {_written(value)}", description_of(building_blocks, name)
+    return Block(axis="building_blocks", name=name, signature=signature, doc=doc, methods=methods)
+
+
+def _own_init(cls: type) -> FunctionType | None:
+    """A class's `__init__`, if it or one of ours that it extends has any: others are torch's or pydantic's."""
+    owners = (each for each in cls.__mro__ if each.__module__.startswith("zoo."))
+    return next((vars(each)["__init__"] for each in owners if inspect.isfunction(vars(each).get("__init__"))), None)
+
+
+def _methods(cls: type) -> Iterator[tuple[str, str]]:
+    """Public methods and properties of a class, and of those of ours that it extends."""
+    for name in dir(cls):
+        owner = next((each for each in cls.__mro__ if name in vars(each)), object)
+        if name.startswith("_") or not owner.__module__.startswith("zoo."):
+            continue
+        value, doc = vars(owner)[name], inspect.getdoc(getattr(cls, name, None)) or ""
+        if isinstance(value, property):
+            yield name, doc
+        elif inspect.isfunction(value) or isinstance(value, classmethod | staticmethod):
+            yield _signature(name, getattr(cls, name)), doc
+
+
+def _signature(name: str, value: object) -> str:
+    """`name(x: Tensor, heads: int) -> Tensor`: annotations are text, which Python shows in quotes."""
+    assert callable(value)
+    shown = re.sub(r"ForwardRef\(('[^']*')\)", r"\1", str(inspect.signature(value)))
+    shown = re.sub(r"(: |-> )'([^']*)'", r"\1\2", shown)
+    shown = re.sub(r"^\(self(, )?", "(", shown)
+    return f"{name}{shown.removesuffix(' -> None')}"
+
+
+def _settings(name: str, spec: type[BaseModel]) -> str:
+    """A spec with its settings and their defaults."""
+    fields = {key: field for key, field in spec.model_fields.items() if key != "kind"}
+    return f"{name}({', '.join(key if of.is_required() else f'{key}={of.default!r}' for key, of in fields.items())})"
+
+
+def _written(value: object) -> str:
+    if isinstance(value, frozenset):
+        return ", ".join(sorted(str(each) for each in value))
+    return re.sub(r"\b(?:[a-z_]+\.)+(?=\w)", "", repr(value))
