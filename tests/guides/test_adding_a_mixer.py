@@ -1,4 +1,5 @@
-"""The mixers of docs/adding_a_mixer.md, dropped into their folder: one file each, with a cache of its own."""
+"""The mixers of docs/adding_a_mixer.md and of the pages beside it, dropped into their folder: one file each, with a
+cache of its own."""
 
 from __future__ import annotations
 
@@ -19,6 +20,10 @@ from ablate.commands._building_blocks import block
 from ablate.plugins import place_of
 from tests.guides.guide import ROOT, files_of, followed
 from zoo import building_blocks
+
+SCAN, ATTENTION = "adding_a_scan.md", "adding_attention.md"
+PAGES = ("adding_a_mixer.md", SCAN, ATTENTION, "building_blocks.md")
+FILES = {name: text for page in PAGES[:3] for name, text in files_of(page).items()}
 
 PROGRAM = """
 import torch
@@ -57,7 +62,7 @@ print(json.dumps({
 
 def test_a_dropped_mixer_decodes_from_its_cache_and_costs_what_it_declares(tmp_path: Path) -> None:
     mixers = {f"zoo/mixers/{name}.py" for name in ("ema", "fading", "twice", "tied")}
-    assert set(files_of("adding_a_mixer.md")) == {*mixers, "test_tied.py"}
+    assert set(FILES) == {*mixers, "test_tied.py"}
     said = followed("adding_a_mixer.md", tmp_path, PROGRAM)
     # A head that starts at zero would be right whatever the mixer does.
     assert np.ptp(said["alone"]) > 0.1
@@ -107,7 +112,7 @@ def written(said: dict[str, Any], heads: np.ndarray) -> np.ndarray:
 
 
 def test_the_scan_of_the_guide_conforms_and_is_its_recurrence(tmp_path: Path) -> None:
-    said = followed("adding_a_mixer.md", tmp_path, conforming("fading"))
+    said = followed(SCAN, tmp_path, conforming("fading"))
     q, k, v = (heads_of(said, name) for name in "qkv")
     keep, out = 1 / (1 + np.exp(-np.array(said["state"]["keep"]))), np.zeros((4, 9, 6))
     for h in range(4):
@@ -119,7 +124,7 @@ def test_the_scan_of_the_guide_conforms_and_is_its_recurrence(tmp_path: Path) ->
 
 
 def test_the_projections_of_the_guide_conform_and_are_two_steps_of_the_delta_rule(tmp_path: Path) -> None:
-    said = followed("adding_a_mixer.md", tmp_path, conforming("twice", "{'conv': None}"))
+    said = followed(SCAN, tmp_path, conforming("twice", "{'conv': None}"))
     x, weights = np.array(said["x"]), {name: np.array(value) for name, value in said["state"].items()}
 
     def unit(v: np.ndarray) -> np.ndarray:
@@ -153,22 +158,21 @@ def checked(spec):
         found.append(str(error))
 """
     program = program.partition("layer = ")[0].replace("for example", f"found = []\n{checked}\nfor example")
-    hidden, shown = followed("adding_a_mixer.md", tmp_path, f"{program}\nprint(json.dumps(found))")
+    hidden, shown = followed(SCAN, tmp_path, f"{program}\nprint(json.dumps(found))")
     assert hidden == ""
     assert "padding at the left" in shown
 
 
 def test_the_loop_of_the_guide_is_that_of_its_attention(tmp_path: Path) -> None:
-    text = files_of("adding_a_mixer.md")
-    (tmp_path / "tied.py").write_text(text["zoo/mixers/tied.py"], encoding="utf-8")
-    (tmp_path / "test_tied.py").write_text(text["test_tied.py"], encoding="utf-8")
+    (tmp_path / "tied.py").write_text(FILES["zoo/mixers/tied.py"], encoding="utf-8")
+    (tmp_path / "test_tied.py").write_text(FILES["test_tied.py"], encoding="utf-8")
     call = "import test_tied; test_tied.test_each_query_mixes_the_keys_up_to_its_own()"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
     subprocess.run([sys.executable, "-c", call], cwd=tmp_path, env=environment, check=True)
 
 
 def test_the_bias_of_the_guide_is_what_was_forgotten_whatever_the_order_of_keys() -> None:
-    text = (ROOT / "docs" / "adding_a_mixer.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / ATTENTION).read_text(encoding="utf-8")
     (source,) = re.findall(r"```python\n(def forgotten.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {"torch": torch, "Tensor": torch.Tensor, "in_float32": building_blocks.in_float32}
     exec(source, names)
@@ -183,7 +187,7 @@ def test_the_bias_of_the_guide_is_what_was_forgotten_whatever_the_order_of_keys(
 
 
 def test_the_attention_of_the_guide_conforms_and_is_its_softmax(tmp_path: Path) -> None:
-    said = followed("adding_a_mixer.md", tmp_path, conforming("tied"))
+    said = followed(ATTENTION, tmp_path, conforming("tied"))
     q, k = (heads_of(said, name) for name in "qk")
     out = np.zeros((4, 9, 6))
     for h in range(4):
@@ -194,7 +198,7 @@ def test_the_attention_of_the_guide_conforms_and_is_its_softmax(tmp_path: Path) 
 
 
 def test_each_file_of_the_guide_is_a_plug_in(tmp_path: Path) -> None:
-    mixers = {name: text for name, text in files_of("adding_a_mixer.md").items() if name.startswith("zoo/mixers/")}
+    mixers = {name: text for name, text in FILES.items() if name.startswith("zoo/mixers/")}
     for name, text in mixers.items():
         path = tmp_path / Path(name).name
         path.write_text(text, encoding="utf-8")
@@ -229,8 +233,8 @@ def test_every_building_block_is_shown_with_signature_and_documentation(capsys: 
 
 
 def test_the_guide_has_a_row_for_every_building_block() -> None:
-    """In its table or in those of scans and of methods."""
-    text = (ROOT / "docs" / "adding_a_mixer.md").read_text(encoding="utf-8")
-    rows = "".join(line for line in text.splitlines(keepends=True) if line.startswith("| "))
+    """In the tables of all pages."""
+    texts = [(ROOT / "docs" / page).read_text(encoding="utf-8") for page in PAGES]
+    rows = "".join(line for text in texts for line in text.splitlines(keepends=True) if line.startswith("| "))
     unsaid = [name for name in building_blocks.__all__ if not re.search(rf"`{name}\b", rows)]
     assert unsaid == []

@@ -57,7 +57,13 @@ def test_the_block_of_the_guide_is_a_plug_in_that_conforms(tmp_path: Path) -> No
 
 
 def test_guides_import_building_blocks_from_one_place() -> None:
-    for page in ("howto_block.md", "adding_a_mixer.md", "adding_a_variant.md"):
+    for page in (
+        "howto_block.md",
+        "adding_a_mixer.md",
+        "adding_a_scan.md",
+        "adding_attention.md",
+        "adding_a_variant.md",
+    ):
         text = (ROOT / "docs" / page).read_text(encoding="utf-8")
         origins = set(re.findall(r"^from (zoo[\w.]*) import", text, re.MULTILINE))
         assert origins == {"zoo.building_blocks"}, page
