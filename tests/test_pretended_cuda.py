@@ -17,9 +17,17 @@ import pytest
 import torch
 
 FOLDER = Path(__file__).parent / "pretended_cuda"
-READS = {"ffn: deepseek_moe": 3, "ffn: topk_moe": 3, "training: ": 4}
+READS = {
+    "ffn: deepseek_moe d_ff=12 experts=5": 6,
+    "ffn: topk_moe d_ff=20 experts=5 zero_experts": 6,
+    "ffn: deepseek_moe": 3,
+    "ffn: hash_moe": 3,
+    "ffn: topk_moe": 3,
+    "training: ": 4,
+}
 """Reads on the host, by the beginning of a name. A step of three layers with experts: the number of rows of each
-determines how large its product is. A training run: losses and gradient norms, at each of the two rests."""
+determines how large its product is, and the number of all of them where some experts have none. A training run: losses
+and gradient norms, at each of the two rests."""
 
 
 @pytest.fixture(scope="module")

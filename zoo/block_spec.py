@@ -129,6 +129,8 @@ class BlockSpec(Spec):
             ("ffn", ffn.kind): {
                 Ground.FULL_ROWS: ffn.cost(d_model).inactive > 0,
                 Ground.SAME_WORK: ffn.dropped_flops(d_model) > 0,
+                Ground.WHOLE_BLOCKS: ffn.reads_tokens,
+                Ground.WHOLE_STREAM: ffn.reads_tokens,
             },
             ("mixer", mixer.kind): {
                 Ground.FULL_ROWS: mixer.adds_loss,

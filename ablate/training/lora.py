@@ -23,7 +23,7 @@ from torch.nn import functional as F
 import zoo
 from zoo.axis import Spec
 from zoo.errors import SpecError, did_you_mean
-from zoo.ffns._moe import Router
+from zoo.ffns._routing import LinearRouter
 from zoo.init import ExpertLinear, Linear, generator
 from zoo.spec import ModelSpec
 from zoo.support import unsupported
@@ -182,6 +182,6 @@ def _products(part: nn.Module, top_k: int = 1) -> float:
     for module in part.modules():
         if isinstance(module, ExpertLinear):
             found += module.weight.numel() * top_k / module.experts
-        elif isinstance(module, Linear | Router):
+        elif isinstance(module, Linear | LinearRouter):
             found += module.weight.numel()
     return found

@@ -21,22 +21,25 @@ from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.conv import ShortConv
 from zoo.features.chunks import Chunking
+from zoo.ffns._experts import Experts
+from zoo.init import ExpertLinear
 from zoo.model import Decoder
 
 
 class Count(TorchDispatchMode):
-    """total: FLOPs of the products of matrices and of the short convolutions, which are elementwise to torch.
+    """total: FLOPs of the products of matrices and of the short convolutions, which are elementwise to torch. Where a
+    token can be sent to experts without an FFN, those of a balanced load: costs declare these.
 
     The formulas are torch's. Its `FlopCounterMode` also tracks which module runs, which takes twice as long.
     """
 
     def __init__(self, passes: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.passes, self.multiplied, self.convolved = passes, 0, 0
+        self.passes, self.multiplied, self.convolved, self.unbalanced = passes, 0, 0, 0.0
 
     @property
-    def total(self) -> int:
-        return self.multiplied + self.passes * self.convolved
+    def total(self) -> float:
+        return self.multiplied + self.passes * (self.convolved + self.unbalanced)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -50,6 +53,13 @@ class Count(TorchDispatchMode):
         elif formula is not None:
             self.multiplied += formula(*args, **kwargs, out_val=out)
         return out
+
+    def balance(self, module: Experts, args: Any, out: Tensor) -> None:
+        """Add the FLOPs of the rows that are too few for a balanced load, or take those that are too many."""
+        chosen: Tensor = args[1]
+        expected = module.share * chosen.numel()
+        weights = sum(part.weight[0].numel() for part in module.modules() if isinstance(part, ExpertLinear))
+        self.unbalanced += 2.0 * weights * (expected - int((chosen < module.up.experts).sum()))
 
     def convolve(self, module: ShortConv, args: Any, out: Tensor) -> None:
         self.convolved += 2 * out.numel() * module.weight.shape[1]
@@ -73,6 +83,8 @@ def counted(model: nn.Module, passes: int = 1) -> Iterator[Count]:
     """passes: 1 for a forward pass; 3 where a backward pass follows, which takes two products for each."""
     count = Count(passes)
     hooks = [m.register_forward_hook(count.convolve) for m in model.modules() if isinstance(m, ShortConv)]
+    mixtures = (m for m in model.modules() if isinstance(m, Experts) and m.beside)
+    hooks += [m.register_forward_hook(count.balance) for m in mixtures]
     try:
         with count:
             yield count

@@ -136,6 +136,7 @@ def mtp_loss(
             break
         ahead = Step(step.index[k:], shared=step.shared, start=step.start + k, losses=step.losses)
         ahead.recorder, ahead.prefix = step.recorder, f"mtp.{k - 1}."
+        ahead.tokens = None if step.tokens is None else step.tokens[:, k:]  # of which `embedded` is the embedding
         hidden, goals = module(hidden[:, :-1], embedded[:, k:], ahead), targets[:, k:]
         total = total + summed_loss(head, hidden, goals).objective
     return total / count

@@ -46,6 +46,11 @@ class Ffn(Variant):
         """Whether it sees tokens before its own."""
         return False
 
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether it reads the ids of tokens."""
+        return False
+
     def cache_elements(self, d_model: int) -> int:
         """Numbers kept per sequence. Called on a resolved spec."""
         return 0

@@ -19,10 +19,14 @@ class Experts(nn.Module):
 
     rows: (N, D), chosen and weights: (N, k) → (N, D). Rows are sorted by expert, so that each expert is one product
     over the rows that chose it: N·k rows in all, which is what `cost` declares. On a GPU one kernel does all products,
-    where there is one (`zoo.grouped`).
+    where there is one (`zoo.grouped`). Rows sent to experts `beside` these, of higher numbers, are none of theirs.
     """
 
     weights_inputs: bool = False
+    beside: int = 0
+    """Number of other experts that rows can be sent to."""
+    share: float = 1.0
+    """Share of the assignments that these experts get of a balanced load."""
 
     def __init__(
         self, experts: int, d_model: int, d_ff: int, activation: Activation, *, gated: bool, bias: bool, dropout: float
@@ -41,16 +45,22 @@ class Experts(nn.Module):
         # Stable, so that within an expert rows keep their order, and what a row loses to capacity depends on earlier
         # rows only.
         order = places.argsort(stable=True)
-        load = load_of(places, self.up.experts)
+        load = load_of(places, self.up.experts + self.beside)
         if capacity is not None:
             order, load = _within(capacity, order, load)
+        if self.beside:
+            load = load[: self.up.experts]
+            order = order[: sum(_sizes(load, round(self.share * len(places))))]
         sent, share = rows[order // k], weights.flatten()[order, None].to(rows.dtype)
-        weighted = self._run(sent * share, load) if self.weights_inputs else self._run(sent, load) * share
+        if len(order) == 0:
+            weighted = sent
+        else:
+            weighted = self._run(sent * share, load) if self.weights_inputs else self._run(sent, load) * share
         # Each row's k results, back in its own order: a gather, whose sum is the same at every run on every device.
         at = torch.full_like(places, order.shape[0]).scatter(
             0, order, torch.arange(order.shape[0], device=order.device)
         )
-        if capacity is not None:
+        if capacity is not None or self.beside:
             weighted = torch.cat((weighted, weighted.new_zeros(1, weighted.shape[-1])))
         out: Tensor = weighted[at].unflatten(0, (-1, k)).sum(1)
         return out

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from abc import abstractmethod
 from functools import partial
 from typing import Annotated, Literal, Self
 
-import torch
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
 from zoo.axis import is_off, number
 from zoo.cache import LayerCache
 from zoo.errors import SpecError
-from zoo.facts import AtMost, Dropout, Fact, Features
-from zoo.ffns import Ffn, FfnLayer
+from zoo.facts import AtMost, Dropout, Fact, Features, Supports
+from zoo.ffns import FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation, GatedActivation, PlainActivation
 from zoo.ffns._dense import DenseLayer, dense_cost
 from zoo.ffns._experts import Experts, expert_capacity, load_of
+from zoo.ffns._routing import Router, RouterMLP, Routing, balance_loss
 from zoo.ffns._width import Width, features
+from zoo.ffns._zero_compute import Routed, ZeroComputeExperts
 from zoo.init import Linear
 from zoo.site import PartCost, Site, Step, matmul_cost
+from zoo.traits import Operation
 
 
-class MoE(Ffn):
+class MoE(Routed):
     """y = Σ_{e chosen} w_e FFN_e(x) + FFN_shared(x). Shazeer et al. 2017, arXiv:1701.06538.
 
     Declared FLOPs are those of the chosen and the shared experts and of the router, less what a capacity below an even
     load is certain to drop in training; what uneven routing drops beyond that is counted as if it were not dropped.
     """
 
-    experts: Annotated[PositiveInt, AtMost(8)] = 8
-    """E: routed experts of a layer, shared ones not counted."""
-    top_k: Annotated[PositiveInt, AtMost(2)] = 2
-    """Experts that a token is sent to."""
     d_ff: Annotated[Width, Fact.SIZE, Fact.WIDTH] = "4/3x"
     """Hidden features of one expert: a number, or a ratio to d_model."""
     multiple_of: PositiveInt = 8
@@ -63,6 +59,9 @@ class MoE(Ffn):
     latent: Features | None = Field(default=None, exclude_if=is_off)
     """ℓ: features that routed experts read and write, between two matrices that all of them share, y =
     W_up Σ w_e FFN_e(W_down x) (LatentMoE, Elango et al. 2026, arXiv:2601.18089); null for d_model."""
+    router_hidden: Annotated[Features | None, Supports(Operation.SHARDING)] = Field(default=None, exclude_if=is_off)
+    """R: the router's logits are read from z = gelu(W₂ gelu(W₁ rms(W₀ x + b₀) ⊙ g + b₁) + b₂) of R features (ZAYA1,
+    arXiv:2511.17127, without its average over layers); null for x."""
     weights_on: Literal["output", "input"] = Field(default="output", exclude_if=lambda on: on == "output")
     """Whether w_e multiplies the expert's output, or its input, FFN_e(w_e x) (Llama 4)."""
     balance_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.0
@@ -97,8 +96,12 @@ class MoE(Ffn):
         return "batch"
 
     def resolve(self, d_model: int) -> Self:
-        if self.top_k > self.experts:
-            raise SpecError("top_k", f"there are only {self.experts} experts, not {self.top_k}")
+        if self.top_k > self.choices:
+            raise SpecError("top_k", f"there are only {self.choices} experts, not {self.top_k}")
+        self.check_zero_compute()
+        for name, bad in (("capacity_factor", self.capacity_factor), ("weights_on", self.weights_on == "input")):
+            if self.zero_compute and bad:
+                raise SpecError(name, "experts without an FFN have no capacity, and weights on what they give")
         if self.shared_gate and not self.shared_experts:
             raise SpecError("shared_gate", "there are no shared experts to gate")
         if self.shared_mean and not self.shared_experts:
@@ -150,11 +153,13 @@ class MoE(Ffn):
         return dense_cost(self.latent or d_model, self.width, self.gated, self.bias)
 
     def cost(self, d_model: int) -> PartCost:
-        expert = self._expert_cost(d_model)
-        idle = self.experts - self.top_k
-        chosen = PartCost.of(self.experts * expert.parameters, self.top_k * expert.flops, idle * expert.parameters)
-        matrix = self.experts * d_model
-        total = chosen + matmul_cost(matrix + self.router_bias_parameters, matrix)
+        expert, read = self._expert_cost(d_model), self.latent or d_model
+        idle = round((self.experts - self.ffns_per_token) * expert.parameters)
+        total = PartCost.of(self.experts * expert.parameters, self.ffns_per_token * expert.flops, idle)
+        total += self.router_cost(d_model)
+        if self.constant_experts:
+            total += matmul_cost(3 * self.constant_experts * read, 2 * self.constant_experts * read)
+            total += PartCost.of(0, 2.0 * self.constant_experts * read)  # the product of weights and constants
         if self.shared_experts:
             total += dense_cost(d_model, self.shared_width, self.gated, self.shared_bias)
         if self.shared_gate:
@@ -163,6 +168,14 @@ class MoE(Ffn):
             total += matmul_cost(2 * d_model * self.latent, 2 * d_model * self.latent)
         return total
 
+    def router_cost(self, d_model: int) -> PartCost:
+        """Cost of choosing experts, per token."""
+        parameters, matrices = 0, 0
+        if self.router_hidden is not None:
+            parameters, matrices = RouterMLP.sizes(d_model, self.router_hidden)
+        matrix = self.choices * (self.router_hidden or d_model)
+        return matmul_cost(parameters + matrix + self.router_bias_parameters, matrices + matrix)
+
     def dropped_flops(self, d_model: int) -> float:
         """FLOPs dropped by capacity however tokens are routed: full experts take a share of `capacity_factor` of them.
         Further drops from uneven routing cannot be known in advance."""
@@ -170,47 +183,10 @@ class MoE(Ffn):
         return left_out * self.top_k * self._expert_cost(d_model).flops
 
     def parameters_read(self, d_model: int, tokens: int) -> float:
-        """All but those of the E (1 − k/E)^tokens experts to which, in expectation, no token is sent, where each token
-        is as likely to be sent to one expert as to another, whatever the others do."""
-        idle = self.experts * (1 - self.top_k / self.experts) ** tokens
+        """All but those of the E (1 − k/E)^tokens experts, k those of a token with an FFN, to which, in expectation, no
+        token is sent, where each is as likely to be sent to one expert as to another, whatever the others do."""
+        idle = self.experts * (1 - self.ffns_per_token / self.experts) ** tokens
         return self.cost(d_model).parameters - idle * self._expert_cost(d_model).parameters
-
-
-@dataclass(frozen=True)
-class Routing:
-    """Where tokens go.
-
-    logits, probabilities: (..., E), float32; probabilities sum to one. chosen, weights: (..., k).
-    counted: (..., k), the experts that the balance loss counts as having got the token.
-    """
-
-    logits: Tensor
-    probabilities: Tensor
-    chosen: Tensor
-    weights: Tensor
-    counted: Tensor
-
-
-class Router(nn.Module, ABC):
-    """x: (..., D) → `Routing`. Logits are float32 whatever the model's type: rounding them changes who is chosen."""
-
-    def __init__(self, d_model: int, experts: int, bias: bool = False) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(experts, d_model))
-        self.bias = nn.Parameter(torch.zeros(experts)) if bias else None
-        self.roles = {"weight": "input", "bias": "bias"}
-
-    def forward(self, x: Tensor) -> Routing:
-        with torch.autocast(x.device.type, enabled=False):
-            bias = None if self.bias is None else self.bias.float()
-            return self.route(F.linear(x.float(), self.weight.float(), bias))
-
-    @abstractmethod
-    def route(self, logits: Tensor) -> Routing:
-        """logits: (..., E) float32."""
-
-    def count(self, load: Tensor) -> None:
-        """Take note of a training pass. load: (E,), the tokens that it sent to each expert."""
 
 
 class MoELayer(FfnLayer):
@@ -233,6 +209,11 @@ class MoELayer(FfnLayer):
             bias=spec.bias,
             dropout=spec.dropout,
         )
+        self.zero_compute = None
+        if spec.zero_compute:
+            self.experts.beside, self.experts.share = spec.zero_compute, spec.ffns_per_token / spec.top_k
+            counts = spec.zero_experts, spec.copy_experts, spec.constant_experts
+            self.zero_compute = ZeroComputeExperts(spec.experts, *counts, spec.latent or d_model)
         self.experts.weights_inputs = spec.weights_on == "input"
         self.shared_gate = Linear(d_model, 1, role="input") if spec.shared_gate else None
         self.shared = None
@@ -243,13 +224,16 @@ class MoELayer(FfnLayer):
             )
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        routing: Routing = self.router(x)
+        routing: Routing = self.router(x, step.tokens)
         read = x if self.latent_down is None else self.latent_down(x)  # (B, T, D), or (B, T, ℓ)
         rows, chosen, weights = (t.flatten(0, -2) for t in (read, routing.chosen, routing.weights))
-        out: Tensor = self.experts(rows, chosen, weights, self._capacity(rows.shape[0])).view_as(read)
+        out: Tensor = self.experts(rows, chosen, weights, self._capacity(rows.shape[0]))
+        if self.zero_compute is not None:
+            out = out + self.zero_compute(rows, chosen, weights)
+        out = out.view_as(read)
         if self.latent_up is not None:
             out = self.latent_up(out)
-        load = load_of(chosen, self.spec.experts)
+        load = load_of(chosen, self.spec.choices)
         step.tap("ffn.load", lambda: load / chosen.numel())
         if self.training:
             step.losses += self._losses(routing)
@@ -270,17 +254,8 @@ class MoELayer(FfnLayer):
         """Weighted."""
         spec, losses = self.spec, []
         if spec.balance_loss:
-            losses.append(spec.balance_loss * balance_loss(routing, spec.balance_over))
+            penalties = None if spec.tau == 1 else [1.0] * spec.experts + [spec.tau] * spec.zero_compute
+            losses.append(spec.balance_loss * balance_loss(routing, spec.balance_over, penalties))
         if spec.router_z_loss:
             losses.append(spec.router_z_loss * routing.logits.logsumexp(dim=-1).square().mean())
         return losses
-
-
-def balance_loss(routing: Routing, over: Literal["batch", "sequence"]) -> Tensor:
-    """E/k · Σ_e f_e P_e, with f and P means over the batch, or over each sequence and then the mean of the results."""
-    tokens = (0, 1) if over == "batch" else (1,)
-    probabilities = routing.probabilities
-    sent = torch.zeros_like(probabilities).scatter(-1, routing.counted, 1.0)
-    even = probabilities.shape[-1] / routing.counted.shape[-1]
-    loss: Tensor = even * (sent.mean(tokens) * probabilities.mean(tokens)).sum(-1).mean()
-    return loss

@@ -15,7 +15,8 @@ from zoo.adapting import Adapting
 from zoo.axis import Examples, is_off
 from zoo.errors import SpecError
 from zoo.facts import AtMost, Fact
-from zoo.ffns._moe import MoE, Router, Routing
+from zoo.ffns._moe import MoE
+from zoo.ffns._routing import LinearRouter, Router, Routing
 from zoo.ffns._width import Width
 from zoo.traits import OF_MODULES, Operations
 
@@ -49,6 +50,8 @@ class DeepSeekMoE(MoE):
         {"d_ff": 12, "score": "softmax", "normalise": False, "bias_rate": None, "weights_on": "input"},
         {"d_ff": 12, "score": "sqrt_softplus", "bias_on": "logit", "router_softcap": 3.0, "shared_mean": True},
         {"d_ff": 12, "experts": 6, "latent": 10},
+        {"d_ff": 12, "experts": 5, "copy_experts": 2, "tau": 2.0, "score": "softmax", "normalise": False},
+        {"d_ff": 12, "experts": 5, "zero_experts": 1, "router_hidden": 7, "score": "softmax", "normalise": False},
     )
     paired_examples: ClassVar[int | None] = 2
     kind: Literal["deepseek_moe"] = "deepseek_moe"
@@ -81,12 +84,14 @@ class DeepSeekMoE(MoE):
     """Tokens over which the balance loss averages."""
 
     def resolve(self, d_model: int) -> Self:
+        if self.zero_compute and self.groups > 1:
+            raise SpecError("groups", "experts without an FFN are in no group: leave groups at 1")
         size = self._group_size()
         if self.bias_on == "logit" and (self.bias_rate is None or self.top_groups < self.groups):
             raise SpecError("bias_on", "logits are chosen by where there is a bias and no group is left out")
         if self.group_score == "top2" and size < 2 and self.top_groups < self.groups:
             raise SpecError("group_score", "top2 needs groups of two experts or more")
-        if self.top_k > self.top_groups * size:
+        if self.groups > 1 and self.top_k > self.top_groups * size:
             raise SpecError(
                 "top_k", f"{self.top_groups} groups have {self.top_groups * size} experts, not {self.top_k}"
             )
@@ -107,7 +112,7 @@ class DeepSeekMoE(MoE):
         return DeepSeekRouter(self, d_model)
 
 
-class DeepSeekRouter(Router, Adapting):
+class DeepSeekRouter(LinearRouter, Adapting):
     """x: (..., D) → `Routing`. Probabilities are the scores divided by their sum.
 
     counts: (E,), the tokens that training passes have sent to each expert since the last update.
@@ -116,14 +121,15 @@ class DeepSeekRouter(Router, Adapting):
     selection_bias: Tensor | None
 
     def __init__(self, spec: DeepSeekMoE, d_model: int) -> None:
-        super().__init__(d_model, spec.experts)
+        super().__init__(d_model, spec.choices, hidden=spec.router_hidden)
         self.spec = spec
         has_bias = spec.bias_rate is not None
-        self.register_buffer("selection_bias", torch.zeros(spec.experts) if has_bias else None)
-        counts = torch.zeros(spec.experts, dtype=torch.long) if has_bias else None
+        self.register_buffer("selection_bias", torch.zeros(spec.choices) if has_bias else None)
+        counts = torch.zeros(spec.choices, dtype=torch.long) if has_bias else None
         self.register_buffer("counts", counts, persistent=False)
 
-    def route(self, logits: Tensor) -> Routing:
+    def forward(self, x: Tensor, tokens: Tensor | None = None) -> Routing:
+        logits = self.logits(x)
         if (cap := self.spec.router_softcap) is not None:
             logits = cap * torch.tanh(logits / cap)
         scores = SCORES[self.spec.score](logits)
@@ -154,4 +160,7 @@ class DeepSeekRouter(Router, Adapting):
 
     def adapt(self, counts: Tensor) -> None:
         if self.selection_bias is not None and self.spec.bias_rate is not None:
-            self.selection_bias += self.spec.bias_rate * (counts.float().mean() - counts).sign()
+            wanted = counts.float().mean()
+            if self.spec.tau != 1:
+                wanted = counts.sum() * self.selection_bias.new_tensor(self.spec.even_load)
+            self.selection_bias += self.spec.bias_rate * (wanted - counts).sign()

@@ -8,7 +8,8 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from zoo.axis import Examples
-from zoo.ffns._moe import MoE, Router, Routing
+from zoo.ffns._moe import MoE
+from zoo.ffns._routing import LinearRouter, Router, Routing
 from zoo.traits import OF_MODULES, Operations
 
 
@@ -24,7 +25,9 @@ class TopKMoE(MoE):
         {"d_ff": 20, "experts": 5},
         {"d_ff": 20, "experts": 5, "activation": "clamped_swiglu", "router_bias": True, "router_z_loss": 1e-3},
         {"d_ff": 20, "experts": 5, "shared_experts": 1, "shared_d_ff": 14, "shared_gate": True},
+        {"d_ff": 20, "experts": 5, "zero_experts": 1, "copy_experts": 2, "constant_experts": 1, "softmax_over": "all"},
     )
+    paired_examples: ClassVar[int | None] = 3
     kind: Literal["topk_moe"] = "topk_moe"
     supports: ClassVar[Operations] = OF_MODULES
     softmax_over: Literal["chosen", "all"] = "chosen"
@@ -35,21 +38,22 @@ class TopKMoE(MoE):
 
     @property
     def router_bias_parameters(self) -> int:
-        return self.experts * self.router_bias
+        return self.choices * self.router_bias
 
     def router(self, d_model: int) -> Router:
         return TopKRouter(self, d_model)
 
 
-class TopKRouter(Router):
+class TopKRouter(LinearRouter):
     """x: (..., D) → `Routing`."""
 
     def __init__(self, spec: TopKMoE, d_model: int) -> None:
-        super().__init__(d_model, spec.experts, spec.router_bias)
+        super().__init__(d_model, spec.choices, spec.router_bias, spec.router_hidden)
         self.top_k = spec.top_k
         self.softmax_over = spec.softmax_over
 
-    def route(self, logits: Tensor) -> Routing:
+    def forward(self, x: Tensor, tokens: Tensor | None = None) -> Routing:
+        logits = self.logits(x)
         best, chosen = logits.topk(self.top_k, dim=-1)
         probabilities = logits.softmax(dim=-1)
         weights = best.softmax(dim=-1) if self.softmax_over == "chosen" else probabilities.gather(-1, chosen)

@@ -1,0 +1,103 @@
+"""Experts without a feed-forward layer: zero, copy and constant."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from torch import Tensor, nn
+
+from zoo.axis import is_off
+from zoo.errors import SpecError
+from zoo.facts import AtMost, Supports
+from zoo.ffns import Ffn
+from zoo.init import Linear
+from zoo.traits import Operation
+
+
+class Routed(Ffn):
+    """Base of layers that send a token to some of several experts, with an FFN or without."""
+
+    experts: Annotated[PositiveInt, AtMost(8)] = 8
+    """E: routed experts of a layer, shared ones not counted."""
+    top_k: Annotated[PositiveInt, AtMost(2)] = 2
+    """Experts that a token is sent to."""
+    zero_experts: Annotated[NonNegativeInt, AtMost(1), Supports(Operation.SHARDING)] = Field(
+        default=0, exclude_if=is_off
+    )
+    """Further experts that a token can be sent to, which give nothing, E(x) = 0 (MoE++, arXiv:2410.07348)."""
+    copy_experts: Annotated[NonNegativeInt, AtMost(1), Supports(Operation.SHARDING)] = Field(
+        default=0, exclude_if=is_off
+    )
+    """Further experts that give what they read, E(x) = x (MoE++; LongCat-Flash, arXiv:2509.01322)."""
+    constant_experts: Annotated[NonNegativeInt, AtMost(1), Supports(Operation.SHARDING)] = Field(
+        default=0, exclude_if=is_off
+    )
+    """Further experts that put a learned vector in part in the place of what they read, E(x) = α₁ x + α₂ v, α =
+    softmax(W_c x) (MoE++)."""
+    tau: PositiveFloat = Field(default=1.0, exclude_if=lambda tau: tau == 1.0)
+    """τ: tokens that balancing sends to an expert with an FFN, for each that it sends to one without (MoE++). FLOPs are
+    declared for that load; a router that strays from it takes more or fewer."""
+
+    def check_zero_compute(self) -> None:
+        """Raise SpecError for a τ without experts that it concerns."""
+        if self.tau != 1 and not self.zero_compute:
+            raise SpecError("tau", "there are no zero, copy or constant experts")
+
+    @property
+    def zero_compute(self) -> int:
+        """Number of experts without an FFN."""
+        return self.zero_experts + self.copy_experts + self.constant_experts
+
+    @property
+    def choices(self) -> int:
+        """Number of experts that a token can be sent to."""
+        return self.experts + self.zero_compute
+
+    @property
+    def even_load(self) -> list[float]:
+        """Share of the assignments of each expert where the load is balanced."""
+        total = self.tau * self.experts + self.zero_compute
+        return [self.tau / total] * self.experts + [1 / total] * self.zero_compute
+
+    @property
+    def ffns_per_token(self) -> float:
+        """Number of experts with an FFN that a token is sent to, in the mean of a balanced load."""
+        if not self.zero_compute:
+            return self.top_k
+        return self.top_k * self.tau * self.experts / (self.tau * self.experts + self.zero_compute)
+
+
+class ZeroComputeExperts(nn.Module):
+    """Σ_j w_j E_j(x) over the chosen experts j that have no FFN: E(x) = 0, E(x) = x, or E(x) = α₁ x + α₂ v with
+    α = softmax(W_c x). Jin et al. 2024 (MoE++), arXiv:2410.07348, eq. 3 to 5.
+
+    rows: (N, D), chosen and weights: (N, k) → (N, D). Experts with an FFN come first, then these: zero, copy, constant.
+    W_c of every constant expert reads all rows: that is two numbers for each.
+    """
+
+    roles: ClassVar = {"constants": "bias"}
+    initial_std: ClassVar = {"constants": 0.02}
+
+    def __init__(self, first: int, zeros: int, copies: int, constants: int, features: int) -> None:
+        super().__init__()
+        self.copies = range(first + zeros, first + zeros + copies)
+        self.first_constant = self.copies.stop
+        self.shares = Linear(features, 2 * constants, role="input") if constants else None
+        """W_c."""
+        self.constants = nn.Parameter(torch.zeros(constants, features)) if constants else None
+        """v."""
+
+    def forward(self, rows: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        copied = ((chosen >= self.copies.start) & (chosen < self.copies.stop)) * weights
+        out = copied.sum(-1, keepdim=True).to(rows.dtype) * rows
+        if self.constants is None or self.shares is None:
+            return out
+        number = torch.arange(len(self.constants), device=chosen.device) + self.first_constant
+        weight = ((chosen[..., None] == number) * weights[..., None]).sum(-2)  # (N, C)
+        kept, replaced = self.shares(rows).unflatten(-1, (-1, 2)).softmax(-1).unbind(-1)  # α₁, α₂: (N, C)
+        weight = weight.to(kept.dtype)
+        out = out + (weight * kept).sum(-1, keepdim=True) * rows
+        mixed: Tensor = out + (weight * replaced) @ self.constants.to(kept.dtype)
+        return mixed

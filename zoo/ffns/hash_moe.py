@@ -1,0 +1,125 @@
+"""Mixture of experts, routed by a hash of the token."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar, Literal, Self
+
+import torch
+from pydantic import NonNegativeInt, PositiveFloat
+from torch import Tensor
+
+from zoo.axis import Examples
+from zoo.errors import SpecError
+from zoo.ffns._moe import MoE
+from zoo.ffns._routing import LinearRouter, Router, Routing
+from zoo.ffns.deepseek_moe import SCORES
+from zoo.site import PartCost
+from zoo.traits import OF_MODULES, Operations
+
+WORD = (1 << 32) - 1
+"""Hashes are of 32 bits."""
+
+
+class HashMoE(MoE):
+    """y = Σ_{e ∈ hash(token)} w_e FFN_e(x): a token's id alone says which experts it is sent to, in every text and from
+    the first step on. Roller et al. 2021, arXiv:2106.04426.
+
+    The hash is the paper's random one: each id has k experts, as good as drawn at random, which nothing changes. The
+    paper draws each of several hashes by itself (MultiHash), so that two may name one expert; here they are k
+    different ones. w = 1, and nothing is learned about routing; or, with a `score`, w_e are the chosen experts' scores
+    of W_router x, divided by their sum and times `scale`, as in DeepSeek-V4's first layers. The paper's balanced hash,
+    which needs the counts of a corpus, is left out.
+    """
+
+    examples: ClassVar[Examples] = (
+        {"d_ff": 20, "experts": 5},
+        {"d_ff": 20, "experts": 5, "score": "sqrt_softplus", "scale": 1.5, "shared_experts": 1, "seed": 3},
+    )
+    kind: Literal["hash_moe"] = "hash_moe"
+    supports: ClassVar[Operations] = OF_MODULES
+    seed: NonNegativeInt = 0
+    """Number of the hash function. All layers have the same unless `blocks` have others."""
+    score: Literal["sigmoid", "softmax", "sqrt_softplus"] | None = None
+    """Scores that the chosen experts are weighted by; null for a weight of 1 each."""
+    normalise: bool = True
+    """Whether these weights are divided by their sum."""
+    scale: PositiveFloat = 1.0
+    """Factor on these weights."""
+
+    def resolve(self, d_model: int) -> Self:
+        for name in ("balance_loss", "router_z_loss"):
+            if getattr(self, name):
+                raise SpecError(name, "the hash chooses, which learns nothing: leave it at 0")
+        if self.score is None:
+            defaults = {"normalise": True, "scale": 1.0, "router_hidden": None}
+            for name, default in defaults.items():
+                if getattr(self, name) != default:
+                    raise SpecError(name, "there is no score that experts are weighted by: set score")
+        return super().resolve(d_model)
+
+    @property
+    def reads_tokens(self) -> bool:
+        return True
+
+    def router_cost(self, d_model: int) -> PartCost:
+        return PartCost(0) if self.score is None else super().router_cost(d_model)
+
+    def router(self, d_model: int) -> Router:
+        return HashRouter(self) if self.score is None else ScoredHashRouter(self, d_model)
+
+
+class HashRouter(Router):
+    """x: (..., D), tokens: (...,) → `Routing` with weights of 1."""
+
+    def __init__(self, spec: HashMoE) -> None:
+        super().__init__()
+        self.hash = partial(hashed, experts=spec.choices, count=spec.top_k, seed=spec.seed)
+
+    def forward(self, x: Tensor, tokens: Tensor | None = None) -> Routing:
+        chosen = self.hash(given(tokens))
+        one = torch.ones_like(chosen, dtype=torch.float32)
+        return Routing(one, one, chosen, one, chosen)  # nobody reads logits: there are no losses
+
+
+class ScoredHashRouter(LinearRouter):
+    """x: (..., D), tokens: (...,) → `Routing` with the scores of the chosen experts."""
+
+    def __init__(self, spec: HashMoE, d_model: int) -> None:
+        super().__init__(d_model, spec.choices, hidden=spec.router_hidden)
+        self.spec, self.score = spec, SCORES[str(spec.score)]
+
+    def forward(self, x: Tensor, tokens: Tensor | None = None) -> Routing:
+        spec, logits = self.spec, self.logits(x)
+        scores, chosen = self.score(logits), hashed(given(tokens), spec.choices, spec.top_k, spec.seed)
+        weights = scores.gather(-1, chosen)
+        if spec.normalise:
+            weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
+        probabilities = scores / scores.sum(dim=-1, keepdim=True)
+        return Routing(logits, probabilities, chosen, weights * spec.scale, chosen)
+
+
+def given(tokens: Tensor | None) -> Tensor:
+    """Ids that the pass must have. Raises ValueError without them."""
+    if tokens is None:
+        raise ValueError("hash_moe reads the ids of tokens, which this pass does not give")
+    return tokens
+
+
+def hashed(tokens: Tensor, experts: int, count: int, seed: int) -> Tensor:
+    """tokens: (...,) → (..., count): the experts e whose mix(mix(mix(seed) + token) + e) is largest, largest first.
+
+    Rendezvous hashing: every id ranks the experts in an order of its own, so that no table of ids is kept."""
+    start = torch.tensor(seed & WORD, device=tokens.device)
+    number = torch.arange(experts, device=tokens.device)
+    ranks = _mixed((_mixed(_mixed(start) + tokens))[..., None] + number)
+    # Below the hash the expert's own number, so that no two are equal and the order is the same on every device.
+    return (ranks * experts + number).topk(count, dim=-1).indices
+
+
+def _mixed(x: Tensor) -> Tensor:
+    """Murmur3's last step on 32-bit numbers, held in int64, whose products wrap around."""
+    x = x & WORD
+    x = ((x ^ (x >> 16)) * 0x85EBCA6B) & WORD
+    x = ((x ^ (x >> 13)) * 0xC2B2AE35) & WORD
+    return x ^ (x >> 16)
