@@ -26,6 +26,7 @@ from zoo.mixers.mamba import Mamba
 from zoo.mixers.mamba2 import Mamba2
 from zoo.mixers.mamba3 import Mamba3
 from zoo.mixers.retention import Retention
+from zoo.mixers.rwkv6 import RWKV6
 from zoo.mixers.rwkv7 import RWKV7
 from zoo.mixers.titans import Titans
 from zoo.positions.nope import NoPE
@@ -45,6 +46,7 @@ MIXERS: dict[str, Mixer] = {
     "kda with a floor": KimiDeltaAttention(heads=3, head_dim=4, low_rank=False, decay_floor=-5.0),
     "lightning": LightningAttention(heads=3, head_dim=5),
     "mamba": Mamba(inner=7, state=3),
+    "rwkv6": RWKV6(heads=3),
     "rwkv7": RWKV7(heads=3),
     "mamba2": Mamba2(heads=4, head_dim=3, state=5, groups=2, bias=True),
     "mamba3": Mamba3(heads=4, head_dim=3, state=5, groups=2),
@@ -62,6 +64,7 @@ KINDS = (
     "mamba2",
     "mamba3",
     "titans",
+    "rwkv6",
     "rwkv7",
 )
 every_mixer = pytest.mark.parametrize("spec", MIXERS.values(), ids=MIXERS)

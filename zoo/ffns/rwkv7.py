@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from zoo.axis import number
 from zoo.cache import LayerCache
-from zoo.facts import Fact
-from zoo.ffns import Ffn, FfnLayer
-from zoo.ffns._width import Width, features
+from zoo.ffns import FfnLayer
+from zoo.ffns._shifted import TokenShifted
 from zoo.init import Linear
 from zoo.shift import TokenShift, mixed
 from zoo.site import PartCost, Site, Step, matmul_cost
 from zoo.traits import OF_MODULES, Operations
 
 
-class ChannelMix(Ffn):
+class ChannelMix(TokenShifted):
     """y_t = W_v max(0, W_k (x_t + (x_{t−1} − x_t) ⊙ μ))². Peng et al. 2025 (RWKV-7), arXiv:2503.14456.
 
     μ is one number for each feature.
@@ -27,18 +24,6 @@ class ChannelMix(Ffn):
 
     kind: Literal["rwkv7"] = "rwkv7"
     supports: ClassVar[Operations] = OF_MODULES
-    d_ff: Annotated[Width, Fact.SIZE, Fact.WIDTH] = "4x"
-    """Hidden features: a number, or a ratio to d_model."""
-    multiple_of: Annotated[PositiveInt, Fact.SIZE] = 8
-    """A ratio is rounded to the nearest multiple of this."""
-
-    def resolve(self, d_model: int) -> Self:
-        return self.model_copy(update={"d_ff": features(self.d_ff, d_model, self.multiple_of), "multiple_of": 1})
-
-    @property
-    def width(self) -> int:
-        """F of a resolved spec."""
-        return number(self.d_ff if isinstance(self.d_ff, int) else None)
 
     def build(self, site: Site) -> FfnLayer:
         return ChannelMixLayer(self, site.d_model)
@@ -46,13 +31,6 @@ class ChannelMix(Ffn):
     def cost(self, d_model: int) -> PartCost:
         matrix = 2 * d_model * self.width
         return matmul_cost(matrix + d_model, matrix)
-
-    @property
-    def reaches_back(self) -> bool:
-        return True
-
-    def cache_elements(self, d_model: int) -> int:
-        return d_model
 
 
 class ChannelMixLayer(FfnLayer):

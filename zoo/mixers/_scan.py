@@ -207,7 +207,8 @@ def _chunked(
     if left:
         last = total[..., -1:, :]
         added = faded_write(*(x[:, :, :, :left] for x in (key, (last - total).exp(), value)))
-        before += carry(added, last[:, :, :, :left].exp().transpose(-1, -2), state)
+        fading = last[:, :, :, :left].exp().transpose(-1, -2)
+        before += carry(added.unbind(3), fading.unbind(3), state)
     final = before.pop() if keep else None
     if before:
         # Without a state the first chunk has nothing before it to read.
@@ -231,10 +232,10 @@ def faded_write(k: Tensor, factor: Tensor, value: Tensor) -> Tensor:
     return (k * factor).transpose(-1, -2) @ value
 
 
-def carry(added: Tensor, factor: Tensor, state: Tensor | None) -> list[Tensor]:
-    """S_i = factor_i S_{i−1} + added_i over the chunks, dimension 3."""
+def carry(added: Sequence[Tensor], factors: Sequence[Tensor], state: Tensor | None) -> list[Tensor]:
+    """S_i = factor_i S_{i−1} + added_i over the chunks."""
     states: list[Tensor] = []
-    for new, fading in zip(added.unbind(3), factor.unbind(3), strict=True):
+    for new, fading in zip(added, factors, strict=True):
         state = new if state is None else fading * state + new
         states.append(state)
     return states

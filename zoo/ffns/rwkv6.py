@@ -1,0 +1,60 @@
+"""RWKV-6's channel mixing."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from zoo.cache import LayerCache
+from zoo.facts import Fact
+from zoo.ffns import FfnLayer
+from zoo.ffns._shifted import TokenShifted
+from zoo.ffns._width import Width
+from zoo.init import Linear
+from zoo.shift import TokenShift, mixed
+from zoo.site import PartCost, Site, Step, matmul_cost
+from zoo.traits import OF_MODULES, Operations
+
+
+class GatedChannelMix(TokenShifted):
+    """y_t = σ(W_r x^r_t) ⊙ W_v max(0, W_k x^k_t)², x^□_t = x_t + (x_{t−1} − x_t) ⊙ μ_□. Peng et al. 2024 (Eagle and
+    Finch), arXiv:2404.05892."""
+
+    kind: Literal["rwkv6"] = "rwkv6"
+    paired_examples: ClassVar[int | None] = 0
+    supports: ClassVar[Operations] = OF_MODULES
+    d_ff: Annotated[Width, Fact.SIZE, Fact.WIDTH] = "7/2x"
+
+    def build(self, site: Site) -> FfnLayer:
+        return GatedChannelMixLayer(self, site.d_model)
+
+    def cost(self, d_model: int) -> PartCost:
+        matrix = 2 * d_model * self.width + d_model**2
+        return matmul_cost(matrix + 2 * d_model, matrix)
+
+
+class GatedChannelMixLayer(FfnLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    roles: ClassVar = {"shares": "gain"}
+    initial: ClassVar = {"shares": 0.5}
+
+    def __init__(self, spec: GatedChannelMix, d_model: int) -> None:
+        super().__init__()
+        self.shift = TokenShift(d_model)
+        self.shares = nn.Parameter(torch.full((2, d_model), 0.5))
+        """μ_k and μ_r."""
+        self.up = Linear(d_model, spec.width, role="input")
+        self.down = Linear(spec.width, d_model, role="output")
+        self.gate = Linear(d_model, d_model, role="input")
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        before = self.shift(x, step, cache)
+        for_k, for_r = (mixed(x, before, share) for share in self.shares.unbind())
+        out: Tensor = self.gate(for_r).sigmoid() * self.down(self.up(for_k).relu().square())
+        return out
+
+    def new_cache(self, batch: int, dtype: torch.dtype) -> LayerCache:
+        return self.shift.new_cache(batch, self.shares, dtype)

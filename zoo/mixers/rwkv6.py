@@ -1,0 +1,177 @@
+"""RWKV-6."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.axis import Choice, Examples, number
+from zoo.cache import LayerCache
+from zoo.conv import on_text
+from zoo.errors import SpecError
+from zoo.facts import Features, HeadFeatures, Heads
+from zoo.init import Linear
+from zoo.mixers import MixerLayer
+from zoo.mixers._linear import Stateful, StatefulLayer, check_chunk, check_width, split
+from zoo.mixers._low_rank import LowRank
+from zoo.mixers._per_head import NormPerHead
+from zoo.mixers._reading_before import scan_before
+from zoo.mixers._scan import STATE, ScanCost
+from zoo.norms import Norm
+from zoo.norms.layernorm import LayerNorm
+from zoo.shift import STATE as SHIFT
+from zoo.shift import TokenShift, mixed
+from zoo.site import PartCost, Site, Step
+from zoo.traits import OF_MODULES, Operations
+
+READERS = {"w": (1.0, 0.0), "k": (1.0, 0.0), "v": (1.0, 0.3), "r": (0.5, 0.0), "g": (0.5, 0.0)}
+"""Projections that each mix a token with the one before it in a share of their own, and how that share starts: see
+`_shares`."""
+FASTEST = 20.0
+"""Largest −log of a decay: e^−20 forgets all that float32 can tell, and larger ones would only cost precision."""
+
+
+class RWKV6(Stateful):
+    """S_t = diag(w_t) S_{t−1} + k_t v_tᵀ, out = W_o (norm((S_{t−1} + diag(u) k_t v_tᵀ)ᵀ r_t) ⊙ g_t): a token reads the
+    state before it, and itself with a bonus u. Peng et al. 2024 (Finch), arXiv:2404.05892.
+
+    Each of r, k, v, g and w reads x_t + (x_{t−1} − x_t) ⊙ (λ + tanh(x′ A) B) with λ, A and B of its own, where x′ = x_t
+    + (x_{t−1} − x_t) ⊙ μ is one for all. w = exp(−exp(w₀ + tanh(x A) B)), a decay for each key feature; g = silu(W_g
+    x). Ranks that are null have the ratio to d_model that the paper's 32 and 64 have at 768.
+    """
+
+    examples: ClassVar[Examples] = ({"chunk": 8, "mix_rank": 3, "decay_rank": 5},)
+    paired_examples: ClassVar[int | None] = 0
+    kind: Literal["rwkv6"] = "rwkv6"
+    supports: ClassVar[Operations] = OF_MODULES
+    heads: Heads = 4
+    """H: number of heads, of d_model / heads features each."""
+    head_dim: HeadFeatures | None = None
+    """Features of a head; null for d_model / heads, which the heads together must have."""
+    mix_rank: Features | None = None
+    """Features through which each share of the token before is read."""
+    decay_rank: Features | None = None
+    """Features through which w is read."""
+    head_norm: Annotated[Norm, Choice("zoo.norms")] = LayerNorm(eps=64e-5)
+    """Norm of each head's output with gains of its own."""
+
+    def resolve(self, d_model: int) -> Self:
+        check_chunk(self.chunk)
+        check_width(self.heads, d_model, "heads")
+        head_dim = d_model // self.heads
+        if self.head_dim not in (None, head_dim):
+            raise SpecError("head_dim", f"{self.heads} heads of {self.head_dim} features are not d_model {d_model}")
+        shares = {"mix_rank": 24, "decay_rank": 12}
+        ranks = {name: getattr(self, name) or max(8, d_model // share) for name, share in shares.items()}
+        return self.model_copy(update={"head_dim": head_dim, **ranks})
+
+    def sizes(self) -> tuple[int, int, int]:
+        """Features of a head and the two ranks, of a resolved spec."""
+        return number(self.head_dim), number(self.mix_rank), number(self.decay_rank)
+
+    def build(self, site: Site) -> MixerLayer:
+        return RWKV6Layer(self, site)
+
+    def matrices(self, d_model: int) -> int:
+        _, mix_rank, decay_rank = self.sizes()
+        return 5 * d_model**2 + 2 * d_model * (len(READERS) * mix_rank + decay_rank)
+
+    def vectors(self, d_model: int) -> int:
+        """μ, the λ, w₀ and u; and the norm."""
+        return (1 + len(READERS) + 2) * d_model + self.heads * self.head_norm.parameters(self.sizes()[0])
+
+    def convolution(self) -> PartCost:
+        return PartCost(0)
+
+    def scanning(self) -> ScanCost:
+        head_dim = self.sizes()[0]
+        return ScanCost(self.heads, head_dim, self.heads, head_dim, self.chunk, channels=True)
+
+    def states(self) -> Mapping[str, tuple[int, ...]]:
+        head_dim = self.sizes()[0]
+        return {STATE: (self.heads, head_dim, head_dim), SHIFT: (self.heads * head_dim,)}
+
+
+class RWKV6Layer(StatefulLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    roles: ClassVar = {"share": "gain", "bonus": "bias"}
+
+    def __init__(self, spec: RWKV6, site: Site) -> None:
+        super().__init__(spec)
+        self.heads, self.chunk, d_model = spec.heads, spec.chunk, site.d_model
+        head_dim, mix_rank, decay_rank = spec.sizes()
+        self.shift = TokenShift(d_model)
+        self.share = nn.Parameter(torch.zeros(d_model))
+        """μ."""
+        self.shares = nn.ModuleList(LowRank(d_model, mix_rank, d_model, bias=True, between=torch.tanh) for _ in READERS)
+        """λ, A and B, in the order of `READERS`."""
+        self.r, self.k, self.g = (Linear(d_model, d_model, role="input") for _ in range(3))
+        self.v = Linear(d_model, d_model, role="input", values=True)
+        self.decay = LowRank(d_model, decay_rank, d_model, bias=True, between=torch.tanh)
+        self.bonus = nn.Parameter(torch.zeros(spec.heads, head_dim))
+        """u."""
+        self.head_norm = NormPerHead(spec.head_norm, spec.heads, head_dim)
+        self.o = Linear(d_model, d_model, role="output")
+        shares = _shares(site)
+        self.initial = {"share": shares["w"], "bonus": _bonus(site).view(spec.heads, head_dim)}
+        self._start(self.decay, _decays(site))
+        for name, read in zip(READERS, self.shares, strict=True):
+            self._start(read, shares[name])
+
+    @staticmethod
+    def _start(read: nn.Module, bias: Tensor) -> None:
+        """As the authors do: A at zero, B small, and what is read begins as a constant."""
+        part: Any = read
+        part.down.init_gain = 0.0
+        part.up.initial, part.up.initial_std = {"bias": bias}, {"weight": 0.01 / 3**0.5}
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        before = self.shift(x, step, cache)
+        common = mixed(x, before, self.share)
+        read = {name: mixed(x, before, share(common)) for name, share in zip(READERS, self.shares, strict=True)}
+        k = on_text(self.k(read["k"]), step)
+        r, k, v = (split(part, self.heads) for part in (self.r(read["r"]), k, self.v(read["v"])))  # (B, H, T, n)
+        past = scan_before(r, k, v, self._log_decay(read["w"]), self.chunk, cache).to(v.dtype)
+        own = (r * k * self.bonus[:, None]).sum(-1, keepdim=True) * v
+        heads = self.head_norm(past + own).transpose(1, 2).flatten(2)
+        out: Tensor = self.o(heads * F.silu(self.g(read["g"])))
+        return out
+
+    def _log_decay(self, x: Tensor) -> Tensor:
+        """log w: (B, H, T, n), float32 or more."""
+        raw = split(self.decay(x), self.heads)
+        return -raw.to(torch.promote_types(raw.dtype, torch.float32)).exp().clamp(max=FASTEST)
+
+
+def _depth(site: Site) -> float:
+    """0 in the first layer, 1 in the last."""
+    return min(1.0, site.layer / max(1, site.n_layers - 1))
+
+
+def _shares(site: Site) -> dict[str, Tensor]:
+    """Initial λ in the authors' code: 1 − (i/D)^(c (1 − l/L)) − a · l/(L − 1) for feature i in layer l: (D,) each."""
+    features = torch.arange(site.d_model, dtype=torch.float64) / site.d_model
+    late = 1 - min(site.layer, site.n_layers - 1) / site.n_layers
+    return {
+        name: (1 - features ** (power * late) - less * _depth(site)).float() for name, (power, less) in READERS.items()
+    }
+
+
+def _decays(site: Site) -> Tensor:
+    """Initial w₀ in the authors' code: −6 + 5 (i/(D − 1))^(0.7 + 1.3 l/(L − 1)): (D,), the first features the
+    slowest."""
+    features = torch.linspace(0, 1, site.d_model, dtype=torch.float64)
+    starts: Tensor = -6 + 5 * features ** (0.7 + 1.3 * _depth(site))
+    return starts.float()
+
+
+def _bonus(site: Site) -> Tensor:
+    """Initial u in the authors' code: l/(L − 1) · (1 − i/(D − 1)), and in turn 0, 0.1 and −0.1 more: (D,)."""
+    features = torch.linspace(0, 1, site.d_model, dtype=torch.float64)
+    turns = (torch.arange(site.d_model) + 1) % 3 - 1
+    return (_depth(site) * (1 - features) + 0.1 * turns).float()
