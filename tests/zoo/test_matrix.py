@@ -72,7 +72,10 @@ RULES = [
     (r"a model with visible: all is an encoder itself", {"visible", "encoder"}),
     (r"\w+ has no place for attention to an encoder", {"topology", "encoder"}),
     (r"a model with an encoder has none", {"token_types", "encoder"}),
-    (r"nsa scores compressed blocks, which are at no place for which \w+ could add", {"mixer", "mixer.position"}),
+    (
+        r"(nsa scores compressed blocks|moba scores means of blocks), which are at no place for which \w+ could add",
+        {"mixer", "mixer.position"},
+    ),
     (r"linformer scores mixtures of keys, which are at no place for which \w+ could add", {"mixer", "mixer.position"}),
     (r"linformer mixes keys of the whole text: it cannot hide later tokens", {"visible"}),
     (r"layer \d+ has no heads of values to add to", {"value_embeddings"}),

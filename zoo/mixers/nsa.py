@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, Self
 
 import torch
@@ -14,16 +13,15 @@ from zoo.attend import attend, note
 from zoo.attending.blocks import by_group, by_head, scores_computed
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import Choice, Examples, number
+from zoo.axis import Examples, number
 from zoo.cache import LayerCache, TokenCache, kept_by
 from zoo.cache_blocks import BlockCache
 from zoo.errors import SpecError
-from zoo.facts import AtMost, Dropout, Fact, HeadFeatures, Heads
+from zoo.facts import AtMost, HeadFeatures
 from zoo.init import Linear
-from zoo.mixers import Mixer, MixerLayer
+from zoo.mixers import MixerLayer
+from zoo.mixers._block_heads import BlockHeads, attend_to_blocks, count_of_chosen, sum_of_chosen
 from zoo.mixers._blocks import FIRST, LOCAL, Compressor, Strides, Text, importance, taken
-from zoo.positions import Position
-from zoo.positions.rope import RoPE
 from zoo.precision import in_float32
 from zoo.site import Keys, PartCost, Site, Step, attention_cost, mean_keys
 from zoo.traits import Operation, Operations
@@ -31,7 +29,7 @@ from zoo.traits import Operation, Operations
 BRANCHES = 3
 
 
-class NativeSparseAttention(Mixer):
+class NativeSparseAttention(BlockHeads):
     """head = Σ_c g_c softmax(q K_cᵀ/√d) V_c over three branches c, g = σ(W_g x). Yuan et al. 2025, arXiv:2502.11089.
 
     compressed: one key φ(k_{is}, …, k_{is+l−1}) and one value for each block of l tokens, of which one begins every s
@@ -53,14 +51,7 @@ class NativeSparseAttention(Mixer):
     )
     kind: Literal["nsa"] = "nsa"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
-    heads: Heads = 4
-    """H: number of query heads; a head has d_model / heads features unless `head_dim` is set."""
-    kv_heads: Annotated[PositiveInt | None, Fact.SHARED_HEADS] = None
-    """Heads of keys and values in each branch; null for as many as `heads`."""
-    head_dim: HeadFeatures | None = None
-    """Features per head; null for d_model / heads."""
-    position: Annotated[Position, Choice("zoo.positions")] = RoPE()
-    """Position encoding of queries and keys, before keys are compressed; it cannot add to scores."""
+    scored: ClassVar[str] = "compressed blocks"
     compress: PositiveInt = 32
     """l, tokens of a compressed block."""
     stride: PositiveInt = 16
@@ -73,20 +64,11 @@ class NativeSparseAttention(Mixer):
     """n, the first and the local ones included."""
     window: Annotated[PositiveInt, AtMost(8)] = 512
     """w: last tokens that the branch *near* sees, the query's own included."""
-    dropout: Dropout = 0.0
-    """Dropout on attention weights, in training."""
 
     def resolve(self, d_model: int) -> Self:
-        kv_heads = self.kv_heads or self.heads
-        if self.heads % kv_heads:
-            raise SpecError("kv_heads", f"{kv_heads} kv heads do not divide {self.heads} heads")
-        if self.head_dim is None and d_model % self.heads:
-            reason = f"{self.heads} heads do not divide d_model {d_model}; set head_dim to choose it freely"
-            raise SpecError("heads", reason)
-        head_dim = self.head_dim or d_model // self.heads
         self._check_blocks()
-        self._check_position(head_dim)
-        return self.model_copy(update={"kv_heads": kv_heads, "head_dim": head_dim, "hidden": self.hidden or head_dim})
+        found = super().resolve(d_model)
+        return found.model_copy(update={"hidden": self.hidden or found.head_dim})
 
     def _check_blocks(self) -> None:
         for name in ("compress", "block"):
@@ -94,19 +76,6 @@ class NativeSparseAttention(Mixer):
                 raise SpecError(name, f"a stride of {self.stride} does not divide {getattr(self, name)} tokens")
         if self.block < self.compress:
             raise SpecError("block", f"{self.block} tokens are fewer than the {self.compress} that are compressed")
-
-    def _check_position(self, head_dim: int) -> None:
-        if self.position.adds_to_scores:
-            reason = f"nsa scores compressed blocks, which are at no place for which {self.position.kind} could add"
-            raise SpecError("position", reason)
-        try:
-            self.position.check(head_dim)
-        except SpecError as error:
-            raise error.under("position") from None
-
-    def sizes(self) -> tuple[int, int, int]:
-        """H, K, d of a resolved spec."""
-        return self.heads, number(self.kv_heads), number(self.head_dim)
 
     @property
     def strides(self) -> Strides:
@@ -134,23 +103,6 @@ class NativeSparseAttention(Mixer):
         _, kv_heads, head_dim = self.sizes()
         tokens = capacity + min(capacity, self.window) + min(capacity, self.compress)
         return 2 * kv_heads * head_dim * (tokens + self.strides.complete(capacity))
-
-    def positions(self) -> tuple[tuple[Position, int], ...]:
-        return ((self.position, self.heads),)
-
-
-def count_of_chosen(tokens: int, block: int, blocks: int) -> int:
-    """Number of tokens in the chosen blocks that the last of `tokens` tokens attends to."""
-    own = (tokens - 1) % block + 1
-    return min(tokens, (blocks - 1) * block + own)
-
-
-def sum_of_chosen(tokens: int, block: int, blocks: int) -> int:
-    """Σ_t `count_of_chosen(t)` over t = 1 … tokens."""
-    all_of_them = min(tokens, blocks * block)
-    full, rest = divmod(tokens - all_of_them, block)
-    own = full * block * (block + 1) // 2 + rest * (rest + 1) // 2
-    return all_of_them * (all_of_them + 1) // 2 + (tokens - all_of_them) * (blocks - 1) * block + own
 
 
 class NativeSparseAttentionLayer(MixerLayer):
@@ -234,18 +186,9 @@ class NativeSparseAttentionLayer(MixerLayer):
             return attend(q, k, v, visible, scoring)
         scores = importance(weights.detach(), self.kv_heads, self.strides, block, count)
         blocks = taken(scores, text.own(step.index) // block, self.spec.blocks)
-        of_key = (text.own(places) // block)[:, None, None]
-        # Padding sees padding, so that no row of scores is empty.
-        mask = blocks.take_along_dim(of_key.clamp(0, count - 1), dim=-1) | (of_key < 0)  # (B, K, T, S)
-        if visible.everything:
-            # A single query of unpadded text: keys that are not chosen need not be read at all.
-            read = count_of_chosen(text.end, block, self.spec.blocks)
-            order = mask.int().argsort(dim=-1, descending=True, stable=True)[..., :read].transpose(-1, -2)
-            visible = Visible(step.index, step.index.expand(read))
-            return attend(q, k.take_along_dim(order, 2), v.take_along_dim(order, 2), visible, scoring)
-        mask = mask.repeat_interleave(self.heads // self.kv_heads, dim=1)
-        bias = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, float("-inf"))
-        return attend(q, k, v, visible, replace(scoring, bias=bias))
+        read = count_of_chosen(text.end, block, self.spec.blocks)
+        of_key = text.own(places) // block
+        return attend_to_blocks(q, (k, v), blocks, of_key, read, visible, scoring)
 
     def _near(self, q: Tensor, new: tuple[Tensor, Tensor], step: Step, kept: BlockCache | None) -> Tensor:
         """(B, H, T, d)."""
