@@ -11,6 +11,7 @@ from transformers import DeepseekV2Config, DeepseekV2ForCausalLM, DeepseekV3Conf
 import zoo
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.mixers.mla import MLA
+from zoo.site import Step
 
 SIZES = {"heads": 3, "kv_rank": 10, "nope_dim": 6, "rope_dim": 4, "v_dim": 5}
 
@@ -157,3 +158,43 @@ def test_a_window_of_one_warns_that_queries_and_keys_do_nothing(mixer: dict[str,
 
 def test_a_window_of_one_beside_a_sink_is_what_someone_may_want() -> None:
     assert not zoo.load("small", **{"block.mixer.window": 1, "block.mixer.sinks": True}).cautions
+
+
+def slow_sinks(layer: Any, x: torch.Tensor) -> torch.Tensor:
+    """x: (T, D) → (T, D): equations 9 to 19 of DeepSeek-V2 with one more logit per head in the softmax, and no
+    positions."""
+    spec, heads = layer.spec, layer.heads
+    latent = layer.kv_down(x)[:, : spec.kv_rank]
+    latent = latent / (latent.square().mean(-1, keepdim=True) + spec.latent_norm.eps).sqrt() * layer.kv_norm.gain
+    shared = layer.kv_down(x)[:, spec.kv_rank :]
+    q = layer.q(x).unflatten(-1, (heads, -1))
+    k, v = (part(latent).unflatten(-1, (heads, -1)) for part in (layer.k, layer.v))
+    out = []
+    for t in range(len(x)):
+        mixed = []
+        for h in range(heads):
+            keys = [torch.cat((k[s, h], shared[s])) for s in range(t + 1)]
+            powers = [((q[t, h] @ key) * spec.scale).exp() for key in keys]
+            total = sum(powers) + layer.sinks[h].exp()
+            mixed.append(sum(power / total * v[s, h] for s, power in enumerate(powers)))
+        out.append(layer.o(torch.cat(mixed)))
+    return torch.stack(out)
+
+
+def test_a_sink_takes_its_share_of_the_softmax_expanded_and_absorbed() -> None:
+    model = random_model(spec_of(sinks=True, position="nope")).double()
+    layer: Any = model.blocks[0].mixer
+    x = torch.randn(1, 9, 24, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    with torch.no_grad():
+        expected = slow_sinks(layer, x[0])
+        torch.testing.assert_close(layer(x, Step.of(x[..., 0]))[0], expected)
+        cache = layer.new_cache(1, 9, torch.float64)
+        layer(x[:, :8], Step.of(x[:, :8, 0]), cache)
+        assert layer.spec.absorbs(1, 9)
+        torch.testing.assert_close(layer(x[:, 8:], Step.of(x[:, 8:, 0], start=8), cache)[0], expected[8:])
+
+
+def test_an_indexer_does_not_imitate_weights_that_a_sink_takes_from() -> None:
+    with pytest.raises(zoo.SpecError, match=r"mixer\.sinks: .+: set index_loss: 0"):
+        spec_of(kind="dsa", sinks=True)
+    assert zoo.build(spec_of(kind="dsa", sinks=True, index_loss=0.0)).blocks[0].mixer.sinks is not None

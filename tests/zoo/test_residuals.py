@@ -213,6 +213,21 @@ def test_manifold_hyper_connections_are_those_of_deepseek_v4() -> None:
         torch.testing.assert_close(ours(x, branch), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_streams_that_are_not_mixed_are_those_of_hunyuan_v4() -> None:
+    """The implementation in transformers adds ε to both weights, here 0."""
+    modeling = pytest.importorskip("transformers.models.hy_v4.modeling_hy_v4")
+    config = types.SimpleNamespace(hc_mult=3, hc_eps=0.0, hc_magnitude=2.0, rms_norm_eps=1e-6, hidden_size=8)
+    ours = residual_of({"kind": "mhc", "n": 3, "iterations": None})
+    theirs, x = modeling.HYV4HyperConnection(config), streams(3)
+    with torch.no_grad():
+        theirs.scale.copy_(ours.scale)
+        theirs.fn.copy_(ours.weight)
+        theirs.base.copy_(ours.bias)
+        post, collapsed = theirs(x)
+        expected = x + post[..., None] * branch(rms(collapsed, ours.norm_in.gain))[..., None, :]
+        torch.testing.assert_close(ours(x, branch), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_manifold_hyper_connections_start_near_pre_norm_with_streams_that_differ() -> None:
     edits = {"d_model": 16, "n_layers": 3, "init.output": "plain"}
     pre = zoo.build(zoo.load("small", **edits))

@@ -62,6 +62,11 @@ class DeepSeekSparseAttention(MLA):
     def resolve(self, d_model: int) -> Self:
         if self.index_dim < self.rope_dim:
             raise SpecError("index_dim", f"{self.index_dim} features cannot hold the {self.rope_dim} that are turned")
+        if self.sinks and self.index_loss:
+            reason = (
+                "what an indexer imitates of weights that a sink takes a share of is not published: set index_loss: 0"
+            )
+            raise SpecError("sinks", reason)
         return super().resolve(d_model)
 
     def build(self, site: Site) -> MixerLayer:

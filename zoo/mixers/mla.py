@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
-from torch import Tensor
+from torch import Tensor, nn
 
 from zoo.attend import attend
 from zoo.attending.blocks import scores_computed
@@ -43,7 +43,9 @@ class MLA(Mixer):
     examples: ClassVar[Examples] = (
         {"kv_rank": 10, "nope_dim": 7, "rope_dim": 6, "v_dim": 5},
         {"kv_rank": 10, "nope_dim": 7, "rope_dim": 6, "q_rank": 9, "gate": "head"},
+        {"kv_rank": 10, "nope_dim": 7, "rope_dim": 6, "sinks": True},
     )
+    paired_examples: ClassVar[int | None] = 2
     kind: Literal["mla"] = "mla"
     supports: ClassVar[Operations] = OF_MODULES
     heads: Heads = 4
@@ -69,6 +71,9 @@ class MLA(Mixer):
     gate: Gate | None = Field(default=None, exclude_if=is_off)
     """The heads' output times σ(W x) or softplus(W x), per feature or head (Qiu et al. 2025, arXiv:2505.06708; Ling
     3.0)."""
+    sinks: bool = Field(default=False, exclude_if=is_off)
+    """A learned logit per head that takes a share of the softmax and gives nothing (gpt-oss, arXiv:2508.10925; Hunyuan
+    V4 has them on latent attention)."""
     dropout: Dropout = 0.0
     """Dropout on attention weights, in training."""
     scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE] = None
@@ -100,10 +105,12 @@ class MLA(Mixer):
         )
         biases = (self.q_rank or 0) + self.kv_rank + self.rope_dim + d_model if self.bias else 0
         norms = sum(self.latent_norm.parameters(rank) for rank in (self.q_rank, self.kv_rank) if rank)
-        return attention_cost(matrix + biases + norms, matrix, self._flops_per_key(), self._keys(context))
+        return attention_cost(
+            matrix + biases + norms + self.heads * self.sinks, matrix, self._flops_per_key(), self._keys(context)
+        )
 
     def _keys(self, context: int) -> Keys:
-        window = None if self.position.adds_to_scores else self.window
+        window = None if self.position.adds_to_scores or self.sinks else self.window
         return Keys(mean_keys(context, self.window), context, scores_computed(context, window) / context)
 
     def decoded_keys(self, context: int) -> int:
@@ -135,7 +142,7 @@ class MLA(Mixer):
 
     @property
     def caution(self) -> str | None:
-        return SELF_ALONE if self.window == 1 else None
+        return SELF_ALONE if self.window == 1 and not self.sinks else None
 
     def cache_elements(self, capacity: int) -> int:
         return (self.kv_rank + self.rope_dim) * min(capacity, self.window or capacity)
@@ -171,6 +178,8 @@ class MLALayer(MixerLayer):
         self.position = spec.position.build(spec.rope_dim, self.heads)
         heads = self.heads, spec.value_features
         self.gate = OutputGate(spec.gate, d_model, *heads, bias=False) if spec.gate else None
+        self.sinks = nn.Parameter(torch.zeros(self.heads)) if spec.sinks else None
+        self.roles = {"sinks": "bias"}
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         q_nope, q_rope = self._queries(self._read(x), step)  # (B, H, T, n), (B, H, T, ρ)
@@ -202,7 +211,7 @@ class MLALayer(MixerLayer):
 
     def _scoring(self, step: Step, bias: Tensor | None) -> Scoring:
         dropout = self.spec.dropout if self.training else 0.0
-        return Scoring(number(self.spec.scale), bias=bias, dropout=dropout, tap=step.tap)
+        return Scoring(number(self.spec.scale), bias=bias, sinks=self.sinks, dropout=dropout, tap=step.tap)
 
     def _mixed(
         self, q_nope: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, visible: Visible, scoring: Scoring

@@ -37,31 +37,37 @@ class ManifoldHyperConnections(Residual):
     their sum, as in hyper-connections.
     """
 
-    examples: ClassVar[Examples] = ({"n": 3, "iterations": 5},)
+    examples: ClassVar[Examples] = ({"n": 3, "iterations": 5}, {"n": 3, "iterations": None})
+    paired_examples: ClassVar[int | None] = 1
     kind: Literal["mhc"] = "mhc"
     supports: ClassVar[Operations] = frozenset({Operation.WIDENING, Operation.SHARDING})
     norms_per_branch: ClassVar[int] = 1
     n: Annotated[int, Field(ge=2)] = 4
     """Number of streams: the paper's expansion rate."""
-    iterations: PositiveInt = 20
-    """Iterations of Sinkhorn–Knopp."""
+    iterations: PositiveInt | None = 20
+    """Iterations of Sinkhorn–Knopp; null for H_res = 1: streams are read and written to, and not mixed (Hunyuan V4)."""
 
     @property
     def streams(self) -> int | None:
         return self.n
 
     @property
+    def mixes(self) -> bool:
+        """Whether streams are mixed."""
+        return self.iterations is not None
+
+    @property
     def logits(self) -> int:
         """Numbers that a token gives to mix its streams: H_pre, H_post and H_res."""
-        return self.n * (self.n + 2)
+        return self.n * (self.n * self.mixes + 2)
 
     def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
         return ManifoldLayer(self, norm, site.d_model)
 
     def extra_cost(self, d_model: int) -> PartCost:
         matrix = self.logits * self.n * d_model
-        mixing = 2.0 * self.n * (self.n + 1) * d_model
-        return PartCost.of(matrix + self.logits + 3, 2.0 * matrix + mixing)
+        mixing = 2.0 * self.n * (self.n * self.mixes + 1) * d_model
+        return PartCost.of(matrix + self.logits + 2 + self.mixes, 2.0 * matrix + mixing)
 
     def open(self, x: Tensor) -> Tensor:
         return x[..., None, :].expand(*x.shape[:-1], self.n, x.shape[-1])
@@ -83,32 +89,36 @@ class ManifoldLayer(ResidualLayer):
         # φ, b and α of H_pre, H_post and H_res, in this order.
         self.weight = nn.Parameter(torch.zeros(spec.logits, spec.n * d_model))
         self.bias = nn.Parameter(torch.zeros(spec.logits))
-        self.scale = nn.Parameter(torch.zeros(3))
+        self.scale = nn.Parameter(torch.zeros(2 + spec.mixes))
         mean = torch.full((spec.n,), -math.log(spec.n - 1))  # σ(−log(n − 1)) = 1/n
-        self.initial = {
-            "scale": 0.01,
-            "bias": torch.cat((mean, torch.zeros(spec.n), APART * torch.eye(spec.n).flatten())),
-        }
+        kept = APART * torch.eye(spec.n).flatten() if spec.mixes else torch.zeros(0)
+        self.initial = {"scale": 0.01, "bias": torch.cat((mean, torch.zeros(spec.n), kept))}
 
     def update(self, x: Tensor, branch: Branch) -> Tensor:
         """H_postᵀ f(norm(H_pre X)) + (H_res − 1) X: what changes, so that rounding does not touch what only passes."""
         mixture = in_float32(self.mixture, x, self.weight, self.bias, self.scale)
-        keep = mixture[..., 2:, :] - torch.eye(self.n, dtype=mixture.dtype, device=mixture.device)
-        mixed = torch.cat((mixture[..., :1, :], keep), dim=-2).to(x.dtype) @ x
+        read = mixture[..., :1, :]
+        if self.iterations is not None:
+            keep = mixture[..., 2:, :] - torch.eye(self.n, dtype=mixture.dtype, device=mixture.device)
+            read = torch.cat((read, keep), dim=-2)
+        mixed = read.to(x.dtype) @ x
         out = branch(self.norm_in(mixed[..., 0, :])) * self.branch_scale
-        write = mixture[..., 1, :, None].to(out.dtype)
-        return out[..., None, :] * write + mixed[..., 1:, :] * self.stream_scale
+        update: Tensor = out[..., None, :] * mixture[..., 1, :, None].to(out.dtype)
+        return update if self.iterations is None else update + mixed[..., 1:, :] * self.stream_scale
 
     def join(self, x: Tensor, update: Tensor) -> Tensor:
         return x * self.stream_scale + update
 
     def mixture(self, x: Tensor, weight: Tensor, bias: Tensor, scale: Tensor) -> Tensor:
-        """(B, T, n, D) → (B, T, 2 + n, n): H_pre, H_post and the rows of H_res."""
+        """(B, T, n, D) → (B, T, 2 + n, n): H_pre, H_post and the rows of H_res, which are left out where it is 1."""
         flat = F.rms_norm(x.flatten(-2), (weight.shape[1],), eps=EPS)
-        alphas = torch.cat((scale[:2], scale[2:].expand(self.n)))
         asked = F.linear(flat, weight).unflatten(-1, (-1, self.n))
-        read, write, keep = (asked * alphas[:, None] + bias.view(-1, self.n)).split((1, 1, self.n), dim=-2)
-        return torch.cat((read.sigmoid(), 2 * write.sigmoid(), doubly_stochastic(keep, self.iterations)), dim=-2)
+        alphas = torch.cat((scale[:2], scale[2:].expand(asked.shape[-2] - 2)))
+        logits = asked * alphas[:, None] + bias.view(-1, self.n)
+        parts = [logits[..., :1, :].sigmoid(), 2 * logits[..., 1:2, :].sigmoid()]
+        if self.iterations is not None:
+            parts.append(doubly_stochastic(logits[..., 2:, :], self.iterations))
+        return torch.cat(parts, dim=-2)
 
 
 def doubly_stochastic(logits: Tensor, iterations: int) -> Tensor:
