@@ -115,6 +115,11 @@ class BlockSpec(Spec):
                 self.mixer.check_causal()
         except SpecError as error:
             raise error.under("mixer") from None
+        if visible != "all":
+            try:
+                self.ffn.check_causal()
+            except SpecError as error:
+                raise error.under("ffn") from None
         if visible != "causal" and (self.canon is not None or self.ffn.reaches_back):
             path = "ffn" if self.canon is None else "canon"
             raise SpecError(path, "reaches back only: it cannot see later tokens")
@@ -156,7 +161,7 @@ class BlockSpec(Spec):
         """Per token of a forward pass over `context` tokens that a resolved block runs on, which attends to `memory`
         tokens where there is an encoder."""
         norm = self.norm.parameters(d_model)
-        total = self.mixer.cost(d_model, context) + self.ffn.cost(d_model)
+        total = self.mixer.cost(d_model, context) + self.ffn.cost_at(d_model, context)
         if self.cross is not None:
             total += self.cross.cost(d_model, context, memory)
         for _ in range(self.branches):

@@ -27,6 +27,7 @@ ALL_IDLE = {**IDLE, "zero_experts": 1, "copy_experts": 2, "constant_experts": 2}
 LONGCAT = {"kind": "deepseek_moe", "experts": 4, "top_k": 3, "d_ff": 5, "shared_experts": 0, "score": "softmax",
            "normalise": False, "scale": 6.0, "copy_experts": 2}  # fmt: skip
 ZAYA = {**LONGCAT, "top_k": 1, "scale": 1.0, "copy_experts": 0, "zero_experts": 1, "router_hidden": 6}
+CHOICE = {"kind": "expert_choice_moe", "experts": 4, "top_k": 2, "d_ff": 5}
 IDS = torch.tensor([[3, 3, 30, 0, 12, 7, 3], [30, 1, 2, 5, 8, 13, 21]])
 
 
@@ -275,3 +276,44 @@ def test_a_bias_sends_ffns_tau_times_the_tokens() -> None:
     load = layer.router(x).chosen.flatten().bincount(minlength=6) / (8 * 64 * 3)
     assert ((load[:4] - 3 / 14).abs() < 0.02).all()
     assert ((load[4:] - 1 / 14).abs() < 0.02).all()
+
+
+def slow_choice(layer: Any, x: Tensor) -> Tensor:
+    """x: (T, D), one text: equations 1 to 3 of the paper, expert by expert."""
+    spec, out = layer.spec, torch.zeros_like(x)
+    scores = (x @ layer.router.weight.T).softmax(-1)
+    for e in range(spec.experts):
+        taken = sorted(range(len(x)), key=lambda t: (-scores[t, e].item(), t))
+        for t in taken[: math.ceil(spec.top_k * len(x) / spec.experts)]:
+            out[t] += scores[t, e] * slow_ffn(layer.experts, x[t], "swiglu", e)
+    return out
+
+
+@pytest.mark.parametrize("length", [1, 7, 8])
+def test_experts_choose_the_tokens_that_score_highest_with_them(length: int) -> None:
+    layer, x = model_of(CHOICE, visible="all").blocks[0].ffn, inputs(2, length)
+    out, expected = layer(x, Step.of(x[..., 0])), torch.stack([slow_choice(layer, text) for text in x])
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
+    out.square().sum().backward()
+    ours = {name: p.grad for name, p in layer.named_parameters()}
+    layer.zero_grad()
+    expected.square().sum().backward()
+    for name, parameter in layer.named_parameters():
+        torch.testing.assert_close(ours[name], parameter.grad, rtol=1e-3, atol=1e-3)
+
+
+def test_padding_is_not_chosen_and_does_not_count() -> None:
+    layer, x = model_of(CHOICE, visible="all").blocks[0].ffn, inputs(3, 9)
+    step = Step.of(x[..., 0], left_pad=torch.tensor([0, 2, 1]))
+    step.ends = torch.tensor([9, 8, 4])
+    out = layer(x, step)
+    for row, (begin, end) in enumerate(((0, 9), (2, 8), (1, 4))):
+        torch.testing.assert_close(out[row, begin:end], slow_choice(layer, x[row, begin:end]), rtol=1e-4, atol=1e-5)
+
+
+def test_experts_that_choose_are_for_models_that_see_all_of_a_text() -> None:
+    for visible in ("causal", "prefix"):
+        with pytest.raises(zoo.SpecError, match=r"ffn: expert_choice_moe chooses among all tokens of a text: .+"):
+            zoo.load("small", visible=visible, **{"block.ffn": CHOICE})
+    with pytest.raises(zoo.SpecError, match="balance_loss: all experts take as many tokens as the others"):
+        zoo.load("small", visible="all", **{"block.ffn": {**CHOICE, "balance_loss": 0.1}})

@@ -23,7 +23,7 @@ UNKNOWN: dict[str, set[str]] = {
     "mixer.exclusive": {"yes"},
     "mixer.keys_as_values": {"yes"},
     "mixer.position": {"alibi", "sinusoidal", "t5", "transformer_xl"},
-    "ffn": {"deepseek_moe", "hash_moe", "rwkv6", "rwkv7", "scaled_swiglu", "topk_moe"},
+    "ffn": {"deepseek_moe", "expert_choice_moe", "hash_moe", "rwkv6", "rwkv7", "scaled_swiglu", "topk_moe"},
     "norm": {"partial_rmsnorm"},
     "encoder": {"n_layers=2"},
     "mtp": {"depth=2"},

@@ -32,6 +32,13 @@ class Ffn(Variant):
     def cost(self, d_model: int) -> PartCost:
         """Per token of a forward pass. Called on a resolved spec."""
 
+    def cost_at(self, d_model: int, context: int) -> PartCost:
+        """The same in texts of `context` tokens, where that matters. Called on a resolved spec."""
+        return self.cost(d_model)
+
+    def check_causal(self) -> None:
+        """Raise SpecError where what comes after a token cannot be kept from it, as all but encoders ask."""
+
     def dropped_flops(self, d_model: int) -> float:
         """FLOPs per token that `cost` declares but a training pass drops. Called on a resolved spec."""
         return 0.0
@@ -44,6 +51,11 @@ class Ffn(Variant):
     @property
     def reaches_back(self) -> bool:
         """Whether it sees tokens before its own."""
+        return False
+
+    @property
+    def sees_text(self) -> bool:
+        """Whether what it does to a token depends on all others of a text."""
         return False
 
     @property

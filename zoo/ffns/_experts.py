@@ -65,9 +65,17 @@ class Experts(nn.Module):
         out: Tensor = weighted[at].unflatten(0, (-1, k)).sum(1)
         return out
 
-    def _run(self, rows: Tensor, load: Tensor) -> Tensor:
+    def each(self, rows: Tensor) -> Tensor:
+        """rows: (E, M, D), M for each expert → (E, M, D)."""
+        count, many = rows.shape[:2]
+        load = rows.new_full((count,), many, dtype=torch.long)
+        flat = rows.flatten(0, 1)
+        return self._run(flat, load if can_group(flat, self.up.weight) else [many] * count).unflatten(0, (count, many))
+
+    def _run(self, rows: Tensor, load: Tensor | list[int]) -> Tensor:
         """rows: (M, D), the first load[0] of them for expert 0, and so on → (M, D)."""
-        sizes = load if can_group(rows, self.up.weight) else _sizes(load, len(rows))
+        known = isinstance(load, list) or can_group(rows, self.up.weight)
+        sizes = load if known else _sizes(load, len(rows))
         up = self.up(rows, sizes)
         hidden = self.activation(up) if self.gate is None else self.activation(self.gate(rows, sizes), up)
         out: Tensor = self.down(self.dropout(hidden), sizes)

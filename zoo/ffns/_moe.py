@@ -224,26 +224,30 @@ class MoELayer(FfnLayer):
             )
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        routing: Routing = self.router(x, step.tokens)
         read = x if self.latent_down is None else self.latent_down(x)  # (B, T, D), or (B, T, ℓ)
+        out = self.routed(x, read, step)
+        if self.latent_up is not None:
+            out = self.latent_up(out)
+        if self.shared is not None:
+            shared = self.shared(x, step)
+            out = out + (shared if self.shared_gate is None else shared * self.shared_gate(x).sigmoid())
+            out = out / 2 if self.spec.shared_mean else out
+        return out
+
+    def routed(self, x: Tensor, read: Tensor, step: Step) -> Tensor:
+        """What the chosen experts give. x: (B, T, D), which the router reads; read: (B, T, D or ℓ) → the same."""
+        routing: Routing = self.router(x, step.tokens)
         rows, chosen, weights = (t.flatten(0, -2) for t in (read, routing.chosen, routing.weights))
         out: Tensor = self.experts(rows, chosen, weights, self._capacity(rows.shape[0]))
         if self.zero_compute is not None:
             out = out + self.zero_compute(rows, chosen, weights)
-        out = out.view_as(read)
-        if self.latent_up is not None:
-            out = self.latent_up(out)
         load = load_of(chosen, self.spec.choices)
         step.tap("ffn.load", lambda: load / chosen.numel())
         if self.training:
             step.losses += self._losses(routing)
             if not step.again:
                 self.router.count(load)
-        if self.shared is not None:
-            shared = self.shared(x, step)
-            out = out + (shared if self.shared_gate is None else shared * self.shared_gate(x).sigmoid())
-            out = out / 2 if self.spec.shared_mean else out
-        return out
+        return out.view_as(read)
 
     def _capacity(self, tokens: int) -> int | None:
         if not self.training or self.spec.capacity_factor is None:

@@ -1,0 +1,113 @@
+"""Mixture of experts that choose tokens."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal, Self
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+
+from zoo.axis import Examples
+from zoo.edits import Edits
+from zoo.errors import SpecError
+from zoo.facts import AtMost
+from zoo.ffns import FfnLayer
+from zoo.ffns._moe import MoE, MoELayer
+from zoo.ffns._routing import LinearRouter, Router, Routing
+from zoo.site import PartCost, Site, Step
+from zoo.traits import Operation, Operations
+
+ALONE = ("capacity_factor", "balance_loss", "router_z_loss", "zero_experts", "copy_experts", "constant_experts")
+"""Settings of mixtures whose tokens choose."""
+
+
+class ExpertChoiceMoE(MoE):
+    """y_t = Σ_{e: t ∈ top-k_t′(S_t′e)} S_te FFN_e(x_t), S = softmax_e(W_router x): every expert takes the k = c·T/E
+    tokens of a text that score highest with it, so that all have the same load, and a token may have no expert, or
+    several. Zhou et al. 2022, arXiv:2202.09368.
+
+    Whether a token is chosen depends on those after it. So this is for models that see all of a text, encoders: in a
+    causal model the choice tells a token about its future, and one token at a time could not be chosen as a whole text
+    was. The paper chooses among the tokens of a batch; here each text is by itself, padding left out, k is rounded up,
+    and of equal scores the earlier token's counts as larger.
+    """
+
+    examples: ClassVar[Examples] = ({"d_ff": 20, "experts": 5},)
+    requires: ClassVar[Edits] = {"visible": "all"}
+    kind: Literal["expert_choice_moe"] = "expert_choice_moe"
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
+    top_k: Annotated[PositiveInt, AtMost(2)] = 2
+    """c: experts of a token in the mean."""
+
+    def resolve(self, d_model: int) -> Self:
+        for name in ALONE:
+            if getattr(self, name):
+                raise SpecError(name, "all experts take as many tokens as the others: leave it out")
+        if self.weights_on == "input":
+            raise SpecError("weights_on", "experts that choose are weighted on their outputs")
+        return super().resolve(d_model)
+
+    @property
+    def sees_text(self) -> bool:
+        return True
+
+    def check_causal(self) -> None:
+        raise SpecError("", "expert_choice_moe chooses among all tokens of a text: it cannot hide later ones")
+
+    def taken(self, tokens: int) -> int:
+        """k: tokens that an expert takes of a text of `tokens`."""
+        return math.ceil(self.top_k * tokens / self.experts)
+
+    def cost_at(self, d_model: int, context: int) -> PartCost:
+        more = self.taken(context) * self.experts / context - self.top_k
+        expert = self._expert_cost(d_model)
+        return self.cost(d_model) + replace(expert, parameters=0).for_share(more)
+
+    def parameters_read(self, d_model: int, tokens: int) -> float:
+        return self.cost(d_model).parameters
+
+    def router(self, d_model: int) -> Router:
+        return ExpertChoiceRouter(d_model, self.experts, hidden=self.router_hidden)
+
+    def build(self, site: Site) -> FfnLayer:
+        return ExpertChoiceLayer(self, site.d_model)
+
+
+class ExpertChoiceRouter(LinearRouter):
+    """x: (B, T, D) → `Routing` whose probabilities are S. It is the experts that choose, so nobody is chosen here."""
+
+    def forward(self, x: Tensor, tokens: Tensor | None = None) -> Routing:
+        logits = self.logits(x)
+        nobody = logits.new_zeros((*logits.shape[:-1], 0))
+        return Routing(logits, logits.softmax(dim=-1), nobody.long(), nobody, nobody.long())
+
+
+class ExpertChoiceLayer(MoELayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    spec: ExpertChoiceMoE
+
+    def routed(self, x: Tensor, read: Tensor, step: Step) -> Tensor:
+        scores = self.router(x).probabilities.transpose(1, 2)  # S: (B, E, T)
+        text = step.text
+        if text is not None:
+            scores = scores.masked_fill(~text[:, None], -1.0)
+        # Tokens of one id have equal scores where nothing has told them apart yet: hence a stable order.
+        ranked = scores.sort(dim=-1, descending=True, stable=True)
+        weights, places = (each[..., : self.spec.taken(x.shape[1])] for each in ranked)  # (B, E, k)
+        if text is not None:
+            # A text with padding has fewer tokens: of the k places in this row, its own number counts.
+            own = torch.ceil(self.spec.top_k * text.sum(1, keepdim=True) / self.spec.experts)
+            weights = weights * (torch.arange(weights.shape[-1], device=x.device) < own)[:, None]
+        index = places[..., None].expand(-1, -1, -1, read.shape[-1])
+        rows = read[:, None].expand(-1, self.spec.experts, -1, -1).gather(2, index)  # (B, E, k, D)
+        given = self.experts.each(rows.transpose(0, 1).flatten(1, 2)).unflatten(1, (x.shape[0], -1))  # (E, B, k, D)
+        out = given.new_zeros(read.shape)
+        # Expert by expert, which has a token once at most: so no sum depends on an order that a device chooses.
+        for number, part in enumerate(given):
+            out = out.scatter_add(1, index[:, number], part * weights[:, number, :, None].to(part.dtype))
+        step.tap("ffn.load", lambda: scores.new_full((self.spec.experts,), 1 / self.spec.experts))
+        return out
