@@ -203,12 +203,13 @@ class BlockSpec(Spec):
                 raise SpecError("topology", f"{self.topology} has no place for attention to an encoder")
         self._check_absent()
         self._check_laurel()
-        if self.mixer.degree > 1 and not self.norm.normalises:
+        if self.mixer.degree > 1 and not (self.norm.normalises and self.norm_placement.normalises_branch):
             reason = f"{self.mixer.kind} gives what it reads to the power of {self.mixer.degree}: it needs a norm"
-            raise SpecError("norm", reason)
+            raise SpecError("norm" if self.norm_placement.normalises_branch else "norm_placement", reason)
         if self.topology == "parallel_two_norms" and not self.norm_placement.additive:
             placement = self.norm_placement.kind
-            reason = f"{placement} normalises the stream where two branches with norms of their own would meet it"
+            does = "gates" if placement == "gated" else "normalises"
+            reason = f"{placement} {does} the stream where two branches with norms of their own would meet it"
             raise SpecError("topology", reason)
         return self.model_copy(update=parts)
 

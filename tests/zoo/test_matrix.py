@@ -18,7 +18,7 @@ from zoo.mixers.attention import Attention
 
 RULES = [
     (
-        r"(post|deepnorm|normed|ngpt) normalises the stream where two branches .+ would meet it",
+        r"((post|deepnorm|normed|ngpt) normalises|gated gates) the stream where two branches .+ would meet it",
         {"norm_placement", "topology"},
     ),
     (r"\w+ has no such setting \(.+\)", {"norm", "norm_placement", "mixer", "mixer.position", "ffn"}),
@@ -55,7 +55,7 @@ RULES = [
     (r"\d+ heads of \d+ features are not d_model \d+", {"mixer.head_dim"}),
     (r"positions are applied to heads, and full is the width before the split", {"mixer.qk_norm_over"}),
     (r"\w+ says which keys are seen: leave the mixer's window out", {"mixer.sparsity"}),
-    (r"\w+ gives what it reads to the power of [36]: it needs a norm", {"norm", "mixer"}),
+    (r"\w+ gives what it reads to the power of [36]: it needs a norm", {"norm", "norm_placement", "mixer"}),
     (r"forgets what came before a token: it has no meaning for later tokens", {"visible", "encoder"}),
     (r"forget gates are cached beside keys, and those are a layer below's \(reuse_kv\)", {"pattern"}),
     (r"keys are the values, and \w+ treats values in another way", {"mixer.keys_as_values", "pattern"}),

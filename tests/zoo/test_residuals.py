@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 from typing import Any
 
@@ -65,6 +66,61 @@ def test_deepnorm_constants_are_the_published_ones() -> None:
     encoder, decoder = encoder_decoder(6, 6)
     assert encoder == pytest.approx((1.41794, 0.49699), abs=1e-5)
     assert decoder == pytest.approx((2.05977, 0.34329), abs=1e-5)
+
+
+def test_rezero_multiplies_the_branch_alone_and_has_no_norm() -> None:
+    residual = residual_of("rezero")
+    torch.testing.assert_close(residual(X, branch), X + residual.alpha * branch(X))
+    spec = zoo.load("small", d_model=8, n_layers=2, **{"block.norm_placement": "rezero"})
+    model, bare = zoo.build(spec), zoo.build(spec.edit({"n_layers": 1}))
+    tokens = random_tokens(spec, 1, 5)
+    torch.testing.assert_close(model(tokens), bare(tokens), msg="layers begin as the identity")
+    with pytest.raises(zoo.SpecError, match=r"norm_placement: gau gives what it reads to the power of .+: it needs"):
+        spec.edit({"block.mixer": "gau", "block.ffn": "none"})
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def slow_gate(gate: str, layer: Any, x: list[float], y: list[float]) -> list[float]:
+    """Section 3.2 of GTrXL, feature by feature."""
+    matrices = {name: part.weight.tolist() for name, part in layer.matrices.items()}
+    b = [0.0] * len(x) if layer.bias is None else layer.bias.tolist()
+    features = range(len(x))
+
+    def times(name: str, i: int, of: list[float]) -> float:
+        return sum(weight * value for weight, value in zip(matrices[name][i], of, strict=True))
+
+    if gate == "gru":
+        r = [sigmoid(times("w_r", i, y) + times("u_r", i, x)) for i in features]
+        z = [sigmoid(times("w_z", i, y) + times("u_z", i, x) - b[i]) for i in features]
+        kept = [r[i] * x[i] for i in features]
+        new = [math.tanh(times("w_g", i, y) + times("u_g", i, kept)) for i in features]
+        return [(1 - z[i]) * x[i] + z[i] * new[i] for i in features]
+    formulas = {
+        "output": lambda i: x[i] + sigmoid(times("w_g", i, x) - b[i]) * y[i],
+        "input": lambda i: sigmoid(times("w_g", i, x)) * x[i] + y[i],
+        "highway": lambda i: (h := sigmoid(times("w_g", i, x) + b[i])) * x[i] + (1 - h) * y[i],
+        "sigmoid_tanh": lambda i: x[i] + sigmoid(times("w_g", i, y) - b[i]) * math.tanh(times("u_g", i, y)),
+    }
+    return [formulas[gate](i) for i in features]
+
+
+@pytest.mark.parametrize("gate", ["gru", "output", "input", "highway", "sigmoid_tanh"])
+def test_gates_are_those_of_gtrxl(gate: str) -> None:
+    residual = residual_of({"kind": "gated", "gate": gate})
+    given = branch(rms(X, residual.norm_in.gain)).clamp(min=0)
+    expected = [slow_gate(gate, residual, X[0, t].tolist(), given[0, t].tolist()) for t in range(3)]
+    torch.testing.assert_close(residual(X, branch), torch.tensor([expected]), rtol=1e-4, atol=1e-5)
+
+
+def test_gates_begin_near_the_identity() -> None:
+    """b is 2, so that z is about σ(−2) = 0.12."""
+    model = zoo.build(zoo.load("small", d_model=64, n_layers=1, **{"block.norm_placement": "gated"}))
+    residual, x = model.blocks[0].ffn_residual, torch.randn(1, 9, 64, generator=torch.Generator().manual_seed(0))
+    assert (residual.bias == 2).all()
+    assert (residual(0.1 * x, lambda h: 0 * h) - 0.1 * x).abs().mean() < 0.25 * (0.1 * x).abs().mean()
 
 
 KINDS = ("attention", "mla", "differential", "cosine", "gated_deltanet", "linear_attention", "mamba2", "retention")

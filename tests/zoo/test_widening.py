@@ -27,7 +27,7 @@ UNKNOWN: dict[str, set[str]] = {
     "norm": {"partial_rmsnorm"},
     "encoder": {"n_layers=2"},
     "mtp": {"depth=2"},
-    "norm_placement": {"attention_residuals", "mhc", "ngpt"},
+    "norm_placement": {"attention_residuals", "gated", "mhc", "ngpt", "rezero"},
     "logit_gain": {"yes"},
     "unet_skips": {"yes"},
     "value_embeddings": {"tables=1"},

@@ -70,15 +70,17 @@ class Experts(nn.Module):
         count, many = rows.shape[:2]
         load = rows.new_full((count,), many, dtype=torch.long)
         flat = rows.flatten(0, 1)
-        return self._run(flat, load if can_group(flat, self.up.weight) else [many] * count).unflatten(0, (count, many))
+        given = self._run(flat, load if can_group(flat, self.up.weight) else [many] * count)
+        out: Tensor = given.unflatten(0, (count, many))
+        return out
 
     def _run(self, rows: Tensor, load: Tensor | list[int]) -> Tensor:
         """rows: (M, D), the first load[0] of them for expert 0, and so on → (M, D)."""
-        known = isinstance(load, list) or can_group(rows, self.up.weight)
-        sizes = load if known else _sizes(load, len(rows))
-        up = self.up(rows, sizes)
-        hidden = self.activation(up) if self.gate is None else self.activation(self.gate(rows, sizes), up)
-        out: Tensor = self.down(self.dropout(hidden), sizes)
+        if not isinstance(load, list) and not can_group(rows, self.up.weight):
+            load = _sizes(load, len(rows))
+        up = self.up(rows, load)
+        hidden = self.activation(up) if self.gate is None else self.activation(self.gate(rows, load), up)
+        out: Tensor = self.down(self.dropout(hidden), load)
         return out
 
 

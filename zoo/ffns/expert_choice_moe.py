@@ -105,7 +105,7 @@ class ExpertChoiceLayer(MoELayer):
         index = places[..., None].expand(-1, -1, -1, read.shape[-1])
         rows = read[:, None].expand(-1, self.spec.experts, -1, -1).gather(2, index)  # (B, E, k, D)
         given = self.experts.each(rows.transpose(0, 1).flatten(1, 2)).unflatten(1, (x.shape[0], -1))  # (E, B, k, D)
-        out = given.new_zeros(read.shape)
+        out: Tensor = given.new_zeros(read.shape)
         # Expert by expert, which has a token once at most: so no sum depends on an order that a device chooses.
         for number, part in enumerate(given):
             out = out.scatter_add(1, index[:, number], part * weights[:, number, :, None].to(part.dtype))

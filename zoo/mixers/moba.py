@@ -144,4 +144,5 @@ def block_means(k: Tensor, of_text: Tensor, block: int) -> Tensor:
     place = torch.where(of_text < 0, size, of_text)
     index = source.new_zeros(of_text.shape[0], size + 1).scatter(1, place, source)[:, None, :size, None]
     ordered = k.take_along_dim(index, dim=2)
-    return ordered.unflatten(2, (-1, block)).to(torch.promote_types(k.dtype, torch.float32)).mean(dim=3)
+    means: Tensor = ordered.unflatten(2, (-1, block)).to(torch.promote_types(k.dtype, torch.float32)).mean(dim=3)
+    return means

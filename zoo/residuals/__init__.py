@@ -27,6 +27,8 @@ class Residual(Variant):
     """Whether the stream leaves the block normalised, so that the model needs no final norm."""
     normalises_embedding: ClassVar[bool] = False
     """Whether the stream is normalised before the first block."""
+    normalises_branch: ClassVar[bool] = True
+    """Whether branches read what is normed, by the block's norm or otherwise."""
     additive: ClassVar[bool] = True
     """Whether the branch's update is added to the stream and nothing follows, so that two updates can be summed."""
 
