@@ -16,6 +16,7 @@ from ablate.planning.sources import teacher_models, with_sources
 from ablate.store.documents import RunData, RunDocument, RunNumerics, RunProbes
 from ablate.study.arms import Arm
 from ablate.study.study import Study, StudyError
+from ablate.training.depth_transfer import depth_refusals
 from ablate.training.transfer import refusals
 from zoo.costs import Cost
 from zoo.registry import versions_of
@@ -126,7 +127,7 @@ def _plan_arm(
     baseline: ArmPlan | None,
 ) -> ArmPlan:
     arm, spec = matched.arm, matched.spec
-    _check_width_transfer(study, arm, spec)
+    _check_transfer(study, arm, spec)
     costs = training_cost(arm.train, spec, study.data.widths(arm.train.context), teacher)
     steps = _steps(_budgeted(study, arm), arm, costs, step_time.seconds if step_time else None)
     tokens = steps * arm.train.batch * arm.train.context
@@ -174,10 +175,15 @@ def _identity(study: Study, arm: Arm, workload: Workload, data: DataIdentity, st
     )
 
 
-def _check_width_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:
-    reasons = [f"{reason} (in arm {arm.name})" for reason in refusals(spec, arm.train)]
-    if reasons:
-        raise StudyError(study.origins.problem(("train", "width_transfer"), reason) for reason in reasons)
+def _check_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:
+    found = {"width_transfer": refusals(spec, arm.train), "depth_transfer": depth_refusals(spec, arm.train)}
+    problems = [
+        study.origins.problem(("train", name), f"{reason} (in arm {arm.name})")
+        for name, reasons in found.items()
+        for reason in reasons
+    ]
+    if problems:
+        raise StudyError(problems)
 
 
 def _budgeted(study: Study, arm: Arm) -> Study:

@@ -122,8 +122,9 @@ def lora_problems(builder: ArmBuilder, arms: Sequence[Arm]) -> Iterator[Problem]
         if arm.start is None:
             reason = f"adapters change trained weights, and {arm.name} starts from initial values: give it a start"
             yield builder.origins.problem(place, reason)
-        if arm.train.width_transfer is not None:
-            yield builder.origins.problem(place, "no rule is known for the rates of adapters under width_transfer")
+        for name in ("width_transfer", "depth_transfer"):
+            if getattr(arm.train, name) is not None:
+                yield builder.origins.problem(place, f"no rule is known for the rates of adapters under {name}")
         try:
             check_lora(arm.model, arm.train.lora)
         except SpecError as error:

@@ -157,7 +157,7 @@ def learner_of(
     for stack in filter(None, (model, model.encoder)):
         stack.recompute = recompute
     part = trained_part(model, train, seed=0)
-    optimizer = build_optimizer(part, zoo.roles(part), train, spec.d_model)
+    optimizer = build_optimizer(part, zoo.roles(part), train, spec.d_model, spec.n_layers)
     return Learner(model.loss, optimizer, train, numerics, 0, Accumulation(rows, spec.couples_rows)), model
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from torch import nn
 
 import zoo
+from ablate.training.depth_transfer import epsilon_factor
 from ablate.training.lora import Adapters
 from ablate.training.optimizers import Trained, Updates
 from ablate.training.spec import TrainSpec
@@ -18,12 +19,16 @@ def trained_part(model: zoo.Decoder, spec: TrainSpec, seed: int) -> nn.Module:
     return model if spec.lora is None else Adapters(model, spec.lora, seed)
 
 
-def build_optimizer(model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_model: int) -> Updates:
-    """Build the optimizer of `spec`. roles: the role of every parameter of `model`."""
-    return spec.optimizer.build(trained(model, roles, spec, d_model), spec.lr)
+def build_optimizer(
+    model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_model: int, n_layers: int | None = None
+) -> Updates:
+    """Build the optimizer of `spec`. roles: the role of every parameter of `model`. n_layers: for depth transfer."""
+    return spec.optimizer.build(trained(model, roles, spec, d_model, n_layers), spec.lr)
 
 
-def trained(model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_model: int) -> list[Trained]:
+def trained(
+    model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_model: int, n_layers: int | None = None
+) -> list[Trained]:
     """The trainable parameters, a shared one once. lr · weight decay is as without width transfer."""
     factors = width_factors(spec, d_model)
     found = []
@@ -31,7 +36,8 @@ def trained(model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_mode
         if parameter.requires_grad:
             role = roles[name]
             factor = factors.get(role, 1.0)
-            found.append(Trained(parameter, role, spec.weight_decay.of(role) / factor, factor))
+            decay, eps = spec.weight_decay.of(role) / factor, epsilon_factor(spec, n_layers, name)
+            found.append(Trained(parameter, role, decay, factor, eps))
     return found
 
 

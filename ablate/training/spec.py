@@ -30,6 +30,18 @@ class WidthTransfer(Spec):
         return d_model / self.base_width
 
 
+class DepthTransfer(Spec):
+    """`lr` is as tuned at n_layers = base_layers, and stays the best as layers are added (CompleteP; see
+    `ablate.training.depth_transfer`)."""
+
+    base_layers: PositiveInt
+    """n_layers at which the learning rate was tuned."""
+
+    def ratio(self, n_layers: int) -> float:
+        """Depth of a model relative to the base depth."""
+        return n_layers / self.base_layers
+
+
 class Timeless:
     """Said of a setting that does not change the time of a step: arms that differ in such settings alone have one
     time."""
@@ -62,6 +74,9 @@ class TrainSpec(Spec):
     head: 0.1}`."""
     width_transfer: WidthTransfer | None = None
     """`{base_width: 64}`: learning rates by role, so that the best one at d_model 64 stays the best when it grows."""
+    depth_transfer: DepthTransfer | None = Field(default=None, exclude_if=lambda transfer: transfer is None)
+    """`{base_layers: 4}`: the best learning rate at 4 layers stays the best with more of them, whose branches are
+    written with `branch_scale` 4 / n_layers (CompleteP, Dey et al. 2025, arXiv:2505.01618)."""
     grad_clip: PositiveFloat | None = 1.0
     """Largest global gradient norm; null for no clipping."""
     dtype: Literal["float32", "bfloat16"] = "float32"

@@ -513,6 +513,10 @@ PLANNED = {
         HEAD.replace("64,", "64, tie_embeddings: false,") + "train: {width_transfer.base_width: @32}\n",
         "the heads must not widen with the model: give block.mixer.head_dim",
     ),
+    "depth transfer": (
+        HEAD + "train: {depth_transfer.base_layers: @1}\n",
+        "layers must start with the same values at every depth: init.output: plain",
+    ),
     "less than one step": (HEAD.replace("1e12", "@1e6"), "budget.flops: 1e+06 flops are less than one step of arm pre"),
     "less than one step of tokens": (HEAD.replace("flops: 1e12", "tokens: @100"), "budget.tokens: 100 tokens are less"),
     "context past the validation": (

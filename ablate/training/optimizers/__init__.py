@@ -34,6 +34,9 @@ def _two(value: Any) -> Any:
 
 Betas = Annotated[tuple[Average, Average], Field(strict=False), BeforeValidator(_two)]
 
+EPS = 1e-8
+"""ε of AdamW."""
+
 Group: TypeAlias = dict[str, Any]
 """Parameters that share their settings, as torch's optimizers take and keep them."""
 StateDict: TypeAlias = dict[str, Any]
@@ -42,12 +45,14 @@ StateDict: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class Trained:
-    """A parameter and how it is trained. `lr_factor` multiplies the learning rate of the schedule."""
+    """A parameter and how it is trained. `lr_factor` multiplies the learning rate of the schedule, `eps_factor` AdamW's
+    ε."""
 
     parameter: nn.Parameter
     role: Role
     weight_decay: float
     lr_factor: float = 1.0
+    eps_factor: float = 1.0
 
 
 class Updates(Protocol):
@@ -82,10 +87,13 @@ class Optimizer(Variant):
 
 
 def groups(trained: Iterable[Trained], lr: float) -> list[Group]:
-    """One group per weight decay and learning-rate factor, in the order of their first parameters."""
-    found: dict[tuple[float, float], Group] = {}
+    """One group per weight decay and factors, in the order of their first parameters."""
+    found: dict[tuple[float, float, float], Group] = {}
     for each in trained:
         settings = {"lr": lr * each.lr_factor, "lr_factor": each.lr_factor, "weight_decay": each.weight_decay}
-        group = found.setdefault((each.weight_decay, each.lr_factor), {"params": [], **settings})
+        if each.eps_factor != 1:
+            settings["eps"] = EPS * each.eps_factor
+        of = each.weight_decay, each.lr_factor, each.eps_factor
+        group = found.setdefault(of, {"params": [], **settings})
         group["params"].append(each.parameter)
     return list(found.values())

@@ -1,0 +1,68 @@
+"""Depth transfer: a learning rate that is the best one at one depth stays the best at another.
+
+CompleteP, Dey et al. 2025, arXiv:2505.01618, table 1 with α = 1: let the depth L grow, m = L / base_layers, pre-norm
+and AdamW. Every branch is added to the stream divided by m, x + f(norm(x)) / m, so that all layers together move it by
+Θ(1), at the start and in each step, and none of them only linearly. Then
+
+- the initial values of a layer do not depend on the depth (`init.output: plain`, or `zero`),
+- nor do learning rates, m^(α − 1) = 1 in the paper's table, nor weight decay,
+- gradients of a layer's parameters shrink as 1/m, and AdamW's ε with them: 1e-8 / m in blocks.
+
+The factor on branches is a setting of the model (`norm_placement.branch_scale`), which `refusals` asks for: a trained
+model has it, whatever it was trained with. Other placements, optimizers and features that write to the stream are
+refused: the paper does not cover them. Widths are `train.width_transfer`'s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ablate.training.optimizers.adamw import AdamW
+from ablate.training.spec import TrainSpec
+from zoo.block_spec import BlockSpec
+from zoo.spec import ModelSpec
+
+TOLERANCE = 0.01
+BLOCKS = "blocks."
+"""Beginning of the names of parameters of layers."""
+
+
+def epsilon_factor(spec: TrainSpec, n_layers: int | None, name: str) -> float:
+    """Factor on AdamW's ε of a parameter. Raises ValueError for depth transfer of a model of unknown depth."""
+    if spec.depth_transfer is None:
+        return 1.0
+    if n_layers is None:
+        raise ValueError("depth transfer needs the number of layers: give n_layers")
+    if not name.startswith(BLOCKS):
+        return 1.0
+    return 1 / spec.depth_transfer.ratio(n_layers)
+
+
+def depth_refusals(model: ModelSpec, train: TrainSpec) -> list[str]:
+    """Why the rates of this training do not transfer to a model of this depth; nothing where they do."""
+    if train.depth_transfer is None:
+        return []
+    scale = 1 / train.depth_transfer.ratio(model.n_layers)
+    blocks = [model.written(name) for name in dict.fromkeys(model.layer_names)]
+    inside = (reason for block in blocks for reason in _block_reasons(block, scale))
+    return list(dict.fromkeys([*_whole(model, train), *inside]))
+
+
+def _whole(model: ModelSpec, train: TrainSpec) -> Iterator[str]:
+    if not isinstance(train.optimizer, AdamW):
+        yield f"no rule of depth is known for {train.optimizer.kind}: optimizer: adamw"
+    if model.init.output == "scaled":
+        yield "layers must start with the same values at every depth: init.output: plain"
+    for name in model.features:
+        yield f"no rule of depth is known for {name}"
+
+
+def _block_reasons(block: BlockSpec, scale: float) -> Iterator[str]:
+    placement = block.norm_placement
+    if placement.kind != "pre" or placement.stream_scale != 1:
+        yield f"no rule of depth is known for the placement {placement.kind}, only for pre, with a stream_scale of 1"
+    elif not math.isclose(placement.branch_scale, scale, rel_tol=TOLERANCE):
+        yield f"branches shrink as layers are added: norm_placement.branch_scale: {scale:.4g} (base_layers / n_layers)"
+    for name in block.features:
+        yield f"no rule of depth is known for {name}"
