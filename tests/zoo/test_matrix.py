@@ -68,6 +68,7 @@ RULES = [
     (r"\w+ reads from left to right: it cannot see later tokens", {"visible", "encoder"}),
     (r"reaches back only: it cannot see later tokens", {"visible", "encoder"}),
     (r"scores decay with the distance to earlier tokens .+", {"visible", "encoder"}),
+    (r"what an indexer imitates of weights that a sink takes a share of is not published: .+", {"mixer.sinks"}),
     (r"m·j is a distance to earlier tokens only", {"visible", "encoder"}),
     (r"a model with visible: all is an encoder itself", {"visible", "encoder"}),
     (r"\w+ has no place for attention to an encoder", {"topology", "encoder"}),

@@ -274,5 +274,6 @@ class AttentionLayer(MixerLayer):
 def without_own_value(heads: Tensor, v: Tensor, places: Tensor, step: Step) -> Tensor:
     """heads: (B, H, T, e), v: (B, K, S, e) at places (S,), those of the step's tokens among them → y − (y·v̂) v̂."""
     own = v if places is step.index else v[:, :, (places == step.index[:, None]).int().argmax(dim=1)]  # (B, K, T, e)
-    unit = F.normalize(own.float(), dim=-1).to(heads.dtype).repeat_interleave(heads.shape[1] // v.shape[1], dim=1)
+    wide = own.to(torch.promote_types(own.dtype, torch.float32))
+    unit = F.normalize(wide, dim=-1).to(heads.dtype).repeat_interleave(heads.shape[1] // v.shape[1], dim=1)
     return heads - (heads * unit).sum(dim=-1, keepdim=True) * unit
