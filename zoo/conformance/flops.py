@@ -57,8 +57,8 @@ def needed_flops(subject: Subject) -> str | None:
     keys that it sees.
 
     By default `decode_flops` follows from `cost`, so that counting what single tokens take also shows wrong numbers of
-    keys in `cost`. A mixer with `decode_flops` of its own (dsa, flash, mla, moba, multi_token and parallel) breaks this link:
-    its `cost` must need at most what a whole text takes when only the scores of `attend` that the mask shows are
+    keys in `cost`. A mixer with `decode_flops` of its own (dsa, flash, mla, moba, multi_token and parallel) breaks this
+    link: its `cost` must need at most what a whole text takes when only the scores of `attend` that the mask shows are
     counted. Encoders, which see everything, and layers that run on a choice of tokens are not checked.
     """
     spec, model = subject.spec, subject.model
