@@ -1,6 +1,7 @@
 """Tables of recorded results in a Markdown page that is otherwise written by hand, between markers:
 
 <!-- results -->                        every recorded result: study, answer, size
+<!-- results rope_base@cpu mqar@cpu --> the same of these
 <!-- results norm_placement@cpu -->     every arm of one
 <!-- end of results -->
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -22,7 +23,7 @@ from reports.wording.table import NONE
 from reports.wording.words import decimals
 
 END = "<!-- end of results -->"
-TABLE = re.compile(rf"(?P<start><!-- results(?: (?P<name>\S+))? -->\n).*?(?P<end>{END})", re.DOTALL)
+TABLE = re.compile(rf"(?P<start><!-- results(?P<names>(?: \S+)*) -->\n).*?(?P<end>{END})", re.DOTALL)
 
 
 def tables_file(results: Sequence[RecordedResult], studies: Mapping[str, Path], page: Path) -> dict[Path, str]:
@@ -42,10 +43,11 @@ def with_tables(text: str, results: Sequence[RecordedResult], links: Mapping[str
     known = {result.name: result for result in results}
 
     def table(found: re.Match[str]) -> str:
-        name = found["name"]
-        if name and name not in known:
-            raise ReportError(f"no recorded result {name}; recorded: {', '.join(known) or 'none'}")
-        lines = _arms(known[name]) if name else _answers(results, links)
+        names = found["names"].split()
+        for name in names:
+            if name not in known:
+                raise ReportError(f"no recorded result {name}; recorded: {', '.join(known) or 'none'}")
+        lines = _arms(known[names[0]]) if len(names) == 1 else _answers(results, links, names or list(known))
         return "\n".join((found["start"], *lines, "", found["end"]))
 
     if not TABLE.search(text):
@@ -53,16 +55,20 @@ def with_tables(text: str, results: Sequence[RecordedResult], links: Mapping[str
     return TABLE.sub(table, text)
 
 
-def _answers(results: Sequence[RecordedResult], links: Mapping[str, str]) -> Iterator[str]:
+def _answers(results: Sequence[RecordedResult], links: Mapping[str, str], names: Collection[str]) -> Iterator[str]:
     yield "| study | answer | at |"
     yield "|---|---|---|"
     for result in results:
+        if result.name not in names:
+            continue
         study = f"[`{result.study}`]({links[result.study]})" if result.study in links else f"`{result.study}`"
         yield f"| {study} | {_cell(result.answer)} | `{result.scale}`: {size_of(result)} |"
-    absent = len(set(links) - {result.study for result in results})
-    if absent:
+    more, absent = len(results) - len(names), len(set(links) - {result.study for result in results})
+    told = [f"{more} more {'is' if more == 1 else 'are'} recorded"] if more else []
+    told += [f"{absent} of the {len(links)} studies that ship have no recorded result yet"] if absent else []
+    if told:
         yield ""
-        yield f"{absent} of the {len(links)} studies that ship have no recorded result yet."
+        yield f"{'; '.join(told)}."
 
 
 def _arms(result: RecordedResult) -> Iterator[str]:

@@ -309,6 +309,15 @@ def test_the_gallery_shows_every_recorded_result_as_it_is_recorded() -> None:
     assert shown == {path.name for path in gallery.glob("*.webp")}, stale
 
 
+def test_a_table_may_be_of_some_results(result: RecordedResult, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    others = [result.model_copy(update={"study": name}) for name in ("one", "two")]
+    page.write_text("<!-- results two@cpu one@cpu -->\n<!-- end of results -->\n", encoding="utf-8")
+    rows = [line for line in tables_file([result, *others], {}, page)[page].splitlines() if line.startswith("| `")]
+    assert [row.split("`")[1] for row in rows] == ["one", "two"]
+    assert "\n1 more is recorded.\n" in tables_file([result, *others], {}, page)[page]
+
+
 def test_tables_are_written_between_their_markers_alone(result: RecordedResult, tmp_path: Path) -> None:
     page = tmp_path / "docs" / "page.md"
     page.parent.mkdir()
