@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 from ablate import cli
 from ablate.commands import COMMANDS
 
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # torch's own, when it loads inductor
+
 QUIET = list(HealthCheck)
 QUICK = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=QUIET)
 LONG = settings(max_examples=2000, deadline=None, suppress_health_check=QUIET)
