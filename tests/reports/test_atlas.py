@@ -294,7 +294,8 @@ def test_the_tables_of_the_readme_are_up_to_date() -> None:
     papers = {path.stem: f"studies/papers/{path.name}" for path in (ROOT / "studies" / "papers").glob("*.yaml")}
     assert {*links, *papers} == set(study_files())
     assert text == with_tables(text, results, links | papers), "out of date: ablate atlas --tables README.md"
-    assert all(result.answer in text for result in results)
+    told = (ROOT / "studies" / "FINDINGS.md").read_text(encoding="utf-8")
+    assert all(result.answer in told for result in results), "the README has a choice of them"
     every = (ROOT / "docs" / "shipped_studies.md").read_text(encoding="utf-8")
     assert all(f"](../{link})" in every for link in links.values()), "a shipped study that its page does not name"
 
