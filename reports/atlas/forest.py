@@ -16,6 +16,8 @@ SHAPE_OF = {**SHAPES, **MARKS, "stalled": SHAPES["failed"], "diverged": SHAPES["
 """Outline of a mark by outcome or verdict; a ring for what is open."""
 RATIOS = (0.1, 0.125, 0.2, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 2.0, 4.0, 5.0, 8.0, 10.0)
 """Marks of an axis of ratios."""
+TEXT_WIDTH = 13.0
+"""Width of a ratio below an axis, in per cent of the axis on a phone."""
 MOST_TICKS = 5
 
 
@@ -50,17 +52,17 @@ class Forest:
 
 def forest(card: Card) -> Forest:
     """The plot of a card."""
-    axis = _axis([0.0, *(_at(card, value) for value in _values(card))])
+    axis = axis_over([0.0, *(_at(card, value) for value in _values(card))])
     return Forest(
         strips=tuple(_strip(card, row, axis) for row in card.rows),
         zero=axis.place(0.0),
         published=None if card.published is None else axis.place(_at(card, card.published)),
-        ticks=_ratio_ticks(axis) if card.is_ratio else axis.ticks(MOST_TICKS),
+        ticks=ratio_ticks(axis) if card.is_ratio else axis.ticks(MOST_TICKS),
         unit="ratio" if card.is_ratio else "nats" if card.claim is None or card.claim.measure == "loss" else "",
     )
 
 
-def _axis(values: Sequence[float]) -> Axis:
+def axis_over(values: Sequence[float]) -> Axis:
     """An axis with everything on it, and with room on both sides of zero."""
     room = 0.12 * max(map(abs, values)) or 0.01
     return Axis(min(*values, -room), max(*values, room))
@@ -80,11 +82,17 @@ def _at(card: Card, value: float) -> float:
     return math.log(value) if card.is_ratio else value
 
 
-def _ratio_ticks(axis: Axis) -> tuple[tuple[float, str], ...]:
+def ratio_ticks(axis: Axis) -> tuple[tuple[float, str], ...]:
+    """Round ratios from 1 outwards, each as far from the one before it as its text is wide."""
     inside = [each for each in RATIOS if not axis.cuts(math.log(each))]
-    step = max(1, math.ceil(len(inside) / MOST_TICKS))
-    middle = inside.index(1.0)
-    return tuple((axis.place(math.log(each)), f"{each:g}×") for each in inside[middle % step :: step])
+    middle, kept = inside.index(1.0), [1.0]
+    for side in (inside[middle::-1], inside[middle:]):
+        last = 1.0
+        for each in side:
+            if abs(axis.place(math.log(each)) - axis.place(math.log(last))) >= TEXT_WIDTH:
+                last = each
+                kept.append(each)
+    return tuple((axis.place(math.log(each)), f"{each:g}×") for each in sorted(kept))
 
 
 def _strip(card: Card, row: Row, axis: Axis) -> Strip:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import html
 import io
+import itertools
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +23,7 @@ from ablate.store.documents.handbook import HandbookClaim
 from ablate.store.files import write_texts
 from reports.atlas.cards import Card, cards
 from reports.atlas.findings import MOST_WORDS, findings, findings_files, picture, words_in
-from reports.atlas.forest import forest
+from reports.atlas.forest import axis_over, forest, ratio_ticks
 from reports.atlas.models import COLUMNS
 from reports.atlas.readme import tables_file, with_tables
 from reports.atlas.result_pages import ranked_result
@@ -308,6 +310,13 @@ def test_the_gallery_shows_every_recorded_result_as_it_is_recorded() -> None:
     assert all(f"## {result.study}\n\n{result.answer}\n" in text for result in results), stale
     shown = set(re.findall(r"\]\((\S+\.webp)\)", text))
     assert shown == {path.name for path in gallery.glob("*.webp")}, stale
+
+
+@pytest.mark.parametrize("furthest", [0.1, 0.25, 0.62, 0.9, 1.04, 1.3, 8.0])
+def test_ratios_below_an_axis_have_room_for_their_texts(furthest: float) -> None:
+    ticks = ratio_ticks(axis_over([0.0, math.log(furthest)]))
+    assert "1×" in [text for _, text in ticks]
+    assert all(after - before >= 13 for (before, _), (after, _) in itertools.pairwise(ticks))
 
 
 def test_a_table_may_be_of_some_results(result: RecordedResult, tmp_path: Path) -> None:
