@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html import escape
@@ -111,7 +112,7 @@ def _studies(own: Sequence[Card], answers: bool) -> Iterator[str]:
     for result in results.values():
         outcomes = _outcomes(claims[result.study])
         parts = (f"*{outcomes}*." if outcomes else "", result.answer if answers else "")
-        yield f"- {_linked(result.study)} at {result.scale}: {' '.join(filter(None, parts))}"
+        yield f"- {_linked(result.study, result)} at {result.scale}: {' '.join(filter(None, parts))}"
 
 
 def _rows(card: Card) -> Iterator[str]:
@@ -119,11 +120,14 @@ def _rows(card: Card) -> Iterator[str]:
         effect = said(row.effect, card.is_ratio)
         what = card.title if card.claim else row.label
         at = row.label if card.claim else card.results[0].scale
-        yield f"| {_linked(card.study)} | {at} | {what} | *{row.outcome}*{f' {effect}' if effect else ''} |"
+        study, outcome = _linked(card.study, card.results[0]), f"*{row.outcome}*{f' {effect}' if effect else ''}"
+        yield f"| {study} | {at} | {what} | {outcome} |"
 
 
-def _linked(study: str) -> str:
-    return f"[{study}]({study}.yaml)"
+def _linked(study: str, result: RecordedResult | None = None) -> str:
+    """The name with a link to its file, beside the summary or in a folder there, as the result's command says."""
+    folders = re.findall(rf"\bstudies/(\S+/){re.escape(study)}\.yaml", result.command) if result else []
+    return f"[{study}]({''.join(folders[:1])}{study}.yaml)"
 
 
 WIDTH, LEFT, ROW, TOP = 760, 330, 24, 34

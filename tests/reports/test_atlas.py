@@ -287,6 +287,8 @@ def test_the_committed_findings_are_up_to_date(sources: Sources) -> None:
     assert path.read_text(encoding="utf-8") == findings(found, results, "FINDINGS.svg"), stale
     assert path.with_suffix(".svg").read_text(encoding="utf-8") == picture(found), stale
     assert words_in(path.read_text(encoding="utf-8")) <= MOST_WORDS
+    linked = re.findall(r"\]\(([^)\s]+\.yaml)\)", path.read_text(encoding="utf-8"))
+    assert linked and [each for each in linked if not (path.parent / each).is_file()] == []
 
 
 def test_the_tables_of_the_readme_are_up_to_date() -> None:
