@@ -43,7 +43,7 @@ def show_block(name: str, as_json: bool) -> None:
 
 
 def block(name: str) -> Block:
-    """What is said of one."""
+    """Signature, documentation and methods of one."""
     value = getattr(building_blocks, name)
     methods: dict[str, str] = {}
     if inspect.isclass(value):

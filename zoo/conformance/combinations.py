@@ -142,7 +142,7 @@ def _thin(rows: list[dict[str, Option]], strength: int) -> None:
 
 
 def _with(axis: str, row: Row, strength: int) -> list[Met]:
-    """What a row brings together with its choice on an axis, if that is costly."""
+    """Sets of choices that a row brings together with its choice on an axis, if that is costly."""
     if axis not in row or not row[axis].costly:
         return []
     others = (option for other, option in row.items() if other != axis)

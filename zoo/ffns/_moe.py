@@ -235,7 +235,7 @@ class MoELayer(FfnLayer):
         return out
 
     def routed(self, x: Tensor, read: Tensor, step: Step) -> Tensor:
-        """What the chosen experts give. x: (B, T, D), which the router reads; read: (B, T, D or ℓ) → the same."""
+        """Outputs of the chosen experts. x: (B, T, D), which the router reads; read: (B, T, D or ℓ) → the same."""
         routing: Routing = self.router(x, step.tokens)
         rows, chosen, weights = (t.flatten(0, -2) for t in (read, routing.chosen, routing.weights))
         out: Tensor = self.experts(rows, chosen, weights, self._capacity(rows.shape[0]))

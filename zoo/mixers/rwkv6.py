@@ -12,14 +12,14 @@ from torch.nn import functional as F
 from zoo.axis import Choice, Examples, number
 from zoo.cache import LayerCache
 from zoo.conv import on_text
-from zoo.errors import SpecError
 from zoo.facts import Features, HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._linear import Stateful, StatefulLayer, check_chunk, check_width, split
+from zoo.mixers._linear import Stateful, StatefulLayer, split
 from zoo.mixers._low_rank import LowRank
 from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._reading_before import scan_before
+from zoo.mixers._rwkv import sizes_in
 from zoo.mixers._scan import STATE, ScanCost
 from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
@@ -60,14 +60,7 @@ class RWKV6(Stateful):
     """Norm of each head's output with gains of its own."""
 
     def resolve(self, d_model: int) -> Self:
-        check_chunk(self.chunk)
-        check_width(self.heads, d_model, "heads")
-        head_dim = d_model // self.heads
-        if self.head_dim not in (None, head_dim):
-            raise SpecError("head_dim", f"{self.heads} heads of {self.head_dim} features are not d_model {d_model}")
-        shares = {"mix_rank": 24, "decay_rank": 12}
-        ranks = {name: getattr(self, name) or max(8, d_model // share) for name, share in shares.items()}
-        return self.model_copy(update={"head_dim": head_dim, **ranks})
+        return self.model_copy(update=sizes_in(self, d_model, {"mix_rank": 24, "decay_rank": 12}))
 
     def sizes(self) -> tuple[int, int, int]:
         """Features of a head and the two ranks, of a resolved spec."""
@@ -125,7 +118,7 @@ class RWKV6Layer(StatefulLayer):
 
     @staticmethod
     def _start(read: nn.Module, bias: Tensor) -> None:
-        """As the authors do: A at zero, B small, and what is read begins as a constant."""
+        """Start as the authors do: A at zero, B small, so that the reading begins as a constant."""
         part: Any = read
         part.down.init_gain = 0.0
         part.up.initial, part.up.initial_std = {"bias": bias}, {"weight": 0.01 / 3**0.5}

@@ -13,14 +13,14 @@ from torch.nn import functional as F
 from zoo.axis import Choice, Examples, number
 from zoo.cache import LayerCache
 from zoo.conv import on_text
-from zoo.errors import SpecError
 from zoo.facts import Features, HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._erasing import ErasingCost, erasing_scan
-from zoo.mixers._linear import Stateful, StatefulLayer, check_chunk, check_width, split
+from zoo.mixers._linear import Stateful, StatefulLayer, split
 from zoo.mixers._low_rank import LowRank
 from zoo.mixers._per_head import NormPerHead
+from zoo.mixers._rwkv import sizes_in
 from zoo.mixers._scan import STATE
 from zoo.mixers._values import first_values
 from zoo.norms import Norm
@@ -64,14 +64,9 @@ class RWKV7(Stateful):
     """Norm of each head's output S_t r_tᵀ with gains of its own."""
 
     def resolve(self, d_model: int) -> Self:
-        check_chunk(self.chunk)
-        check_width(self.heads, d_model, "heads")
-        head_dim = d_model // self.heads
-        if self.head_dim not in (None, head_dim):
-            raise SpecError("head_dim", f"{self.heads} heads of {self.head_dim} features are not d_model {d_model}")
-        shares = {"decay_rank": 12, "rate_rank": 12, "value_rank": 24, "gate_rank": 6}
-        ranks = {name: getattr(self, name) or max(8, d_model // share) for name, share in shares.items()}
-        return self.model_copy(update={"head_dim": head_dim, **ranks})
+        return self.model_copy(
+            update=sizes_in(self, d_model, {"decay_rank": 12, "rate_rank": 12, "value_rank": 24, "gate_rank": 6})
+        )
 
     def sizes(self) -> tuple[int, tuple[int, int, int, int]]:
         """Features of a head and the four ranks, of a resolved spec."""

@@ -1,0 +1,31 @@
+"""Sizes that RWKV's mixers have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from zoo.errors import SpecError
+from zoo.mixers._linear import check_chunk, check_width
+
+
+class Sized(Protocol):
+    """A spec with heads that together have d_model features."""
+
+    @property
+    def chunk(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def head_dim(self) -> int | None: ...
+
+
+def sizes_in(spec: Sized, d_model: int, shares: Mapping[str, int]) -> dict[str, int]:
+    """Features of a head, and the ranks: those that are null are a share of d_model, at least 8. Raises SpecError where
+    the heads do not have d_model features together."""
+    check_chunk(spec.chunk)
+    check_width(spec.heads, d_model, "heads")
+    head_dim = d_model // spec.heads
+    if spec.head_dim not in (None, head_dim):
+        raise SpecError("head_dim", f"{spec.heads} heads of {spec.head_dim} features are not d_model {d_model}")
+    return {"head_dim": head_dim} | {name: getattr(spec, name) or max(8, d_model // of) for name, of in shares.items()}
