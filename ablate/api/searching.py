@@ -35,7 +35,7 @@ from ablate.searching.search_document import asked_before, column_of, search_dig
 from ablate.searching.space_check import check_space
 from ablate.searching.storage import Owner, close_storage, open_storage
 from ablate.store.documents import JsonObject, SearchDocument
-from ablate.store.documents.study import RATE
+from ablate.store.documents.tuning import RATE
 from ablate.study.problems import Place, Problem, StudyError
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study

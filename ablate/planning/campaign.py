@@ -15,7 +15,7 @@ from ablate.planning.ladder import Axis, axis, refuse_unlike
 from ablate.planning.looks import Look, looks
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.tuning import Batches, IllegalSpaceError, Settings, Tuned, propose
-from ablate.store.documents.study import RATE
+from ablate.store.documents.tuning import RATE
 from ablate.study.arms import Arm
 from ablate.study.space import Space
 from ablate.study.study import Study, StudyError

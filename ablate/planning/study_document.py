@@ -32,7 +32,8 @@ from ablate.store.documents import (
     StudyTrial,
     StudyTuning,
 )
-from ablate.store.documents.study import RATE, all_undertrained
+from ablate.store.documents.study import all_undertrained
+from ablate.store.documents.tuning import RATE
 from ablate.study.sections import Budget
 from ablate.study.study import Study
 from ablate.training.objectives import Objective

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from ablate.store.documents.study import RATE
+from ablate.store.documents.tuning import RATE
 from ablate.study.space import Choice, Log, Space
 from ablate.study.tune_spec import TuneSpec
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from ablate.searching.laboratory import Job, StudyLaboratory
-from ablate.store.documents.study import RATE
+from ablate.store.documents.tuning import RATE
 from ablate.study.search_space import SEARCH, edit_of, number_at
 from ablate.study.tune_spec import FINE
 

@@ -12,7 +12,7 @@ from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.next_scale import at_scale
 from ablate.searching.search import Search
 from ablate.searching.search_document import standings_of
-from ablate.store.documents.study import RATE
+from ablate.store.documents.tuning import RATE
 from ablate.study.promoting import confirming, write_study
 from ablate.study.reading import load_study
 from ablate.study.search_space import Params, SearchSpace

@@ -25,6 +25,7 @@ MODULES = (
     "evals",
     "sample",
     "study",
+    "tuning",
     "claims",
     "published",
     "costs",

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, PositiveInt, Tag, WithJsonSchema, model_validator
 
-from ablate.store.documents.study import RATE
+from ablate.store.documents.tuning import RATE
 from ablate.study.layering import Layered, space_by_path
 from ablate.study.layers import Layer
 from ablate.study.space import FIRST_SEED, Choice, Space

@@ -38,8 +38,8 @@ LEFT_OUT = "studies/archive"
 """Read in the repository alone."""
 ATLAS = "claims"
 """Folder of the atlas on the site."""
-RECORDS = ("docs/store_documents.md", "studies/LOG.md")
-"""Pages that have a page for each of their entries: they are read by the entry, and would be 20 screens tall."""
+RECORDS = ("docs/store_documents.md", "docs/faults.md", "studies/LOG.md", "CHANGELOG.md")
+"""Pages that have a page for each of their entries: they are read by the entry, and would be up to 20 screens tall."""
 GUIDE, RECORD = 2.0, 0.2
 """Ranks of pages that say how, and pages that say what was; others have 1."""
 
@@ -92,7 +92,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def rank(here: str, record: str | None) -> float:
-    if record is not None or here.startswith(("benchmarks/", "CHANGELOG")):
+    if record is not None or here.startswith("benchmarks/"):
         return RECORD
     return 1.0 if here.startswith(("reference/", "studies/")) else GUIDE
 

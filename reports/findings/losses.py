@@ -11,7 +11,7 @@ from ablate.noise.difference import Difference
 from ablate.noise.power import ALPHA, detectable
 from ablate.noise.scatter import scatter
 from ablate.store.documents import StudyTrial, StudyTuning
-from ablate.store.documents.study import RATE
+from ablate.store.documents.tuning import RATE
 from reports.findings.noise import StudyNoise, tuning_tables
 from reports.findings.verdicts import verdict_of
 from reports.statistics.estimates import holm

@@ -14,7 +14,7 @@ from ablate.noise.curve import NOTHING, UNBOUNDED, Penalty, RateCurve, choice_pe
 from ablate.noise.difference import Difference, seed_difference
 from ablate.noise.scatter import Noise, Odd, Scatter, SeedLosses, scatter
 from ablate.store.documents import StudyTrial, StudyTuning
-from ablate.store.documents.study import RATE
+from ablate.store.documents.tuning import RATE
 from reports.statistics.interval import Interval
 
 

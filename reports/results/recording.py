@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ablate.store.documents import StudyArm, StudyDocument
-from ablate.store.documents.study import RATE
+from ablate.store.documents.tuning import RATE
 from ablate.store.documents.tuning_words import untuned
 from reports.findings.judged_claim import JudgedClaim
 from reports.findings.shapes import ArmSummary, Comparison, Judgement, StudySummary

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from ablate.planning.tuning import IllegalSpaceError, Settings, Tuned, propose
-from ablate.store.documents.study import RATE
+from ablate.store.documents.tuning import RATE
 from ablate.study.tune_spec import TuneSpec
 
 Loss = Callable[[Settings], float]

@@ -106,7 +106,9 @@ ELSEWHERE = {
     r"docs/adding_a_mixer\.md: ablate zoo --check tied": "tests/guides/test_adding_a_mixer.py",
     r"docs/comparisons\.md: ablate run studies/(screening|confirm)\.yaml": "tests/ablate/test_promoting.py",
     r"docs/checkpoints\.md: lm-eval": "tests/zoo/hf/test_remote.py",
-    r"docs/checkpoints\.md: ablate (data|plan|run|import|eval) .*(c4|cats)\.yaml": "tests/neighbours/test_walk.py",
+    r"docs/checkpoints_taken\.md: ablate (data|plan|run|import|eval) .*(c4|cats)\.yaml": (
+        "tests/neighbours/test_walk.py"
+    ),
     r"docs/evaluation\.md: ablate eval 3f2a": "tests/evals/harness/test_loading.py",
     r"docs/evaluation\.md: python -m evals (fetch|lm-eval)": "tests/evals/harness/test_lm_eval_model.py",
     r"docs/atlas\.md: ablate (run studies/norm_placement\.yaml|report|atlas)": "tests/reports/test_atlas.py",
@@ -185,7 +187,9 @@ def reader(tmp_path: Path) -> Path:
     """Where a reader of every page works: the studies that ship, notes, models and a plug-in."""
     shutil.copytree(ROOT / "studies", tmp_path / "studies", ignore=shutil.ignore_patterns("*.md"))
     (tmp_path / "notes").mkdir()
-    text = "\n".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("training.md", "models.md"))
+    text = "\n".join(
+        (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("training.md", "models.md", "features.md")
+    )
     for number in range(40):
         (tmp_path / f"notes/{number}.md").write_text(text[number * 800 : (number + 1) * 800], encoding="utf-8")
     for model in MODELS:

@@ -1,5 +1,5 @@
 """A new user brings a checkpoint, an adapter, a folder of C4's shards and a task of their own, by the commands of
-docs/checkpoints.md, and reads what is taken before anything is trained."""
+docs/checkpoints_taken.md, and reads what is taken before anything is trained."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is d
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the files of the page lie, beside what the user brings."""
-    for name, text in files_of("checkpoints.md").items():
+    for name, text in files_of("checkpoints_taken.md").items():
         if name.endswith(".yaml"):
             (tmp_path / name).write_text(text, encoding="utf-8")
     item = {"question": "the cat sat on", "choices": [" the mat", " tea"], "answer": 0}
@@ -47,7 +47,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def commands() -> list[list[str]]:
-    page = (ROOT / "docs" / "checkpoints.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "checkpoints_taken.md").read_text(encoding="utf-8")
     section = page.partition("## Read what is taken first")[2].partition("\n## ")[0]
     (block,) = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)
     return [shlex.split(line, comments=True)[1:] for line in block.splitlines()]

@@ -17,7 +17,7 @@ import reports
 from ablate.noise.curve import UNBOUNDED
 from ablate.store import Store
 from ablate.store.documents import StudyTrial, StudyTuning
-from ablate.store.documents.study import RATE
+from ablate.store.documents.tuning import RATE
 from reports.figures.base import GOES_ON
 from reports.findings.documents import documents
 from reports.findings.noise import study_noise

@@ -17,7 +17,7 @@ from ablate.planning.campaign import Tuning, TuningPass
 from ablate.planning.study_document import study_tuning
 from ablate.planning.tuning import Tuned, propose
 from ablate.store.documents import StudyTrial, StudyTuning
-from ablate.store.documents.study import RATE
+from ablate.store.documents.tuning import RATE
 from ablate.study.tune_spec import FINE, TuneSpec, rates_around
 from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.verdicts import compare, decide

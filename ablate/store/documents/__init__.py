@@ -71,13 +71,10 @@ from ablate.store.documents.study import (
     StudyDocument,
     StudyLook,
     StudyObjective,
-    StudyPass,
-    StudyRates,
     StudyRun,
     StudyRung,
-    StudyTrial,
-    StudyTuning,
 )
+from ablate.store.documents.tuning import StudyPass, StudyRates, StudyTrial, StudyTuning
 
 __all__ = [
     "AliasRecord",

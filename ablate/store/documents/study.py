@@ -32,13 +32,12 @@ from ablate.store.documents.length import Length
 from ablate.store.documents.published import StudyPublished
 from ablate.store.documents.registered import StudyRegistration
 from ablate.store.documents.shell import from_here, plugin_options
+from ablate.store.documents.tuning import StudyRates, StudyTuning
 
 SCALES = ("smoke", "cpu", "cpu-long", "gpu-minutes", "gpu-hour", "gpu-day", "gpu-week")
 """Scales that come with the tool, from the smallest to the largest."""
 FORMER_SCALES = {"gpu-quick": "gpu-minutes", "gpu": "gpu-week"}
 """Names that scales had before, and have now: studies and commands may use either."""
-RATE = "train.lr"
-"""The learning rate, by its path."""
 
 
 class ParameterBudget(Part):
@@ -189,94 +188,6 @@ class StudyLook(Part):
     """Number of seeds."""
     alpha: float
     """Significance level of this look."""
-
-
-class StudyTrial(Part):
-    """Settings that tuning tried."""
-
-    settings: JsonObject
-    """Settings by path."""
-    losses: tuple[NatsPerToken | None, ...]
-    """Loss of every tuning seed; null where it diverged."""
-    runs: tuple[str, ...]
-    """Digests of its runs."""
-    stalled: int = 0
-    """Number of its seeds that ended near the loss of token frequencies."""
-
-    @property
-    def loss(self) -> float | None:
-        """Mean over the tuning seeds; None where one diverged."""
-        known = [loss for loss in self.losses if loss is not None]
-        return sum(known) / len(known) if len(known) == len(self.losses) else None
-
-    @property
-    def trains(self) -> bool:
-        """Whether a seed neither diverged nor stalled."""
-        return self.stalled < len(self.losses) and any(loss is not None for loss in self.losses)
-
-
-class StudyPass(Part):
-    """Tuning runs of one length."""
-
-    fraction: Annotated[float, Unit("share")]
-    """Share of the budget that each trial had."""
-    trials: tuple[StudyTrial, ...]
-    """All of them."""
-
-    @property
-    def trains(self) -> bool:
-        """Whether a seed of any trial neither diverged nor stalled."""
-        return any(trial.trains for trial in self.trials)
-
-    @property
-    def reliable(self) -> tuple[StudyTrial, ...]:
-        """Those in which no seed failed, among which the best is. Stalled seeds count as failed where some trial has
-        none."""
-        known = tuple(trial for trial in self.trials if trial.loss is not None)
-        return tuple(trial for trial in known if not trial.stalled) or known
-
-
-class StudyTuning(StudyPass):
-    """Tuning of one arm: the pass that decided, and what it decided."""
-
-    arm: str
-    """The arm's name."""
-    chosen: JsonObject
-    """The settings taken, by path."""
-    edges: tuple[str, ...]
-    """Settings whose best value lies at the edge of what was tried, or beyond it where no seed trained."""
-    curve: tuple[float, ...]
-    """Learning rates through whose mean losses a polynomial passes, of which the rate taken is the minimum; empty where
-    the settings of lowest mean loss were taken."""
-    reason: str | None
-    """Why there is no such curve, where the learning rate was tuned alone."""
-    coarse: tuple[StudyPass, ...]
-    """Shorter runs that said where to look, if any."""
-
-    @property
-    def rate(self) -> float:
-        """The learning rate taken. Raises KeyError where other settings were tuned."""
-        return _number(self.chosen[RATE])
-
-    @property
-    def rates(self) -> tuple[float, ...]:
-        """The learning rate of every trial."""
-        return tuple(_number(trial.settings[RATE]) for trial in self.trials)
-
-
-def _number(value: JsonValue) -> float:
-    if isinstance(value, int | float):
-        return value
-    raise ValueError(f"not a number: {value}")
-
-
-class StudyRates(Part):
-    """Origin of the arms' learning rates."""
-
-    how: Literal["tuned", "carried", "written"]
-    """Each arm tuned its own; it was tuned before and stands in the file; it stands in the file and was not tuned."""
-    where: str | None
-    """Where the curves of carried rates are to be found."""
 
 
 class StudyRung(Part):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ablate.store.documents.study import StudyRates
+from ablate.store.documents.tuning import StudyRates
 
 SHARES = {1.0: "full length", 0.5: "half the length", 0.25: "a quarter of the length"}
 
