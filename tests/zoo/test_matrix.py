@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 
@@ -10,10 +9,10 @@ import pytest
 import torch
 
 import zoo
+from tests.zoo.worked_out import legal_pairs, matrix_pairs, rows_and_opening
 from zoo import matrix
 from zoo.axis import variants
-from zoo.conformance.combinations import choices, covering, given_to, legal, random_tokens
-from zoo.matrix import Option
+from zoo.conformance.combinations import given_to, random_tokens
 from zoo.mixers.attention import Attention
 
 RULES = [
@@ -93,12 +92,6 @@ RULES = [
 """Every reason why two choices may not meet, and the axes that at least one of each such pair is on, or edits."""
 
 
-@functools.cache
-def pairs() -> list[tuple[Option, Option, str | None]]:
-    """Not when this file is imported: every worker of pytest-xdist does that."""
-    return list(matrix.pairs())
-
-
 def test_every_choice_can_be_built_by_itself() -> None:
     for options in matrix.axes().values():
         for option in options:
@@ -106,14 +99,14 @@ def test_every_choice_can_be_built_by_itself() -> None:
 
 
 def test_two_choices_are_refused_for_known_reasons_only() -> None:
-    for a, b, reason in pairs():
+    for a, b, reason in matrix_pairs():
         if reason is not None:
             said = [axes for pattern, axes in RULES if re.search(f": {pattern}$", reason)]
             assert any(axes & {a.axis, b.axis, *a.edits, *b.edits} for axes in said), (str(a), str(b), reason)
 
 
 def test_what_is_refused_raises_that_reason() -> None:
-    refused = [(a, b, reason) for a, b, reason in pairs() if reason is not None]
+    refused = [(a, b, reason) for a, b, reason in matrix_pairs() if reason is not None]
     assert refused
     for a, b, reason in refused:
         with pytest.raises(zoo.SpecError) as caught:
@@ -123,7 +116,7 @@ def test_what_is_refused_raises_that_reason() -> None:
 
 @pytest.mark.slow
 def test_every_two_choices_that_are_not_refused_build_and_run() -> None:
-    for a, b, reason in pairs():
+    for a, b, reason in matrix_pairs():
         if reason is None:
             spec = matrix.combine((a, b))
             with torch.no_grad():
@@ -133,9 +126,9 @@ def test_every_two_choices_that_are_not_refused_build_and_run() -> None:
 
 def test_every_two_choices_that_can_be_combined_meet_in_the_conformance_suite() -> None:
     """And every choice is in it, the defaults of settings too. Each row of it is built by the suite."""
-    met = {frozenset(pair) for row in covering() for pair in itertools.combinations(row.values(), 2)}
-    assert legal(2, tuple(choices())) <= met
-    allowed = {frozenset((a, b)) for a, b, reason in pairs() if reason is None}
+    met = {frozenset(pair) for row in rows_and_opening()[0] for pair in itertools.combinations(row.values(), 2)}
+    assert legal_pairs() <= met
+    allowed = {frozenset((a, b)) for a, b, reason in matrix_pairs() if reason is None}
     assert allowed <= met
 
 
@@ -162,10 +155,10 @@ def test_edits_of_a_row_are_applied_whatever_their_order() -> None:
 
 
 def test_the_document_says_what_the_pairs_say() -> None:
-    document = matrix.document()
+    document = matrix.document(matrix_pairs())
     told = {(a, b, c, d): reason for reason, rows in document["conflicts"].items() for a, b, c, d in rows}
     of_pairs = {place: reason for place, reason in told.items() if place[2] != "cache"}
-    assert of_pairs == {(a.axis, a.name, b.axis, b.name): why for a, b, why in pairs() if why is not None}
+    assert of_pairs == {(a.axis, a.name, b.axis, b.name): why for a, b, why in matrix_pairs() if why is not None}
     caches = document["axes"].pop("cache")
     assert caches == ["int4", "int8", "paged", "plain", "sink"]
     assert document["axes"] == {axis: [option.name for option in of] for axis, of in matrix.axes().items()}

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import zoo
-from tests.zoo.covering_rows import rows_and_opening
+from tests.zoo.worked_out import rows_and_opening
 from zoo.conformance.combinations import given_to, random_tokens
 from zoo.init import ExpertLinear, Linear, roles
 from zoo.matrix import combine

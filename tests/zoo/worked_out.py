@@ -1,0 +1,69 @@
+"""What takes every process of a parallel test run as long as a hundred tests, worked out by one of them for all."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from zoo import matrix
+from zoo.conformance.combinations import Row, choices, covering, legal, opening
+from zoo.matrix import Option
+
+
+@cache
+def rows_and_opening() -> tuple[list[Row], int]:
+    """`covering()` and `opening()`."""
+    found = _once("covering", lambda: {"rows": [_names(row.values()) for row in covering()], "opening": opening()})
+    rows = [{option.axis: option for option in _options(row)} for row in found["rows"]]
+    return rows, found["opening"]
+
+
+@cache
+def legal_pairs() -> frozenset[frozenset[Option]]:
+    """`legal` of every two choices."""
+    found = _once("legal", lambda: [_names(pair) for pair in legal(2, tuple(choices()))])
+    return frozenset(frozenset(_options(pair)) for pair in found)
+
+
+@cache
+def matrix_pairs() -> list[tuple[Option, Option, str | None]]:
+    """`matrix.pairs()`."""
+    found = _once("pairs", lambda: [[*_names((a, b)), reason] for a, b, reason in matrix.pairs()])
+    return [(*_options((a, b)), reason) for a, b, reason in found]
+
+
+def _names(options: Any) -> list[str]:
+    return [str(option) for option in options]
+
+
+def _options(names: Any) -> tuple[Option, ...]:
+    return tuple(_named()[name] for name in names)
+
+
+@cache
+def _named() -> dict[str, Option]:
+    """Every choice by its name, which no other has."""
+    every = [*itertools.chain(*choices().values())]
+    named = {str(option): option for option in every}
+    assert len(named) == len(every)
+    return named
+
+
+def _once(what: str, make: Callable[[], Any]) -> Any:
+    """JSON that one process of a test run makes, and the others read."""
+    test_run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if test_run is None:
+        return make()
+    shared = Path(tempfile.gettempdir()) / f"{what}-{test_run}.json"
+    with FileLock(f"{shared}.lock"):
+        if not shared.exists():
+            shared.write_text(json.dumps(make()), encoding="utf-8")
+    return json.loads(shared.read_text(encoding="utf-8"))
