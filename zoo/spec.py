@@ -65,6 +65,16 @@ class ModelSpec(ModelSettings):
 
     def named(self, name: str) -> BlockSpec:
         """The block of this name, with its numbers. Raises SpecError."""
+        if name not in self.resolved:
+            self.resolved[name] = self._resolved(name)
+        return self.resolved[name]
+
+    @cached_property
+    def resolved(self) -> dict[str, BlockSpec]:
+        """Blocks that `named` was asked for."""
+        return {}
+
+    def _resolved(self, name: str) -> BlockSpec:
         block = self.written(name)
         if self.encoder is not None and block.cross is None:
             block = block.model_copy(update={"cross": CrossAttention()})
@@ -89,12 +99,10 @@ class ModelSpec(ModelSettings):
         """Which of the model's blocks each layer is."""
         return self.sharing.block_of_each(self.n_layers) if self.sharing else tuple(range(self.n_layers))
 
-    @property
+    @cached_property
     def layers(self) -> tuple[BlockSpec, ...]:
         """The resolved block of every layer."""
-        names = self.layer_names
-        named = {name: self.named(name) for name in dict.fromkeys(names)}
-        return tuple(named[name] for name in names)
+        return tuple(map(self.named, self.layer_names))
 
     @property
     def subsets(self) -> tuple[Subset | None, ...]:
@@ -128,7 +136,7 @@ class ModelSpec(ModelSettings):
         reasons += [feature.couples_rows for feature in self.features.values()]
         return next((reason for reason in reasons if reason is not None), None)
 
-    @property
+    @cached_property
     def encoder_spec(self) -> ModelSpec | None:
         """The encoder as a model of its own, all that it shares with the decoder included. Raises SpecError."""
         if self.encoder is None:
@@ -138,7 +146,7 @@ class ModelSpec(ModelSettings):
         except ValidationError as error:
             raise explain(error, ModelSpec)[0].under("encoder") from None
 
-    @property
+    @cached_property
     def features(self) -> dict[str, Feature]:
         """Features around the layers and between them, keyed by setting."""
         values = {name: written_out(self, name) for name in type(self).model_fields}
@@ -198,7 +206,10 @@ class ModelSpec(ModelSettings):
         return self
 
     def model_copy(self, **changes: Any) -> Self:
-        return super().model_copy(**changes).from_preset(None)
+        made = super().model_copy(**changes)
+        for name in FOLLOWING:
+            vars(made).pop(name, None)
+        return made.from_preset(None)
 
     def __repr__(self) -> str:
         if self.origin is None:
@@ -229,10 +240,14 @@ class ModelSpec(ModelSettings):
         """Features of the token table."""
         return self.embedding_dim or self.d_model
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """20 hex digits that two spellings of one architecture share."""
         return digest_of(self.identity())
+
+
+FOLLOWING = tuple(name for name, value in vars(ModelSpec).items() if isinstance(value, cached_property))
+"""What follows from the settings and is kept with a spec, whose settings do not change; a copy has it anew."""
 
 
 def parse(data: Any) -> ModelSpec:

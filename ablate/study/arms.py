@@ -146,6 +146,8 @@ class ArmBuilder:
         self.data = data
         own = {"tokenizer": data.tokenizer.model_dump(mode="json")} if isinstance(data, TextSource) else {}
         self._written = {TRAIN: dict(train), START: {"checkpoint": checkpoint}, TEACHER: {}, DATA: own}
+        self._models = dict[str, ModelSpec]()
+        """Models by their edits: tuning's edits of an arm leave its model as it is."""
 
     def build_all(self, base: Arm, edits: Mapping[str, Sequence[Edit]]) -> tuple[list[Arm], list[Problem]]:
         """The base and the arms that can be built, and what is wrong with the others."""
@@ -200,7 +202,7 @@ class ArmBuilder:
         arm = Arm(
             name=name,
             edits={".".join(edit.path): edit.value for edit in own},
-            model=ModelSpec.model_validate(self._model_data([*self.base, *model_edits])),
+            model=self._model([*self.base, *model_edits]),
             train=TrainSpec.model_validate(self._section_data(TRAIN, beside[TRAIN])),
             data=self._data(beside[DATA]),
             target=target,
@@ -232,6 +234,13 @@ class ArmBuilder:
         whole = self.build(arm.name, [*arm.own, *chosen], arm.target)
         return replace(whole, edits=arm.edits, cell=arm.cell, own=arm.own, tuned=dict(settings))
 
+    def _model(self, edits: Sequence[Edit]) -> ModelSpec:
+        """Raises ValidationError."""
+        key = repr([(edit.path, edit.value) for edit in edits])
+        if key not in self._models:
+            self._models[key] = ModelSpec.model_validate(self._model_data(edits))
+        return self._models[key]
+
     def _model_data(self, edits: Iterable[Edit]) -> Any:
         data: Any = expand(self.preset)
         for edit in edits:
@@ -251,9 +260,9 @@ class ArmBuilder:
             data = merge(data, edit.data)
         return data[section]
 
-    def _model_errors(self, edits: Iterable[Edit]) -> list[SpecError]:
+    def _model_errors(self, edits: Sequence[Edit]) -> list[SpecError]:
         try:
-            ModelSpec.model_validate(self._model_data(edits))
+            self._model(edits)
         except ValidationError as error:
             return explain(error, ModelSpec)
         return []
