@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,6 +117,7 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "blank_infilling": (BlankInfilling(), {"visible": "prefix"}),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
+SLOWLY_LEARNT = [kind for kind in KINDS if kind != "masked"]
 
 
 def test_sentinels_to_come_are_no_repetition() -> None:
@@ -173,43 +175,57 @@ evals: null
 """
 SENTENCE = "abcdefghijkl"
 
-STEPS = {"masked": 150, "span_corruption": 300, "blank_infilling": 320, "prefix": 60}
+EDITS = {
+    "masked": "visible: all",
+    "span_corruption": "encoder: {n_layers: 2}",
+    "blank_infilling": "visible: prefix",
+    "prefix": "visible: prefix",
+}
+LEARNT = {"masked": 150, "span_corruption": 300, "blank_infilling": 320, "prefix": 60}
+"""Steps after which a model knows the sentence by heart."""
+FEW = 2
+"""Steps of a run that need not know anything."""
+
+
+class Lab:
+    """Trains a run of each kind, once for each number of steps."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.store = folder, Store(folder / "runs")
+        self._digests = dict[tuple[str, int], str]()
+        for number in range(20):
+            (folder / f"{number}.txt").write_text(f"{number} " + SENTENCE * 90)
+
+    def run(self, kind: str, steps: int) -> str:
+        """Its digest."""
+        if (kind, steps) not in self._digests:
+            self._digests[kind, steps] = self._trained(kind, steps)
+        return self._digests[kind, steps]
+
+    def _trained(self, kind: str, steps: int) -> str:
+        path = self.folder / f"{kind}.yaml"
+        path.write_text(STUDY.format(kind=kind, edits=EDITS[kind], tokens=16 * 24 * steps))
+        plan = make_plan(load_study(path, "cpu", ["seeds=[0]"]), matmul=enforce("cpu", "float32").matmul)
+        prepare(plan.arms[0].data, self.store.data_dir, self.folder)
+        run = plan.arms[0].runs[0]
+        corpus = str(self.store.data(run.identity.data.digest).path)
+        carry_out(Request(store=str(self.store.root), corpus=corpus, identity=run.identity))
+        return run.digest
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, dict[str, str]]:
-    """A run of each kind that has learnt one sentence by heart, and its digest."""
-    folder = tmp_path_factory.mktemp("filling")
-    for number in range(20):
-        (folder / f"{number}.txt").write_text(f"{number} " + SENTENCE * 90)
-    store, digests = Store(folder / "runs"), {}
-    for kind, edits in {
-        "masked": "visible: all",
-        "span_corruption": "encoder: {n_layers: 2}",
-        "blank_infilling": "visible: prefix",
-        "prefix": "visible: prefix",
-    }.items():
-        path = folder / f"{kind}.yaml"
-        path.write_text(STUDY.format(kind=kind, edits=edits, tokens=16 * 24 * STEPS[kind]))
-        plan = make_plan(load_study(path, "cpu", ["seeds=[0]"]), matmul=enforce("cpu", "float32").matmul)
-        prepare(plan.arms[0].data, store.data_dir, folder)
-        run = plan.arms[0].runs[0]
-        corpus = str(store.data(run.identity.data.digest).path)
-        carry_out(Request(store=str(store.root), corpus=corpus, identity=run.identity))
-        digests[kind] = run.digest
-    return store, digests
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    return Lab(tmp_path_factory.mktemp("filling"))
 
 
-def said(capsys: pytest.CaptureFixture[str], store: tuple[Store, dict[str, str]], kind: str, *arguments: str) -> Any:
-    root, digests = store
-    assert main(["generate", digests[kind], "--store", str(root.root), "--json", *arguments]) == 0
+def said(capsys: pytest.CaptureFixture[str], lab: Lab, kind: str, *arguments: str) -> Any:
+    digest = lab.run(kind, LEARNT[kind])
+    assert main(["generate", digest, "--store", str(lab.store.root), "--json", *arguments]) == 0
     return json.loads(capsys.readouterr().out)
 
 
-@every_kind
-def test_what_was_learnt_by_heart_is_put_back(
-    kind: str, store: tuple[Store, dict[str, str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("kind", ["masked", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOWLY_LEARNT)])
+def test_what_was_learnt_by_heart_is_put_back(kind: str, lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     """Windows of 24 tokens lose four at their end to the one span that they have; masks are anywhere."""
     length = ["--tokens", "4"] if kind == "masked" else []
     prompts = (
@@ -221,27 +237,25 @@ def test_what_was_learnt_by_heart_is_put_back(
         {"prompt": prompt, "text": text, "fills": [fill]}
         for prompt, text, fill in zip(prompts, whole, fills, strict=True)
     ]
-    assert said(capsys, store, kind, "--prompt", *prompts, *length)["filled"] == expected
+    assert said(capsys, lab, kind, "--prompt", *prompts, *length)["filled"] == expected
     marked = [prompt.replace("___", "<>") for prompt in prompts]
-    again = said(capsys, store, kind, "--hole", "<>", "--prompt", *marked, *length)["filled"]
+    again = said(capsys, lab, kind, "--hole", "<>", "--prompt", *marked, *length)["filled"]
     assert [each["text"] for each in again] == whole
 
 
-def test_without_json_the_filled_prompt_is_printed(
-    store: tuple[Store, dict[str, str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    root, digests = store
-    arguments = ["generate", digests["masked"], "--store", str(root.root), "--prompt", "abcd___fgh", "ab___defgh"]
+def test_without_json_the_filled_prompt_is_printed(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    digest = lab.run("masked", LEARNT["masked"])
+    arguments = ["generate", digest, "--store", str(lab.store.root), "--prompt", "abcd___fgh", "ab___defgh"]
     assert main(arguments) == 0
     assert capsys.readouterr().out == "abcdefgh\nabcdefgh\n"
 
 
-def test_a_prompt_is_the_prefix(store: tuple[Store, dict[str, str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_prompt_is_the_prefix(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     """Each as if it were alone: rows of unlike length are padded."""
-    root, digests = store
-    model, tokenizer = zoo.open(root.model_dir(digests["prefix"])), byte_tokenizer()
+    digest = lab.run("prefix", LEARNT["prefix"])
+    model, tokenizer = zoo.open(lab.store.model_dir(digest)), byte_tokenizer()
     prompts = ["klabc___d", "q"]
-    said_of = said(capsys, store, "prefix", "--prompt", *prompts, "--tokens", "9")["continuations"]
+    said_of = said(capsys, lab, "prefix", "--prompt", *prompts, "--tokens", "9")["continuations"]
     for prompt, found in zip(prompts, said_of, strict=True):
         tokens = torch.tensor([tokenizer.encode(prompt).ids])
         written = tokens
@@ -267,13 +281,8 @@ def test_a_prompt_is_the_prefix(store: tuple[Store, dict[str, str]], capsys: pyt
     ],
 )
 def test_what_cannot_be_is_one_line(
-    kind: str,
-    arguments: list[str],
-    reason: str,
-    store: tuple[Store, dict[str, str]],
-    capsys: pytest.CaptureFixture[str],
+    kind: str, arguments: list[str], reason: str, lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root, digests = store
-    assert main(["generate", digests[kind], "--store", str(root.root), *arguments]) == 2
+    assert main(["generate", lab.run(kind, FEW), "--store", str(lab.store.root), *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("ablate: ") and reason in line
