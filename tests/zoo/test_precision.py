@@ -57,6 +57,38 @@ def test_inside_is_the_default_and_outside_is_not() -> None:
     assert torch.get_float32_matmul_precision() == "medium"
 
 
+@torch.library.custom_op("tests::witness", mutates_args=())
+def witness(x: Tensor, place: str) -> Tensor:
+    """The identity as a node of a compiled program; notes the setting that it runs under."""
+    Spy.seen.append(("runs", place, torch.get_float32_matmul_precision()))
+    return x.clone()
+
+
+witness.register_fake(lambda x, place: torch.empty_like(x))
+witness.register_autograd(lambda ctx, gradient: (witness(gradient, "backward"), None))
+
+
+def test_inside_a_compiled_program_it_is_the_same() -> None:
+    """Forwards and backwards, whichever of the inputs want gradients."""
+
+    def stretch(x: Tensor, y: Tensor) -> Tensor:
+        return at_default_precision(lambda x, y: witness(x * y, "inside"), x, y) * 2
+
+    program = torch.compile(stretch, backend="aot_eager", fullgraph=True)
+    for needs in ((True, True), (False, True), (False, False)):
+        Spy.seen.clear()
+        x, y = (torch.randn(3).requires_grad_(each) for each in needs)
+        found = program(x, y)
+        torch.testing.assert_close(found, x * y * 2)
+        assert torch.get_float32_matmul_precision() == "medium"
+        assert Spy.seen == [("runs", "inside", "highest")]
+        if any(needs):
+            found.sum().backward()
+            torch.testing.assert_close(y.grad, 2 * x.detach())
+            assert Spy.seen[1:] == [("runs", "backward", "highest")]
+            assert torch.get_float32_matmul_precision() == "medium"
+
+
 @pytest.mark.parametrize("needs", [(True, True, True), (False, True, False)])
 def test_attention_and_its_gradients_are_unchanged(needs: tuple[bool, ...]) -> None:
     draw = torch.Generator().manual_seed(0)
