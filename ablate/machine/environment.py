@@ -94,6 +94,12 @@ def _git(checkout: Path, *arguments: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
+def user_cache(name: str) -> Path:
+    """$XDG_CACHE_HOME/ablate/<name>, ~/.cache/ablate/<name> without it: what can be made again."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "ablate" / name
+
+
 def cpu_name() -> str:
     """The processor's name as Linux gives it, else its architecture."""
     information = Path("/proc/cpuinfo")

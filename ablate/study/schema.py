@@ -6,6 +6,7 @@ edits: nothing is required, and `block.mixer.kv_heads` is a key beside `block`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from pydantic import BaseModel
@@ -60,9 +61,45 @@ def study_schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A study",
         "description": StudySections.__doc__,
-        **_object({**properties, "scales": {**_scales(scale), "description": SCALES}}, patterns),
+        **_once(_object({**properties, "scales": {**_scales(scale), "description": SCALES}}, patterns)),
         "required": ["question"],
     }
+
+
+def _once(schema: Schema) -> Schema:
+    """The same schema with what several of its keys share in `$defs`: every setting inside another is a dotted key,
+    too. Its own keys stay whole."""
+    seen = Counter[int]()
+    _count(schema, seen)
+    definitions: dict[int, tuple[str, Schema]] = {}
+
+    def shared(inner: Schema) -> Schema:
+        if seen[id(inner)] == 1 or not inner:
+            return parted(inner)
+        if id(inner) not in definitions:
+            body = parted(inner)
+            definitions[id(inner)] = (f"s{len(definitions)}", body)
+        return {"$ref": f"#/$defs/{definitions[id(inner)][0]}"}
+
+    def parted(whole: Schema) -> Schema:
+        return {**whole, **{word: {key: shared(inner) for key, inner in whole[word].items()} for word in _maps(whole)}}
+
+    found = {**schema, **{word: {key: parted(inner) for key, inner in schema[word].items()} for word in _maps(schema)}}
+    return {**found, "$defs": dict(definitions.values())}
+
+
+def _maps(schema: Schema) -> list[str]:
+    """The keywords of a schema that have schemas by key."""
+    return [word for word in ("properties", "patternProperties") if word in schema]
+
+
+def _count(schema: Schema, seen: Counter[int]) -> None:
+    """How often each schema, as an object, stands inside another."""
+    seen[id(schema)] += 1
+    if seen[id(schema)] == 1:
+        for word in _maps(schema):
+            for inner in schema[word].values():
+                _count(inner, seen)
 
 
 def _object(properties: Schema, patterns: Schema) -> Schema:

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
-
 from reports.figures.base import Figure, Switch, SwitchOption, mean_and_range, optional, short
+from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Point
 from reports.findings.shapes import StudySummary
@@ -99,7 +98,7 @@ def figure_of(
     )
 
 
-def _line(figure: go.Figure, look: ArmStyle, curve: RecallCurve, far: int, baseline: str) -> None:
+def _line(figure: Drawing, look: ArmStyle, curve: RecallCurve, far: int, baseline: str) -> None:
     for place, targets in enumerate(_traces(curve)):
         figure.add_scatter(
             x=_x(targets, far),

@@ -169,7 +169,7 @@ def _figure(
         line(figure, style[curve.arm], curve.curve)
         if curve.extension is not None:
             dash = EXTENDED[extensions.index(curve.extension) % len(EXTENDED)]
-            figure.data[-1].update(name=label(curve.name, 60), line={"dash": dash, "width": 1.4})
+            figure.data[-1].set({"name": label(curve.name, 60), "line": {"dash": dash, "width": 1.4}})
     figure.add_vline(x=context, line=NEUTRAL)
     figure.update_xaxes(type="log", tickmode="array", **_ticks(found))
     figure.update_yaxes(range=_range(found))

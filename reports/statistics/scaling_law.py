@@ -28,9 +28,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy  # whose parts are loaded when they are first used
 from numpy.typing import ArrayLike
+from scipy import special  # scipy.stats takes seconds to load
 
+from ablate.noise.roots import brentq
 from reports.statistics.crossed import crossed
 from reports.statistics.estimates import ALPHA, Floats
 from reports.statistics.interval import Interval
@@ -125,7 +126,7 @@ class ScalingLaw:
         if len(self.flops) <= FEWEST_SIZES:
             return None
         freedom = len(self.flops) - (2 if self.best[2] == 0 else 3)
-        return float(scipy.stats.f.sf(self.best[0] / freedom, freedom, self.freedom))
+        return float(special.fdtrc(freedom, self.freedom, self.best[0] / freedom))
 
     @property
     def determined(self) -> bool:
@@ -147,8 +148,8 @@ class ScalingLaw:
             return float(self.points.squares(np.exp([log]))[0][0]) - self._bound(alpha)
 
         low, high = (math.log(end) for end in EXPONENTS)
-        lower = math.exp(scipy.optimize.brentq(excess, low, math.log(value))) if excess(low) > 0 else 0.0
-        upper = math.exp(scipy.optimize.brentq(excess, math.log(value), high)) if excess(high) > 0 else math.inf
+        lower = math.exp(brentq(excess, low, math.log(value))) if excess(low) > 0 else 0.0
+        upper = math.exp(brentq(excess, math.log(value), high)) if excess(high) > 0 else math.inf
         return Interval(value, lower, upper)
 
     def irreducible(self, alpha: float = ALPHA) -> Interval:
@@ -167,7 +168,7 @@ class ScalingLaw:
         None where the interval leaves what was measured and what is within reach.
         """
         variance = sd**2 / self.seeds
-        bound = self.best[0] + float(scipy.stats.f.isf(alpha, 1, self.seeds - 1))  # the least of two degrees of freedom
+        bound = self.best[0] + float(special.fdtri(1, self.seeds - 1, 1 - alpha))  # the least of two degrees of freedom
 
         def excess(log: float) -> float:
             more = self.points.and_one(log, loss, variance)
@@ -180,7 +181,7 @@ class ScalingLaw:
         value = -math.log((loss - constant) / scale) / exponent
         if not ends[0] < value < ends[1]:
             return None
-        low, high = (scipy.optimize.brentq(excess, end, value) for end in ends)
+        low, high = (brentq(excess, end, value) for end in ends)
         return Interval(*(math.exp(log + self._origin) for log in (value, low, high)))
 
     def _interval(self, log_flops: float, value: float, alpha: float) -> Interval:
@@ -189,11 +190,11 @@ class ScalingLaw:
 
         step = self.noise * self.means[-1]
         low, high = (_crossing(excess, value, sign * step) for sign in (-1, 1))
-        own = float(scipy.stats.t.isf(alpha / 2, self.seeds - 1)) * self.shift * value / math.sqrt(self.seeds)
+        own = -float(special.stdtrit(self.seeds - 1, alpha / 2)) * self.shift * value / math.sqrt(self.seeds)
         return Interval(value, max(0.0, value - math.hypot(value - low, own)), value + math.hypot(high - value, own))
 
     def _bound(self, alpha: float) -> float:
-        return self.best[0] + float(scipy.stats.f.isf(alpha, 1, self.freedom))
+        return self.best[0] + float(special.fdtri(1, self.freedom, 1 - alpha))
 
     @property
     def _origin(self) -> float:
@@ -242,4 +243,4 @@ def _crossing(excess: Callable[[float], float], start: float, step: float) -> fl
     while far > 0 and excess(far) < 0:
         step *= 2
         far = max(start + step, 0.0)
-    return float(scipy.optimize.brentq(excess, start, far, xtol=abs(step) * 1e-3)) if excess(far) > 0 else far
+    return brentq(excess, start, far, xtol=abs(step) * 1e-3) if excess(far) > 0 else far

@@ -140,7 +140,7 @@ def test_every_figure_has_words_numbers_and_the_arms_colours(tmp_path: Path) -> 
         assert figure.table.rows
         assert all(len(row) == len(figure.table.columns) for row in figure.table.rows)
         assert (
-            colours_by_name(figure.drawing).items()
+            colours_by_name(go.Figure(figure.drawing.to_plotly_json())).items()
             <= {
                 "post": PALETTE[0],
                 "pre": PALETTE[1],
@@ -160,7 +160,7 @@ def test_every_trace_of_an_arm_says_whose_it_is(tmp_path: Path) -> None:
     """The page uses the legend group to fade the other arms."""
     summary = summarise_study(replace(typical(40), probes=tuple(SEEN)).write(tmp_path))
     for figure in draw(summary):
-        for trace in figure.drawing.data:
+        for trace in go.Figure(figure.drawing.to_plotly_json()).data:
             coloured = {trace.line.color, trace.marker.color, (trace.fillcolor or "")[:16]} & set(PALETTE)
             assert (trace.legendgroup in ("post", "pre", "double")) or not coloured, figure.key
 
