@@ -42,7 +42,7 @@ def keep(name: str, value: float) -> None:
     figures = {**_taken(), name: (value, time.time())}
     with suppress(OSError):  # a home that is read-only or full: the next command measures again
         path().parent.mkdir(parents=True, exist_ok=True)
-        write_text(path(), json.dumps({"machine": machine(), "figures": figures}, indent=1) + "\n")
+        write_text(path(), json.dumps({"machine": machine(), "figures": figures}, indent=1, ensure_ascii=False) + "\n")
 
 
 def read() -> dict[str, float]:

@@ -179,8 +179,8 @@ def axis_name(axis: str) -> str:
 
 @cache
 def _template() -> Attributes:
-    """plotly's own look of what a layout leaves open."""
-    file = resources.files("plotly") / "package_data" / "templates" / "plotly.json"
+    """plotly's own look of what a layout leaves open: its template of that name, as it was loaded."""
+    file = resources.files("reports.pages") / "templates" / "plotly" / "template.json"
     found: Attributes = json.loads(file.read_text(encoding="utf-8"))
     return found
 
