@@ -36,9 +36,14 @@ def _settings_of_torch() -> Iterator[None]:
     torch.set_flush_denormal(False)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_figures_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["ABLATE_MACHINE_DIR"] = str(tmp_path_factory.getbasetemp() / "machine")
+
+
 @pytest.fixture(autouse=True)
 def _own_figures(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Figures of this machine that a test measures, or makes up, reach no other test and not the user's."""
+    """Figures of this machine that a test measures, or makes up, reach no other test."""
     monkeypatch.setenv("ABLATE_MACHINE_DIR", str(tmp_path_factory.getbasetemp() / secrets.token_hex(4)))
 
 
