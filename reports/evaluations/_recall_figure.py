@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reports.figures.base import Figure, Switch, SwitchOption, mean_and_range, optional, short
-from reports.figures.drawing import Drawing
+from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Point
 from reports.findings.shapes import StudySummary
@@ -179,7 +179,7 @@ def _switches(found: list[RecallCurve], summary: StudySummary, far: int) -> tupl
     return (Switch("shown", "show", (losses, differences)),)
 
 
-def _ticks(found: list[RecallCurve], far: int) -> dict[str, list[int] | list[str]]:
+def _ticks(found: list[RecallCurve], far: int) -> Attributes:
     """Ends of buckets, every second or third where there are many, and the place of what was not seen."""
     ends = sorted({hits.last for curve in found for hits in curve.hits if hits.last})
     kept = ends[:: -math.ceil(len(ends) / TICKS)][::-1]

@@ -141,7 +141,7 @@ class Drawing:
             return [self._panel(row, col)]
         if len(self._panels) == 1:
             return self._panels
-        drawn = {(trace.xaxis, trace.yaxis) for trace in self.data}
+        drawn = {Panel(trace.xaxis, trace.yaxis) for trace in self.data}
         return [panel for panel in self._panels if panel in drawn]
 
     def add_shape(self, **attributes: Any) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reports.figures.base import Figure, band, line, short, thinned
-from reports.figures.drawing import Drawing
+from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, Point
 from reports.statistics.estimates import Estimate
@@ -56,7 +56,7 @@ class Scaling:
     slope: Estimate
 
 
-LOG = {"type": "log", "dtick": "D2", "tickformat": "~g"}
+LOG: Attributes = {"type": "log", "dtick": "D2", "tickformat": "~g"}
 """A logarithmic axis with whole numbers at 1, 2 and 5."""
 
 LAYER_TICKS = 16

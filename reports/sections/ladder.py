@@ -10,7 +10,7 @@ import polars as pl
 
 from ablate.store.result_columns import Row
 from reports.figures.base import Figure, mean_point, short
-from reports.figures.drawing import Drawing
+from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank
 from reports.findings.costs import NO_COSTS, study_costs
 from reports.findings.ladders import LadderArm, LinePoint, summarise_ladder
@@ -160,7 +160,7 @@ def _line(figure: Drawing, points: Sequence[LinePoint], look: ArmStyle) -> None:
         return
     beyond = points[0].extrapolated
     x = [short(point.flops) for point in points]
-    common = {"legendgroup": look.label, "showlegend": False, "hoverinfo": "skip", "mode": "lines"}
+    common: Attributes = {"legendgroup": look.label, "showlegend": False, "hoverinfo": "skip", "mode": "lines"}
     figure.add_scatter(
         x=x + x[::-1],
         y=[short(point.loss.high) for point in points] + [short(point.loss.low) for point in points[::-1]],

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, TypeGuard
 from ablate.store.documents import StudyPass, StudyTuning
 from ablate.store.documents.tuning_words import share
 from reports.figures.base import Figure, short
-from reports.figures.drawing import Drawing
+from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank, label
 from reports.findings.noise import Choice, StudyNoise, study_noise
 from reports.findings.rungs import FRAME
@@ -178,6 +178,9 @@ def _bars(tuning: ArmTuning, chosen: Any) -> dict[str, object] | None:
 def _scatter(
     figure: Drawing, look: ArmStyle, points: Sequence[tuple[Any, float]], *, named: bool = False, **how: Any
 ) -> None:
+    marks: Attributes = {
+        part: {**given, "color": look.colour} if part in ("marker", "line") else given for part, given in how.items()
+    }
     figure.add_scatter(
         x=[label(value) if isinstance(value, str) else short(value) for value, _ in points],
         y=[short(loss) for _, loss in points],
@@ -185,8 +188,5 @@ def _scatter(
         legendgroup=look.label,
         showlegend=named,
         hovertemplate="%{y:.5g} at %{x}",
-        **{
-            part: {**given, "color": look.colour} if part in ("marker", "line") else given
-            for part, given in how.items()
-        },
+        **marks,
     )
