@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from ablate.study.arms import SECTIONS
 from ablate.study.complaints import Schema
@@ -27,6 +28,12 @@ CHECKPOINT = "Folder of a trained model that the base is and starts from, as tra
 SCALES = "Edits of the study by name, one of which `--scale` chooses: budgets, seeds and sizes for a machine."
 
 
+class _Generator(GenerateJsonSchema):
+    def encode_default(self, dft: Any) -> Any:
+        """pydantic makes a serializer for each of a thousand plain values."""
+        return dft if dft is None or type(dft) in (bool, int, float, str) else super().encode_default(dft)
+
+
 def study_schema() -> Schema:
     """The JSON Schema (2020-12) of study files, with every variant and setting of this installation.
 
@@ -37,7 +44,7 @@ def study_schema() -> Schema:
         >>> Path("study.schema.json").write_text(json.dumps(ablate.study_schema()))
     """
     specs: list[type[BaseModel]] = [StudySections, ModelSpec, *SECTIONS.values()]
-    schemas, shared = models_json_schema([(spec, "validation") for spec in specs])
+    schemas, shared = models_json_schema([(spec, "validation") for spec in specs], schema_generator=_Generator)
     definitions = shared["$defs"]
     sections = definitions["StudySections"]
     definitions["ClaimSpec"]["properties"]["claim"]["enum"] = [*handbook(), None]
