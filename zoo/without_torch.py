@@ -22,8 +22,12 @@ from typing import Any
 
 from zoo.registry import plugins
 
-DRIVERS = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
-"""One of them is there if torch can have a GPU on Linux: NVIDIA's, AMD's, that of Windows."""
+DRIVERS = tuple(
+    map(
+        Path, ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/kfd", "/dev/dxg")
+    )
+)
+"""One of them is there if torch can have a GPU on Linux: NVIDIA's, three of them, AMD's, that of Windows."""
 ANSWERS: Mapping[str, Callable[..., Any]] = {
     "torch.cuda.is_available": lambda: False,
     "torch.cuda.device_count": lambda: 0,

@@ -26,9 +26,18 @@ def without_torch(options: argparse.Namespace, *, likely: bool) -> Iterator[None
         pretend()
     try:
         yield
-    except TorchNeededError:
+    except Exception as error:
+        if not any(isinstance(each, TorchNeededError) for each in _causes(error)):
+            raise
         sys.stdout.flush()
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, AGAIN: "1"})
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what it was raised from: libraries wrap what goes wrong as they are imported."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def is_planned(options: argparse.Namespace) -> bool:

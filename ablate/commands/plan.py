@@ -1,7 +1,7 @@
 """Show what a study would run and cost, without training.
 
-Time is estimated from this machine's matmul speed, which is measured first. If the budget is in seconds, the time of a
-training step is measured for every arm, with --workers processes at once, unless the store has it already.
+Time is estimated from this machine's matmul speed, as it was measured within a day. If the budget is in seconds, the
+time of a training step is measured for every arm, with --workers processes at once, unless the store has it already.
 
 A run that may not fit in memory is reported. --details predicts each arm's peak memory and attention backend, by
 tracing a training step on tensors without data (a second an arm), and the transformers architecture that it exports to.

@@ -102,10 +102,19 @@ def user_cache(name: str) -> Path:
 
 def cpu_name() -> str:
     """The processor's name as Linux gives it, else its architecture."""
+    return _cpu_fact("model name") or platform.machine()
+
+
+def cpu_instructions() -> str:
+    """Names of the processor's instruction sets as Linux gives them, else nothing."""
+    return _cpu_fact("flags")
+
+
+def _cpu_fact(name: str) -> str:
+    """A fact that Linux tells of the first processor; empty where it tells none."""
     information = Path("/proc/cpuinfo")
     lines = information.read_text(encoding="utf-8").splitlines() if information.exists() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
 
 def cores() -> int:

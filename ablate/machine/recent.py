@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ablate.machine.environment import cpu_name, user_cache
+from ablate.machine.environment import cpu_instructions, cpu_name, user_cache
 from ablate.store.files import write_text
 
 DAY = 24 * 3600.0
@@ -70,7 +70,8 @@ def path() -> Path:
 def machine() -> dict[str, str]:
     """What a figure depends on, beside what its name says."""
     chosen = {name: value for name, value in sorted(os.environ.items()) if name.startswith(LIBRARIES)}
-    return {"processor": cpu_name(), "torch": metadata.version("torch"), **chosen}
+    processor = {"processor": cpu_name(), "instructions": cpu_instructions()}
+    return {**processor, "torch": metadata.version("torch"), **chosen}
 
 
 def _holds(value: Any, taken: Any) -> bool:

@@ -13,12 +13,9 @@ import pytest
 from ablate.machine import recent
 from ablate.store import Store
 from tests.test_imports import heavy_after
-from zoo.without_torch import DRIVERS
+from zoo.without_torch import may_have_gpu
 
-pytestmark = pytest.mark.skipif(
-    sys.platform == "win32" or any(path.exists() for path in DRIVERS),
-    reason="there may be a GPU, which only torch sees",
-)
+pytestmark = pytest.mark.skipif(may_have_gpu(), reason="there may be a GPU, which only torch sees")
 PLAN = "plan norm_placement --scale cpu --store STORE"
 
 
