@@ -270,9 +270,11 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
 
 def figures_of(summary: StudySummary) -> dict[str, go.Figure]:
     """Every figure of the study's page by its key, in the page's order."""
+    import plotly.graph_objects as go  # noqa: PLC0415 (keeps the import cheap)
+
     from reports.sections import draw  # noqa: PLC0415 (keeps the import cheap)
 
-    return {figure.key: figure.drawing for figure in draw(summary)}
+    return {figure.key: go.Figure(figure.drawing.to_plotly_json()) for figure in draw(summary)}
 
 
 def notebook_cell(summary: StudySummary) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,17 @@ def _settings_of_torch() -> Iterator[None]:
     yield
     torch.set_float32_matmul_precision("highest")
     torch.set_flush_denormal(False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_figures_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["ABLATE_MACHINE_DIR"] = str(tmp_path_factory.getbasetemp() / "machine")
+
+
+@pytest.fixture(autouse=True)
+def _own_figures(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Figures of this machine that a test measures, or makes up, reach no other test."""
+    monkeypatch.setenv("ABLATE_MACHINE_DIR", str(tmp_path_factory.getbasetemp() / secrets.token_hex(4)))
 
 
 @pytest.fixture(scope="session")

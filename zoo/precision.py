@@ -42,7 +42,9 @@ def at_default_precision(function: Callable[..., Tensor], *tensors: Tensor) -> T
     if tensors[0].device.type != "cpu":
         return function(*tensors)
     if torch.compiler.is_compiling():
-        (found,) = _end_default([function(*_begin_default(list(tensors)))])
+        from zoo.precision_nodes import begin, end  # noqa: PLC0415 (torch.library registers them)
+
+        (found,) = end([function(*begin(list(tensors)))])
         return cast(Tensor, found)
     outside = torch.get_float32_matmul_precision()
     if outside == _DEFAULT:
@@ -82,27 +84,3 @@ class _BackwardEnds(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         torch.set_float32_matmul_precision(ctx.outside)
         return None, *gradients
-
-
-_outside: list[str] = []
-"""The precisions outside the stretches of compiled programs that are being run, the innermost last."""
-
-
-@torch.library.custom_op("zoo::begin_default_precision", mutates_args=())
-def _begin_default(tensors: list[Tensor]) -> list[Tensor]:
-    """Copies of a stretch's inputs, as a node of a compiled program: what is computed from them comes after it."""
-    _outside.append(torch.get_float32_matmul_precision())
-    torch.set_float32_matmul_precision(_DEFAULT)
-    return [tensor.clone() for tensor in tensors]
-
-
-@torch.library.custom_op("zoo::end_default_precision", mutates_args=())
-def _end_default(tensors: list[Tensor]) -> list[Tensor]:
-    """Copies of a stretch's outputs; in the backward pass the two change places."""
-    torch.set_float32_matmul_precision(_outside.pop())
-    return [tensor.clone() for tensor in tensors]
-
-
-for _begins, _ends in ((_begin_default, _end_default), (_end_default, _begin_default)):
-    _begins.register_fake(lambda tensors: [torch.empty_like(tensor) for tensor in tensors])
-    _begins.register_autograd(lambda ctx, gradients, reverse=_ends: reverse(gradients))

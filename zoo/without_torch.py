@@ -1,21 +1,47 @@
-"""Specs without torch, for processes that show them and build nothing.
+"""Specs without torch, for processes that build no model.
 
-A variant's file has its spec and its module, so whoever imports a spec imports torch, which takes two seconds. After
-`pretend()`, `import torch` gives placeholders in this process: classes to extend and decorators that change nothing, as
-Sphinx's `autodoc_mock_imports` does for documentation. Computing with them raises an error, and torch cannot be loaded
-afterwards: a function that others may call with models in hand must not pretend. `ablate zoo` and `ablate schema` do.
+A variant's file has its spec and its module, so whoever imports a spec imports torch, which takes more than a second.
+After `pretend()`, `import torch` gives placeholders in this process: classes to extend and decorators that change
+nothing, as Sphinx's `autodoc_mock_imports` does for documentation. Bodies of modules and classes may call them. In a
+function that is an attempt to compute, and raises `TorchNeededError`. torch cannot be loaded afterwards, so a function
+that others may call with models in hand must not pretend; commands do, which have a process of their own.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
 from abc import ABCMeta
+from collections.abc import Callable, Mapping
+from importlib import metadata
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from pathlib import Path
+from types import FrameType, ModuleType
 from typing import Any
 
 from zoo.registry import plugins
+
+DRIVERS = tuple(
+    map(
+        Path, ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/kfd", "/dev/dxg")
+    )
+)
+"""One of them is there if torch can have a GPU on Linux: NVIDIA's, three of them, AMD's, that of Windows."""
+ANSWERS: Mapping[str, Callable[..., Any]] = {
+    "torch.cuda.is_available": lambda: False,
+    "torch.cuda.device_count": lambda: 0,
+    "torch.get_num_threads": lambda: 1,
+    "torch.set_num_threads": lambda threads: None,
+    "torch.get_float32_matmul_precision": lambda: "highest",
+    "torch.set_float32_matmul_precision": lambda precision: None,
+    "torch.set_flush_denormal": lambda flushes: True,
+}
+"""What is true where there is no GPU and nothing computes."""
+
+
+class TorchNeededError(RuntimeError):
+    """A process that pretends to have torch was to compute with it."""
 
 
 def pretend() -> None:
@@ -25,39 +51,52 @@ def pretend() -> None:
         sys.meta_path.insert(0, _Finder())
 
 
+def may_have_gpu() -> bool:
+    """Whether only torch can say that there is no GPU. On Windows no file tells."""
+    return sys.platform == "win32" or any(map(Path.exists, DRIVERS))
+
+
 class _Placeholder(ABCMeta):
     """The type of a name of torch: a class, whose attributes are placeholders, too."""
+
+    _path: str
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _placeholder(name)
+        return _placeholder(f"{cls._path}.{name}")
 
     def __call__(cls, *arguments: Any, **settings: Any) -> Any:
         """As a decorator it gives what it decorates, and with settings a decorator."""
+        if _computes(inspect.currentframe()):
+            raise TorchNeededError(f"{cls._path} is called in a process that pretends to have torch")
         if len(arguments) == 1 and callable(arguments[0]):
             return arguments[0]
         if arguments:
-            raise RuntimeError(f"torch.{cls.__name__} is called in a process that pretends to have torch")
+            raise TorchNeededError(f"{cls._path} is called in a process that pretends to have torch")
         return cls
 
     def __getitem__(cls, item: Any) -> Any:
         return cls
 
 
-def _placeholder(name: str) -> _Placeholder:
-    return _Placeholder(name, (), {})
+def _computes(here: FrameType | None) -> bool:
+    """Whether the caller of `here` is a function: bodies of modules and of classes define."""
+    caller = here.f_back if here else None
+    return caller is None or bool(caller.f_code.co_flags & inspect.CO_OPTIMIZED)
+
+
+def _placeholder(path: str) -> Any:
+    return ANSWERS.get(path) or _Placeholder(path.rpartition(".")[2], (), {"_path": path})
 
 
 class _Module(ModuleType):
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.__version__ = "0"
-
     def __getattr__(self, name: str) -> Any:
+        if name == "__version__":
+            return metadata.version(self.__name__)
         if name.startswith("__"):
             raise AttributeError(name)
-        setattr(self, name, found := _placeholder(name))
+        setattr(self, name, found := _placeholder(f"{self.__name__}.{name}"))
         return found
 
 

@@ -319,8 +319,8 @@ def plan(
 ) -> StudyPlan:
     """Work out what a study would run and what it would cost, without training.
 
-    Times are estimated from the matmul speed of this machine, which is measured briefly. If the budget is in seconds,
-    the time of a training step is measured for every arm, unless the store has it.
+    Times are estimated from the matmul speed of this machine, as it was measured within an hour. If the budget is in
+    seconds, the time of a training step is measured for every arm, unless the store has it.
 
     Args:
         study, scale, sets, store: as in `ablate.run`.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import plotly.graph_objects as go
 import polars as pl
 
 import reports
@@ -19,6 +19,9 @@ from ablate.store.documents import JsonObject
 from reports.findings.next_steps import NextStep
 from reports.findings.shapes import ArmSummary, StudySummary
 from zoo.errors import did_you_mean
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 DEFAULT_STORE = Path("runs")
 """The store of a command that names none."""
@@ -184,6 +187,8 @@ class StudyResult:
         Example:
             >>> result.figure("tradeoff").update_layout(width=800)
         """
+        import plotly.graph_objects as go  # noqa: PLC0415 (slow to load, and a terminal shows no figure)
+
         known = {_bare(key): figure for key, figure in self._drawn.items()}
         if _bare(name) not in known:
             near = did_you_mean(name, self._drawn) or f": one of {', '.join(self._drawn)}"

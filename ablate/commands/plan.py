@@ -1,7 +1,7 @@
 """Show what a study would run and cost, without training.
 
-Time is estimated from this machine's matmul speed, which is measured first. If the budget is in seconds, the time of a
-training step is measured for every arm, with --workers processes at once, unless the store has it already.
+Time is estimated from this machine's matmul speed, as it was measured within an hour. If the budget is in seconds, the
+time of a training step is measured for every arm, with --workers processes at once, unless the store has it already.
 
 A run that may not fit in memory is reported. --details predicts each arm's peak memory and attention backend, by
 tracing a training step on tensors without data (a second an arm), and the transformers architecture that it exports to.
@@ -23,6 +23,7 @@ prefill and decoding time on a device, by a roofline. For example:
 from __future__ import annotations
 
 import argparse
+import time
 from dataclasses import asdict
 from typing import Any
 
@@ -39,6 +40,7 @@ from ablate.commands import (
     print_prose,
     print_table,
 )
+from ablate.commands._torchless import is_planned, keep_planned, without_torch
 
 DTYPES = ("bfloat16", "float16", "float32")
 SETTINGS = ("workers", "workers_per_gpu", "microbatch", "recompute")
@@ -79,7 +81,8 @@ def run(options: argparse.Namespace) -> int:
     if options.hours is not None:
         raise OptionError("--hours belongs to --on DEVICE")
     if options.at is None:
-        return _show_plan(options)
+        with without_torch(options, likely=not (options.json or options.details) and is_planned(options)):
+            return _show_plan(options)
     return _show_scaleup(options) if options.memory is None else _show_fit(options)
 
 
@@ -88,6 +91,7 @@ def _show_plan(options: argparse.Namespace) -> int:
     import ablate
     from ablate.api.recorded import recorded, sentence
 
+    start = time.perf_counter()
     for name in ("context", "batch", "dtype", "memory"):
         if getattr(options, name) is not None:
             raise OptionError(f"--{name} belongs to --at PRESET")
@@ -113,6 +117,7 @@ def _show_plan(options: argparse.Namespace) -> int:
         print_table(rows)
     print_prose([*plan.notes(options.details), *([str(detection)] if detection else [])])
     print_prose(f"known: {sentence(each)}" for each in known)
+    keep_planned(options, time.perf_counter() - start)
     return DONE
 
 

@@ -23,6 +23,7 @@ from ablate.commands import (
     print_table,
     with_plugins,
 )
+from ablate.commands._torchless import is_reported, without_torch
 
 if TYPE_CHECKING:
     from ablate import StudyResult
@@ -49,6 +50,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    workers = options.engine == "local" and not options.trackers
+    with without_torch(options, likely=workers and is_reported(options)):
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     import ablate
 
     result = ablate.run(

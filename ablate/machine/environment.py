@@ -94,12 +94,27 @@ def _git(checkout: Path, *arguments: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
+def user_cache(name: str) -> Path:
+    """$XDG_CACHE_HOME/ablate/<name>, ~/.cache/ablate/<name> without it: what can be made again."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "ablate" / name
+
+
 def cpu_name() -> str:
     """The processor's name as Linux gives it, else its architecture."""
+    return _cpu_fact("model name") or platform.machine()
+
+
+def cpu_instructions() -> str:
+    """Names of the processor's instruction sets as Linux gives them, else nothing."""
+    return _cpu_fact("flags")
+
+
+def _cpu_fact(name: str) -> str:
+    """A fact that Linux tells of the first processor; empty where it tells none."""
     information = Path("/proc/cpuinfo")
     lines = information.read_text(encoding="utf-8").splitlines() if information.exists() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
 
 def cores() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 
 from ablate.store.documents import RunNumerics
-from evals.costs.precision import use_fast_float32
+from evals.costs.precision import ProductError, use_fast_float32
 from zoo.attending.fused import use_flash_3
 from zoo.fla import use_fla
 
@@ -71,18 +72,20 @@ def deterministic(wanted: bool) -> Iterator[None]:
         settings.fill_uninitialized_memory = filled
 
 
-def enforce(device: str, dtype: str, threads: int = 1) -> Numerics:
+def enforce(device: str, dtype: str, threads: int = 1, error: ProductError | None = None) -> Numerics:
     """Put this process's numerics in force and say what they are.
 
     Subnormal numbers are flushed to zero on a CPU: they cost a hundred times a normal one, and the second moments of
     AdamW pass through them.
+
+    error: that of float32 products, where it need not be computed.
     """
     if device == "cuda":
         torch.set_float32_matmul_precision("high")
         return Numerics(device, dtype, "high", _gpu() if torch.cuda.is_available() else None)
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
-    return Numerics(device, dtype, use_fast_float32())
+    return Numerics(device, dtype, use_fast_float32(error))
 
 
 def _gpu() -> str:
@@ -106,9 +109,8 @@ def restored() -> Iterator[None]:
 
 
 def _flushes_denormal() -> bool:
-    """torch has a switch for it, and nothing that reads the switch."""
-    smallest = torch.finfo(torch.float32).tiny
-    return bool((torch.tensor([smallest]) / 2 == 0).item())
+    """torch sets a switch of the processor, which holds for this thread's arithmetic, and has nothing that reads it."""
+    return sys.float_info.min / 2 == 0
 
 
 def unused_gpu(driver: Path = Path("/proc/driver/nvidia/version")) -> str | None:

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy import optimize, special  # scipy.stats takes seconds to load
+import scipy  # whose parts are loaded when they are first used
+from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.noise.curve import NOTHING, Floats, Penalty
 from ablate.noise.scatter import ROUNDING, Noise
@@ -100,7 +101,7 @@ def _root(rising: Callable[[float], float], low: float, high: float) -> float:
         low -= high - low
     while rising(high) < 0:
         high += high - low
-    return float(optimize.brentq(rising, low, high))
+    return float(scipy.optimize.brentq(rising, low, high))
 
 
 def seed_difference(differences: Floats, noise: Noise | None) -> Difference | None:

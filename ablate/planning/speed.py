@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 import zoo
 from ablate.machine.numerics import Numerics
+from ablate.machine.recent import recently
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.training.spec import TrainSpec, timeless
 from ablate.training.step_trial import step_seconds
-from evals.costs.machine import Speed, training_speed
+from evals.costs.machine import Speed, training_seconds_per_layer
+from evals.costs.matmul import peak_flops_per_second
 
 LONGEST_STEP = 0.5
 """Seconds by arithmetic from which on a step is not tried out: it takes too long, and products take most of it."""
@@ -27,9 +29,18 @@ def speed_for(plans: Sequence[Plan], numerics: Numerics, speed: Speed | None = N
     Args:
         speed: the machine's, where it was measured before.
     """
-    speed = speed or training_speed(numerics.device, numerics.torch_dtype)
+    speed = speed or machine_speed(numerics)
     tried = {arm.flops / arm.steps: _ratio(arm, speed, numerics) for arm in (plan.arms[0] for plan in plans)}
     return replace(speed, tried={flops: ratio for flops, ratio in tried.items() if ratio is not None})
+
+
+def machine_speed(numerics: Numerics) -> Speed:
+    """Large products, and layers that are all overhead, as they were measured within an hour."""
+    device, kind = numerics.device, numerics.torch_dtype
+    return Speed(
+        recently(f"FLOP/s of {numerics}", lambda: peak_flops_per_second(device, kind)),
+        recently(f"seconds per layer of {numerics}", lambda: training_seconds_per_layer(device)),
+    )
 
 
 def _ratio(arm: ArmPlan, speed: Speed, numerics: Numerics) -> float | None:
@@ -41,7 +52,11 @@ def _ratio(arm: ArmPlan, speed: Speed, numerics: Numerics) -> float | None:
     return _tried(model, train, numerics) / foretold
 
 
-@lru_cache(maxsize=64)
 def _tried(model: str, train: str, numerics: Numerics) -> float:
     """The time of a step of a model and a training spec in JSON: stages of a study train the same again."""
-    return step_seconds(zoo.parse(json.loads(model)), TrainSpec.model_validate_json(train), numerics)
+    digest = hashlib.sha256("\n".join((model, train)).encode()).hexdigest()[:16]
+
+    def measured() -> float:
+        return step_seconds(zoo.parse(json.loads(model)), TrainSpec.model_validate_json(train), numerics)
+
+    return recently(f"seconds of a step of {digest}, {numerics}", measured)

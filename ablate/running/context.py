@@ -10,6 +10,7 @@ from ablate.data import DataError, prepare
 from ablate.errors import ArgumentError
 from ablate.machine.gpus import unlike_gpus
 from ablate.machine.numerics import enforce, unused_gpu
+from ablate.machine.recent import recently
 from ablate.planning.adoption import adopt
 from ablate.planning.make_plan import identifying
 from ablate.planning.plan import Plan
@@ -23,6 +24,7 @@ from ablate.store import Store
 from ablate.store.documents import RunDocument
 from ablate.study.study import Study
 from ablate.tracking import check
+from evals.costs.precision import relative_error
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class RunContext:
         unread: text whose network does not answer has an open identity.
         """
         adopt(self.store)
-        found = enforce(self.device, study.train.dtype)
+        found = enforce(self.device, study.train.dtype, error=_error)
         numerics = found if self.engine.here else replace(found, gpu=None)
         identify = identifying(study, self.store.data_dir, unread=unread)
         return Planner(study, self.store, numerics, identify, self._clock(study))
@@ -74,6 +76,13 @@ class RunContext:
 
     def follow(self, study: Study, labels: Mapping[str, tuple[str, int]]) -> Progress:
         return open_progress(self.store, study.name, labels, self.progress)
+
+
+def _error(rows: int, inner: int, columns: int) -> float:
+    """That of a float32 product on one thread, as it was found within an hour. A worker computes its own, and refuses a
+    run that was planned with other numerics."""
+    shape = f"{rows} × {inner} × {columns}"
+    return recently(f"error of a product of {shape}", lambda: relative_error(rows, inner, columns))
 
 
 def open_context(

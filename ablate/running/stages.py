@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -31,7 +30,6 @@ from ablate.store.documents import JsonObject, RunDocument, StudyDocument
 from ablate.store.store import Status
 from ablate.study.study import Study
 from ablate.tracking import Trackers
-from evals.costs.machine import Speed, training_speed
 from evals.costs.spec import PROCESSES
 from evals.harness.skipped import skipped_lines
 
@@ -191,15 +189,9 @@ class StudyRunner:
         where = f"scale {self.study.scale} on {engine.where}, {runs}"
         if not engine.here:
             return where
-        speed = speed_for(stage.plans, self.planner.numerics, self._speed)
+        speed = speed_for(stage.plans, self.planner.numerics)
         found = duration(stage.plans, missing, self.store, speed)
         return f"{where}: {found / (engine.at_once * self.context.options.devices)}"
-
-    @cached_property
-    def _speed(self) -> Speed:
-        """This machine's, measured once for all stages."""
-        numerics = self.planner.numerics
-        return training_speed(numerics.device, numerics.torch_dtype)
 
     def _ask_again(self, plan: Plan, run: RunPlan) -> None:
         """An evaluation that went without some tasks is made again: their data may be there now."""

@@ -6,10 +6,12 @@ edits: nothing is required, and `block.mixer.kv_heads` is a key beside `block`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from ablate.study.arms import SECTIONS
 from ablate.study.complaints import Schema
@@ -26,6 +28,12 @@ CHECKPOINT = "Folder of a trained model that the base is and starts from, as tra
 SCALES = "Edits of the study by name, one of which `--scale` chooses: budgets, seeds and sizes for a machine."
 
 
+class _Generator(GenerateJsonSchema):
+    def encode_default(self, dft: Any) -> Any:
+        """pydantic makes a serializer for each of a thousand plain values."""
+        return dft if dft is None or type(dft) in (bool, int, float, str) else super().encode_default(dft)
+
+
 def study_schema() -> Schema:
     """The JSON Schema (2020-12) of study files, with every variant and setting of this installation.
 
@@ -36,7 +44,7 @@ def study_schema() -> Schema:
         >>> Path("study.schema.json").write_text(json.dumps(ablate.study_schema()))
     """
     specs: list[type[BaseModel]] = [StudySections, ModelSpec, *SECTIONS.values()]
-    schemas, shared = models_json_schema([(spec, "validation") for spec in specs])
+    schemas, shared = models_json_schema([(spec, "validation") for spec in specs], schema_generator=_Generator)
     definitions = shared["$defs"]
     sections = definitions["StudySections"]
     definitions["ClaimSpec"]["properties"]["claim"]["enum"] = [*handbook(), None]
@@ -60,9 +68,45 @@ def study_schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A study",
         "description": StudySections.__doc__,
-        **_object({**properties, "scales": {**_scales(scale), "description": SCALES}}, patterns),
+        **_once(_object({**properties, "scales": {**_scales(scale), "description": SCALES}}, patterns)),
         "required": ["question"],
     }
+
+
+def _once(schema: Schema) -> Schema:
+    """The same schema with what several of its keys share in `$defs`: every setting inside another is a dotted key,
+    too. Its own keys stay whole."""
+    seen = Counter[int]()
+    _count(schema, seen)
+    definitions: dict[int, tuple[str, Schema]] = {}
+
+    def shared(inner: Schema) -> Schema:
+        if seen[id(inner)] == 1 or not inner:
+            return parted(inner)
+        if id(inner) not in definitions:
+            body = parted(inner)
+            definitions[id(inner)] = (f"s{len(definitions)}", body)
+        return {"$ref": f"#/$defs/{definitions[id(inner)][0]}"}
+
+    def parted(whole: Schema) -> Schema:
+        return {**whole, **{word: {key: shared(inner) for key, inner in whole[word].items()} for word in _maps(whole)}}
+
+    found = {**schema, **{word: {key: parted(inner) for key, inner in schema[word].items()} for word in _maps(schema)}}
+    return {**found, "$defs": dict(definitions.values())}
+
+
+def _maps(schema: Schema) -> list[str]:
+    """The keywords of a schema that have schemas by key."""
+    return [word for word in ("properties", "patternProperties") if word in schema]
+
+
+def _count(schema: Schema, seen: Counter[int]) -> None:
+    """How often each schema, as an object, stands inside another."""
+    seen[id(schema)] += 1
+    if seen[id(schema)] == 1:
+        for word in _maps(schema):
+            for inner in schema[word].values():
+                _count(inner, seen)
 
 
 def _object(properties: Schema, patterns: Schema) -> Schema:

@@ -9,6 +9,7 @@ from typing import cast
 
 import torch
 
+from ablate.machine.environment import user_cache
 from ablate.training.batch import Loss
 from zoo.compile_constants import hold_constants
 from zoo.own_code import own_code
@@ -33,6 +34,5 @@ def compiled(loss: Loss, backend: str = "inductor") -> Loss:
 
 
 def cache_dir() -> Path:
-    """$XDG_CACHE_HOME/ablate/inductor, ~/.cache/ablate/inductor without it."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "ablate" / "inductor"
+    """The folder in the user's cache."""
+    return user_cache("inductor")

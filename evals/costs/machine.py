@@ -46,11 +46,6 @@ class Speed:
         return foretold * self.tried[min(self.tried, key=lambda size: abs(math.log(size / flops)))]
 
 
-def training_speed(device: str, dtype: torch.dtype) -> Speed:
-    """Measure this machine, at the threads and the float32 precision in force. Takes about a second."""
-    return Speed(peak_flops_per_second(device, dtype), training_seconds_per_layer(device))
-
-
 def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counter) -> Device:
     """Measure this machine, at the threads and the float32 precision in force. device: "cpu" or "cuda".
 

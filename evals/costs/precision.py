@@ -12,7 +12,11 @@ _LARGEST_RELATIVE_ERROR = 1e-5
 _PROBES = ((2048, 128, 128), (2048, 128, 344), (512, 512, 512))
 
 
-def use_fast_float32(error: Callable[[int, int, int], float] | None = None) -> str:
+ProductError = Callable[[int, int, int], float]
+"""Relative error of a product of rows × inner and inner × columns."""
+
+
+def use_fast_float32(error: ProductError | None = None) -> str:
     """Let the CPU's matrix products take another kernel, if it is as exact; returns the setting now in force.
 
     On processors without matrix units "medium" picks a kernel that is true float32 and up to twice as fast; on others
@@ -20,13 +24,13 @@ def use_fast_float32(error: Callable[[int, int, int], float] | None = None) -> s
     Either way results differ in their last bits, so the setting belongs to a run's identity. It is meant for work on
     the CPU: on CUDA the same setting means TF32.
 
-    error: relative error of a product of rows × inner and inner × columns; None to compute it.
+    error: None to compute it.
     """
     torch.set_float32_matmul_precision("medium")
     worst = max(error(*shape) for shape in _PROBES) if error else _worst_error(torch.get_num_threads())
-    if worst > _LARGEST_RELATIVE_ERROR:
-        torch.set_float32_matmul_precision("highest")
-    return torch.get_float32_matmul_precision()
+    found = "highest" if worst > _LARGEST_RELATIVE_ERROR else "medium"
+    torch.set_float32_matmul_precision(found)
+    return found
 
 
 @functools.cache

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
-
 from reports.figures.base import Figure, Switch, SwitchOption, mean_and_range, optional, short
+from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Point
 from reports.findings.shapes import StudySummary
@@ -99,7 +98,7 @@ def figure_of(
     )
 
 
-def _line(figure: go.Figure, look: ArmStyle, curve: RecallCurve, far: int, baseline: str) -> None:
+def _line(figure: Drawing, look: ArmStyle, curve: RecallCurve, far: int, baseline: str) -> None:
     for place, targets in enumerate(_traces(curve)):
         figure.add_scatter(
             x=_x(targets, far),
@@ -180,7 +179,7 @@ def _switches(found: list[RecallCurve], summary: StudySummary, far: int) -> tupl
     return (Switch("shown", "show", (losses, differences)),)
 
 
-def _ticks(found: list[RecallCurve], far: int) -> dict[str, list[int] | list[str]]:
+def _ticks(found: list[RecallCurve], far: int) -> Attributes:
     """Ends of buckets, every second or third where there are many, and the place of what was not seen."""
     ends = sorted({hits.last for curve in found for hits in curve.hits if hits.last})
     kept = ends[:: -math.ceil(len(ends) / TICKS)][::-1]

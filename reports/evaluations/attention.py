@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar, Self
 
-import plotly.graph_objects as go
 import polars as pl
-from plotly.subplots import make_subplots
 
 from ablate.store.result_columns import Schema
 from reports.evaluations import EvaluationSection
 from reports.figures.base import Figure, Switch, SwitchOption
+from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, blank, label
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
@@ -22,6 +21,9 @@ from reports.wording.table import frame_table
 COLUMNS = 4
 SIDE = 230
 """Pixels of a map."""
+_COLOURS = ("247,251,255", "222,235,247", "198,219,239", "158,202,225", "107,174,214", "66,146,198", "33,113,181")
+BLUES = [[place / 8, f"rgb({colour})"] for place, colour in enumerate((*_COLOURS, "8,81,156", "8,48,107"))]
+"""ColorBrewer's."""
 MOST_WEIGHTS = 200_000
 """Most weights on a page, over all arms (about 1 MB); past that, only the first arms are shown."""
 
@@ -110,22 +112,17 @@ def _option(found: AttentionMap, heads: int, look: ArmStyle) -> SwitchOption:
     return SwitchOption(f"{look.label}, layer {found.layer}", {"z": rows, "x": axis, "y": axis}, {})
 
 
-def _drawing(first: SwitchOption, heads: int) -> go.Figure:
+def _drawing(first: SwitchOption, heads: int) -> Drawing:
     lines = -(-heads // COLUMNS)
-    figure = make_subplots(
-        rows=lines,
-        cols=min(COLUMNS, heads),
-        subplot_titles=[f"head {head}" for head in range(heads)],
-        vertical_spacing=0.3 / lines / 2,
-        horizontal_spacing=0.03,
-    )
-    figure.update_layout(blank("", "").layout)
-    figure.update_layout(height=110 + SIDE * lines, coloraxis={"colorscale": "Blues", "cmin": 0, "cmax": 1})
-    # Below the maps, and in small letters: beside each other they have little room on a phone.
-    figure.update_coloraxes(colorbar={"orientation": "h", "y": 0, "yanchor": "top", "thickness": 12})
-    figure.update_annotations(font_size=11)
-    figure.update_xaxes(showticklabels=False, showgrid=False, title_text="")
-    figure.update_yaxes(showticklabels=False, showgrid=False, title_text="", autorange="reversed")
+    # Names in small letters, and colours below the maps: beside each other they have little room on a phone.
+    figure = Drawing.grid(lines, min(COLUMNS, heads), horizontal=0.03, vertical=0.3 / lines / 2)
+    figure.name_panels([f"head {head}" for head in range(heads)], font={"size": 11})
+    figure.update_layout({name: value for name, value in blank("", "").layout.items() if name != "template"})
+    colours = {"colorscale": BLUES, "cmin": 0, "cmax": 1}
+    below = {"orientation": "h", "y": 0, "yanchor": "top", "thickness": 12}
+    figure.update_layout(height=110 + SIDE * lines, coloraxis={**colours, "colorbar": below})
+    figure.update_xaxes(showticklabels=False, showgrid=False, title={"text": ""})
+    figure.update_yaxes(showticklabels=False, showgrid=False, title={"text": ""}, autorange="reversed")
     for head in range(heads):
         figure.add_heatmap(
             **{name: values[head] for name, values in first.traces.items()},

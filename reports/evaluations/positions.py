@@ -13,6 +13,7 @@ from ablate.store.documents import JsonObject, JsonScalar
 from ablate.store.result_columns import Schema
 from reports.evaluations import EvaluationSection
 from reports.figures.base import NEUTRAL, Figure, band, line, mean_and_range, optional
+from reports.figures.drawing import Attributes
 from reports.figures.style import ArmStyle, blank, label
 from reports.findings.curves import Curve, Point, over_seeds
 from reports.findings.shapes import Score, StudySummary
@@ -169,7 +170,7 @@ def _figure(
         line(figure, style[curve.arm], curve.curve)
         if curve.extension is not None:
             dash = EXTENDED[extensions.index(curve.extension) % len(EXTENDED)]
-            figure.data[-1].update(name=label(curve.name, 60), line={"dash": dash, "width": 1.4})
+            figure.data[-1].set({"name": label(curve.name, 60), "line": {"dash": dash, "width": 1.4}})
     figure.add_vline(x=context, line=NEUTRAL)
     figure.update_xaxes(type="log", tickmode="array", **_ticks(found))
     figure.update_yaxes(range=_range(found))
@@ -220,7 +221,7 @@ def _stretched(extensions: list[str]) -> str:
     )
 
 
-def _ticks(curves: list[PositionCurve]) -> dict[str, list[int] | list[str]]:
+def _ticks(curves: list[PositionCurve]) -> Attributes:
     """The ends of buckets, every second or third where there are many; the last is among them."""
     ends = sorted({bucket.last for curve in curves for bucket in curve.buckets})
     kept = ends[:: -math.ceil(len(ends) / TICKS)][::-1]

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import ClassVar, Self
 
-import plotly.graph_objects as go
 import polars as pl
 
 from ablate.store.documents import EvalsDocument
 from ablate.store.result_columns import Schema
 from reports.evaluations import EvaluationSection
 from reports.figures.base import NEUTRAL, Figure, beside_row, optional, short, two_lines
+from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, blank, label
 from reports.findings.shapes import Score, StudySummary
 from reports.reading.collected import Collected
@@ -130,7 +130,7 @@ def _of_baseline(scores: dict[str, Score], summary: StudySummary) -> float:
     return score.value or 0.0
 
 
-def _drawing(metric: str, scores: Scores, style: Mapping[str, ArmStyle]) -> go.Figure:
+def _drawing(metric: str, scores: Scores, style: Mapping[str, ArmStyle]) -> Drawing:
     shared = _first_words(scores)
     names = [two_lines(label(task.removeprefix(shared), 46)) for task in scores]
     figure = blank(
@@ -145,7 +145,7 @@ def _drawing(metric: str, scores: Scores, style: Mapping[str, ArmStyle]) -> go.F
         if chance is not None:
             figure.add_shape(type="line", x0=chance, x1=chance, y0=place - 0.5, y1=place + 0.5, line=NEUTRAL)
     figure.update_yaxes(
-        range=[len(names) - 0.5, -0.5], tickvals=list(range(len(names))), ticktext=names, tickfont_size=11
+        range=[len(names) - 0.5, -0.5], tickvals=list(range(len(names))), ticktext=names, tickfont={"size": 11}
     )
     return figure
 
@@ -156,7 +156,7 @@ def _first_words(tasks: Iterable[str]) -> str:
     return "".join(f"{words[0]}_" for words in takewhile(lambda words: len(set(words)) == 1, columns))
 
 
-def _points(figure: go.Figure, look: ArmStyle, found: list[tuple[float, Score]]) -> None:
+def _points(figure: Drawing, look: ArmStyle, found: list[tuple[float, Score]]) -> None:
     figure.add_scatter(
         x=[short(score.value or 0.0) for _, score in found],
         y=[place for place, _ in found],

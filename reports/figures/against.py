@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.figures.base import Attributes, SwitchOption, reach, short
+from reports.figures.base import SwitchOption, reach, short
+from reports.figures.drawing import Attributes
 from reports.figures.style import label
 from reports.statistics.estimates import Estimate
 from reports.statistics.front import Span

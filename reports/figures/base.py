@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
-
+from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, Point
 from reports.statistics.estimates import Estimate
@@ -23,10 +21,6 @@ NEUTRAL = {"color": "#888", "width": 1.5, "dash": "dot"}
 FAR = 1e3
 """Length of an error bar without an end, which is drawn to the frame."""
 GOES_ON = "Bars that reach the frame go on beyond it."
-
-
-Attributes: TypeAlias = dict[str, Any]
-"""plotly's attributes of a trace or a layout, or a figure of them as its script takes it."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,7 @@ class Figure:
     title: str
     note: str
     alt: str
-    drawing: go.Figure
+    drawing: Drawing
     table: Table
     switches: tuple[Switch, ...] = ()
     combined: tuple[tuple[Attributes, ...], ...] = ()
@@ -73,7 +67,7 @@ def drawn_seeds(found: Sequence[Estimate]) -> str:
     return "seeds" if all_drawn else f"the first {MOST_SEEDS:,} seeds"
 
 
-def seed_points(figure: go.Figure, look: ArmStyle, values: Sequence[float]) -> None:
+def seed_points(figure: Drawing, look: ArmStyle, values: Sequence[float]) -> None:
     """One open point per seed in the arm's row, of the first `MOST_SEEDS`."""
     shown = [short(value) for value in values[:MOST_SEEDS]]
     figure.add_scatter(
@@ -88,7 +82,7 @@ def seed_points(figure: go.Figure, look: ArmStyle, values: Sequence[float]) -> N
     )
 
 
-def mean_point(figure: go.Figure, look: ArmStyle, name: str, x: Estimate, y: Estimate | None, row: str = "") -> None:
+def mean_point(figure: Drawing, look: ArmStyle, name: str, x: Estimate, y: Estimate | None, row: str = "") -> None:
     """The mean with its interval in both directions; `row` is the category where there is no y."""
     figure.add_scatter(
         x=[short(x.mean)],
@@ -121,7 +115,7 @@ def reach(value: Estimate, side: int) -> float:
     return min(FAR, short(value.high - value.mean if side else value.mean - value.low))
 
 
-def frame_open(figure: go.Figure, found: Sequence[Estimate]) -> bool:
+def frame_open(figure: Drawing, found: Sequence[Estimate]) -> bool:
     """Ends the axis of differences, zero on it, a little beyond what has an end, if some interval has none."""
     ends = [end for value in found for end in (value.low, value.high) if end is not None]
     if all(map(math.isfinite, ends)):
@@ -132,7 +126,7 @@ def frame_open(figure: go.Figure, found: Sequence[Estimate]) -> bool:
     return True
 
 
-def band(figure: go.Figure, look: ArmStyle, curve: Curve, scale: float, opacity: float) -> None:
+def band(figure: Drawing, look: ArmStyle, curve: Curve, scale: float, opacity: float) -> None:
     """The range over seeds, filled; nothing for a single seed."""
     if all(point.seeds < 2 for point in curve.points):
         return
@@ -150,7 +144,7 @@ def band(figure: go.Figure, look: ArmStyle, curve: Curve, scale: float, opacity:
     )
 
 
-def line(figure: go.Figure, look: ArmStyle, curve: Curve, width: float = 2.2, named: bool = True) -> None:
+def line(figure: Drawing, look: ArmStyle, curve: Curve, width: float = 2.2, named: bool = True) -> None:
     """A mean over seeds with markers."""
     figure.add_scatter(
         x=[short(point.x) for point in curve.points],
@@ -165,7 +159,7 @@ def line(figure: go.Figure, look: ArmStyle, curve: Curve, width: float = 2.2, na
     )
 
 
-def thin_line(figure: go.Figure, look: ArmStyle, curve: Curve) -> None:
+def thin_line(figure: Drawing, look: ArmStyle, curve: Curve) -> None:
     """Draw the curve of one seed, behind the mean."""
     figure.add_scatter(
         x=[short(point.x) for point in curve.points],
@@ -232,7 +226,7 @@ SPREAD = 0.6
 """Share of a row's height that its arms take up, where they lie below each other."""
 
 
-def name_rows(figure: go.Figure, labels: Sequence[str]) -> None:
+def name_rows(figure: Drawing, labels: Sequence[str]) -> None:
     """Categories from top to bottom."""
     figure.update_yaxes(type="category", tickvals=labels, ticktext=[two_lines(name) for name in labels])
 
@@ -251,20 +245,18 @@ def beside_row(number: int, arms: int) -> float:
     return SPREAD * ((number + 0.5) / arms - 0.5)
 
 
-def stacked(titles: Sequence[str], labels: Sequence[str], row: int = 30) -> go.Figure:
+def stacked(titles: Sequence[str], labels: Sequence[str], row: int = 30) -> Drawing:
     """Panels below each other, with these categories or some of them, every one with an axis of its own; `row` is the
     height of a category in pixels."""
-    frame = blank("", "").to_plotly_json()["layout"]
+    frame = blank("", "").layout
     height = 60 + len(titles) * (76 + row * len(labels))
-    spacing = 64 / height if len(titles) > 1 else 0
-    figure = make_subplots(rows=len(titles), cols=1, subplot_titles=titles, vertical_spacing=spacing)
-    panels = figure.layout.to_plotly_json()
-    axes = {name: {**panels[name], **frame[name[:5]]} for name in panels if name[1:5] == "axis"}
-    # long names have the room of the labels too
-    at_the_end = {"x": 1, "xanchor": "right"}
-    headings = [{**each, **at_the_end, "font": {**each["font"], "size": 13}} for each in panels["annotations"]]
-    own = {**axes, "annotations": headings, "height": height, "showlegend": False}
-    figure.layout = {**frame, **own, "template": figure.layout.template}
+    figure = Drawing.grid(len(titles), 1, vertical=64 / height if len(titles) > 1 else 0)
+    figure.name_panels(titles, x=1, xanchor="right", font={"size": 13})  # long names have the room of the labels too
+    figure.update_xaxes(**frame.xaxis)
+    figure.update_yaxes(**frame.yaxis)
+    apart = ("template", "xaxis", "yaxis")
+    figure.update_layout({name: value for name, value in frame.items() if name not in apart})
+    figure.update_layout(height=height, showlegend=False)
     name_rows(figure, labels)
     return figure
 

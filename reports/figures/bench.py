@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-import plotly.graph_objects as go
-
+from reports.figures.drawing import Drawing
 from reports.figures.style import blank, looks
 
 Document: TypeAlias = Mapping[str, Any]
 """Document that `ablate bench --json` prints."""
 
 
-def bench_figure(document: Document, sides: Sequence[str], phases: Mapping[str, str]) -> go.Figure:
+def bench_figure(document: Document, sides: Sequence[str], phases: Mapping[str, str]) -> Drawing:
     """document: that of `ablate bench --json`. sides: the libraries. phases: titles by name. Whiskers reach to
     the quartiles of the rounds; behind them stand the median tokens per second."""
     figure = blank("share of the machine's ceiling (%)", "", 140 + 90 * len(phases))
@@ -30,7 +29,7 @@ def bench_figure(document: Document, sides: Sequence[str], phases: Mapping[str, 
             x=shares,
             y=bars,
             orientation="h",
-            marker_color=look.colour,
+            marker={"color": look.colour},
             error_x={"type": "data", "array": above, "arrayminus": below},
         )
         figure.add_scatter(
@@ -48,7 +47,10 @@ def bench_figure(document: Document, sides: Sequence[str], phases: Mapping[str, 
 
 def bench_page(document: Document, sides: Sequence[str], phases: Mapping[str, str], words: str) -> str:
     """A whole HTML page of it that works offline. words: what the figure is of."""
+    import plotly.graph_objects as go  # noqa: PLC0415 (slow to load, and figures of reports do without)
+
     figure = bench_figure(document, sides, phases)
     figure.update_layout(title={"text": words, "font": {"size": 13}}, margin={"t": 60, "l": 200, "r": 120})
-    page: str = figure.to_html(include_plotlyjs=True, config={"displaylogo": False, "responsive": True})
+    config = {"displaylogo": False, "responsive": True}
+    page: str = go.Figure(figure.to_plotly_json()).to_html(include_plotlyjs=True, config=config)
     return page

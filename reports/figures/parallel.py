@@ -11,10 +11,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-import plotly.graph_objects as go
-
 from ablate.store.documents import TrialRecord
-from reports.figures.base import Attributes, short
+from reports.figures.base import short
+from reports.figures.drawing import Attributes, Drawing
 from reports.figures.setting_axes import SettingAxis, score_axis
 from reports.figures.style import GRID, PALETTE, blank
 
@@ -32,7 +31,7 @@ def parallel(
     settings: Sequence[SettingAxis],
     title: str,
     better: Literal["low", "high", "neither"],
-) -> go.Figure:
+) -> Drawing:
     """A line for each trial, coloured by how many are better, if any score is."""
     axes = [score_axis(scores, title), *settings]
     figure = blank("", "", 400)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ablate.store.documents import TrialRecord
 from reports.figures.base import Figure
+from reports.figures.drawing import Attributes
 from reports.figures.style import PALETTE, blank, label
 from reports.findings.searches import SearchSummary
 from reports.wording.search_tables import closing_table, objective_title
@@ -69,7 +70,7 @@ def _shape(search: SearchSummary) -> str:
     return "hv" if search.objectives[list(search.objectives)[1]] == "minimize" else "vh"
 
 
-def _points(search: SearchSummary, trials: Sequence[TrialRecord], name: str) -> dict[str, object]:
+def _points(search: SearchSummary, trials: Sequence[TrialRecord], name: str) -> Attributes:
     return {
         "x": [trial.scores[1] for trial in trials],
         "y": [trial.scores[0] for trial in trials],

@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
-
 from reports.figures.against import Against, points
-from reports.figures.base import GOES_ON, NEUTRAL, Attributes, Switch
+from reports.figures.base import GOES_ON, NEUTRAL, Switch
+from reports.figures.drawing import Attributes, Drawing
 from reports.figures.labels import WIDTH, label_places, readable
 from reports.figures.style import ArmStyle, blank, label
 from reports.statistics.front import surely_beaten
@@ -57,17 +56,17 @@ class Plane:
         cut = GOES_ON if x.is_cut or y.is_cut else ""
         return " ".join(filter(None, [opened, cut]))
 
-    def drawing(self) -> go.Figure:
+    def drawing(self) -> Drawing:
         x, y = self.across[0].option("x"), self.up[0].option("y")
         figure = blank("", "", 520)
         every = {**x.traces, **y.traces, **self._together(self.across[0], self.up[0])}
         for place, look in enumerate(self.looks):
-            own = {name.replace(".", "_"): values[place] for name, values in every.items()}
+            own = {name: values[place] for name, values in every.items()}
             figure.add_scatter(**_style(look, faint=self._is_crowded), **own)
-        figure.update_layout({name.replace(".", "_"): value for name, value in (x.layout | y.layout).items()})
+        figure.update_layout(x.layout | y.layout)
         figure.add_vline(x=1, line=NEUTRAL)
         figure.add_hline(y=0, line=NEUTRAL)
-        figure.update_layout(showlegend=False, margin_t=16)
+        figure.update_layout(showlegend=False, margin={"t": 16})
         return figure
 
     def rows(self, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -126,7 +125,7 @@ def _style(look: ArmStyle, faint: bool) -> Attributes:
         "legendgroup": look.label,
         "marker": {"color": look.colour, "size": 9 if faint else 12, "line": {"width": 2, "color": look.colour}},
         "opacity": 0.75 if faint else 1.0,
-        "textfont_size": 13,
+        "textfont": {"size": 13},
         "hoverinfo": "text",
         "error_x": bars,
         "error_y": bars,

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 from ablate.store.documents import TrialRecord
 from reports.figures.base import Figure
+from reports.figures.drawing import Drawing
 from reports.figures.parallel import parallel
 from reports.figures.pareto import front_figure
 from reports.figures.setting_axes import resolving, setting_axes, titles_of
@@ -56,7 +57,7 @@ def _whole(search: SearchSummary) -> Iterator[Figure]:
         yield _figure(search, f"history-{place}", f"History: {name}", note, _history(search, place, name))
 
 
-def _history(search: SearchSummary, place: int, name: str) -> go.Figure:
+def _history(search: SearchSummary, place: int, name: str) -> Drawing:
     """Trials keep their numbers: optuna's own figure counts those that were scored."""
     known = [(t.number, v) for t in search.scored if (v := (t.values or ())[place]) is not None]
     known.sort()
@@ -69,7 +70,7 @@ def _history(search: SearchSummary, place: int, name: str) -> go.Figure:
         customdata=numbers,
         mode="markers",
         name="trial",
-        marker_color=PALETTE[0],
+        marker={"color": PALETTE[0]},
         hovertemplate="trial %{x}: %{y:.5g}<extra></extra>",
     )
     drawing.update_xaxes(tickformat="d")
@@ -80,12 +81,12 @@ def _history(search: SearchSummary, place: int, name: str) -> go.Figure:
     return drawing
 
 
-def _show_base(drawing: go.Figure, search: SearchSummary, place: int) -> None:
+def _show_base(drawing: Drawing, search: SearchSummary, place: int) -> None:
     """A line where the base scores, which nobody selected."""
     base = search.document.base
     value = base.values[place] if base.values else None
     if value is not None:
-        drawing.add_hline(y=value, line={"color": "#444", "width": 1, "dash": "dash"}, annotation_text=base.name)
+        drawing.add_hline(y=value, line={"color": "#444", "width": 1, "dash": "dash"}, name=base.name)
 
 
 def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Iterator[Figure]:
@@ -132,7 +133,7 @@ def _importance(search: SearchSummary, place: int, name: str, found: Sequence[Im
     return _figure(search, f"importance-{place}", f"Importances: {name}", note, drawing)
 
 
-def _figure(search: SearchSummary, key: str, title: str, note: str, drawing: go.Figure, wide: bool = False) -> Figure:
+def _figure(search: SearchSummary, key: str, title: str, note: str, drawing: Drawing, wide: bool = False) -> Figure:
     rows = tuple((str(t.number), *(f"{v:.6g}" for v in t.values or () if v is not None)) for t in search.scored)
     return Figure(key, title, note, note, drawing, Table(("trial", *search.objectives), rows), wide=wide)
 
@@ -150,7 +151,7 @@ def _numbered(trial: TrialRecord, places: Sequence[int]) -> optuna.trial.FrozenT
     return frozen(trial, [value for place in places if (value := values[place]) is not None])
 
 
-def _styled(drawing: go.Figure, height: int = 380) -> go.Figure:
+def _styled(drawing: go.Figure, height: int = 380) -> Drawing:
     """The page's fonts and ground, and no title: the page has one. Of a path the last part is a title."""
     look = blank("", "", height)
     for each in (drawing.for_each_xaxis, drawing.for_each_yaxis):
@@ -170,4 +171,4 @@ def _styled(drawing: go.Figure, height: int = 380) -> go.Figure:
     )
     drawing.update_xaxes(gridcolor=GRID, linecolor=GRID, zeroline=False, automargin=True)
     drawing.update_yaxes(gridcolor=GRID, linecolor=GRID, zeroline=False, automargin=True)
-    return go.Figure(json.loads(drawing.to_json()))
+    return Drawing.of(json.loads(drawing.to_json()))

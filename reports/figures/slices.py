@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
-
 from ablate.store.documents import TrialRecord
-from reports.figures.base import Attributes, short
+from reports.figures.base import short
+from reports.figures.drawing import Attributes, Drawing
 from reports.figures.setting_axes import SettingAxis
 from reports.figures.style import PALETTE, blank
 
@@ -27,15 +25,15 @@ def slices(
     axes: Sequence[SettingAxis],
     title: str,
     best_numbers: frozenset[int],
-) -> go.Figure:
+) -> Drawing:
     """A panel for each setting, all with the score upwards."""
     rows = math.ceil(len(axes) / COLUMNS)
     height = ABOVE + rows * PANEL + (rows - 1) * BETWEEN
-    figure = make_subplots(
-        rows, min(COLUMNS, len(axes)), shared_yaxes=True, horizontal_spacing=0.05, vertical_spacing=BETWEEN / height
-    )
+    figure = Drawing.grid(rows, min(COLUMNS, len(axes)), horizontal=0.05, vertical=BETWEEN / height)
+    figure.share_y()
     look = blank("", "", height + 2 * BETWEEN)
-    figure.update_layout(look.layout, margin_r=36, meta={"leastWidth": PANEL_PIXELS * min(COLUMNS, len(axes))})
+    figure.update_layout({name: value for name, value in look.layout.items() if name != "template"})
+    figure.update_layout(margin={"r": 36}, meta={"leastWidth": PANEL_PIXELS * min(COLUMNS, len(axes))})
     figure.update_xaxes(**_plain(look.layout.xaxis))
     figure.update_yaxes(**_plain(look.layout.yaxis))
     found = "best" if len(best_numbers) == 1 else "front"
@@ -63,8 +61,8 @@ def slices(
     return figure
 
 
-def _plain(axis: go.layout.XAxis | go.layout.YAxis) -> Attributes:
-    return {name: value for name, value in axis.to_plotly_json().items() if name not in ("anchor", "domain", "title")}
+def _plain(axis: Attributes) -> Attributes:
+    return {name: value for name, value in axis.items() if name != "title"}
 
 
 def _points(

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
-
+from reports.figures.drawing import PLAIN, Drawing
 from reports.wording.arm_names import brief
 
 PALETTE = ("#2b83c6", "#e37502", "#862fff", "#d0066a", "#7f72f8", "#c28261", "#d60026", "#b683a9")
@@ -18,7 +17,6 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")
 GRID = "rgba(128,128,128,0.22)"
 LONGEST_LABEL = 28
-
 CONFIG: dict[str, bool | str | list[str]] = {
     "displaylogo": False,
     "responsive": True,
@@ -78,16 +76,13 @@ def label(text: str, longest: int = LONGEST_LABEL) -> str:
     return html.escape(" ".join(short.split()), quote=False)
 
 
-def blank(x_title: str, y_title: str, height: int = 380) -> go.Figure:
-    """An empty figure with titled axes on a transparent ground; the page sets the text colour.
-
-    Its layout is given at once: plotly takes twenty times as long to update one.
-    """
+def blank(x_title: str, y_title: str, height: int = 380) -> Drawing:
+    """An empty figure with titled axes on a transparent ground; the page sets the text colour."""
     axis = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "automargin": True}
     title = {"standoff": 8, "font": {"size": 13}}
-    return go.Figure(
-        layout={
-            "template": "none",
+    return Drawing(
+        {
+            "template": PLAIN,
             "height": height,
             "margin": {"l": 56, "r": 12, "t": 36, "b": 48},
             "paper_bgcolor": "rgba(0,0,0,0)",

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import plotly.graph_objects as go
-
 from ablate.store import Store
 from reports.figures.base import Figure, Switch, SwitchOption, short
+from reports.figures.drawing import Drawing
 from reports.figures.labels import WIDE, label_places
 from reports.figures.plane import MOST_NAMED
 from reports.figures.style import PALETTE, blank, label
@@ -179,7 +178,7 @@ def _names(points: Sequence[ModelPoint]) -> list[str]:
     return [label(point.name, 40) if point.imported or few else "" for point in points]
 
 
-def _drawing(points: Sequence[ModelPoint], first: SwitchOption, up: Range) -> go.Figure:
+def _drawing(points: Sequence[ModelPoint], first: SwitchOption, up: Range) -> Drawing:
     figure = blank("", "bits per byte · better ↓", 520)
     at = zip(first.traces["x"], first.traces["textposition"], strict=True)
     for point, name, (x, place) in zip(points, _names(points), at, strict=True):
@@ -198,8 +197,8 @@ def _drawing(points: Sequence[ModelPoint], first: SwitchOption, up: Range) -> go
             hovertext=[f"<b>{label(point.name, 60)}</b><br>{point.kind}<br>{words.plus_minus(point.bits)} bits/byte"],
             hoverinfo="text",
         )
-    figure.update_layout({name.replace(".", "_"): value for name, value in first.layout.items()})
-    figure.update_layout(showlegend=False, margin_t=16, yaxis_range=[short(end) for end in up])
+    figure.update_layout(first.layout)
+    figure.update_layout(showlegend=False, margin={"t": 16}, yaxis={"range": [short(end) for end in up]})
     return figure
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from ablate.store import Store, StudyFolder
 from ablate.store.documents import LedgerRecord, StudyDocument
 from reports.figures import CONFIG, Figure
-from reports.figures.base import Attributes
+from reports.figures.drawing import Attributes
 from reports.figures.style import looks
 from reports.findings.next_steps import next_steps
 from reports.findings.shapes import StudySummary

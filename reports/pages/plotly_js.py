@@ -12,8 +12,6 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from plotly.offline import get_plotlyjs
-
 CARTESIAN = frozenset(
     {
         "bar",
@@ -49,4 +47,6 @@ def _cartesian() -> str:
 
 @cache
 def _whole() -> str:
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415 (slow to load, and few pages need it)
+
     return str(get_plotlyjs()).replace("\r\n", "\n")

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
-
 from reports.figures.base import NEUTRAL, Figure, beside_row, short, stacked
+from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, label
 from reports.findings.curves import Point
 from reports.findings.shapes import StudySummary
@@ -106,7 +105,7 @@ def _drawing(
     style: Mapping[str, ArmStyle],
     drawn: list[CacheCost],
     batches: list[int],
-) -> go.Figure:
+) -> Drawing:
     kinds = found.kinds[1:]
     asked = [(name, batch) for name in PANELS for batch in (batches if name in TIMES else batches[-1:])]
     measured = [(*each, [c for c in drawn if c.batch == each[1] and each[0] in c.ratios]) for each in asked]
@@ -141,18 +140,18 @@ def _height(summary: StudySummary, kinds: tuple[str, ...], arm: str, cache: str)
     return kinds.index(cache) + beside_row(arms.index(arm), len(arms))
 
 
-def _ratio(figure: go.Figure, look: ArmStyle, ratio: Point, y: float, place: int) -> None:
+def _ratio(figure: Drawing, look: ArmStyle, ratio: Point, y: float, place: int) -> None:
     bars = {"array": [short(ratio.high - ratio.mean)], "arrayminus": [short(ratio.mean - ratio.low)]}
     _point(figure, look, ratio.mean, y, bars, f"{label(look.label)}: %{{x:.3g}} × plain<extra></extra>", place)
 
 
-def _loss(figure: go.Figure, look: ArmStyle, loss: AddedLoss, y: float, place: int) -> None:
+def _loss(figure: Drawing, look: ArmStyle, loss: AddedLoss, y: float, place: int) -> None:
     bars = {"array": [short(loss.half_width or 0)]}
     _point(figure, look, loss.added.mean, y, bars, f"{label(look.label)}: %{{x:.4f}}<extra></extra>", place)
 
 
 def _point(
-    figure: go.Figure, look: ArmStyle, x: float, y: float, bars: dict[str, list[float]], hover: str, place: int
+    figure: Drawing, look: ArmStyle, x: float, y: float, bars: dict[str, list[float]], hover: str, place: int
 ) -> None:
     figure.add_scatter(
         x=[short(x)],
@@ -168,7 +167,7 @@ def _point(
     )
 
 
-def _ratio_axis(figure: go.Figure, points: list[Point], place: int) -> None:
+def _ratio_axis(figure: Drawing, points: list[Point], place: int) -> None:
     """Logarithmic, so that half and double are as far from 1, and from a half to double at least."""
     low = min((-1, *(math.floor(math.log2(point.low)) for point in points if point.low > 0)))
     high = max((1, *(math.ceil(math.log2(point.high)) for point in points if point.high > 0)))
@@ -184,7 +183,7 @@ def _ratio_axis(figure: go.Figure, points: list[Point], place: int) -> None:
     figure.add_vline(x=1, line=NEUTRAL, row=place, col=1)
 
 
-def _rows_of_kinds(figure: go.Figure, kinds: tuple[str, ...]) -> None:
+def _rows_of_kinds(figure: Drawing, kinds: tuple[str, ...]) -> None:
     figure.update_yaxes(
         type="linear",
         range=[len(kinds) - 0.5, -0.5],
@@ -193,14 +192,14 @@ def _rows_of_kinds(figure: go.Figure, kinds: tuple[str, ...]) -> None:
     )
 
 
-def _legend(figure: go.Figure, style: Mapping[str, ArmStyle], arms: set[str]) -> None:
+def _legend(figure: Drawing, style: Mapping[str, ArmStyle], arms: set[str]) -> None:
     """The arms once, above all panels."""
     for arm in (name for name in style if name in arms):
         look = style[arm]
         marker = {"color": look.colour, "symbol": look.symbol, "size": 10}
         named = {"name": look.label, "legendgroup": look.label, "mode": "markers", "marker": marker}
         figure.add_scatter(x=[None], y=[None], **named, row=1, col=1)
-    figure.update_layout(showlegend=True, legend_y=1 + 30 / figure.layout.height)
+    figure.update_layout(showlegend=True, legend={"y": 1 + 30 / figure.layout.height})
 
 
 def _alt(cost: CacheCost) -> str:

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import plotly.graph_objects as go
-
 from reports.figures.base import Figure, band, line, short, thinned
+from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, Point
 from reports.statistics.estimates import Estimate
@@ -57,7 +56,7 @@ class Scaling:
     slope: Estimate
 
 
-LOG = {"type": "log", "dtick": "D2", "tickformat": "~g"}
+LOG: Attributes = {"type": "log", "dtick": "D2", "tickformat": "~g"}
 """A logarithmic axis with whole numbers at 1, 2 and 5."""
 
 LAYER_TICKS = 16
@@ -196,7 +195,7 @@ def scaling_figure(found: Sequence[Scaling], style: Mapping[str, ArmStyle]) -> F
     )
 
 
-def _axes(x_title: str, probe: str, curves: Sequence[Curve]) -> go.Figure:
+def _axes(x_title: str, probe: str, curves: Sequence[Curve]) -> Drawing:
     said = WORDS[probe]
     drawn = blank(x_title, said.axis)
     if said.log and all(point.low > 0 for curve in curves for point in curve.points):
@@ -204,11 +203,11 @@ def _axes(x_title: str, probe: str, curves: Sequence[Curve]) -> go.Figure:
     return drawn
 
 
-def _line(drawn: go.Figure, look: ArmStyle, curve: Curve, faint: bool = False, named: bool = True) -> None:
+def _line(drawn: Drawing, look: ArmStyle, curve: Curve, faint: bool = False, named: bool = True) -> None:
     band(drawn, look, curve, 1.0, 0.06 if faint else 0.16)
     line(drawn, look, curve, width=1.4 if faint else 2.2, named=named)
     if faint:
-        drawn.data[-1].update(mode="lines", line_dash="dot")
+        drawn.data[-1].set({"mode": "lines", "line.dash": "dot"})
 
 
 def _slope(slope: Estimate) -> str:

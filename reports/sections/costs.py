@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-import plotly.graph_objects as go
 import polars as pl
 
 from ablate.store.documents.costs import FEWEST_PROCESSES
 from reports.figures.base import Figure, Switch, SwitchOption, line, short
+from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, blank
 from reports.findings.costs import speeds_at
 from reports.findings.curves import Curve, Point
@@ -165,7 +165,7 @@ def _allocated(curves: tuple[Curve, ...]) -> dict[str, Points]:
     }
 
 
-def _cache(figure: go.Figure, look: ArmStyle, points: Points, mode: str, width: float) -> None:
+def _cache(figure: Drawing, look: ArmStyle, points: Points, mode: str, width: float) -> None:
     """One arm's bytes; arms that coincide stay visible because earlier ones are drawn wider."""
     figure.add_scatter(
         x=[context for context, _ in points],

@@ -56,7 +56,7 @@ def _figure(found: list[tuple[ArmSummary, Estimate]], summary: StudySummary, sty
         seed_points(figure, style[arm.name], value.values)
         mean_point(figure, style[arm.name], "", value, None, style[arm.name].label)
     figure.add_vline(x=0, line=NEUTRAL)
-    figure.update_layout(showlegend=False, margin_t=16)
+    figure.update_layout(showlegend=False, margin={"t": 16})
     cut = f" {GOES_ON}" * frame_open(figure, [value for _, value in found])
     name_rows(figure, [style[arm.name].label for arm, _ in found])
     rows = [

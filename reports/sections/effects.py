@@ -84,7 +84,7 @@ def _forest(summary: StudySummary) -> Figure:
             mean_point(figure, look, "", value, None, look.label)
     figure.update_traces(legendgroup=None)  # effects are no arms, which the page can highlight
     figure.add_vline(x=0, line=NEUTRAL)
-    figure.update_layout(showlegend=False, margin_t=16)
+    figure.update_layout(showlegend=False, margin={"t": 16})
     cut = GOES_ON * frame_open(figure, [value for _, value in found if value is not None])
     labels = [style[each.effect.name].label for each, _ in found]
     costs = [cost_words.sure_costs(each.comparison.costs) for each, _ in found]

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-import plotly.graph_objects as go
-
 from reports.figures.base import NEUTRAL, Figure, optional, short, stacked
+from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, label
 from reports.findings.items import ItemDifference
 from reports.findings.shapes import ArmSummary, Score, StudySummary
@@ -124,7 +123,7 @@ def _signal(ratio: float | None) -> str:
     return "" if ratio is None else f" · signal to noise {ratio:.1f}"
 
 
-def _row(figure: go.Figure, look: ArmStyle, item: ItemDifference, place: int) -> None:
+def _row(figure: Drawing, look: ArmStyle, item: ItemDifference, place: int) -> None:
     assert item.difference is not None  # only those are drawn
     low, high = (item.difference if end is None else end for end in (item.low, item.high))
     figure.add_scatter(

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-import plotly.graph_objects as go
 import polars as pl
 
 from ablate.store.result_columns import Row
 from reports.figures.base import Figure, mean_point, short
+from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank
 from reports.findings.costs import NO_COSTS, study_costs
 from reports.findings.ladders import LadderArm, LinePoint, summarise_ladder
@@ -125,7 +125,7 @@ def _loss_by_compute(arms: Sequence[LadderArm], summary: StudySummary, style: Ma
             _line(figure, [point for point in arm.law.line if point.extrapolated == beyond] if arm.law else [], look)
         for place, size in enumerate(size for size in arm.sizes if size.loss):
             mean_point(figure, look, look.label, _exactly(size.flops), size.loss)
-            figure.data[-1].update(legendgroup=look.label, showlegend=place == 0)
+            figure.data[-1].set({"legendgroup": look.label, "showlegend": place == 0})
     figure.update_xaxes(type="log")
     figure.update_yaxes(type="log")
     lines = (
@@ -155,12 +155,12 @@ def _exactly(value: float) -> Estimate:
     return Estimate(value, None, None, None, (value,))
 
 
-def _line(figure: go.Figure, points: Sequence[LinePoint], look: ArmStyle) -> None:
+def _line(figure: Drawing, points: Sequence[LinePoint], look: ArmStyle) -> None:
     if not points:
         return
     beyond = points[0].extrapolated
     x = [short(point.flops) for point in points]
-    common = {"legendgroup": look.label, "showlegend": False, "hoverinfo": "skip", "mode": "lines"}
+    common: Attributes = {"legendgroup": look.label, "showlegend": False, "hoverinfo": "skip", "mode": "lines"}
     figure.add_scatter(
         x=x + x[::-1],
         y=[short(point.loss.high) for point in points] + [short(point.loss.low) for point in points[::-1]],

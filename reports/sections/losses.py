@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
-import plotly.graph_objects as go
 
 from reports.figures.base import Figure, Switch, SwitchOption, band, ends, late_range, mean_and_range, short, thinned
+from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Curve, mean_curve
 from reports.findings.shapes import StudySummary
@@ -87,7 +87,7 @@ def _figure(curves: list[Curve], losses: Losses, summary: StudySummary, style: M
     ]
     shown = _shown([kind for kind, _, _ in steps])
     for trace, visible in zip(figure.data, shown.options[shown.chosen].traces["visible"], strict=True):
-        trace.visible = visible
+        trace["visible"] = visible
     if curves:
         figure.update_yaxes(range=late_range([curve for curve in curves if curve.kind == "validation"] or curves))
     rows = [
@@ -158,7 +158,7 @@ def _shown(kinds: list[str]) -> Switch:
     return Switch("shown", "training loss", tuple(options), list(SHOWN).index(first))
 
 
-def _raw(figure: go.Figure, style: Mapping[str, ArmStyle], runs: Sequence[RunLoss], alone: bool) -> Iterator[Placed]:
+def _raw(figure: Drawing, style: Mapping[str, ArmStyle], runs: Sequence[RunLoss], alone: bool) -> Iterator[Placed]:
     """One trace for each arm, its runs apart by gaps; faint behind means, unless it is alone."""
     for arm, own in drawn_raw(runs).items():
         steps = [step for run in own for step in (*run.steps.tolist(), None)]
@@ -178,7 +178,7 @@ def _raw(figure: go.Figure, style: Mapping[str, ArmStyle], runs: Sequence[RunLos
         yield "raw", arm, steps
 
 
-def _averages(figure: go.Figure, style: Mapping[str, ArmStyle], curves: Sequence[Curve]) -> Iterator[Placed]:
+def _averages(figure: Drawing, style: Mapping[str, ArmStyle], curves: Sequence[Curve]) -> Iterator[Placed]:
     banded = len({curve.arm for curve in curves}) <= MOST_WITH_BANDS
     for curve in curves:
         before = len(figure.data)
@@ -189,7 +189,7 @@ def _averages(figure: go.Figure, style: Mapping[str, ArmStyle], curves: Sequence
 
 
 def _compared(
-    figure: go.Figure, style: Mapping[str, ArmStyle], curves: Sequence[Curve], summary: StudySummary
+    figure: Drawing, style: Mapping[str, ArmStyle], curves: Sequence[Curve], summary: StudySummary
 ) -> Iterator[Placed]:
     """A mark at each arm's last step: the mean loss on the test part."""
     last = {curve.arm: curve.points[-1].x for curve in curves if curve.kind == "validation"}
@@ -209,7 +209,7 @@ def _compared(
             yield "compared", arm.name, [last[arm.name]]
 
 
-def _marks(figure: go.Figure, style: Mapping[str, ArmStyle], runs: Sequence[RunLoss]) -> Iterator[Placed]:
+def _marks(figure: Drawing, style: Mapping[str, ArmStyle], runs: Sequence[RunLoss]) -> Iterator[Placed]:
     for arm in dict.fromkeys(run.arm for run in runs):
         own = [run for run in runs if run.arm == arm]
         diverged = [(run, *run.diverged) for run in own if run.diverged]
@@ -220,7 +220,7 @@ def _marks(figure: go.Figure, style: Mapping[str, ArmStyle], runs: Sequence[RunL
                 yield kind, arm, [step for _, step, _ in marks]
 
 
-def _mark(figure: go.Figure, look: ArmStyle, kind: str, symbol: str, marks: list[tuple[RunLoss, float, float]]) -> None:
+def _mark(figure: Drawing, look: ArmStyle, kind: str, symbol: str, marks: list[tuple[RunLoss, float, float]]) -> None:
     figure.add_scatter(
         x=[step for _, step, _ in marks],
         y=[short(loss) for _, _, loss in marks],
@@ -234,7 +234,7 @@ def _mark(figure: go.Figure, look: ArmStyle, kind: str, symbol: str, marks: list
     )
 
 
-def _loss_curve(figure: go.Figure, look: ArmStyle, curve: Curve) -> None:
+def _loss_curve(figure: Drawing, look: ArmStyle, curve: Curve) -> None:
     thick = curve.kind == "validation"
     figure.add_scatter(
         x=[short(point.x) for point in curve.points],

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-import plotly.graph_objects as go
 import polars as pl
 
 from ablate.store.documents import StudyRung
 from reports.figures.base import NEUTRAL, Figure, mean_point, short
+from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, blank
 from reports.findings.rungs import FRAME, Gap, gaps
 from reports.findings.shapes import StudySummary
@@ -72,7 +72,7 @@ def _figure(found: Sequence[Gap], summary: StudySummary, style: Mapping[str, Arm
             _join(figure, [gap for gap in own if gap.axis in (axis, None)], style[arm], dash)
         for place, gap in enumerate(own):
             mean_point(figure, style[arm], style[arm].label, _exactly(gap.flops), gap.difference)
-            figure.data[-1].update(showlegend=place == 0)
+            figure.data[-1].set({"showlegend": place == 0})
     _name_rungs(figure, found, summary)
     figure.update_xaxes(type="log")
     return Figure(
@@ -103,7 +103,7 @@ def _exactly(value: float) -> Estimate:
     return Estimate(value, None, None, None, (value,))
 
 
-def _join(figure: go.Figure, found: Sequence[Gap], look: ArmStyle, dash: str) -> None:
+def _join(figure: Drawing, found: Sequence[Gap], look: ArmStyle, dash: str) -> None:
     if len(found) > 1:
         figure.add_scatter(
             x=[short(gap.flops) for gap in found],
@@ -116,7 +116,7 @@ def _join(figure: go.Figure, found: Sequence[Gap], look: ArmStyle, dash: str) ->
         )
 
 
-def _name_rungs(figure: go.Figure, found: Sequence[Gap], summary: StudySummary) -> None:
+def _name_rungs(figure: Drawing, found: Sequence[Gap], summary: StudySummary) -> None:
     """A line at every rung that is planned, so that one without a result is seen to be empty."""
     planned = {rung.name: _flops(rung, summary.baseline) for rung in summary.study.ladder}
     ended = {gap.rung for gap in found}

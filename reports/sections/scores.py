@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-import plotly.graph_objects as go
-
 from reports.figures.base import NEUTRAL, Figure, optional, stacked
+from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, label
 from reports.findings.shapes import Score, StudySummary
 from reports.findings.signal import signal_to_noise
@@ -66,7 +65,7 @@ def _figure(summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
     )
 
 
-def _score(figure: go.Figure, look: ArmStyle, score: Score, place: int) -> None:
+def _score(figure: Drawing, look: ArmStyle, score: Score, place: int) -> None:
     bars = {"type": "data", "array": [score.half_width or 0], "color": look.colour, "thickness": 1.8}
     figure.add_scatter(
         x=[score.value],

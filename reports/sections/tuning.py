@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeGuard
 
-import plotly.graph_objects as go
-
 from ablate.store.documents import StudyPass, StudyTuning
 from ablate.store.documents.tuning_words import share
 from reports.figures.base import Figure, short
+from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank, label
 from reports.findings.noise import Choice, StudyNoise, study_noise
 from reports.findings.rungs import FRAME
@@ -143,7 +142,7 @@ def is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _draw(figure: go.Figure, tuning: ArmTuning, at: StudyPass, path: str, look: ArmStyle) -> None:
+def _draw(figure: Drawing, tuning: ArmTuning, at: StudyPass, path: str, look: ArmStyle) -> None:
     is_last = at is tuning.found
     points = [(trial.settings[path], loss) for trial in at.trials for loss in trial.losses if loss is not None]
     _scatter(figure, look, points, mode="markers", marker={"symbol": f"{look.symbol}-open", "size": 6}, opacity=0.7)
@@ -177,8 +176,11 @@ def _bars(tuning: ArmTuning, chosen: Any) -> dict[str, object] | None:
 
 
 def _scatter(
-    figure: go.Figure, look: ArmStyle, points: Sequence[tuple[Any, float]], *, named: bool = False, **how: Any
+    figure: Drawing, look: ArmStyle, points: Sequence[tuple[Any, float]], *, named: bool = False, **how: Any
 ) -> None:
+    marks: Attributes = {
+        part: {**given, "color": look.colour} if part in ("marker", "line") else given for part, given in how.items()
+    }
     figure.add_scatter(
         x=[label(value) if isinstance(value, str) else short(value) for value, _ in points],
         y=[short(loss) for _, loss in points],
@@ -186,8 +188,5 @@ def _scatter(
         legendgroup=look.label,
         showlegend=named,
         hovertemplate="%{y:.5g} at %{x}",
-        **{
-            part: {**given, "color": look.colour} if part in ("marker", "line") else given
-            for part, given in how.items()
-        },
+        **marks,
     )

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy  # whose parts are loaded when they are first used
 from numpy.typing import ArrayLike
+from scipy import special  # scipy.stats takes seconds to load
 
 from reports.statistics.estimates import ALPHA, Floats
 from reports.statistics.interval import Interval
@@ -51,7 +52,7 @@ class Crossed:
 
     def interval(self, alpha: float = ALPHA) -> Interval:
         """Confidence interval of the mean, over other rows and columns that could have been drawn."""
-        row, column = (float(scipy.stats.t.isf(alpha / 2, freedom)) for freedom in self.freedom[:2])
+        row, column = (float(-special.stdtrit(freedom, alpha / 2)) for freedom in self.freedom[:2])
         beyond = max(self.column_square - self.residual_square, 0.0)
         root = math.hypot(row * math.sqrt(self.row_square), column * math.sqrt(beyond))
         half = root / math.sqrt(math.prod(self.shape))
@@ -76,7 +77,7 @@ class Crossed:
         def wider(log_level: float) -> float:
             return self.interval(math.exp(log_level)).half_width - half
 
-        return math.exp(float(scipy.optimize.brentq(wider, math.log(LEAST_P), 0.0)))
+        return math.exp(scipy.optimize.brentq(wider, math.log(LEAST_P), 0.0))
 
     def row_variance(self, alpha: float = ALPHA) -> Interval:
         """σ_A², of rows beyond what the residual explains."""
@@ -89,7 +90,7 @@ class Crossed:
     def residual_variance(self, alpha: float = ALPHA) -> Interval:
         """σ_E², of cells: what rows and columns do only together, and all other noise."""
         total, freedom = self.residual_square * self.freedom[2], self.freedom[2]
-        low, high = (total / float(scipy.stats.chi2.ppf(tail, freedom)) for tail in (1 - alpha / 2, alpha / 2))
+        low, high = (total / _chi2_ppf(tail, freedom) for tail in (1 - alpha / 2, alpha / 2))
         return Interval(self.residual_square, low, high)
 
     def _component(self, square: float, freedom: int, cells: int, alpha: float) -> Interval:
@@ -139,8 +140,12 @@ def _distance(plus: float, minus: float, first: int, second: int, tail: float) -
 
     g, h and `cross` are G, H and their joint coefficient in the book's notation.
     """
-    g = 1 - first / float(scipy.stats.chi2.isf(tail, first))
-    h = second / float(scipy.stats.chi2.ppf(tail, second)) - 1
-    ratio = float(scipy.stats.f.isf(tail, first, second))
+    g = 1 - first / float(special.chdtri(first, tail))
+    h = second / _chi2_ppf(tail, second) - 1
+    ratio = float(special.fdtri(first, second, 1 - tail))
     cross = ((ratio - 1) ** 2 - g**2 * ratio**2 - h**2) / ratio
     return math.sqrt(max(0.0, g**2 * plus**2 + h**2 * minus**2 + cross * plus * minus))
+
+
+def _chi2_ppf(p: float, freedom: int) -> float:
+    return 2 * float(special.gammaincinv(freedom / 2, p))

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy  # whose parts are loaded when they are first used
+from scipy import special  # scipy.stats takes seconds to load
 
 from reports.statistics.estimates import ALPHA
 
@@ -58,18 +59,18 @@ def random_effects(values: Sequence[float], errors: Sequence[float]) -> RandomEf
     tau2 = 0.0
     if q > freedom:
         most = float(((y - y.mean()) ** 2).sum())  # where each weight is below 1/most, the sum is below 1
-        tau2 = float(scipy.optimize.brentq(lambda at: scatter(at)[0] - freedom, 0.0, most, xtol=1e-15 * most))
+        tau2 = scipy.optimize.brentq(lambda at: scatter(at)[0] - freedom, 0.0, most, xtol=1e-15 * most)
     _, mean, weight = scatter(tau2)
     error = 1 / math.sqrt(weight)
-    reach = float(scipy.stats.t.isf(ALPHA / 2, freedom)) * error
+    reach = -float(special.stdtrit(freedom, ALPHA / 2)) * error
     return RandomEffects(
         mean=mean,
         low=mean - reach,
         high=mean + reach,
-        p=float(2 * scipy.stats.t.sf(abs(mean) / error, freedom)),
+        p=2 * float(special.stdtr(freedom, -abs(mean) / error)),
         tau=math.sqrt(tau2),
         q=q,
-        q_p=float(scipy.stats.chi2.sf(q, freedom)),
+        q_p=float(special.chdtrc(freedom, q)),
         i2=max(0.0, 1 - freedom / q) if q > 0 else 0.0,
         stores=count,
     )

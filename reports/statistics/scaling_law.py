@@ -30,6 +30,7 @@ from functools import cached_property
 import numpy as np
 import scipy  # whose parts are loaded when they are first used
 from numpy.typing import ArrayLike
+from scipy import special  # scipy.stats takes seconds to load
 
 from reports.statistics.crossed import crossed
 from reports.statistics.estimates import ALPHA, Floats
@@ -125,7 +126,7 @@ class ScalingLaw:
         if len(self.flops) <= FEWEST_SIZES:
             return None
         freedom = len(self.flops) - (2 if self.best[2] == 0 else 3)
-        return float(scipy.stats.f.sf(self.best[0] / freedom, freedom, self.freedom))
+        return float(special.fdtrc(freedom, self.freedom, self.best[0] / freedom))
 
     @property
     def determined(self) -> bool:
@@ -167,7 +168,7 @@ class ScalingLaw:
         None where the interval leaves what was measured and what is within reach.
         """
         variance = sd**2 / self.seeds
-        bound = self.best[0] + float(scipy.stats.f.isf(alpha, 1, self.seeds - 1))  # the least of two degrees of freedom
+        bound = self.best[0] + float(special.fdtri(1, self.seeds - 1, 1 - alpha))  # the least of two degrees of freedom
 
         def excess(log: float) -> float:
             more = self.points.and_one(log, loss, variance)
@@ -189,11 +190,11 @@ class ScalingLaw:
 
         step = self.noise * self.means[-1]
         low, high = (_crossing(excess, value, sign * step) for sign in (-1, 1))
-        own = float(scipy.stats.t.isf(alpha / 2, self.seeds - 1)) * self.shift * value / math.sqrt(self.seeds)
+        own = -float(special.stdtrit(self.seeds - 1, alpha / 2)) * self.shift * value / math.sqrt(self.seeds)
         return Interval(value, max(0.0, value - math.hypot(value - low, own)), value + math.hypot(high - value, own))
 
     def _bound(self, alpha: float) -> float:
-        return self.best[0] + float(scipy.stats.f.isf(alpha, 1, self.freedom))
+        return self.best[0] + float(special.fdtri(1, self.freedom, 1 - alpha))
 
     @property
     def _origin(self) -> float:
@@ -242,4 +243,4 @@ def _crossing(excess: Callable[[float], float], start: float, step: float) -> fl
     while far > 0 and excess(far) < 0:
         step *= 2
         far = max(start + step, 0.0)
-    return float(scipy.optimize.brentq(excess, start, far, xtol=abs(step) * 1e-3)) if excess(far) > 0 else far
+    return scipy.optimize.brentq(excess, start, far, xtol=abs(step) * 1e-3) if excess(far) > 0 else far

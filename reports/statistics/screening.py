@@ -30,6 +30,7 @@ from typing import Literal
 import numpy as np
 import scipy  # whose parts are loaded when they are first used
 from numpy.typing import ArrayLike
+from scipy import special
 
 from reports.statistics.estimates import ALPHA, Floats, holm
 from reports.statistics.interval import Interval
@@ -57,16 +58,16 @@ class EffectTest:
         """Two-sided."""
         if self.below if self.value > 0 else self.above:
             return 1.0
-        return 2 * float(scipy.stats.t.sf(abs(self.value) / self.error, self.freedom))
+        return 2 * float(special.stdtr(self.freedom, -abs(self.value) / self.error))
 
     def p_tie(self, margin: float) -> float:
         """Small where the effect is shown to lie within ± `margin`: the larger p of two one-sided tests."""
         if self.below or self.above:
             return 1.0
-        return float(scipy.stats.t.sf((margin - abs(self.value)) / self.error, self.freedom))
+        return float(special.stdtr(self.freedom, (abs(self.value) - margin) / self.error))
 
     def interval(self, level: float) -> tuple[float, float]:
-        half = self.error * float(scipy.stats.t.isf(level / 2, self.freedom))
+        half = -self.error * float(special.stdtrit(self.freedom, level / 2))
         return -math.inf if self.below else self.value - half, math.inf if self.above else self.value + half
 
     def evidence(self, p: float) -> Evidence:

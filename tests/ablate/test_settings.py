@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
@@ -14,6 +17,7 @@ from ablate.api.catalogue import catalogued, settings_of
 from ablate.api.ranges import ranges_of
 from ablate.study.sections import StudySections
 from zoo.axis import Spec
+from zoo.descriptions import _classes_in as classes_in
 from zoo.descriptions import descriptions
 
 OURS = ("ablate.", "evals.", "zoo.")
@@ -60,6 +64,29 @@ def test_editors_show_descriptions() -> None:
     lacking = [key for key in properties if not key.startswith("grid.") and not properties[key].get("description")]
     assert len(properties) > 500 and not lacking
     assert properties["base.block.mixer.softcap"]["description"].startswith("c · tanh(score / c)")
+
+
+def fields_of(path: str, *, with_functions: bool) -> dict[str, list[str]]:
+    """What classes outside functions have between their methods."""
+    found = classes_in(path, with_functions=with_functions)
+    return {
+        name: [ast.unparse(each) for each in cls.body if isinstance(each, ast.AnnAssign | ast.Expr)]
+        for name, cls in found.items()
+        if "<locals>" not in name
+    }
+
+
+def test_a_file_without_its_functions_has_the_same_fields(tmp_path: Path) -> None:
+    catalogued()
+    files = {inspect.getsourcefile(cls) or "" for cls in subclasses(Spec) if cls.__module__.startswith(OURS)}
+    assert len(files) > 100
+    for path in [*sorted(files), __file__]:
+        assert fields_of(path, with_functions=False) == fields_of(path, with_functions=True), path
+    odd = tmp_path / "odd.py"
+    odd.write_text(
+        'class A:\n    def f(\n        self,\n    ):\n        return """\nx ="""\n\n    y: int = 0\n    """Why."""\n'
+    )
+    assert fields_of(str(odd), with_functions=False) == {"A": ["y: int = 0", "'Why.'"]}
 
 
 def test_descriptions_are_the_docstrings_below_fields() -> None:

@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import plotly.graph_objects as go
 import pytest
+
+from reports.figures import Figure
+
+
+@pytest.fixture(autouse=True)
+def _checked_by_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """plotly knows every attribute of what is drawn, and its values."""
+    make = Figure.__init__
+
+    def checked(figure: Figure, *given: Any, **named: Any) -> None:
+        make(figure, *given, **named)
+        go.Figure(figure.drawing.to_plotly_json())
+
+    monkeypatch.setattr(Figure, "__init__", checked)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from dataclasses import replace
@@ -18,7 +19,7 @@ from reports.figures import CONFIG
 from reports.figures.style import PALETTE, label, looks
 from reports.findings.summary import summarise_study
 from reports.pages.plotly_js import CARTESIAN, plotly_js
-from reports.pages.templating import coded
+from reports.pages.templating import base85, coded
 from reports.sections import draw
 from reports.sections.losses import Losses
 from tests.reports.browsing import data_of, unpacked
@@ -140,7 +141,7 @@ def test_every_figure_has_words_numbers_and_the_arms_colours(tmp_path: Path) -> 
         assert figure.table.rows
         assert all(len(row) == len(figure.table.columns) for row in figure.table.rows)
         assert (
-            colours_by_name(figure.drawing).items()
+            colours_by_name(go.Figure(figure.drawing.to_plotly_json())).items()
             <= {
                 "post": PALETTE[0],
                 "pre": PALETTE[1],
@@ -160,7 +161,7 @@ def test_every_trace_of_an_arm_says_whose_it_is(tmp_path: Path) -> None:
     """The page uses the legend group to fade the other arms."""
     summary = summarise_study(replace(typical(40), probes=tuple(SEEN)).write(tmp_path))
     for figure in draw(summary):
-        for trace in figure.drawing.data:
+        for trace in go.Figure(figure.drawing.to_plotly_json()).data:
             coloured = {trace.line.color, trace.marker.color, (trace.fillcolor or "")[:16]} & set(PALETTE)
             assert (trace.legendgroup in ("post", "pre", "double")) or not coloured, figure.key
 
@@ -183,6 +184,12 @@ def test_arms_never_share_a_look() -> None:
 def test_labels_are_short_plain_text() -> None:
     assert label("a<br>b\n&c") == "a&lt;br&gt;b &amp;c"
     assert label("x" * 100) == "x" * 14 + "…" + "x" * 13
+
+
+def test_packed_letters_are_those_of_base_85() -> None:
+    for length in (*range(12), 1001):
+        content = bytes(place * 37 % 256 for place in range(length))
+        assert base85(content) == base64.b85encode(content).decode()
 
 
 def test_rendering_speed(benchmark: BenchmarkFixture, tmp_path: Path) -> None:

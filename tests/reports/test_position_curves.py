@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 
 from ablate.store import Store, StudyFolder
 from reports.evaluations.positions import PositionCurve, Positions
 from reports.figures import Figure
+from reports.figures.drawing import Drawing
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
@@ -108,7 +108,7 @@ def test_the_axis_shows_the_places_where_models_differ(tmp_path: Path) -> None:
     low, high = figure.drawing.layout.yaxis.range
     assert low < 2.3 + 10 / 256
     assert high > 2.7 + 10 / 16
-    assert isinstance(figure.drawing, go.Figure)
+    assert isinstance(figure.drawing, Drawing)
     assert list(figure.drawing.layout.xaxis.ticktext) == ["16", "32", "64", "128", "256"]
 
 

@@ -18,7 +18,7 @@ import evals.costs.memory
 import evals.costs.precision
 import zoo
 from evals.costs import matmul
-from evals.costs.machine import training_seconds_per_layer, training_speed
+from evals.costs.machine import training_seconds_per_layer
 from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import peak_growth, peak_memory
 from evals.costs.precision import use_fast_float32
@@ -146,7 +146,7 @@ def test_what_a_layer_adds_to_a_step_is_the_median_step_over_the_layers() -> Non
 
 def test_a_training_step_is_foretold_by_arithmetic_and_layers() -> None:
     """A model that is all overhead, four times as deep as the one that is measured."""
-    speed = training_speed("cpu", torch.float32)
+    per_layer = training_seconds_per_layer("cpu")
     model = zoo.build(zoo.load("small", d_model=32, n_layers=32, vocab_size=64))
     tokens, optimizer = torch.zeros(1, 16, dtype=torch.long), torch.optim.AdamW(model.parameters())
     seconds = []
@@ -155,7 +155,7 @@ def test_a_training_step_is_foretold_by_arithmetic_and_layers() -> None:
         model(tokens).square().mean().backward()
         optimizer.step()
         seconds.append(time.perf_counter() - start)
-    assert 1 / 4 < min(seconds) / (32 * speed.seconds_per_layer) < 4  # other processes may be at work
+    assert 1 / 4 < min(seconds) / (32 * per_layer) < 4  # other processes may be at work
 
 
 @pytest.mark.usefixtures("default_precision")

@@ -1,0 +1,80 @@
+"""Figures of this machine that were measured within an hour: a command that needs no others needs no torch.
+
+They lie in `~/.cache/ablate/machine` (`$XDG_CACHE_HOME`, `$ABLATE_MACHINE_DIR`), in a file for each processor, version
+of torch and setting of the libraries of its matrix products. A file that is damaged, or of another machine, counts as
+none, and removing one is always safe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ablate.machine.environment import cpu_instructions, cpu_name, user_cache
+from ablate.store.files import write_text
+
+HOUR = 3600.0
+"""After which a figure is measured again: the machine may have been busy."""
+FOLDER = "ABLATE_MACHINE_DIR"
+LIBRARIES = ("ATEN_", "DNNL_", "KMP_", "MKL_", "OMP_", "ONEDNN_", "OPENBLAS_")
+"""Beginnings of the variables that choose kernels and their threads."""
+
+
+def recently(name: str, measure: Callable[[], float]) -> float:
+    """A figure as it was measured within an hour, else as `measure` finds it now, which is kept."""
+    found = read().get(name)
+    if found is None:
+        found = measure()
+        keep(name, found)
+    return found
+
+
+def keep(name: str, value: float) -> None:
+    """Keep a figure, where the folder can be written to. Of commands that do so at the same time, one may lose its own
+    and measure again."""
+    figures = {**_taken(), name: (value, time.time())}
+    with suppress(OSError):  # a home that is read-only or full: the next command measures again
+        path().parent.mkdir(parents=True, exist_ok=True)
+        write_text(path(), json.dumps({"machine": machine(), "figures": figures}, indent=1, ensure_ascii=False) + "\n")
+
+
+def read() -> dict[str, float]:
+    """The figures that hold."""
+    return {name: value for name, (value, _) in _taken().items()}
+
+
+def _taken() -> dict[str, tuple[float, float]]:
+    """The figures that hold, each with the time at which it was taken (seconds since 1970)."""
+    try:
+        document = json.loads(path().read_text(encoding="utf-8"))
+        figures = document["figures"].items() if document["machine"] == machine() else ()
+        return {name: (value, taken) for name, (value, taken) in figures if _holds(value, taken)}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):  # missing, or not of this form
+        return {}
+
+
+def path() -> Path:
+    """Where this machine's figures are."""
+    folder = os.environ.get(FOLDER)
+    name = hashlib.sha256(json.dumps(machine()).encode()).hexdigest()[:16]
+    return (Path(folder) if folder else user_cache("machine")) / f"{name}.json"
+
+
+def machine() -> dict[str, str]:
+    """What a figure depends on, beside what its name says."""
+    chosen = {name: value for name, value in sorted(os.environ.items()) if name.startswith(LIBRARIES)}
+    processor = {"processor": cpu_name(), "instructions": cpu_instructions()}
+    return {**processor, "torch": metadata.version("torch"), **chosen}
+
+
+def _holds(value: Any, taken: Any) -> bool:
+    are_numbers = all(type(each) is float and math.isfinite(each) for each in (value, taken))
+    return are_numbers and value >= 0 and 0 <= time.time() - taken < HOUR

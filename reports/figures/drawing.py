@@ -1,0 +1,184 @@
+"""A figure as plotly's script takes it: traces and a layout, which are plain data.
+
+plotly's own objects check every attribute as it is set, which takes longer than all else of a page. Tests have them
+check what reports draw, and `ablate.StudyResult.figure` gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self, TypeAlias
+
+Attributes: TypeAlias = dict[str, Any]
+"""plotly's attributes of a trace or a layout, or a figure of them as its script takes it."""
+
+PLAIN: Attributes = {"data": {"scatter": [{"type": "scatter"}]}}
+"""plotly's template of that name has no colours and lines of its own."""
+
+
+class Part(dict[str, Any]):
+    """Attributes of a trace or of a part of the layout, by name. One that is not set is None."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.get(name)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        found = cls()
+        found.set(settings)
+        return found
+
+    def set(self, settings: Mapping[str, Any]) -> None:
+        """Set attributes. Maps are merged, a name may be a dotted path, and None takes an attribute away."""
+        for name, value in settings.items():
+            first, _, rest = name.partition(".")
+            if rest:
+                self._inner(first).set({rest: value})
+            elif isinstance(value, Mapping):
+                self._inner(first).set(value)
+            elif value is None:
+                self.pop(name, None)
+            else:
+                self[name] = _plain(value)
+
+    def _inner(self, name: str) -> Part:
+        inner: Part = self.setdefault(name, Part())
+        return inner
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        return value
+    return [Part.of(each) if isinstance(each, Mapping) else each for each in value]
+
+
+class Panel(NamedTuple):
+    """The axes of one coordinate system: `x2` and `y2` of the second."""
+
+    x: str
+    y: str
+
+
+class Drawing:
+    """Traces in one panel, or in a grid of panels that are counted row by row."""
+
+    def __init__(self, layout: Mapping[str, Any], columns: int = 1, panels: int = 1) -> None:
+        self.data: list[Part] = []
+        self.layout = Part.of(layout)
+        self._columns = columns
+        self._panels = [Panel(f"x{number}", f"y{number}") for number in ("", *range(2, panels + 1))]
+
+    @classmethod
+    def of(cls, figure: Attributes) -> Self:
+        """A figure that others made, as plotly's script takes it."""
+        found = cls(figure["layout"])
+        found.data = [Part.of(trace) for trace in figure["data"]]
+        return found
+
+    @classmethod
+    def grid(cls, rows: int, columns: int, horizontal: float = 0.0, vertical: float = 0.0) -> Self:
+        """Panels of one size. horizontal and vertical: room between them, as a share of the whole."""
+        found = cls({"template": PLAIN}, columns, rows * columns)
+        across, up = _domains(columns, horizontal), _domains(rows, vertical)[::-1]
+        for place, panel in enumerate(found._panels):
+            row, column = divmod(place, columns)
+            found.layout[axis_name(panel.x)] = Part(anchor=panel.y, domain=across[column])
+            found.layout[axis_name(panel.y)] = Part(anchor=panel.x, domain=up[row])
+        return found
+
+    def name_panels(self, titles: Sequence[str], **attributes: Any) -> None:
+        """A title above each panel."""
+        for panel, title in zip(self._panels, titles, strict=False):
+            x, y = (self.layout[axis_name(axis)].domain for axis in panel)
+            middle = {"x": sum(x) / 2, "xanchor": "center", "y": y[1], "yanchor": "bottom"}
+            self.add_annotation(text=title, xref="paper", yref="paper", showarrow=False, **{**middle, **attributes})
+
+    def share_y(self) -> None:
+        """All panels of a row have the y axis of its first."""
+        for place, panel in enumerate(self._panels):
+            if place % self._columns:
+                first = self._panels[place - place % self._columns]
+                self.layout[axis_name(panel.y)].set({"matches": first.y, "showticklabels": False})
+
+    def add_scatter(self, *, row: int | None = None, col: int | None = None, **attributes: Any) -> None:
+        self._add("scatter", row, col, attributes)
+
+    def add_bar(self, **attributes: Any) -> None:
+        self._add("bar", None, None, attributes)
+
+    def add_heatmap(self, *, row: int | None = None, col: int | None = None, **attributes: Any) -> None:
+        self._add("heatmap", row, col, attributes)
+
+    def _add(self, kind: str, row: int | None, col: int | None, attributes: Attributes) -> None:
+        trace = Part(type=kind)
+        trace.set(attributes)
+        if row is not None and col is not None:
+            panel = self._panel(row, col)
+            trace.set({"xaxis": panel.x, "yaxis": panel.y})
+        self.data.append(trace)
+
+    def _panel(self, row: int, col: int) -> Panel:
+        return self._panels[(row - 1) * self._columns + col - 1]
+
+    def add_vline(self, x: float, line: Attributes, row: int | None = None, col: int | None = None) -> None:
+        """An upright line from end to end of a panel, or of each that has traces."""
+        for panel in self._drawn(row, col):
+            self.add_shape(type="line", x0=x, x1=x, xref=panel.x, y0=0, y1=1, yref=f"{panel.y} domain", line=line)
+
+    def add_hline(self, y: float, line: Attributes, name: str = "") -> None:
+        """A level line across each panel that has traces, with its name above its right end."""
+        for panel in self._drawn(None, None):
+            across = f"{panel.x} domain"
+            self.add_shape(type="line", x0=0, x1=1, xref=across, y0=y, y1=y, yref=panel.y, line=line)
+            if name:
+                end = {"x": 1, "xanchor": "right", "xref": across, "y": y, "yanchor": "bottom", "yref": panel.y}
+                self.add_annotation(text=name, showarrow=False, **end)
+
+    def _drawn(self, row: int | None, col: int | None) -> Sequence[Panel]:
+        if row is not None and col is not None:
+            return [self._panel(row, col)]
+        if len(self._panels) == 1:
+            return self._panels
+        drawn = {Panel(trace.xaxis, trace.yaxis) for trace in self.data}
+        return [panel for panel in self._panels if panel in drawn]
+
+    def add_shape(self, **attributes: Any) -> None:
+        self.layout.setdefault("shapes", []).append(Part.of(attributes))
+
+    def add_annotation(self, **attributes: Any) -> None:
+        self.layout.setdefault("annotations", []).append(Part.of(attributes))
+
+    def update_layout(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
+        self.layout.set({**(settings or {}), **more})
+
+    def update_xaxes(self, *, row: int | None = None, col: int | None = None, **settings: Any) -> None:
+        """Set attributes of a panel's x axis, or of all."""
+        for panel in self._panels if row is None or col is None else [self._panel(row, col)]:
+            self.layout.set({axis_name(panel.x): settings})
+
+    def update_yaxes(self, *, row: int | None = None, col: int | None = None, **settings: Any) -> None:
+        """Set attributes of a panel's y axis, or of all."""
+        for panel in self._panels if row is None or col is None else [self._panel(row, col)]:
+            self.layout.set({axis_name(panel.y): settings})
+
+    def update_traces(self, **settings: Any) -> None:
+        for trace in self.data:
+            trace.set(settings)
+
+    def to_plotly_json(self) -> Attributes:
+        """Traces and layout as plotly's script takes them."""
+        return {"data": self.data, "layout": self.layout}
+
+
+def axis_name(axis: str) -> str:
+    """`xaxis2` for `x2`."""
+    return f"{axis[0]}axis{axis[1:]}"
+
+
+def _domains(count: int, between: float) -> list[list[float]]:
+    """Where equal parts of the whole begin and end."""
+    size = (1.0 - between * (count - 1)) / count
+    starts = [sum([size] * place) + place * between for place in range(count)]
+    return [[start, min(1.0, start + size)] for start in starts]

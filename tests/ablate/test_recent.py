@@ -1,0 +1,77 @@
+"""Figures of this machine that are kept for an hour."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from ablate.machine import recent
+
+
+@pytest.fixture
+def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv(recent.FOLDER, str(tmp_path))
+    return recent.path()
+
+
+def measured(name: str, value: float = 1.0) -> bool:
+    """Whether a figure was measured, and not known."""
+    calls: list[float] = []
+
+    def measure() -> float:
+        calls.append(value)
+        return value
+
+    assert recent.recently(name, measure) == value
+    return bool(calls)
+
+
+def test_a_figure_is_measured_once_an_hour(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [measured("a"), measured("a"), measured("b", 2.0), measured("a")] == [True, False, True, False]
+    assert recent.read() == {"a": 1.0, "b": 2.0}
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + recent.HOUR + 60)
+    assert recent.read() == {}
+    assert measured("a")
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert recent.read() == {}, "a clock that was put back"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "{}",
+        '{"machine": 3, "figures": {"a": [1.0, 1.0]}}',
+        '{"machine": MACHINE, "figures": [1]}',
+        '{"machine": MACHINE, "figures": {"a": 1.0}}',
+        '{"machine": MACHINE, "figures": {"a": [null, NOW]}}',
+        '{"machine": MACHINE, "figures": {"a": [NaN, NOW]}}',
+        '{"machine": MACHINE, "figures": {"a": [-1.0, NOW]}}',
+        '{"machine": MACHINE, "figures": {"a": ["1", NOW]}}',
+    ],
+)
+def test_what_is_damaged_or_foreign_is_measured_again(content: str, file: Path) -> None:
+    text = content.replace("MACHINE", json.dumps(recent.machine())).replace("NOW", str(time.time()))
+    file.write_text(text, encoding="utf-8")
+    assert measured("a") and not measured("a")
+
+
+def test_figures_of_another_setting_are_others(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert measured("a")
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    assert measured("a") and recent.path() != file
+    recent.path().write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+    assert recent.read() == {}, "copied from another machine"
+
+
+def test_a_folder_that_cannot_be_written_to_keeps_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    monkeypatch.setenv(recent.FOLDER, str(tmp_path / "file" / "folder"))
+    assert measured("a") and measured("a")
