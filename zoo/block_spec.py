@@ -141,6 +141,8 @@ class BlockSpec(Spec):
                 Ground.FULL_ROWS: mixer.adds_loss,
                 Ground.SAME_WORK: mixer.adds_loss,
                 Ground.CONTIGUOUS: mixer.counts_places,
+                Ground.WHOLE_BLOCKS: mixer.reads_tokens,
+                Ground.WHOLE_STREAM: mixer.reads_tokens,
             },
             ("mixer.position", ", ".join(scheme.kind for scheme in schemes)): {
                 Ground.EQUAL_ROWS: mixer.pass_flops(1) > 0,
