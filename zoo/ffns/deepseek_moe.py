@@ -51,8 +51,8 @@ class DeepSeekMoE(MoE):
         {"d_ff": 12, "score": "sqrt_softplus", "bias_on": "logit", "router_softcap": 3.0, "shared_mean": True},
         {"d_ff": 12, "experts": 6, "latent": 10},
         {"d_ff": 12, "experts": 5, "copy_experts": 2, "tau": 2.0, "score": "softmax", "normalise": False},
-        {"d_ff": 12, "experts": 5, "shared_experts": 2, "shared_sink": True, "scale": 2.0},
         {"d_ff": 12, "experts": 5, "zero_experts": 1, "router_hidden": 7, "score": "softmax", "normalise": False},
+        {"d_ff": 12, "experts": 5, "shared_experts": 2, "shared_sink": True, "scale": 2.0},
     )
     paired_examples: ClassVar[int | None] = 2
     kind: Literal["deepseek_moe"] = "deepseek_moe"

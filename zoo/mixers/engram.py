@@ -178,7 +178,8 @@ class EngramLayer(MixerLayer):
         if kept is None:
             before = ids.new_zeros(len(ids), self.spec.max_ngram - 1)
         else:
-            before = sum(kept[..., byte].long() << 8 * byte for byte in range(BYTES))
+            digits = (kept[..., byte].long() << 8 * byte for byte in range(BYTES))
+            before = sum(digits, start=ids.new_zeros(()))
         seen = torch.cat((before, ids), dim=1)
         if states is not None:
             last = seen[:, ids.shape[1] :]
