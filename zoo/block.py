@@ -43,6 +43,7 @@ class Block(nn.Module):
         if spec.cross is not None:
             self.cross_residual = self._residual(spec, site, int(spec.has_mixer_residual))
         self.laurel = spec.laurel.build(spec.norm.build(site.d_model), site.d_model) if spec.laurel else None
+        self.gates = spec.gated_norm.build(site.d_model) if spec.gated_norm else nn.ModuleDict()
         self.canon = spec.canon.build(site.d_model) if spec.canon else nn.ModuleDict()
         self.router = DepthRouter(spec.depth_routing, site.d_model) if spec.depth_routing else None
         self.dropout = nn.Dropout(spec.dropout)
@@ -81,6 +82,8 @@ class Block(nn.Module):
         parts = self._parts(cache)
 
         def run(name: str, part: nn.Module, h: Tensor) -> Tensor:
+            if name in self.gates:
+                h = self.gates[name](h)
             if name in self.canon:
                 h = self.canon[name](h, step, parts.get(f"{CANON}.{name}"))
             out: Tensor = self.depth(self.dropout(part(h, step, parts.get(name))))

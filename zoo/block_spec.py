@@ -11,6 +11,7 @@ from zoo.axis import Choice, Spec, is_off
 from zoo.block_features import BlockFeature
 from zoo.block_features.canon import Canon
 from zoo.block_features.depth_routing import DepthRouting
+from zoo.block_features.gated_norm import GatedNorm
 from zoo.block_features.laurel import Laurel
 from zoo.errors import SpecError
 from zoo.facts import Dropout, Fact, Supports, Tried
@@ -57,6 +58,8 @@ class BlockSpec(Spec):
     that (Huang et al. 2016, arXiv:1603.09382)."""
     canon: Annotated[Canon | None, Tried({"width": 3}, {"before": ["mixer"]})] = Field(default=None, exclude_if=is_off)
     """Short convolutions on the inputs of the branches (Allen-Zhu 2025, arXiv:2512.17351)."""
+    gated_norm: Annotated[GatedNorm | None, Tried({"rank": 5}, paired=False)] = Field(default=None, exclude_if=is_off)
+    """A low-rank gate on the norm's output that a branch reads (Qiu et al. 2026, arXiv:2601.22966); null for none."""
     laurel: Annotated[Laurel | None, Tried({"rank": 5})] = Field(default=None, exclude_if=is_off)
     """A learned path alongside the residual around the mixer; null for none."""
     depth_routing: Annotated[DepthRouting | None, Tried({"capacity": 0.5})] = Field(default=None, exclude_if=is_off)
@@ -141,6 +144,8 @@ class BlockSpec(Spec):
                 Ground.FULL_ROWS: mixer.adds_loss,
                 Ground.SAME_WORK: mixer.adds_loss,
                 Ground.CONTIGUOUS: mixer.counts_places,
+                Ground.WHOLE_BLOCKS: mixer.reads_tokens,
+                Ground.WHOLE_STREAM: mixer.reads_tokens,
             },
             ("mixer.position", ", ".join(scheme.kind for scheme in schemes)): {
                 Ground.EQUAL_ROWS: mixer.pass_flops(1) > 0,
@@ -231,5 +236,6 @@ class BlockSpec(Spec):
         for name, part, other in (("mixer", self.mixer, "ffn"), ("ffn", self.ffn, "mixer")):
             if part.absent and self.topology != "serial":
                 raise SpecError("topology", f"{self.topology} needs mixer and ffn side by side, and there is no {name}")
-            if part.absent and self.canon is not None and name in self.canon.before:
-                raise SpecError("canon.before", f"there is no {name} for it to be before: before: [{other}]")
+            for setting, feature in (("canon", self.canon), ("gated_norm", self.gated_norm)):
+                if part.absent and feature is not None and name in feature.before:
+                    raise SpecError(f"{setting}.before", f"there is no {name} for it to be before: before: [{other}]")

@@ -24,7 +24,7 @@ def conv_cost(channels: int, width: int | None, bias: bool = False) -> PartCost:
 
 
 class ShortConv(nn.Module):
-    """y_t = Σ_i w_i ⊙ x_{t − W + 1 + i} (+ b), i from 0 to W − 1; zero before the text begins. x: (B, T, C).
+    """y_t = Σ_i w_i ⊙ x_{t − (W − 1 − i) δ} (+ b), i from 0 to W − 1; zero before the text begins. x: (B, T, C).
 
     So et al. 2021 (Primer), arXiv:2109.08668, on queries, keys and values. W is a few tokens: so many products of whole
     tensors, which need no layout of their own, in place of a convolution.
@@ -32,26 +32,31 @@ class ShortConv(nn.Module):
 
     roles: ClassVar = {"weight": "gain", "bias": "bias"}
 
-    def __init__(self, channels: int, width: int, bias: bool = False) -> None:
+    def __init__(self, channels: int, width: int, bias: bool = False, dilation: int = 1) -> None:
+        """dilation: δ, tokens from each token that is read to the next."""
         super().__init__()
+        self.reach = (width - 1) * dilation
+        """Tokens before the current one that are read, or lie between those."""
+        self.dilation = dilation
         self.weight = nn.Parameter(torch.empty(channels, width))
         self.bias = nn.Parameter(torch.zeros(channels)) if bias else None
         self.initial_std = {"weight": width**-0.5}
 
     def new_cache(self, batch: int, dtype: torch.dtype) -> StateCache:
         """For a convolution that keeps its state by itself."""
-        channels, width = self.weight.shape
-        return StateCache.zeros(batch, {STATE: (width - 1, channels)}, self.weight, dtype)
+        shape = {STATE: (self.reach, self.weight.shape[0])}
+        return StateCache.zeros(batch, shape, self.weight, dtype)
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         x = on_text(x, step)
-        width, length = self.weight.shape[1], x.shape[1]
+        length = x.shape[1]
         states = kept_by(self, cache, StateCache)
         before = states.read(STATE, x.dtype) if states is not None else None
-        x = F.pad(x, (0, 0, width - 1, 0)) if before is None else torch.cat((before, x), dim=1)
+        x = F.pad(x, (0, 0, self.reach, 0)) if before is None else torch.cat((before, x), dim=1)
         if states is not None:
             states.write(STATE, x[:, length:])
-        taps = [x[:, i : i + length] * weight for i, weight in enumerate(self.weight.unbind(1))]
+        starts = range(0, self.reach + 1, self.dilation)
+        taps = [x[:, i : i + length] * weight for i, weight in zip(starts, self.weight.unbind(1), strict=True)]
         out = torch.stack(taps).sum(0) if self.bias is None else torch.stack(taps).sum(0) + self.bias
         return out.to(x.dtype)
 

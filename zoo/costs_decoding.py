@@ -120,8 +120,9 @@ def _blocks_read(spec: ModelSpec, tokens: int) -> float:
     met: set[int] = set()
     for block, layer, subset in zip(spec.block_of_each, spec.layers, spec.subsets, strict=True):
         runs = 1.0 if subset is None else 1 - (1 - 1 / subset.ratio) ** tokens
-        beside = layer.cost(spec.d_model, 1).parameters - layer.ffn.cost(spec.d_model).parameters
-        read += runs * (beside + layer.ffn.parameters_read(spec.d_model, tokens))
+        beside: float = layer.cost(spec.d_model, 1).parameters - layer.ffn.cost(spec.d_model).parameters
+        beside += layer.ffn.parameters_read(spec.d_model, tokens) - layer.mixer.cost(spec.d_model, 1).parameters
+        read += runs * (beside + layer.mixer.parameters_read(spec.d_model, tokens))
         read += 0 if block in met else layer.cost_around(spec.d_model).parameters
         met.add(block)
     return read

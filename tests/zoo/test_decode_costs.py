@@ -44,6 +44,10 @@ SPECS = dict(mixers()) | {
     "untied": {"tie_embeddings": False, "embedding_dim": 8},
     "hybrid": {"blocks.attn.mixer": "attention", "block.mixer": "mamba2", "pattern": ["block", "attn"]},
     "expanded latent": {"block.mixer": {"kind": "mla", "kv_rank": 90, "nope_dim": 1, "rope_dim": 6}},
+    "latent with norms": {"block.mixer": {"kind": "mla", "kv_rank": 10, "rope_dim": 6, "qk_norm": "rmsnorm"}},
+    "expanded latent with norms": {
+        "block.mixer": {"kind": "mla", "kv_rank": 90, "nope_dim": 1, "rope_dim": 6, "qk_norm": "rmsnorm"}
+    },
 }
 every_spec = pytest.mark.parametrize("edits", SPECS.values(), ids=SPECS)
 

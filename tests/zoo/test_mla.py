@@ -9,6 +9,7 @@ import torch
 from transformers import DeepseekV2Config, DeepseekV2ForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM
 
 import zoo
+from tests.zoo.slow import close, rms
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.mixers.mla import MLA
 from zoo.site import Step
@@ -198,3 +199,60 @@ def test_an_indexer_does_not_imitate_weights_that_a_sink_takes_from() -> None:
     with pytest.raises(zoo.SpecError, match=r"mixer\.sinks: .+: set index_loss: 0"):
         spec_of(kind="dsa", sinks=True)
     assert zoo.build(spec_of(kind="dsa", sinks=True, index_loss=0.0)).blocks[0].mixer.sinks is not None
+
+
+def turned(x: torch.Tensor, position: int) -> torch.Tensor:
+    """x: (ρ,): pair (2i, 2i + 1) as a complex number, times exp(√−1 m base^(−2i/ρ))."""
+    pairs = torch.view_as_complex(x.view(-1, 2).contiguous())
+    angles = position * 10_000.0 ** (-torch.arange(len(pairs), dtype=x.dtype) * 2 / len(x))
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten()
+
+
+def slow_normed(layer: Any, x: torch.Tensor) -> torch.Tensor:
+    """x: (T, D) → (T, D): equations 9 to 19 with an RMSNorm on both parts of every query and key after the projections,
+    as it is written, key by key."""
+    spec, heads, norms = layer.spec, layer.heads, layer.qk_norm
+    n = spec.nope_dim
+    latent = rms(layer.kv_down(x)[:, : spec.kv_rank], layer.kv_norm.gain, spec.latent_norm.eps)
+    q = layer.q(x).unflatten(-1, (heads, -1))
+    k, v = (part(latent).unflatten(-1, (heads, -1)) for part in (layer.k, layer.v))
+
+    def normed(part: torch.Tensor, norm: Any) -> torch.Tensor:
+        return rms(part, norm.gain + spec.qk_norm.unit_offset, spec.qk_norm.eps)
+
+    out = []
+    shared = [turned(normed(layer.kv_down(x)[s, spec.kv_rank :], norms.k_rope), s) for s in range(len(x))]
+    for t in range(len(x)):
+        mixed = []
+        for h in range(heads):
+            query = torch.cat((normed(q[t, h, :n], norms.q_nope), turned(normed(q[t, h, n:], norms.q_rope), t)))
+            keys = [torch.cat((normed(k[s, h], norms.k_nope), shared[s])) for s in range(t + 1)]
+            weights = torch.stack([query @ key * spec.scale for key in keys]).softmax(0)
+            mixed.append(weights @ v[: t + 1, h])
+        out.append(layer.o(torch.cat(mixed)))
+    return torch.stack(out)
+
+
+@pytest.mark.parametrize("norm", [{"eps": 0.1}, {"unit_offset": True}], ids=["gain", "unit offset"])
+def test_norms_of_queries_and_keys_are_those_of_their_projections_expanded_and_absorbed(norm: dict[str, Any]) -> None:
+    model = random_model(spec_of(qk_norm={"kind": "rmsnorm", **norm})).double()
+    layer: Any = model.blocks[0].mixer
+    x = torch.randn(1, 9, 24, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    with torch.no_grad():
+        expected = slow_normed(layer, x[0])
+        close(layer(x, Step.of(x[..., 0]))[0], expected)
+        cache = layer.new_cache(1, 9, torch.float64)
+        parts = [layer(part, Step.of(part[..., 0], start=start), cache)[0]
+                 for start, part in zip((0, 5, 8), x.split([5, 3, 1], dim=1), strict=True)]  # fmt: skip
+        assert layer.spec.absorbs(1, 9)
+        close(torch.cat(parts), expected)
+
+
+def test_a_norm_of_keys_is_cached_as_one_number_for_each_head() -> None:
+    plain, normed = (zoo.cost(spec_of(qk_norm=norm)) for norm in (None, "rmsnorm"))
+    assert normed.cache_bytes(1, 1, "bfloat16") - plain.cache_bytes(1, 1, "bfloat16") == 2 * 2 * 3
+    assert normed.params - plain.params == 2 * 2 * (6 + 4)
+    with pytest.raises(zoo.SpecError, match=r"mixer\.qk_norm: layernorm of a key is no multiple of it"):
+        spec_of(qk_norm="layernorm")
+    with pytest.raises(zoo.SpecError, match=r"mixer\.qk_norm: norms of keys that an indexer chooses"):
+        spec_of(kind="dsa", qk_norm="rmsnorm")

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 import zoo
 from tests.zoo.slow import close, layer_of, linear, random_stream, run
+from zoo import presets
 from zoo.ffns.rwkv7 import ChannelMix
 from zoo.mixers.rwkv7 import RWKV7
 from zoo.site import Site, Step
@@ -97,3 +98,12 @@ def test_heads_are_as_wide_as_the_stream(heads: int, d_model: int) -> None:
         RWKV7(heads=heads).resolve(d_model)
     with pytest.raises(zoo.SpecError, match="head_dim: 3 heads of 5 features are not d_model 12"):
         RWKV7(heads=3, head_dim=5).resolve(12)
+
+
+@pytest.mark.parametrize("size", ["rwkv7", "rwkv7-0.4b", "rwkv7-1.5b", "rwkv7-2.9b"])
+def test_its_size_is_the_paper_s_and_what_the_first_layer_s_share_of_itself_has(size: str) -> None:
+    """The paper leaves out 2 D r + D parameters of the first layer: 49,920 at 0.19B."""
+    spec = zoo.load(size)
+    unused = (2 * spec.block.mixer.value_rank + 1) * spec.d_model
+    assert zoo.cost(spec).params == presets.preset(size).published_parameters + unused
+    assert size != "rwkv7" or unused == 49_920

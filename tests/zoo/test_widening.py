@@ -35,6 +35,7 @@ UNKNOWN: dict[str, set[str]] = {
     "chunks": {"ratio=2.5"},
     "per_layer_embeddings": {"features=5"},
     "laurel": {"rank=5"},
+    "gated_norm": {"rank=5"},
     "depth_routing": {"capacity=0.5"},
     "sharing": {"injection=yes", "recursion=alpha=0.5"},
     "ffn.sparsity": {"0.3"},

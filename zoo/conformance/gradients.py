@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
+from torch import Tensor
 
 import zoo
 from zoo.conformance.combinations import given_to, random_model, random_tokens
 from zoo.conformance.counting import expected_chunks
 from zoo.conformance.subject import LENGTH
+from zoo.ffns._zero_compute import ZeroComputeExperts
 from zoo.residuals.normed import NormedLayer
 from zoo.spec import ModelSpec
 
@@ -15,10 +19,26 @@ from zoo.spec import ModelSpec
 def silent_parameters(spec: ModelSpec, seed: int) -> set[str]:
     """Those without a gradient that could have one."""
     model, tokens = random_model(spec, seed).train(), random_tokens(spec, 2, LENGTH + 1)
+    reached = _constant_experts_reached(model)
     with expected_chunks(model):  # a random model may make a single one, in which no query has a choice
         model.loss(tokens[:, :-1], tokens[:, 1:], **given_to(spec, 2, LENGTH))[0].backward()
     silent = {name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0}
-    return {name for name in silent if not is_invisible(name, model)}
+    idle = tuple(f"{path}." for path, sent in reached.items() if not sent)
+    return {name for name in silent if not (is_invisible(name, model) or name.startswith(idle))}
+
+
+def _constant_experts_reached(model: zoo.Decoder) -> dict[str, bool]:
+    """Whether any token was sent to a constant expert, by the path of the module: filled while the model runs. Tokens
+    that are much alike all go to the same experts, and where none of them is a constant one, nothing is learned."""
+    reached: dict[str, bool] = {}
+
+    def note(path: str, module: ZeroComputeExperts, given: tuple[Tensor, ...]) -> None:
+        reached[path] = reached.get(path, False) or bool((given[1] >= module.first_constant).any())
+
+    for path, module in model.named_modules():
+        if isinstance(module, ZeroComputeExperts):
+            module.register_forward_pre_hook(partial(note, path))
+    return reached
 
 
 def is_invisible(name: str, model: zoo.Decoder) -> bool:

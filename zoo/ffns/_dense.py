@@ -129,6 +129,13 @@ class DenseLayer(FfnLayer):
         out: Tensor = self.down(self.dropout(self.activation(*parts)))
         return out
 
+    def weighted(self, x: Tensor, weights: Tensor) -> Tensor:
+        """Σ_e w_e FFN_e(x), where the hidden features are those of several experts, one after the other. weights:
+        (B, T, experts)."""
+        hidden = self.activation(*self.project(x)).unflatten(-1, (weights.shape[-1], -1))
+        out: Tensor = self.down(self.dropout((hidden * weights[..., None].to(hidden.dtype)).flatten(-2)))
+        return out
+
     def project(self, x: Tensor) -> list[Tensor]:
         """Inputs of the activation: up, or gate and up."""
         return [self.up(x)] if self.gate is None else [self.gate(x), self.up(x)]

@@ -86,6 +86,11 @@ class MoE(Routed):
         return None
 
     @property
+    def router_rows(self) -> int:
+        """Number of logits that the router reads."""
+        return self.choices
+
+    @property
     def router_bias_parameters(self) -> int:
         """Parameters of the router beyond its matrix."""
         return 0
@@ -173,7 +178,7 @@ class MoE(Routed):
         parameters, matrices = 0, 0
         if self.router_hidden is not None:
             parameters, matrices = RouterMLP.sizes(d_model, self.router_hidden)
-        matrix = self.choices * (self.router_hidden or d_model)
+        matrix = self.router_rows * (self.router_hidden or d_model)
         return matmul_cost(parameters + matrix + self.router_bias_parameters, matrices + matrix)
 
     def dropped_flops(self, d_model: int) -> float:
@@ -224,19 +229,24 @@ class MoELayer(FfnLayer):
             )
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        routing: Routing = self.router(x, step.tokens)
         read = x if self.latent_down is None else self.latent_down(x)  # (B, T, D), or (B, T, ℓ)
-        out = self.routed(x, read, step)
+        out = self.routed(read, routing, step)
         if self.latent_up is not None:
             out = self.latent_up(out)
         if self.shared is not None:
-            shared = self.shared(x, step)
-            out = out + (shared if self.shared_gate is None else shared * self.shared_gate(x).sigmoid())
+            out = out + self._from_shared(self.shared, x, routing, step)
             out = out / 2 if self.spec.shared_mean else out
         return out
 
-    def routed(self, x: Tensor, read: Tensor, step: Step) -> Tensor:
-        """Outputs of the chosen experts. x: (B, T, D), which the router reads; read: (B, T, D or ℓ) → the same."""
-        routing: Routing = self.router(x, step.tokens)
+    def _from_shared(self, shared: DenseLayer, x: Tensor, routing: Routing, step: Step) -> Tensor:
+        if routing.shared is not None:
+            return shared.weighted(x, routing.shared)
+        out: Tensor = shared(x, step)
+        return out if self.shared_gate is None else out * self.shared_gate(x).sigmoid()
+
+    def routed(self, read: Tensor, routing: Routing, step: Step) -> Tensor:
+        """Outputs of the chosen experts. read: (B, T, D or ℓ) → the same."""
         rows, chosen, weights = (t.flatten(0, -2) for t in (read, routing.chosen, routing.weights))
         out: Tensor = self.experts(rows, chosen, weights, self._capacity(rows.shape[0]))
         if self.zero_compute is not None:

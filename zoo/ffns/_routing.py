@@ -23,6 +23,7 @@ class Routing:
 
     logits, probabilities: (..., E), float32; probabilities sum to one. chosen, weights: (..., k).
     counted: (..., k), the experts that the balance loss counts as having got the token.
+    shared: (..., S), weights of the shared experts; None where they are not weighted.
     """
 
     logits: Tensor
@@ -30,6 +31,7 @@ class Routing:
     chosen: Tensor
     weights: Tensor
     counted: Tensor
+    shared: Tensor | None = None
 
 
 class Router(nn.Module, ABC):

@@ -52,6 +52,7 @@ class DeepSeekMoE(MoE):
         {"d_ff": 12, "experts": 6, "latent": 10},
         {"d_ff": 12, "experts": 5, "copy_experts": 2, "tau": 2.0, "score": "softmax", "normalise": False},
         {"d_ff": 12, "experts": 5, "zero_experts": 1, "router_hidden": 7, "score": "softmax", "normalise": False},
+        {"d_ff": 12, "experts": 5, "shared_experts": 2, "shared_sink": True, "scale": 2.0},
     )
     paired_examples: ClassVar[int | None] = 2
     kind: Literal["deepseek_moe"] = "deepseek_moe"
@@ -74,7 +75,10 @@ class DeepSeekMoE(MoE):
     normalise: bool = True
     """Whether the chosen experts' weights are divided by their sum: with one chosen, only losses teach the router."""
     scale: PositiveFloat = 1.0
-    """Factor on the chosen experts' weights w; the shared experts have none."""
+    """Factor on the weights w of the chosen experts, and of the shared ones where `shared_sink` gives them weights."""
+    shared_sink: bool = Field(default=False, exclude_if=is_off)
+    """Whether every shared expert has a logit, too, and a weight as the chosen ones have, normalised together with
+    theirs: it takes what they leave (Inkling, Thinking Machines Lab 2026)."""
     bias_rate: Annotated[NonNegativeFloat | None, Fact.TRAINING_UNLESS_NULL] = 1e-3
     """γ; null for no bias."""
     bias_on: Literal["score", "logit"] = Field(default="score", exclude_if=lambda on: on == "score")
@@ -84,6 +88,8 @@ class DeepSeekMoE(MoE):
     """Tokens over which the balance loss averages."""
 
     def resolve(self, d_model: int) -> Self:
+        if self.shared_sink:
+            self._check_sink()
         if self.zero_compute and self.groups > 1:
             raise SpecError("groups", "experts without an FFN are in no group: leave groups at 1")
         size = self._group_size()
@@ -96,6 +102,20 @@ class DeepSeekMoE(MoE):
                 "top_k", f"{self.top_groups} groups have {self.top_groups * size} experts, not {self.top_k}"
             )
         return super().resolve(d_model)
+
+    def _check_sink(self) -> None:
+        if not self.shared_experts:
+            raise SpecError("shared_sink", "there are no shared experts to weight: set shared_experts")
+        if self.score == "softmax" or not self.normalise:
+            reason = "weighs chosen and shared experts by scores of each alone, normalised together: set score and "
+            raise SpecError("shared_sink", reason + "normalise for that")
+        for name in ("shared_gate", "shared_mean", "shared_bias"):
+            if getattr(self, name):
+                raise SpecError(name, "shared experts are weighted by the router (shared_sink)")
+
+    @property
+    def router_rows(self) -> int:
+        return self.choices + self.shared_experts * self.shared_sink
 
     def _group_size(self) -> int:
         if self.experts % self.groups:
@@ -121,7 +141,7 @@ class DeepSeekRouter(LinearRouter, Adapting):
     selection_bias: Tensor | None
 
     def __init__(self, spec: DeepSeekMoE, d_model: int) -> None:
-        super().__init__(d_model, spec.choices, hidden=spec.router_hidden)
+        super().__init__(d_model, spec.router_rows, hidden=spec.router_hidden)
         self.spec = spec
         has_bias = spec.bias_rate is not None
         self.register_buffer("selection_bias", torch.zeros(spec.choices) if has_bias else None)
@@ -132,14 +152,22 @@ class DeepSeekRouter(LinearRouter, Adapting):
         logits = self.logits(x)
         if (cap := self.spec.router_softcap) is not None:
             logits = cap * torch.tanh(logits / cap)
-        scores = SCORES[self.spec.score](logits)
+        score, shared = SCORES[self.spec.score], None
+        if self.spec.shared_sink:
+            logits, of_shared = logits.split((self.spec.choices, self.spec.shared_experts), dim=-1)
+            shared = score(of_shared)
+        scores = score(logits)
         chosen = self._choose((logits if self.spec.bias_on == "logit" else scores).detach())
         weights = scores.gather(-1, chosen)
         if self.spec.normalise:
-            weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
+            total = weights.sum(dim=-1, keepdim=True) + 1e-20
+            if shared is not None:
+                total = total + shared.sum(dim=-1, keepdim=True)
+                shared = shared / total * self.spec.scale
+            weights = weights / total
         probabilities = scores / scores.sum(dim=-1, keepdim=True)
         counted = chosen if self.selection_bias is None else scores.topk(self.spec.top_k, dim=-1).indices
-        return Routing(logits, probabilities, chosen, weights * self.spec.scale, counted)
+        return Routing(logits, probabilities, chosen, weights * self.spec.scale, counted, shared)
 
     def _choose(self, scores: Tensor) -> Tensor:
         """scores, or logits where those have the bias: (..., E) → (..., k), the chosen experts."""

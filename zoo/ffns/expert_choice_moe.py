@@ -90,21 +90,21 @@ class ExpertChoiceLayer(MoELayer):
 
     spec: ExpertChoiceMoE
 
-    def routed(self, x: Tensor, read: Tensor, step: Step) -> Tensor:
-        scores = self.router(x).probabilities.transpose(1, 2)  # S: (B, E, T)
+    def routed(self, read: Tensor, routing: Routing, step: Step) -> Tensor:
+        scores = routing.probabilities.transpose(1, 2)  # S: (B, E, T)
         text = step.text
         if text is not None:
             scores = scores.masked_fill(~text[:, None], -1.0)
         # Tokens of one id have equal scores where nothing has told them apart yet: hence a stable order.
         ranked = scores.sort(dim=-1, descending=True, stable=True)
-        weights, places = (each[..., : self.spec.taken(x.shape[1])] for each in ranked)  # (B, E, k)
+        weights, places = (each[..., : self.spec.taken(read.shape[1])] for each in ranked)  # (B, E, k)
         if text is not None:
             # A text with padding has fewer tokens: of the k places in this row, its own number counts.
             own = torch.ceil(self.spec.top_k * text.sum(1, keepdim=True) / self.spec.experts)
-            weights = weights * (torch.arange(weights.shape[-1], device=x.device) < own)[:, None]
+            weights = weights * (torch.arange(weights.shape[-1], device=read.device) < own)[:, None]
         index = places[..., None].expand(-1, -1, -1, read.shape[-1])
         rows = read[:, None].expand(-1, self.spec.experts, -1, -1).gather(2, index)  # (B, E, k, D)
-        given = self.experts.each(rows.transpose(0, 1).flatten(1, 2)).unflatten(1, (x.shape[0], -1))  # (E, B, k, D)
+        given = self.experts.each(rows.transpose(0, 1).flatten(1, 2)).unflatten(1, (read.shape[0], -1))  # (E, B, k, D)
         out: Tensor = given.new_zeros(read.shape)
         # Expert by expert, which has a token once at most: so no sum depends on an order that a device chooses.
         for number, part in enumerate(given):

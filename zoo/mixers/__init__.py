@@ -29,6 +29,9 @@ class Mixer(Variant):
     gives_queries: ClassVar[bool] = False
     """Whether it hands its queries to a position scheme that `reads_queries`."""
 
+    reads_tokens: ClassVar[bool] = False
+    """Whether it reads the ids of tokens."""
+
     adds_loss: ClassVar[bool] = False
     """Whether the layer adds to the training objective, by the mean over all tokens that it reads."""
 
@@ -51,6 +54,10 @@ class Mixer(Variant):
         """
         before = (context - 1) * self.cost(d_model, context - 1).flops if context > 1 else 0.0
         return context * self.cost(d_model, context).flops - before
+
+    def parameters_read(self, d_model: int, tokens: int) -> float:
+        """Expected number of parameters that a pass over `tokens` tokens uses. Called on a resolved spec."""
+        return self.cost(d_model, 1).parameters
 
     def training_cost(self, d_model: int, context: int) -> PartCost:
         """Cost of a training step beyond a forward pass and twice as much backward, divided by three; negative where it

@@ -64,10 +64,13 @@ def chosen(scores: Tensor, seen: Tensor, places: Tensor, count: int) -> Tensor:
     (B, T, count), of fewer where there are fewer keys. Where fewer are seen, the others follow.
 
     Of equal scores, which ReLU makes often, the earlier place counts as larger, so that the order in which a cache
-    holds its keys decides nothing.
+    holds its keys decides nothing. Scores of one token in two places, where no position tells these apart, are equal
+    but for rounding, which differs with the shape of the product: in float64 that is gone once they are float32.
     """
     order = places.argsort()
-    ranked = scores.detach().masked_fill(~seen, float("-inf"))[..., order].sort(dim=-1, descending=True, stable=True)
+    ranked = (
+        scores.detach().float().masked_fill(~seen, float("-inf"))[..., order].sort(dim=-1, descending=True, stable=True)
+    )
     return order[ranked.indices[..., :count]]
 
 

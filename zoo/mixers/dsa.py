@@ -67,6 +67,8 @@ class DeepSeekSparseAttention(MLA):
                 "what an indexer imitates of weights that a sink takes a share of is not published: set index_loss: 0"
             )
             raise SpecError("sinks", reason)
+        if self.qk_norm is not None:
+            raise SpecError("qk_norm", "norms of keys that an indexer chooses are not published: leave it out")
         return super().resolve(d_model)
 
     def build(self, site: Site) -> MixerLayer:

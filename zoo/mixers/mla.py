@@ -19,6 +19,7 @@ from zoo.facts import AtMost, Dropout, Fact, Features, HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers import SELF_ALONE, Mixer, MixerLayer
 from zoo.mixers._gate import Gate, OutputGate, gate_features
+from zoo.mixers._latent_norms import LatentNorms, Measured
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions import Position, check_ahead
@@ -74,6 +75,10 @@ class MLA(Mixer):
     sinks: bool = Field(default=False, exclude_if=is_off)
     """A learned logit per head that takes a share of the softmax and gives nothing (gpt-oss, arXiv:2508.10925; Hunyuan
     V4 has them on latent attention)."""
+    qk_norm: Annotated[Norm, Choice("zoo.norms")] | None = Field(default=None, exclude_if=is_off)
+    """RMSNorm of queries and keys after W_q and W_k, before positions: of the n features without positions and of the ρ
+    with them, each with gains that all heads share (Han et al. 2026, arXiv:2606.16310). 1/rms of a head's key is cached
+    beside the latent, so that decoding still moves W_k to the queries."""
     dropout: Dropout = 0.0
     """Dropout on attention weights, in training."""
     scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE] = None
@@ -84,6 +89,9 @@ class MLA(Mixer):
             self.position.check(self.rope_dim)
         except SpecError as error:
             raise error.under("position") from None
+        if self.qk_norm is not None and self.qk_norm.kind != "rmsnorm":
+            reason = f"{self.qk_norm.kind} of a key is no multiple of it by one number that could be cached: rmsnorm is"
+            raise SpecError("qk_norm", reason)
         v_dim = self.v_dim or self.nope_dim
         scale = self.scale or (self.nope_dim + self.rope_dim) ** -0.5 * self.position.score_factor
         return self.model_copy(update={"v_dim": v_dim, "scale": scale})
@@ -105,6 +113,7 @@ class MLA(Mixer):
         )
         biases = (self.q_rank or 0) + self.kv_rank + self.rope_dim + d_model if self.bias else 0
         norms = sum(self.latent_norm.parameters(rank) for rank in (self.q_rank, self.kv_rank) if rank)
+        norms += sum(2 * self.qk_norm.parameters(dim) for dim in (self.nope_dim, self.rope_dim) if self.qk_norm)
         return attention_cost(
             matrix + biases + norms + self.heads * self.sinks, matrix, self._flops_per_key(), self._keys(context)
         )
@@ -122,9 +131,14 @@ class MLA(Mixer):
         keys = self.decoded_keys(context)
         per_head = self.kv_rank * (self.nope_dim + self.value_features)
         projected = MLA.cost(self, d_model, 1).flops - self._flops_per_key()
+        projected += self.state_flops(d_model, 1)
         absorbed = projected + 2.0 * self.heads * keys * (2 * self.kv_rank + self.rope_dim)
         expanded = projected + 2.0 * self.heads * (keys - 1) * per_head + keys * self._flops_per_key()
         return absorbed if self.absorbs(1, keys) else expanded
+
+    def state_flops(self, d_model: int, context: int) -> float:
+        """Keys of new tokens, for the rms that is cached: those that are scored are read from what the cache holds."""
+        return 0.0 if self.qk_norm is None else 2.0 * context * self.heads * self.kv_rank * self.nope_dim
 
     def absorbs(self, queries: int, keys: int) -> bool:
         """Whether the absorbed form takes fewer products. In a pass without cached tokens it is never used: the count
@@ -145,10 +159,11 @@ class MLA(Mixer):
         return SELF_ALONE if self.window == 1 and not self.sinks else None
 
     def cache_elements(self, capacity: int) -> int:
-        return (self.kv_rank + self.rope_dim) * min(capacity, self.window or capacity)
+        return sum(heads * features for heads, features in MLA.cached(self)) * min(capacity, self.window or capacity)
 
     def cached(self) -> tuple[tuple[int, int], ...]:
-        return (1, self.kv_rank), (1, self.rope_dim)
+        latents = (1, self.kv_rank), (1, self.rope_dim)
+        return latents if self.qk_norm is None else (*latents, (self.heads, 1))
 
     def positions(self) -> tuple[tuple[Position, int], ...]:
         return ((self.position, self.heads),)
@@ -179,17 +194,25 @@ class MLALayer(MixerLayer):
         heads = self.heads, spec.value_features
         self.gate = OutputGate(spec.gate, d_model, *heads, bias=False) if spec.gate else None
         self.sinks = nn.Parameter(torch.zeros(self.heads)) if spec.sinks else None
+        self.qk_norm = LatentNorms(spec.qk_norm, spec.nope_dim, spec.rope_dim) if spec.qk_norm else None
         self.roles = {"sinks": "bias"}
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         q_nope, q_rope = self._queries(self._read(x), step)  # (B, H, T, n), (B, H, T, ρ)
         latent, k_rope = self._latents(x, step)  # (B, 1, T, r), (B, 1, T, ρ)
         places, tokens = step.index, kept_by(self, cache, TokenCache)
-        if tokens is not None:  # (B, 1, S, r), (B, 1, S, ρ): all that is cached of a token
-            (latent, k_rope), places = tokens.extend((latent, k_rope), step.index)
+        kept, own = [latent, k_rope], None
+        if self.qk_norm is not None:
+            own = _split(self.k(latent[:, 0]), self.heads)  # (B, H, T, n)
+            kept.append(self.qk_norm.inverse_rms(own))
+        if tokens is not None:  # (B, 1, S, r), (B, 1, S, ρ), (B, H, S, 1): all that is cached of a token
+            kept, places = tokens.extend(kept, step.index)
+            own = None  # a cache may round: in whatever chunks a text is read, keys are those of what it holds
+        latent, k_rope, *inverse_rms = kept
+        keys = Measured(own, *inverse_rms) if inverse_rms else None
         visible = Visible.to(step, places, self.spec.window)
         scoring = self._scoring(step, self.position.bias(step, places))
-        heads = self._mixed(q_nope, q_rope, latent, k_rope, visible, scoring)  # (B, H, T, v)
+        heads = self._mixed(q_nope, q_rope, latent, k_rope, visible, scoring, keys)  # (B, H, T, v)
         joined = heads.transpose(1, 2).flatten(2)  # (B, T, H·v)
         out: Tensor = self.o(joined if self.gate is None else self.gate(joined, x))  # (19)
         return out
@@ -202,11 +225,15 @@ class MLALayer(MixerLayer):
         """(B, H, T, n) (13) and, with positions applied, (B, H, T, ρ) (14)."""
         q = _split(self.q(read), self.heads)
         nope, rope = q.split((self.spec.nope_dim, self.spec.rope_dim), dim=-1)
+        if self.qk_norm is not None:
+            nope, rope = self.qk_norm.q_nope(nope), self.qk_norm.q_rope(rope)
         return nope, self.position.rotate_queries(rope, step)
 
     def _latents(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor]:
         """One head for all: (B, 1, T, r) normalised (9), and (B, 1, T, ρ) with positions applied (15)."""
         latent, rope = self.kv_down(x)[:, None].split((self.spec.kv_rank, self.spec.rope_dim), dim=-1)
+        if self.qk_norm is not None:
+            rope = self.qk_norm.k_rope(rope)
         return self.kv_norm(latent), self.position.rotate_keys(rope, step)
 
     def _scoring(self, step: Step, bias: Tensor | None) -> Scoring:
@@ -214,22 +241,36 @@ class MLALayer(MixerLayer):
         return Scoring(number(self.spec.scale), bias=bias, sinks=self.sinks, dropout=dropout, tap=step.tap)
 
     def _mixed(
-        self, q_nope: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, visible: Visible, scoring: Scoring
+        self,
+        q_nope: Tensor,
+        q_rope: Tensor,
+        latent: Tensor,
+        k_rope: Tensor,
+        visible: Visible,
+        scoring: Scoring,
+        keys: Measured | None = None,
     ) -> Tensor:
-        """(B, H, T, v), by the form that takes fewer products."""
+        """(B, H, T, v), by the form that takes fewer products. keys: those that have a norm."""
         if not self.spec.absorbs(q_rope.shape[2], k_rope.shape[2]):
-            k, v = self._keys_and_values(latent, k_rope)
+            k, v = self._keys_and_values(latent, k_rope, keys)
             return attend(torch.cat((q_nope, q_rope), dim=-1), k, v, visible, scoring)  # (16), (18)
         # q_nᵀ (W_k c) = (W_kᵀ q_n)ᵀ c and Σ a (W_v c) = W_v Σ a c: the latent is the one key and value of all heads.
         w_k, w_v = (project.weight.unflatten(0, (self.heads, -1)) for project in (self.k, self.v))  # (H, n | v, r)
+        scaled = latent
+        if self.qk_norm is not None and keys is not None:  # a key for each head, which differ by a factor
+            q_nope, scaled = self.qk_norm.with_gain(q_nope), latent * keys.inverse_rms
+            k_rope, latent = (part.expand(-1, self.heads, -1, -1) for part in (k_rope, latent))
         q = torch.cat((q_nope @ w_k, q_rope), dim=-1)  # (B, H, T, r + ρ)
-        mixed = attend(q, torch.cat((latent, k_rope), dim=-1), latent, visible, scoring)  # (B, H, T, r)
+        mixed = attend(q, torch.cat((scaled, k_rope), dim=-1), latent, visible, scoring)  # (B, H, T, r)
         out: Tensor = mixed @ w_v.transpose(-1, -2)
         return out
 
-    def _keys_and_values(self, latent: Tensor, k_rope: Tensor) -> tuple[Tensor, Tensor]:
+    def _keys_and_values(self, latent: Tensor, k_rope: Tensor, keys: Measured | None = None) -> tuple[Tensor, Tensor]:
         """A key (B, H, S, n + ρ) and a value (B, H, S, v) of every head."""
-        k_nope, v = (_split(project(latent[:, 0]), self.heads) for project in (self.k, self.v))  # (10), (11)
+        v = _split(self.v(latent[:, 0]), self.heads)  # (11)
+        k_nope = _split(self.k(latent[:, 0]), self.heads) if keys is None or keys.own is None else keys.own  # (10)
+        if self.qk_norm is not None and keys is not None:
+            k_nope = self.qk_norm.with_gain(k_nope * keys.inverse_rms)
         return torch.cat((k_nope, k_rope.expand(-1, self.heads, -1, -1)), dim=-1), v  # (17)
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
@@ -238,8 +279,8 @@ class MLALayer(MixerLayer):
         return TokenCache.empty(batch, slots, self.spec.cached(), self.o.weight, dtype, rolling)
 
     def moved(self, kept: list[Tensor], by: int) -> list[Tensor]:
-        latent, k_rope = kept
-        return [latent, self.position.moved(k_rope, by)]
+        latent, k_rope, *inverse_rms = kept
+        return [latent, self.position.moved(k_rope, by), *inverse_rms]
 
 
 def _split(x: Tensor, heads: int) -> Tensor:

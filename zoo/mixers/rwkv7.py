@@ -41,8 +41,9 @@ class RWKV7(Stateful):
     Each of r, k, v and of the low-rank w, a, g reads x_t + (x_{t−1} − x_t) ⊙ μ with its own μ. w = exp(−e^(−1/2) σ(w₀ +
     tanh(x A) B)); a = σ(a₀ + x A B), the rate at which a key is erased; κ̂ = k ⊙ ξ of length 1;
     k̃ = k ⊙ (1 + (a − 1) ⊙ α); g = σ(x A) B. Values are mixed with those of the first layer: v + (v₁ − v) ⊙ σ(v₀ +
-    x A B), which changes nothing in the first layer itself. Ranks that are null have the ratio to d_model that they
-    have in the paper at 768.
+    x A B), which changes nothing in the first layer itself: A, B and v₀ are there, too, and counted, so that all layers
+    are alike, where the paper's sizes leave these 2 D r + D parameters out (49,920 at 0.19B). Ranks that are null have
+    the ratio to d_model that they have in the paper at 768.
     """
 
     examples: ClassVar[Examples] = ({"chunk": 8, "decay_rank": 3, "rate_rank": 3, "value_rank": 2, "gate_rank": 5},)

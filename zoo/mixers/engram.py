@@ -1,0 +1,200 @@
+"""Hashed n-gram memory."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import random
+from typing import Annotated, ClassVar, Literal, Self, cast
+
+import torch
+from pydantic import Field, NonNegativeInt, PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.axis import Choice, Examples, number
+from zoo.cache import LayerCache, kept_by
+from zoo.cache_states import StateCache
+from zoo.conv import STATE as CONV
+from zoo.conv import ShortConv, conv_cost
+from zoo.errors import SpecError
+from zoo.facts import AtMost, Fact, Features
+from zoo.init import Linear
+from zoo.mixers import Mixer, MixerLayer
+from zoo.norms import Norm
+from zoo.norms.rmsnorm import RMSNorm
+from zoo.precision import in_float32
+from zoo.site import PartCost, Site, Step, matmul_cost
+from zoo.traits import Operation, Operations
+
+STATE = "ids"
+"""Name in a layer's cache of the ids of the last tokens."""
+BYTES = 3
+"""Numbers below 256 that an id is cached as: every dtype of a cache holds these exactly."""
+FACTOR_BITS = 38
+"""Factors of a hash are odd and below 2 to this plus one: products with ids of 3 bytes do not leave 64 bits."""
+LEAST = 1e-6
+"""Smallest size of the gate's logit of which a root is taken."""
+
+
+class Engram(Mixer):
+    """out = ṽ + silu(conv(norm(ṽ))), ṽ = σ(± √|q|) W_v e, q = xᵀ norm(W_k e) / √D with the sign of q, e: rows of tables
+    that the last n tokens choose by hashes, n = 2 … N. Cheng et al. 2026 (DeepSeek), arXiv:2601.07372.
+
+    e_t = concat over n and k of E_nk[h_n mod M_nk], h_n = ⊕_{i<n} m_i · id_{t−i}: K hashes of every n-gram, told apart
+    by the primes M_nk; ids before the text are 0, others one more than the token's. The convolution, of each feature by
+    itself, reads every N-th token. x is what the block's norm gives, so that with `norm_placement: pre` and `ffn: none`
+    a block is the paper's module, before the block that comes after it in `pattern`.
+
+    The root in the gate is that of the authors' code. Left out: the merging of ids whose text is
+    the same but for case and accents, which needs a tokenizer; a key for each of several streams, which share one here;
+    and primes that differ from layer to layer, where factors m do. Lookups cost no FLOPs, and a token uses K (N − 1)
+    rows of the tables' parameters.
+    """
+
+    examples: ClassVar[Examples] = (
+        {"rows": 13, "features": 6, "hashes": 2},
+        {"rows": 11, "features": 5, "hashes": 1, "max_ngram": 2, "conv": None},
+    )
+    paired_examples: ClassVar[int | None] = 1
+    kind: Literal["engram"] = "engram"
+    supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
+    reads_tokens: ClassVar[bool] = True
+    max_ngram: Annotated[int, Field(ge=2)] = 3
+    """N: tokens of the longest n-gram."""
+    hashes: Annotated[PositiveInt, AtMost(2)] = 8
+    """K: hashes of an n-gram, each with a table of its own."""
+    rows: Annotated[PositiveInt, Fact.SIZE, AtMost(64)] = 4096
+    """Rows that a table has at least: it has a prime number of them, each table another one."""
+    features: Features | None = None
+    """Features of an n-gram's rows together, a multiple of K; null for the one nearest to d_model / (N − 1)."""
+    width: Features | None = None
+    """D: features of the values W_v e; null for d_model, which they are."""
+    norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
+    """Norm of the key W_k e, and of what the convolution reads."""
+    conv: PositiveInt | None = 4
+    """Tokens that the convolution reads, every N-th one; null for none (DeepSeek-V4.1)."""
+    seed: NonNegativeInt = 0
+    """Number of the hash function, whose factors m differ from layer to layer."""
+
+    def resolve(self, d_model: int) -> Self:
+        wanted = self.features or self.hashes * max(1, round(d_model / (self.max_ngram - 1) / self.hashes))
+        if wanted % self.hashes:
+            raise SpecError("features", f"{self.hashes} hashes do not divide {wanted} features")
+        if self.width not in (None, d_model):
+            raise SpecError("width", f"values are added to the stream, and {self.width} features are not its {d_model}")
+        return self.model_copy(update={"features": wanted, "width": d_model})
+
+    def build(self, site: Site) -> MixerLayer:
+        return EngramLayer(self, site)
+
+    @property
+    def read(self) -> int:
+        """Features of e, of a resolved spec."""
+        return (self.max_ngram - 1) * number(self.features)
+
+    def sizes(self) -> list[int]:
+        """M: rows of each table, those of 2-grams first."""
+        return list(primes(self.rows, (self.max_ngram - 1) * self.hashes))
+
+    def factors(self, layer: int) -> list[int]:
+        """m_0 … m_{N−1} of a layer."""
+        drawn = random.Random(f"{self.seed}/{layer}")
+        return [2 * drawn.getrandbits(FACTOR_BITS) + 1 for _ in range(self.max_ngram)]
+
+    def cost(self, d_model: int, context: int) -> PartCost:
+        matrices = 2 * self.read * d_model
+        norms = (1 + (self.conv is not None)) * self.norm.parameters(d_model)
+        tables = sum(self.sizes()) * self._row
+        looked_up = PartCost.of(tables, 0.0, tables - self.read)
+        return matmul_cost(matrices + norms, matrices) + looked_up + conv_cost(d_model, self.conv)
+
+    def parameters_read(self, d_model: int, tokens: int) -> float:
+        """With as many rows of the tables as tokens look up, were no two of them the same."""
+        unread = sum(max(0, size - tokens) for size in self.sizes())
+        return self.cost(d_model, 1).parameters - unread * self._row
+
+    @property
+    def _row(self) -> int:
+        """Features of a row of a table."""
+        return number(self.features) // self.hashes
+
+    def states(self) -> dict[str, tuple[int, int]]:
+        """Shapes of what is kept of a sequence, by name, of a resolved spec."""
+        ids = {STATE: (self.max_ngram - 1, BYTES)}
+        return ids if self.conv is None else ids | {CONV: ((self.conv - 1) * self.max_ngram, number(self.width))}
+
+    def cache_elements(self, capacity: int) -> int:
+        return sum(math.prod(shape) for shape in self.states().values())
+
+
+class EngramLayer(MixerLayer):
+    """x: (B, T, D) → (B, T, D)."""
+
+    roles: ClassVar = {"table": "embedding"}
+
+    def __init__(self, spec: Engram, site: Site) -> None:
+        super().__init__()
+        self.spec, self.sizes, d_model = spec, spec.sizes(), site.d_model
+        self.factors = spec.factors(site.layer)
+        self.table = nn.Parameter(torch.empty(sum(self.sizes), number(spec.features) // spec.hashes))
+        """Rows of all tables, one after the other."""
+        self.k = Linear(spec.read, d_model, role="input")
+        self.v = Linear(spec.read, d_model, role="output", values=True)
+        self.k_norm = spec.norm.build(d_model)
+        self.conv = ShortConv(d_model, spec.conv, dilation=spec.max_ngram) if spec.conv else None
+        self.conv_norm = spec.norm.build(d_model) if spec.conv else nn.Identity()
+
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
+        return StateCache.zeros(batch, self.spec.states(), self.v.weight, dtype)
+
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+        rows = self._rows(step, kept_by(self, cache, StateCache))
+        read = F.embedding(rows, self.table).flatten(2)  # (B, T, (N − 1) F)
+        gate = in_float32(_gate, x, self.k_norm(self.k(read)))
+        out: Tensor = self.v(read) * gate.to(x.dtype)
+        if self.conv is not None:
+            out = out + F.silu(self.conv(self.conv_norm(out), step, cache))
+        return out
+
+    def _rows(self, step: Step, states: StateCache | None) -> Tensor:
+        """Rows of the table that the tokens of a pass look up: (B, T, (N − 1) K)."""
+        reach, seen = self.spec.max_ngram - 1, self._ids(step, states)  # (B, N − 1 + T)
+        length = seen.shape[1] - reach
+        mixed, rows, first = seen[:, reach:] * self.factors[0], [], 0
+        for back in range(1, reach + 1):
+            mixed = mixed ^ (seen[:, reach - back : reach - back + length] * self.factors[back])
+            for size in self.sizes[(back - 1) * self.spec.hashes : back * self.spec.hashes]:
+                rows.append(mixed % size + first)
+                first += size
+        return torch.stack(rows, dim=-1)
+
+    def _ids(self, step: Step, states: StateCache | None) -> Tensor:
+        """Ids plus one, 0 on padding and before the text, of the N − 1 tokens before a pass and its own."""
+        ids = cast(Tensor, step.tokens) + 1
+        ids = ids if step.text is None else ids.masked_fill(~step.text, 0)
+        kept = None if states is None else states.read(STATE, torch.float32)
+        if kept is None:
+            before = ids.new_zeros(len(ids), self.spec.max_ngram - 1)
+        else:
+            digits = (kept[..., byte].long() << 8 * byte for byte in range(BYTES))
+            before = sum(digits, start=ids.new_zeros(()))
+        seen = torch.cat((before, ids), dim=1)
+        if states is not None:
+            last = seen[:, ids.shape[1] :]
+            states.write(STATE, torch.stack([last >> 8 * byte & 255 for byte in range(BYTES)], dim=-1))
+        return seen
+
+
+def _gate(x: Tensor, keys: Tensor) -> Tensor:
+    """σ(± √|q|), q = xᵀ k / √D, the sign that of q. x, keys: (B, T, D) → (B, T, 1)."""
+    logit = (x * keys).sum(-1, keepdim=True) / math.sqrt(x.shape[-1])
+    return torch.sigmoid(logit.abs().clamp(min=LEAST).sqrt() * logit.sign())
+
+
+@functools.cache
+def primes(least: int, count: int) -> tuple[int, ...]:
+    """The first `count` primes from `least` on."""
+    from_least = (n for n in itertools.count(max(2, least)) if all(n % by for by in range(2, math.isqrt(n) + 1)))
+    return tuple(itertools.islice(from_least, count))
