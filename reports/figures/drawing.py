@@ -11,12 +11,14 @@ from typing import Any, NamedTuple, Self, TypeAlias
 
 Attributes: TypeAlias = dict[str, Any]
 """plotly's attributes of a trace or a layout, or a figure of them as its script takes it."""
+Settings: TypeAlias = Mapping[str, Any]
+"""Attributes to set: names may be dotted paths."""
 
 PLAIN: Attributes = {"data": {"scatter": [{"type": "scatter"}]}}
 """plotly's template of that name has no colours and lines of its own."""
 
 
-class Part(dict[str, Any]):
+class Part(Attributes):
     """Attributes of a trace or of a part of the layout, by name. One that is not set is None."""
 
     def __getattr__(self, name: str) -> Any:
@@ -25,12 +27,12 @@ class Part(dict[str, Any]):
         return self.get(name)
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Self:
+    def of(cls, settings: Settings) -> Self:
         found = cls()
         found.set(settings)
         return found
 
-    def set(self, settings: Mapping[str, Any]) -> None:
+    def set(self, settings: Settings) -> None:
         """Set attributes. Maps are merged, a name may be a dotted path, and None takes an attribute away."""
         for name, value in settings.items():
             first, _, rest = name.partition(".")
@@ -64,7 +66,7 @@ class Panel(NamedTuple):
 class Drawing:
     """Traces in one panel, or in a grid of panels that are counted row by row."""
 
-    def __init__(self, layout: Mapping[str, Any], columns: int = 1, panels: int = 1) -> None:
+    def __init__(self, layout: Settings, columns: int = 1, panels: int = 1) -> None:
         self.data: list[Part] = []
         self.layout = Part.of(layout)
         self._columns = columns
@@ -150,7 +152,7 @@ class Drawing:
     def add_annotation(self, **attributes: Any) -> None:
         self.layout.setdefault("annotations", []).append(Part.of(attributes))
 
-    def update_layout(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
+    def update_layout(self, settings: Settings | None = None, **more: Any) -> None:
         self.layout.set({**(settings or {}), **more})
 
     def update_xaxes(self, *, row: int | None = None, col: int | None = None, **settings: Any) -> None:

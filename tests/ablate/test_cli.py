@@ -214,7 +214,7 @@ def test_parts_objectives_and_ways_to_decode_are_listed_and_shown(capsys, name, 
     listed = json.loads(capsys.readouterr().out)["variants"]
     assert sum(name == entry["name"] for of in listed.values() for entry in of) == 1
     parts = {"canon", "cross", "encoder", "init", "laurel", "mtp", "sharing", "value_embeddings"}
-    parts |= {"altup", "chunks", "depth_routing", "per_layer_embeddings"}
+    parts |= {"altup", "chunks", "depth_routing", "gated_norm", "per_layer_embeddings"}
     assert {entry["name"] for entry in listed["parts"]} == parts
     assert main(["zoo", name]) == 0
     out = capsys.readouterr().out

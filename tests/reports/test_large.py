@@ -24,7 +24,7 @@ ANSWERS = (
     "document.querySelector('#arms input').click()",
     "(box => { box.value = 'arm 05'; box.dispatchEvent(new Event('input')); })(document.getElementById('run-filter'))",
     "document.querySelectorAll('.runs thead button')[4].click()",
-    "(s => { s.value = 0; s.dispatchEvent(new Event('change')); })(document.querySelector('[data-switch=x]'))",
+    "(s => { s.value = 0; s.dispatchEvent(new Event('change')); })(document.querySelector('[data-switch]'))",
     "document.querySelector('.runs tbody a').click()",
 )
 """Actions of a reader: choose an arm, filter and sort the runs, switch an axis, open a run."""
@@ -92,7 +92,7 @@ def test_a_thousand_runs_are_rendered_in_time_to_a_page_that_can_be_sent(tmp_pat
     assert time.process_time() - began < 10
     page = path.read_text(encoding="utf-8")
     assert len(page) - len(packed(unpacked(page, "plotly"))) < 4e6
-    assert page.index('id="trade-off"') < page.index('id="contents"')  # on the first screen
+    assert page.index('id="differences"') < page.index('id="contents"')  # on the first screen
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ const MOST = Math.max(table.tBodies[0].rows.length, 200); // rows shown at once:
 const packed = document.querySelector("table.runs ~ script.rest");
 const written = [...table.tBodies[0].rows];
 const entries = [...written.map((row) => [...row.cells].map((cell) => cell.textContent)), ...(await restOf(table))].map(
-  (texts, i) => ({ texts, words: texts.join("\n").toLowerCase(), run: data.runs[i], row: written[i] }),
+  (texts, i) => ({ texts, lower: texts.map((text) => text.toLowerCase()), run: data.runs[i], row: written[i] }),
 );
 let matching = entries;
 
@@ -33,10 +33,14 @@ function compare([a, x], [b, y]) {
   });
 });
 
+// A digest has any three digits of a name somewhere: it is found by its beginning, and a number as a whole.
+const has = ({ lower: [arm, run, status, ...numbers] }, word) =>
+  arm.includes(word) || status.includes(word) || numbers.includes(word) || (word.length > 5 && run.startsWith(word));
+
 const filter = document.getElementById("run-filter");
 function showMatching() {
   const wanted = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-  matching = entries.filter((entry) => wanted.every((word) => entry.words.includes(word)));
+  matching = entries.filter((entry) => wanted.every((word) => has(entry, word)));
   const shown = matching.slice(0, MOST);
   table.tBodies[0].replaceChildren(...shown.map(linked));
   const part = shown.length < matching.length ? `, the first ${shown.length} shown` : "";
