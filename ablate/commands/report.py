@@ -1,7 +1,7 @@
 """Re-render a report from the store: a study, a search, or a whole store with an index.
 
 STUDY is a name, such as norm_placement, the path of its file, or a folder: of a study, such as
-runs/studies/norm_placement-cpu, of a search, or a whole store, such as runs.
+runs/studies/norm_placement-cpu, of a search, or a whole store, such as runs. Without it, the store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ BESIDE = Path()
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="STUDY", type=Path, help="name or file of a study, or a folder")
+    parser.add_argument(
+        "path", metavar="STUDY", nargs="?", type=Path, help="name or file of a study, or a folder (default: the store)"
+    )
     parser.add_argument("--scale", help="the study's scale, if the store has it at several")
     add_store(parser)
     parser.add_argument(
@@ -56,6 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.notes and options.record is None:
         raise OptionError("--note is for --record")
+    options.path = options.path or Path(options.store)
     if options.record is not None and options.export:
         raise OptionError("--record and --export exclude each other")
     if not options.path.exists() or options.path.is_file():

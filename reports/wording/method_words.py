@@ -50,7 +50,7 @@ def detectable(summary: StudySummary) -> str:
         return ""
     least, most = (f"{words.detectable(each)} nats" for each in summary.noise.detectable)
     seen = most if least == most else f"between {least} and {most}, depending on the arm"
-    return f"The smallest difference detectable with 80 % power is {seen}."
+    return f"Four of five such studies find a difference of {seen}; smaller ones are found less often."
 
 
 def method(summary: StudySummary) -> str:
@@ -114,15 +114,15 @@ def _earlier(summary: StudySummary) -> list[str]:
 
 
 def look(summary: StudySummary) -> str:
-    """The price of this judgement: `First look at this question: its tests share 4 % of the 5 %; …`."""
+    """The price of this judgement: `First look at this question: its tests take 4 % of …`."""
     if not any(test.p is not None for test in summary.tests):
         return ""
     number = looks_at(summary.tests, summary.ledger, summary.elsewhere)
     spent, later = (f"{100 * ALPHA * share(each):.2g} %" for each in (number, number + 1))
     nth = ORDINALS[number - 1] if number <= len(ORDINALS) else f"{number}th"
     return (
-        f"{nth} look at this question: its tests share {spent} of the 5 %; the next one, of other arms or seeds, "
-        f"would have {later}."
+        f"{nth} look at this question: its tests take {spent} of the 5 % risk of a false verdict that it has in all; "
+        f"the next one, of other arms or seeds, would have {later}."
     )
 
 

@@ -75,6 +75,8 @@ def test_a_report_takes_a_study_by_name_file_or_folder(trained: Path, capsys: py
     of_folder = printed(capsys, "report", str(trained / "studies" / f"{name}-{scale}"))
     for study in (name, f"{name}.yaml", f"{name}-{scale}"):
         assert printed(capsys, "report", study, "--store", str(trained)) == of_folder
+    of_store = printed(capsys, "report", str(trained))
+    assert of_store != of_folder and printed(capsys, "report", "--store", str(trained)) == of_store
     assert main(["report", name, "--scale", "other", "--store", str(trained)]) == 2
     assert f"was not run at scale 'other' in {trained}/, only at {scale}" in capsys.readouterr().err
     assert main(["report", name[:-1], "--store", str(trained)]) == 2
