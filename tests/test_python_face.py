@@ -98,6 +98,7 @@ def test_packages_say_that_they_are_typed(package: str) -> None:
     assert "py.typed" in packaged["package-data"][package]
 
 
+@pytest.mark.slow  # half a minute of the processor
 def test_the_guide_runs(tmp_path: Path) -> None:
     """The guide runs as a program: workers are processes of their own, which a notebook starts as well."""
     blocks = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)

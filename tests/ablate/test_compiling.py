@@ -62,6 +62,7 @@ def windows(length: int) -> tuple[torch.Tensor, torch.Tensor]:
     return tokens[:, :-1], tokens[:, 1:]
 
 
+@pytest.mark.slow
 def test_every_model_of_many_is_compiled_once(backend):
     """Torch compiles a function eight times, and runs it uncompiled from then on."""
     models = [tiny() for _ in range(9)]

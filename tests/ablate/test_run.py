@@ -209,6 +209,7 @@ def test_a_study_shows_what_happens_past_the_training_context(study, copy, capsy
     assert '<h3 class="finding">Loss by position</h3>' in Path(document["report"]).read_text()
 
 
+@pytest.mark.slow
 def test_a_study_shows_what_arms_recall_and_what_kinds_of_cache_cost(study, copy, capsys):
     edits = ("--set", "evals={tasks: [], recall: {frequent: null, tokens: 512}}")
     caches = "measure={contexts: [32], batches: [1], seconds: 0.001, caches: [int8, {kind: int4, group: 4}]}"

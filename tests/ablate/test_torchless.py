@@ -28,6 +28,7 @@ def digests(store: Path) -> list[str]:
     return sorted(Store(store).runs())
 
 
+@pytest.mark.slow
 def test_what_was_planned_within_an_hour_is_planned_without_torch(tmp_path: Path) -> None:
     first, again = (heavy_after(PLAN, tmp_path / "runs") for _ in range(2))
     assert first == {"torch", "scipy", "tokenizers"}
@@ -43,6 +44,7 @@ def test_a_plan_says_the_same_without_torch(tmp_path: Path) -> None:
     assert (again.stdout, again.stderr) == (first.stdout, first.stderr) and "20 runs" in first.stdout
 
 
+@pytest.mark.slow
 def test_a_plan_that_needs_torch_after_all_begins_again(tmp_path: Path) -> None:
     """Its step was not measured, though the plan was made."""
     plan = ("plan", "norm_placement", "--store", tmp_path / "runs")
@@ -75,6 +77,7 @@ def test_reports_and_lists_load_no_figures_of_plotly_and_no_torch(trained: Path)
     assert heavy_after("list --store STORE", trained) == {"polars", "scipy"}
 
 
+@pytest.mark.slow
 def test_another_engine_begins_with_torch(study: Path, copy: Path) -> None:
     assert "torch" in heavy_after(f"run {study} --store STORE --engine inprocess", copy)
     assert "ABLATE_WITH_TORCH" not in os.environ

@@ -95,7 +95,9 @@ def test_sentences_of_a_study(tmp_path: Path) -> None:
     assert double.endswith("power.")  # seeds that nobody planned settle nothing
     noise = method_words.noise(summary)
     assert noise.startswith("Seed noise, as a standard deviation over seeds: 0.0096 nats for the loss, ")
-    assert noise.endswith("Four of five such studies find a difference of 0.020 (0.012 to 0.058) nats; smaller ones are found less often.")
+    assert noise.endswith(
+        "Four of five such studies find a difference of 0.020 (0.012 to 0.058) nats; smaller ones are found less often."
+    )
 
 
 @pytest.mark.parametrize(
