@@ -121,10 +121,10 @@ def unserved(option: Option, kind: str) -> str | None:
     return None
 
 
-def document(told: Iterable[tuple[Option, Option, str | None]] | None = None) -> MatrixDocument:
-    """Document of all choices and of the pairs that cannot be combined. told: `pairs()`, where they are known."""
+def document() -> MatrixDocument:
+    """Document of all choices and of the pairs that cannot be combined."""
     conflicts: dict[str, list[list[str]]] = {}
-    for a, b, reason in pairs() if told is None else told:
+    for a, b, reason in pairs():
         if reason is not None:
             conflicts.setdefault(reason, []).append([a.axis, a.name, b.axis, b.name])
     names = {axis: [option.name for option in of] for axis, of in axes().items()}

@@ -58,6 +58,8 @@ def run(options: argparse.Namespace) -> int:
 
     if options.notes and options.record is None:
         raise OptionError("--note is for --record")
+    if options.path is None and not Path(options.store).exists():
+        raise OptionError(f"there is no store {options.store}/ yet: `ablate run STUDY` makes one")
     options.path = options.path or Path(options.store)
     if options.record is not None and options.export:
         raise OptionError("--record and --export exclude each other")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -110,6 +111,7 @@ def cpu_instructions() -> str:
     return _cpu_fact("flags")
 
 
+@cache
 def _cpu_fact(name: str) -> str:
     """A fact that Linux tells of the first processor; empty where it tells none."""
     information = Path("/proc/cpuinfo")

@@ -69,7 +69,7 @@ def path() -> Path:
 
 
 def machine() -> dict[str, str]:
-    """What a figure depends on, beside what its name says."""
+    """Facts of the machine that a figure depends on, beside what its name says."""
     chosen = {name: value for name, value in sorted(os.environ.items()) if name.startswith(LIBRARIES)}
     processor = {"processor": cpu_name(), "instructions": cpu_instructions()}
     return {**processor, "torch": metadata.version("torch"), **chosen}

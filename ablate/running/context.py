@@ -79,8 +79,8 @@ class RunContext:
 
 
 def _error(rows: int, inner: int, columns: int) -> float:
-    """That of a float32 product on one thread, as it was found within an hour. A worker computes its own, and refuses a
-    run that was planned with other numerics."""
+    """Error of a float32 product on one thread, as found within an hour. A worker computes its own, and refuses a run
+    that was planned with other numerics."""
     shape = f"{rows} × {inner} × {columns}"
     return recently(f"error of a product of {shape}", lambda: relative_error(rows, inner, columns))
 

@@ -101,7 +101,7 @@ def _maps(schema: Schema) -> list[str]:
 
 
 def _count(schema: Schema, seen: Counter[int]) -> None:
-    """How often each schema, as an object, stands inside another."""
+    """Count how often each schema, as an object, stands inside another."""
     seen[id(schema)] += 1
     if seen[id(schema)] == 1:
         for word in _maps(schema):

@@ -117,7 +117,7 @@ def _drawing(first: SwitchOption, heads: int) -> Drawing:
     # Names in small letters, and colours below the maps: beside each other they have little room on a phone.
     figure = Drawing.grid(lines, min(COLUMNS, heads), horizontal=0.03, vertical=0.3 / lines / 2)
     figure.name_panels([f"head {head}" for head in range(heads)], font={"size": 11})
-    figure.update_layout({name: value for name, value in blank("", "").layout.items() if name != "template"})
+    figure.update_layout(blank("", "").layout)
     colours = {"colorscale": BLUES, "cmin": 0, "cmax": 1}
     below = {"orientation": "h", "y": 0, "yanchor": "top", "thickness": 12}
     figure.update_layout(height=110 + SIDE * lines, coloraxis={**colours, "colorbar": below})

@@ -254,8 +254,7 @@ def stacked(titles: Sequence[str], labels: Sequence[str], row: int = 30) -> Draw
     figure.name_panels(titles, x=1, xanchor="right", font={"size": 13})  # long names have the room of the labels too
     figure.update_xaxes(**frame.xaxis)
     figure.update_yaxes(**frame.yaxis)
-    apart = ("template", "xaxis", "yaxis")
-    figure.update_layout({name: value for name, value in frame.items() if name not in apart})
+    figure.update_layout({name: value for name, value in frame.items() if name not in ("xaxis", "yaxis")})
     figure.update_layout(height=height, showlegend=False)
     name_rows(figure, labels)
     return figure

@@ -32,7 +32,7 @@ def slices(
     figure = Drawing.grid(rows, min(COLUMNS, len(axes)), horizontal=0.05, vertical=BETWEEN / height)
     figure.share_y()
     look = blank("", "", height + 2 * BETWEEN)
-    figure.update_layout({name: value for name, value in look.layout.items() if name != "template"})
+    figure.update_layout(look.layout)
     figure.update_layout(margin={"r": 36}, meta={"leastWidth": PANEL_PIXELS * min(COLUMNS, len(axes))})
     figure.update_xaxes(**_plain(look.layout.xaxis))
     figure.update_yaxes(**_plain(look.layout.yaxis))

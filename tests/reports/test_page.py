@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from dataclasses import replace
@@ -19,7 +18,7 @@ from reports.figures import CONFIG
 from reports.figures.style import PALETTE, label, looks
 from reports.findings.summary import summarise_study
 from reports.pages.plotly_js import CARTESIAN, plotly_js
-from reports.pages.templating import base85, coded
+from reports.pages.templating import coded
 from reports.sections import draw
 from reports.sections.losses import Losses
 from tests.reports.browsing import data_of, unpacked
@@ -184,12 +183,6 @@ def test_arms_never_share_a_look() -> None:
 def test_labels_are_short_plain_text() -> None:
     assert label("a<br>b\n&c") == "a&lt;br&gt;b &amp;c"
     assert label("x" * 100) == "x" * 14 + "…" + "x" * 13
-
-
-def test_packed_letters_are_those_of_base_85() -> None:
-    for length in (*range(12), 1001):
-        content = bytes(place * 37 % 256 for place in range(length))
-        assert base85(content) == base64.b85encode(content).decode()
 
 
 def test_rendering_speed(benchmark: BenchmarkFixture, tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_edits_of_a_row_are_applied_whatever_their_order() -> None:
 
 
 def test_the_document_says_what_the_pairs_say() -> None:
-    document = matrix.document(matrix_pairs())
+    document = matrix.document()
     told = {(a, b, c, d): reason for reason, rows in document["conflicts"].items() for a, b, c, d in rows}
     of_pairs = {place: reason for place, reason in told.items() if place[2] != "cache"}
     assert of_pairs == {(a.axis, a.name, b.axis, b.name): why for a, b, why in matrix_pairs() if why is not None}
