@@ -7,6 +7,7 @@ import re
 import shutil
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import optuna
@@ -258,12 +259,15 @@ def _calibration(digest: str, numerics: RunNumerics, seconds: float) -> Calibrat
     )
 
 
+@cache
 def files_by_kind(root: Path) -> tuple[dict[Kind, list[Path]], list[Path]]:
-    """The files of each kind, and those of none. A file that two patterns have is of the later one."""
+    """The files of each kind, and those of none, as they are when first asked for. A file that two patterns have is of
+    the later one."""
     found: dict[Kind, list[Path]] = {kind: [] for kind in KINDS}
     unknown = []
     for path in sorted(each for each in root.rglob("*") if each.is_file()):
-        kinds = [kind for kind in KINDS if any(_matches(name, kind.pattern) for name in _names(root, path))]
+        names = _names(root, path)
+        kinds = [kind for kind in KINDS if any(_matches(name, kind.pattern) for name in names)]
         (found[kinds[-1]] if kinds else unknown).append(path)
     return found, unknown
 

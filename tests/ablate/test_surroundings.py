@@ -29,6 +29,7 @@ PLACES: dict[str, tuple[str, dict[str, str]]] = {
 }
 """Redirections and environment, by what is odd about a place."""
 HARSHEST = "closed streams"
+RUN = ("--scale", "cpu", "--set", "seeds=1", "--workers", "1")
 SUITE = ("tests/ablate/test_cli.py", "tests/ablate/test_run.py", "tests/data/test_neighbours.py")
 """Tests that start commands and workers, read and write files and print."""
 
@@ -52,14 +53,14 @@ def test_a_study_runs_beside_files_named_like_packages(study: Path, monkeypatch:
         (study.parent / name).parent.mkdir(exist_ok=True)
         (study.parent / name).write_text(f"raise RuntimeError('{name} is not the package')\n")
     monkeypatch.chdir(study.parent)
-    assert main(["run", str(study), "--scale", "cpu", "--set", "seeds=1"]) == 0
+    assert main(["run", str(study), *RUN]) == 0
 
 
 @pytest.mark.parametrize(
     "place", [name if name == HARSHEST else pytest.param(name, marks=pytest.mark.slow) for name in PLACES]
 )
 def test_a_study_runs_from_an_odd_place(place: str, study: Path) -> None:
-    ended = started(place, study.parent, "-m", "ablate", "run", study.name, "--scale", "cpu", "--set", "seeds=1")
+    ended = started(place, study.parent, "-m", "ablate", "run", study.name, *RUN)
     assert (ended.returncode, b"Traceback" in ended.stderr) == (0, False), ended.stderr.decode()
     assert (study.parent / "runs" / "studies" / "toy-cpu" / "report.html").is_file()
     shown = ended.stdout.decode("latin-1")

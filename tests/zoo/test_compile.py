@@ -15,7 +15,7 @@ from torch._dynamo.exc import Unsupported
 
 import zoo
 from zoo.conformance.combinations import given_to, random_model, random_tokens
-from zoo.ffns import _experts
+from zoo.ffns import Ffn, _experts
 from zoo.matrix import axes, combine
 
 LENGTH = 17
@@ -29,7 +29,7 @@ class Break(NamedTuple):
 
 CHUNKS = Break(
     "how many chunks there are is read on the host, and is the size of what the layers between run on",
-    "the function `Chunking.forward` should not be traced",
+    "the function `Chunking.run` should not be traced",
 )
 EXPERTS = Break("how many rows an expert has is read on the host, and says how large its product is", "in _sizes\n")
 
@@ -75,7 +75,12 @@ def allowed_break(spec: zoo.ModelSpec) -> Break | None:
     """The break that makes the loss more than one graph; None where it is one."""
     if spec.chunks is not None:
         return CHUNKS
-    return EXPERTS if any(layer.ffn.cost(spec.d_model).inactive for layer in spec.layers) else None
+    return EXPERTS if any(takes_what_it_is_sent(layer.ffn, spec.d_model) for layer in spec.layers) else None
+
+
+def takes_what_it_is_sent(ffn: Ffn, d_model: int) -> bool:
+    """Whether the number of tokens of an expert follows from the text; experts that choose take a fixed one."""
+    return ffn.cost(d_model).inactive > 0 and not ffn.sees_text
 
 
 def assert_one_graph(spec: zoo.ModelSpec) -> None:

@@ -189,7 +189,8 @@ def to_hf(model: Decoder, family: str | None = None) -> Any:
     transformers = transformers_module()
     chosen, config = _first_that_fits(model.spec, list(_candidates(model.spec, model.origin, family)))
     config.dtype = model.embedding.weight.dtype  # what is computed and not loaded is of it too
-    with torch.random.fork_rng(devices=[]), torch.device(model.embedding.weight.device):
+    device = model.embedding.weight.device
+    with torch.random.fork_rng(devices=[]), torch.device(device), _folder.quiet(transformers):
         hf_model = getattr(transformers, AUTO[chosen.task]).from_config(config)
     weights = to_theirs(chosen, model.spec, model.state_dict(), hf_model.state_dict(keep_vars=True))
     hf_model.load_state_dict(weights, assign=True)

@@ -90,6 +90,7 @@ def quiet(transformers: ModuleType) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of keys that published configs have
+            warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # where no expert is shared
             yield
     finally:
         logging.set_verbosity(level)
