@@ -57,10 +57,9 @@ class Foresight:
 def foresight(plan: Plan, store: Store, tune: TuneSpec | None) -> Foresight:
     """The scatter of comparable runs of the store, else of the nearest size that was measured elsewhere.
 
-    tune: what the study tunes first. Two rows of each arm's tuning runs tell noise too, one where no rate is tuned.
+    tune: what the study tunes first. Each arm's tuning runs at the settings it takes tell noise too.
     """
-    rows = 0 if tune is None else len(plan.arms) * (2 if tune.is_rate_alone else 1)
-    freedom = max(rows - 1, 0) * (len(tune.seed_numbers) - 1) if tune else 0
+    freedom = (len(plan.arms) - 1) * (len(tune.seed_numbers) - 1) if tune else 0
     sd, source = _stored(plan, store) or _measured(plan.arms[0])
     return Foresight(sd, source, freedom)
 

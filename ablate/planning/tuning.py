@@ -8,6 +8,7 @@ from the store.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -186,17 +187,33 @@ def _wider(
     extend: int,
     legal: Legal,
 ) -> list[Settings]:
-    """The best settings with each value to be followed moved one step outwards; counts what it adds."""
+    """The best settings with each value to be followed moved one step beyond all that were tried; counts them."""
     found = []
     for path, values in axes.items():
         side = _side(path, values, trials)
-        if not side or added.get((path, side), 0) >= extend:
-            continue
-        settings = {**best(trials).settings, path: _beyond(_tried_values(path, values, trials), side)}
-        if legal(settings):
-            added[path, side] = added.get((path, side), 0) + 1
-            found.append(settings)
+        sides = [side] if side else _unsure_sides(values, trials) if list(axes) == [RATE] else []
+        for side in sides:
+            settings = {**best(trials).settings, path: _beyond(_tried_values(path, values, trials), side)}
+            if added.get((path, side), 0) < extend and legal(settings):
+                added[path, side] = added.get((path, side), 0) + 1
+                found.append(settings)
     return found
+
+
+def _unsure_sides(values: Sequence[float], trials: Sequence[Trial]) -> list[int]:
+    """−1 and 1 for lower and higher rates than the best, where none that was tried is worse with every seed: that the
+    best lies between two others may be chance, and further out may be a better one."""
+    least = best(trials)
+    if len(values) < 2 or math.isinf(least.loss) or not least.trains:
+        return []
+
+    def is_worse(trial: Trial) -> bool:
+        return trial.stalled > 0 or math.isinf(trial.loss) or all(map(operator.gt, trial.losses, least.losses))
+
+    def beyond(side: int) -> list[Trial]:
+        return [trial for trial in trials if side * trial.settings[RATE] > side * least.settings[RATE]]
+
+    return [side for side in (-1, 1) if not any(map(is_worse, beyond(side)))]
 
 
 def _is_open(path: str, values: Sequence[Any], trials: Sequence[Trial], legal: Legal) -> bool:

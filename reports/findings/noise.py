@@ -101,7 +101,7 @@ class StudyNoise:
 
 
 def study_noise(tunings: Sequence[StudyTuning], runs: pl.DataFrame) -> StudyNoise:
-    """The noise of the finished judging runs and of tuning runs of full length, at the best rates and just below."""
+    """The noise of the finished judging runs and of tuning runs of full length at the settings that arms took."""
     finished = runs.filter(status="finished").drop_nulls("loss") if runs.height else runs
     judging: dict[str, dict[int, float]] = {}
     for arm, seed, loss in finished.select("arm", "seed", "loss").iter_rows() if finished.height else ():
@@ -111,27 +111,17 @@ def study_noise(tunings: Sequence[StudyTuning], runs: pl.DataFrame) -> StudyNois
 
 
 def tuning_tables(tunings: Iterable[StudyTuning]) -> list[SeedLosses]:
-    """Rows are (arm, place of the trial). Shorter runs are noisier, and so are rates above the best."""
+    """A row for each arm: (arm, place of the trial of the settings taken).
+
+    A run at another rate begins with the same weights and reads the same batches as the one at the rate taken: together
+    they would count as two and tell little more than one. Shorter runs are noisier.
+    """
     table: dict[tuple[str, int], dict[int, float]] = {}
     for each in tunings:
-        if each.fraction == 1 and each.trains:
-            for place in _steady(each):
-                losses = [loss for loss in each.trials[place].losses if loss is not None]
-                table[each.arm, place] = dict(enumerate(losses))
+        for place, trial in enumerate(each.trials) if each.fraction == 1 and each.trains else ():
+            if trial.settings == each.chosen and trial in each.reliable:
+                table[each.arm, place] = dict(enumerate(loss for loss in trial.losses if loss is not None))
     return [table] if table else []
-
-
-def _steady(tuning: StudyTuning) -> list[int]:
-    """Places of the best trial and, of rates, of the next one below."""
-    known = {place: trial.loss for place, trial in enumerate(tuning.trials) if trial in tuning.reliable}
-    losses = {place: loss for place, loss in known.items() if loss is not None}
-    if not losses:
-        return []
-    best = min(losses, key=lambda place: losses[place])
-    if list(tuning.chosen) != [RATE]:
-        return [best]
-    below = [place for place in losses if tuning.rates[place] < tuning.rates[best]]
-    return [best, *([max(below, key=lambda place: tuning.rates[place])] if below else [])]
 
 
 def _choice(tuning: StudyTuning, noise: Noise | None, most: float) -> Choice:
