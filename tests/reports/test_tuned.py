@@ -45,6 +45,9 @@ class Curve:
     cliff: tuple[float, float] | None = None
     """Above so many times the best rate, losses are so many nats higher."""
     floor: float = 2.3
+    together: float = 0.0
+    """Share of a tuning run's variance that is its seed's at all of the arm's rates: runs that begin with the same
+    weights and read the same batches end alike."""
 
     def __call__(self, rate: float) -> float:
         decades = self.skew * math.log10(rate / self.best)
@@ -85,9 +88,10 @@ def tune(
     shared: Sequence[float] = SHARED,
 ) -> StudyTuning:
     """Both passes; shorter runs are noisier."""
-    by_seed = np.array(shared[:seeds])
-    coarse = tried(draw, curve, 2 * sd, SPEC.space_around(1e-2), by_seed[:1])
-    fine = tried(draw, curve, sd, rates_around(coarse.chosen[RATE], FINE), by_seed)
+    by_seed = shared[:seeds] + draw.normal(0, sd * math.sqrt(curve.together), seeds)
+    alone = sd * math.sqrt(1 - curve.together)
+    coarse = tried(draw, curve, 2 * alone, SPEC.space_around(1e-2), by_seed[:1])
+    fine = tried(draw, curve, alone, rates_around(coarse.chosen[RATE], FINE), by_seed)
     passes = (TuningPass(share, each, (("r",),) * len(each.trials)) for share, each in ((0.25, coarse), (1.0, fine)))
     return study_tuning(Tuning(name, tuple(passes)))
 
@@ -178,6 +182,18 @@ def test_arms_whose_best_rate_may_lie_beyond_those_tried_are_seldom_called_diffe
 @pytest.mark.parametrize("curvature", [0.05, 0.2, 1.0])
 def test_runs_that_end_high_at_high_rates_make_no_winners(curvature: float) -> None:
     assert is_rare(wrongly_different(alike(curvature, spikes=True), seeds=5)[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("curvature", [0.2, 1.0])
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_tuning_runs_that_end_alike_at_neighbouring_rates_are_not_counted_twice(curvature: float, seeds: int) -> None:
+    """Counted as independent, they would make the noise of a study look smaller and better known than it is."""
+
+    def arms(best: float) -> tuple[Curve, Curve]:
+        return Curve(best, curvature, together=0.9), Curve(1.4 * best, curvature, together=0.9)
+
+    assert is_rare(wrongly_different(arms, seeds)[0])
 
 
 @pytest.mark.slow
