@@ -23,6 +23,7 @@ from zoo.presets import preset
 from zoo.shrink import shrink
 
 NATS = 0.1
+DRAWS = 8
 BYTES = torch.tensor(list(inspect.getsource(textwrap).encode()))
 """Python source, where every fifth byte repeats the one before: a tied table that favours the token it has just read
 would start far from log V here."""
@@ -37,20 +38,20 @@ def specs(rows: slice) -> list[zoo.ModelSpec]:
     return [combine(row.values()) for row in rows_and_opening()[0][rows]]
 
 
-def start_loss(spec: zoo.ModelSpec, rows: Tensor) -> float:
-    model = zoo.build(spec).eval()
+def start_loss(spec: zoo.ModelSpec, rows: Tensor, seed: int = 0) -> float:
+    model = zoo.build(spec, seed=seed).eval()
     tokens, targets = rows[:, :-1], rows[:, 1:]
     with torch.no_grad():
         logits = model(tokens, **given_to(spec, *tokens.shape))
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten()).item()
 
 
-def excess_on_random_tokens(spec: zoo.ModelSpec) -> float:
-    return start_loss(spec, random_tokens(spec, 32, 20)) - math.log(spec.vocab_size)
+def excess_on_random_tokens(spec: zoo.ModelSpec, seed: int = 0) -> float:
+    return start_loss(spec, random_tokens(spec, 32, 20), seed) - math.log(spec.vocab_size)
 
 
-def excess_on_text(spec: zoo.ModelSpec) -> float:
-    return start_loss(spec.edit({"vocab_size": 256}), BYTES[: 32 * 20].view(32, 20)) - math.log(256)
+def excess_on_text(spec: zoo.ModelSpec, seed: int = 0) -> float:
+    return start_loss(spec.edit({"vocab_size": 256}), BYTES[: 32 * 20].view(32, 20), seed) - math.log(256)
 
 
 def reads_what_no_norm_bounds(spec: zoo.ModelSpec) -> bool:
@@ -63,8 +64,13 @@ def reads_what_no_norm_bounds(spec: zoo.ModelSpec) -> bool:
 def start_at_log_v(specs: Iterable[zoo.ModelSpec]) -> None:
     for spec in specs:
         if not reads_what_no_norm_bounds(spec):
-            assert abs(excess_on_random_tokens(spec)) <= NATS, spec
-            assert abs(excess_on_text(spec)) <= NATS, spec
+            for excess in (excess_on_random_tokens, excess_on_text):
+                assert abs(excess(spec)) <= NATS or abs(mean_of_draws(excess, spec)) <= NATS / 2, spec
+
+
+def mean_of_draws(excess: Callable[[zoo.ModelSpec, int], float], spec: zoo.ModelSpec) -> float:
+    """Of weights: in one draw of a thousand a narrow table happens to favour what this text is full of."""
+    return math.fsum(excess(spec, seed) for seed in range(DRAWS)) / DRAWS
 
 
 def test_combinations_with_every_choice_start_at_log_v() -> None:
