@@ -53,11 +53,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     make_writable()
     try:
-        options = _parser().parse_args(given or ["status", "--next"])
+        try:
+            options = _parser().parse_args(given or ["status", "--next"])
+        finally:  # help ends the command here
+            sys.stdout.flush()
         options.own_process = arguments is None  # which ends with the command
         with _signals_as_ctrl_c(), _plain_warnings():
             status = cast(Command, options.command).run(options)
-            sys.stdout.flush()  # here a reader that has gone is no error
+            sys.stdout.flush()  # here, as above, a reader that has gone is no error
             return status
     except AblateError as error:
         message = _as_option(error) if isinstance(error, ArgumentError) else str(error)

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 import tomllib
 from collections.abc import Iterator
 from importlib import metadata
@@ -23,6 +22,7 @@ from ablate.names import clashes
 from ablate.study.schema import study_schema
 from ablate.study.yamlfile import read_yaml
 from tests.test_imports import PACKAGES, ROOT
+from tests.unpacking import unpack
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LOADERS = ("import_module", "_imported", "find_spec")
@@ -171,8 +171,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     code = f"import setuptools.build_meta as backend; backend.build_sdist({str(folder)!r})"
     subprocess.run([sys.executable, "-c", code], cwd=folder / "copy", capture_output=True, check=True)
     (archive,) = folder.glob("*.tar.gz")
-    with tarfile.open(archive) as found:
-        found.extractall(folder / "unpacked", filter="data")
+    unpack(archive, folder / "unpacked")
     (unpacked,) = (folder / "unpacked").iterdir()
     return unpacked
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
@@ -24,6 +23,7 @@ from ablate.training.optimizers.adamw import AdamW
 from ablate.training.spec import TrainSpec
 from reports.findings.judging import difference_claim
 from tests.ablate.pinned import FILE, digests, first_defaults
+from tests.unpacking import unpack
 from zoo.axis import Spec
 from zoo.identity import TAGS, FirstDefault, digest_of, identity_of
 
@@ -153,8 +153,7 @@ def _classes(annotation: Any) -> Iterator[Any]:
 def first_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Made on a processor whose products are exact in `medium`: elsewhere its runs are not those that are asked for."""
     monkeypatch.setattr("ablate.machine.numerics.use_fast_float32", lambda error: "medium")
-    with tarfile.open(FIRST_STORE) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(FIRST_STORE, tmp_path)
     return tmp_path / "runs"
 
 
