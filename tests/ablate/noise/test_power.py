@@ -70,7 +70,7 @@ def test_pooling_and_tuning_runs_let_few_seeds_see_more(seeds: int) -> None:
         assert detectable_by(Noise(0.012, freedom), seeds, arms=3, alpha=0.04) == pytest.approx(expected, rel=0.04)
 
 
-@pytest.mark.parametrize("prior", [0, 12])
+@pytest.mark.parametrize("prior", [0, 2, 12])
 def test_what_a_study_detects_is_found_by_its_pooled_t_test_four_times_in_five(prior: int) -> None:
     """Simulated: two-way residuals of three arms at three seeds, Bonferroni over two."""
     arms, seeds, sd, studies = 3, 3, 0.012, 20_000
