@@ -57,9 +57,10 @@ class Foresight:
 def foresight(plan: Plan, store: Store, tune: TuneSpec | None) -> Foresight:
     """The scatter of comparable runs of the store, else of the nearest size that was measured elsewhere.
 
-    tune: what the study tunes first. Each arm's tuning runs at the settings it takes tell noise too.
+    tune: what the study tunes first. Each arm's tuning runs at the settings it takes tell noise too, at full length.
     """
-    freedom = (len(plan.arms) - 1) * (len(tune.seed_numbers) - 1) if tune else 0
+    whole = tune is not None and tune.passes[-1].fraction == 1
+    freedom = (len(plan.arms) - 1) * (len(tune.seed_numbers) - 1) if tune and whole else 0
     sd, source = _stored(plan, store) or _measured(plan.arms[0])
     return Foresight(sd, source, freedom)
 

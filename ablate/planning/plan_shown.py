@@ -185,7 +185,8 @@ def _tuning_remarks(study: Study, tuned: bool) -> Iterator[str]:
     elif tune is not None and not tuned:
         noun = "rates" if tune.is_rate_alone else "settings"
         passes = [trials([_settings(tune, each)], noun, len(each.seeds), each.fraction) for each in tune.passes]
-        more = ", more where the best is at an edge" if tune.is_grid and tune.extend else ""
+        unsure = " or not plainly better than those beside it" if tune.is_rate_alone else ""
+        more = f", more where the best is at an edge{unsure}" if tune.is_grid and tune.extend else ""
         runs = tuning_runs(tune)
         yield f"before that, every arm tunes {', '.join(tune.paths)}: {', then '.join(passes)}{more}"
         yield f"tuning costs as much as {runs:g} runs of every arm{', at every rung' * bool(study.smaller)}"

@@ -8,7 +8,6 @@ from the store.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -37,6 +36,9 @@ NEAR_EDGE = 0.05
 """A best value within this share of a range's length from its end is at its edge."""
 NUDGE = 0.01
 """Where a value so small a share of a step further is illegal, nothing lies beyond an edge."""
+DISSENT = 0.25
+"""Share of the tuning seeds that may do better at a rate which is plainly worse than the best: of equal rates, one in
+four would seem so."""
 LEAST_NOISE = 1e-6
 """Nats by which losses of two seeds differ at least; where they are equal, the curve still needs a scale."""
 MOST_ILLEGAL = 1000
@@ -187,7 +189,7 @@ def _wider(
     extend: int,
     legal: Legal,
 ) -> list[Settings]:
-    """The best settings with each value to be followed moved one step beyond all that were tried; counts them."""
+    """The best settings with each value to be followed moved one step beyond all that were tried; counts the steps."""
     found = []
     for path, values in axes.items():
         side = _side(path, values, trials)
@@ -201,14 +203,15 @@ def _wider(
 
 
 def _unsure_sides(values: Sequence[float], trials: Sequence[Trial]) -> list[int]:
-    """−1 and 1 for lower and higher rates than the best, where none that was tried is worse with every seed: that the
-    best lies between two others may be chance, and further out may be a better one."""
+    """−1 and 1 for lower and higher rates than the best, where none that was tried is plainly worse: that the best lies
+    between two others may be chance, and further out may be a better one."""
     least = best(trials)
     if len(values) < 2 or math.isinf(least.loss) or not least.trains:
         return []
 
     def is_worse(trial: Trial) -> bool:
-        return trial.stalled > 0 or math.isinf(trial.loss) or all(map(operator.gt, trial.losses, least.losses))
+        better = sum(loss < other - LEAST_NOISE for loss, other in zip(trial.losses, least.losses, strict=True))
+        return trial.stalled > 0 or math.isinf(trial.loss) or better <= DISSENT * len(trial.losses)
 
     def beyond(side: int) -> list[Trial]:
         return [trial for trial in trials if side * trial.settings[RATE] > side * least.settings[RATE]]

@@ -51,10 +51,10 @@ class TuneSpec(Spec):
 
     A learning rate is tuned in two passes. Short runs with one seed locate the best rate roughly. Then runs at full
     length, with `seeds` seeds, try that rate, half of it and twice it, and decide: the best rate depends on the length,
-    and differently for each arm. If a short run failed at the next higher rate, two lower ones are tried instead. Until
-    every seed does worse at some lower and some higher rate than at the best, tuning goes on outwards. Where a curve
-    through the losses says that a rate between these may do better, up to `refine` more are tried. The rate taken is
-    the one of those tried whose expected loss is least.
+    and differently for each arm. If a short run failed at the next higher rate, two lower ones are tried instead. Where
+    no lower, or no higher, rate is plainly worse than the best, the next one out is tried, up to `extend`. Where a
+    curve through the losses says that a rate between these may do better, up to `refine` more are tried. The rate taken
+    is the one of those tried whose expected loss is least.
 
     Other settings, or several together, are tuned in one pass, and those with the lowest validation loss are chosen. If
     the best value lies at the edge of a list, the list is extended.

@@ -118,10 +118,18 @@ def tuning_tables(tunings: Iterable[StudyTuning]) -> list[SeedLosses]:
     """
     table: dict[tuple[str, int], dict[int, float]] = {}
     for each in tunings:
-        for place, trial in enumerate(each.trials) if each.fraction == 1 and each.trains else ():
-            if trial.settings == each.chosen and trial in each.reliable:
-                table[each.arm, place] = dict(enumerate(loss for loss in trial.losses if loss is not None))
+        place = _taken(each) if each.fraction == 1 and each.trains else None
+        if place is not None:
+            losses = each.trials[place].losses
+            table[each.arm, place] = dict(enumerate(loss for loss in losses if loss is not None))
     return [table] if table else []
+
+
+def _taken(tuning: StudyTuning) -> int | None:
+    """Place of the reliable trial of the settings taken, or of the best where these were not tried."""
+    reliable = [(place, trial) for place, trial in enumerate(tuning.trials) if trial in tuning.reliable]
+    order = [(trial.settings != tuning.chosen, trial.loss or 0.0, place) for place, trial in reliable]
+    return min(order)[-1] if order else None
 
 
 def _choice(tuning: StudyTuning, noise: Noise | None, most: float) -> Choice:

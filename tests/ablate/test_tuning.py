@@ -189,8 +189,22 @@ def test_where_seeds_do_not_agree_that_a_rate_is_worse_the_next_one_beyond_is_tr
     assert (len(alone.trials), alone.chosen) == (3, {RATE: 0.32}), "one seed has nothing to disagree with"
 
 
+def test_of_many_seeds_one_in_four_may_disagree_and_equal_losses_tell_nothing() -> None:
+    def losses(settings: Settings) -> list[float]:
+        return [1.0, 1.5, 1.5, 1.5] if settings[RATE] != 2e-3 else [1.1, 1.0, 1.0, 1.0]
+
+    assert len(tune_by_seed({RATE: [1e-3, 2e-3, 4e-3]}, losses, refine=0).trials) == 3
+    assert len(tune_by_seed({RATE: [1e-3, 2e-3, 4e-3]}, lambda s: losses(s)[:3], extend=1, refine=0).trials) == 5
+    assert len(tune({RATE: [1e-3, 2e-3, 4e-3]}, lambda _: 1.0, seeds=2, extend=1, refine=0).trials) == 4
+
+
 def test_rates_that_no_seed_tells_apart_are_followed_only_so_far_and_are_no_edge() -> None:
-    found = tune_by_seed({RATE: [1e-3, 2e-3, 4e-3]}, lambda s: (1.0, 1.0 - (s[RATE] == 2e-3)), extend=2, refine=0)
+    found = tune_by_seed(
+        {RATE: [1e-3, 2e-3, 4e-3]},
+        lambda s: (1.0 - 0.1 * (s[RATE] != 2e-3), 1.0 - (s[RATE] == 2e-3)),
+        extend=2,
+        refine=0,
+    )
     assert sorted(trial.settings[RATE] for trial in found.trials) == [2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2]
     assert (found.chosen, found.edges) == ({RATE: 2e-3}, ())
 

@@ -303,6 +303,19 @@ def test_a_tuning_run_that_stalled_is_named_and_adds_nothing_to_the_noise() -> N
     assert "At train.lr 0.1, 1 of 2 seeds stalled." in rate_words.taken("post", with_one, None)
 
 
+def test_an_arm_judged_at_a_rate_that_was_not_tried_has_the_noise_of_its_best() -> None:
+    """Losses from elsewhere may name a rounded rate."""
+    draw, names = np.random.default_rng(3), ("pre", "post", "double")
+    runs, arms = (
+        judging(np.random.default_rng(4), *names),
+        [tune(draw, name, Curve(1e-2, 0.5), 0.004) for name in names],
+    )
+    elsewhere = arms[2].model_copy(update={"chosen": {RATE: arms[2].rate * (1 + 1e-9)}})
+    before, after = study_noise(arms, runs).run, study_noise([*arms[:2], elsewhere], runs).run
+    assert before is not None and after is not None
+    assert before.freedom == after.freedom == (3 - 1) * (4 - 1) + (3 - 1) * (2 - 1)
+
+
 def test_tuning_runs_far_apart_widen_no_other_arm() -> None:
     """An arm of `studies/value_streams.yaml` did that at the highest rate of its curve; here it is the one taken."""
     draw, names = np.random.default_rng(3), ("pre", "post", "double")

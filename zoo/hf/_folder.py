@@ -82,7 +82,7 @@ def _check_index(folder: Path) -> None:
 
 @contextmanager
 def quiet(transformers: ModuleType) -> Iterator[None]:
-    """Without transformers' progress bars, and the warnings that errors here repeat."""
+    """Without transformers' progress bars, warnings that errors repeat, and torch's of matrices without features."""
     logging = transformers.utils.logging
     bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()

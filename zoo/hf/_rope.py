@@ -138,7 +138,7 @@ def layered_rope_config(positions: dict[str, Position]) -> ConfigJson:
     rotary = {kind: expect(position, RoPE, "mixer.position") for kind, position in positions.items()}
     if MAJOR >= 5:
         each = {kind: _by_version(rope_parameters(rope), rope.scaling) for kind, rope in rotary.items()}
-        # What is not of a kind of layer is of the config. Only there has `dynamic` its length: it goes last.
+        # What is not of a kind of layer is of the config. `dynamic` has its length only there, so it goes last.
         kinds = sorted(rotary, key=lambda kind: isinstance(rotary[kind].scaling, Dynamic))
         beside = {key: value for kind in kinds for key, value in each[kind].items()}
         return {**beside, "rope_parameters": {kind: one["rope_parameters"] for kind, one in each.items()}}
