@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, field_validator
 
 from zoo.axis import Spec
 from zoo.site import PartCost
 from zoo.traits import ALL, Grounds
+
+Place = Literal["mixer", "ffn"]
 
 
 class BlockFeature(Spec):
@@ -28,3 +32,17 @@ class BlockFeature(Spec):
     def cache_elements(self, d_model: int) -> int:
         """Numbers kept per sequence."""
         return 0
+
+
+class BeforeBranches(BlockFeature):
+    """Spec of a feature that changes what branches read."""
+
+    before: Annotated[tuple[Place, ...], Field(strict=False)] = ("mixer", "ffn")
+    """Branches whose input it changes: `mixer`, `ffn`."""
+
+    @field_validator("before")
+    @classmethod
+    def _somewhere(cls, before: tuple[Place, ...]) -> tuple[Place, ...]:
+        if not before:
+            raise ValueError("must name a branch: without one, leave the feature out")
+        return before

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar
 
-from pydantic import Field, PositiveInt, field_validator
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from zoo.block_features import BlockFeature
+from zoo.block_features import BeforeBranches
 from zoo.cache import LayerCache
 from zoo.conv import ShortConv, conv_cost
 from zoo.site import PartCost, Step
 from zoo.traits import ALL_BUT_TRANSFER, NONE, Grounds, Operations
 
-Place = Literal["mixer", "ffn"]
 
-
-class Canon(BlockFeature):
+class Canon(BeforeBranches):
     """h ← h + conv(h) on what a branch reads, each feature by itself over itself and the W − 1 tokens before. Allen-Zhu
     2025, arXiv:2512.17351.
 
@@ -31,15 +29,6 @@ class Canon(BlockFeature):
 
     width: PositiveInt = 4
     """W: tokens that a convolution sees, the current one included."""
-    before: Annotated[tuple[Place, ...], Field(strict=False)] = ("mixer", "ffn")
-    """Branches whose input is convolved: `mixer` (place A), `ffn` (place C)."""
-
-    @field_validator("before")
-    @classmethod
-    def _somewhere(cls, before: tuple[Place, ...]) -> tuple[Place, ...]:
-        if not before:
-            raise ValueError("must name a place, or leave canon out")
-        return before
 
     def build(self, d_model: int) -> nn.ModuleDict:
         """A layer for each place."""

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field, PositiveInt, field_validator
+from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.block_features import BlockFeature
-from zoo.block_features.canon import Place
+from zoo.block_features import BeforeBranches
 from zoo.facts import Fact
 from zoo.init import Linear
 from zoo.site import PartCost, matmul_cost
 from zoo.traits import NONE, OF_MODULES, Grounds, Operations
 
 
-class GatedNorm(BlockFeature):
+class GatedNorm(BeforeBranches):
     """y ← y ⊙ σ(W_up silu(W_down y)) on the norm's output y that a branch reads. W_down: (r, D), W_up: (D, r).
     GatedNorm, Qiu et al. 2026, arXiv:2601.22966.
 
     A feature is rescaled by the gate, with no need of an outlier that the norm divides by. A.X K2 has it before every
     mixer and before its experts. Norms of latents, of heads and before the head have no gate; where mixer and FFN read
-    one norm's output, each branch has a gate of its own. It comes before `canon`'s convolution.
+    one norm's output, each branch has a gate of its own. It comes before the convolution of Canon layers.
     """
 
     needs: ClassVar[Grounds] = NONE
@@ -31,15 +30,6 @@ class GatedNorm(BlockFeature):
 
     rank: Annotated[PositiveInt, Fact.WIDTH] = 16
     """r: features that the gate is read through."""
-    before: Annotated[tuple[Place, ...], Field(strict=False)] = ("mixer", "ffn")
-    """Branches whose input has a gate: `mixer`, `ffn`."""
-
-    @field_validator("before")
-    @classmethod
-    def _somewhere(cls, before: tuple[Place, ...]) -> tuple[Place, ...]:
-        if not before:
-            raise ValueError("must name a branch, or leave gated_norm out")
-        return before
 
     def build(self, d_model: int) -> nn.ModuleDict:
         """A gate for each branch."""
