@@ -21,13 +21,14 @@ QUICK = (
     "data.tokenizer=bytes",
     "data.validation_tokens=8192",
     "train.context=32",
-    "train.batch=4",
-    "budget={tokens: 66000}",
+    "train.batch=8",
+    "budget={tokens: 132000}",
     "tune=off",
     "measure=null",
     "evals=null",
 )
-"""Models that train in seconds, and for long enough to be judged."""
+"""Models that train in seconds, and for long enough to be judged: their losses scatter by 0.01 nats, of which 40 seeds
+can settle 0.02 even where two seeds make the noise look twice as large."""
 
 
 def ablate(folder: Path, *words: str) -> str:
