@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except ImportError as error:
         return _of_plugin(error)
-    except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
     except (OSError, MemoryError, RuntimeError) as error:  # a full disk, a folder that may not be written

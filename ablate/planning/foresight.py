@@ -59,8 +59,8 @@ def foresight(plan: Plan, store: Store, tune: TuneSpec | None) -> Foresight:
 
     tune: what the study tunes first. Each arm's tuning runs at the settings it takes tell noise too, at full length.
     """
-    whole = tune is not None and tune.passes[-1].fraction == 1
-    freedom = (len(plan.arms) - 1) * (len(tune.seed_numbers) - 1) if tune and whole else 0
+    last = tune.passes[-1] if tune else None
+    freedom = (len(plan.arms) - 1) * (len(last.seeds) - 1) if last and last.fraction == 1 else 0
     sd, source = _stored(plan, store) or _measured(plan.arms[0])
     return Foresight(sd, source, freedom)
 

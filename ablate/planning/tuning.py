@@ -192,9 +192,9 @@ def _wider(
     """The best settings with each value to be followed moved one step beyond all that were tried; counts the steps."""
     found = []
     for path, values in axes.items():
-        side = _side(path, values, trials)
-        sides = [side] if side else _unsure_sides(values, trials) if list(axes) == [RATE] else []
-        for side in sides:
+        edge = _side(path, values, trials)
+        unsure = _unsure_sides(values, trials) if list(axes) == [RATE] and not edge else []
+        for side in [edge] if edge else unsure:
             settings = {**best(trials).settings, path: _beyond(_tried_values(path, values, trials), side)}
             if added.get((path, side), 0) < extend and legal(settings):
                 added[path, side] = added.get((path, side), 0) + 1
@@ -206,7 +206,7 @@ def _unsure_sides(values: Sequence[float], trials: Sequence[Trial]) -> list[int]
     """−1 and 1 for lower and higher rates than the best, where none that was tried is plainly worse: that the best lies
     between two others may be chance, and further out may be a better one."""
     least = best(trials)
-    if len(values) < 2 or math.isinf(least.loss) or not least.trains:
+    if len(values) < 2 or math.isinf(least.loss):
         return []
 
     def is_worse(trial: Trial) -> bool:
