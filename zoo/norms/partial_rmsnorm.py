@@ -17,7 +17,8 @@ from zoo.traits import OF_MODULES, Operations
 class PartialRMSNorm(Norm):
     """y = x · rsqrt(mean(x_1² … x_k²) + ε) · g, k = ⌈p·D⌉: the root mean square is estimated from the first features.
 
-    pRMSNorm of Zhang & Sennrich 2019, arXiv:1910.07467, §4, where p is 6.25 %.
+    pRMSNorm of Zhang & Sennrich 2019, arXiv:1910.07467, §4, where p is 6.25 %. Where the first k features are near zero
+    and the others are not, as behind a rectifier, y is large: up to x/√ε.
     """
 
     examples: ClassVar[Examples] = ({"fraction": 0.5},)
