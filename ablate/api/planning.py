@@ -58,6 +58,8 @@ class StudyPlan:
     Attributes:
         outcome: every rung of the study's ladder with its arms and runs, as objects.
         tuned: whether tuning is done; if not, arms have the settings that the study gives them.
+        tuning: the runs of a tuning that is not done, as far as results lead: the arm tried, and whether its run has
+            one.
         speed: this machine's, measured, from which times are estimated.
         done: whether the store has the result of a run, by digest.
         asked: the study as it was read, with its tuning.
@@ -68,6 +70,7 @@ class StudyPlan:
 
     outcome: Outcome
     tuned: bool
+    tuning: tuple[tuple[ArmPlan, bool], ...]
     speed: Speed
     done: dict[str, bool]
     store: Store
@@ -160,10 +163,10 @@ class StudyPlan:
         Args:
             difference: in nats, above 0.
         """
-        plan, tune = self.outcome.plan, None if self.tuned else self.asked.tune
+        plan = self.outcome.plan
         seeds = None if self._tests_no_arms else self.foresight.seeds(plan, difference)
-        runs = (seeds or 0) + (tuning_runs(tune) if tune else 0.0)
-        seconds = runs * sum(arm.estimated_seconds(self.speed) for arm in plan.arms)
+        trained = (seeds or 0) * sum(arm.estimated_seconds(self.speed) for arm in plan.arms)
+        seconds = trained + self._tuning_seconds
         return Detection(difference, seeds, seconds / (self.at_once * self.execution.devices) if seeds else None)
 
     def document(self) -> JsonObject:
@@ -182,6 +185,7 @@ class StudyPlan:
             **planned,
             "arms": arms,
             "tuned": self.tuned,
+            "tuning": None if self.tuned else {"done": self._tuning_done, "next": len(self.tuning) - self._tuning_done},
             "rates": rates,
             "recompute": self.execution.recompute,
             "detectable": self.detectable,
@@ -233,6 +237,9 @@ class StudyPlan:
             notes += search_lines(self.study, self.planned[0], self.speed, self.at_once * self.execution.devices)
             return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
         notes += detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
+        if self._tuning_done:
+            there = f"{self._tuning_done} of its runs are in {self.store.root}/"
+            notes.append(f"tuning has begun: {there}; planned next: {len(self.tuning) - self._tuning_done}")
         there = f"of which {sum(self.done.values())} are in {self.store.root}/ already"
         if self.unread:
             there = f"and which of them are in {self.store.root}/ already depends on a text that could not be read"
@@ -251,9 +258,28 @@ class StudyPlan:
         """The estimated time of the missing runs."""
         plans = [rung.plan for rung in self.outcome.rungs]
         missing = {run.digest: self._missing(plan, run.digest) for plan in plans for run in plan.runs}
-        tune = None if self.tuned else self.asked.tune
-        found = duration(plans, missing, self.store, self.speed, tuning_runs(tune) if tune else 0.0)
+        found = duration(plans, missing, self.store, self.speed, self._tuning_seconds)
         return found / (self.at_once * self.execution.devices)
+
+    @property
+    def _tuning_done(self) -> int:
+        """Number of runs that an unfinished tuning has a result of."""
+        return sum(is_done for _, is_done in self.tuning)
+
+    @property
+    def _tuning_seconds(self) -> float:
+        """Estimated time of the tuning that is left: of what it costs as a rule, less what is done, but at least that
+        of the runs which follow."""
+        tune = self.asked.tune
+        if self.tuned or tune is None:
+            return 0.0
+        arms = [arm for rung in self.outcome.rungs for arm in rung.plan.arms]
+        whole = tuning_runs(tune) * sum(arm.estimated_seconds(self.speed) for arm in arms)
+        done, left = (
+            sum(arm.estimated_seconds(self.speed) for arm, is_done in self.tuning if is_done is wanted)
+            for wanted in (True, False)
+        )
+        return max(whole - done, left)
 
     def _missing(self, plan: Plan, digest: str) -> list[str]:
         """Phases of a run that is not done; one that is done lacks none, as far as is known here."""
@@ -343,7 +369,8 @@ def plan(
     if not context.engine.here:
         raise EngineError(f"plan without engine={context.options.engine!r}: times are estimated for this machine")
     planner = context.planner(asked, unread=True)
-    outcome, tuned = planner.foreseen()
+    foreseen = planner.foreseen()
+    outcome = foreseen.outcome
     numerics = Numerics(**outcome.plan.runs[0].identity.numerics.model_dump())
     done = {run.digest: planner.loss(run.digest) is not None for rung in outcome.rungs for run in rung.plan.runs}
     on_gpu = context.device == "cuda"
@@ -351,4 +378,5 @@ def plan(
     room = Room(room_bytes(context.device, [gpu.number for gpu in alike_gpus()]), runs, free=on_gpu)
     at_once = context.engine.at_once
     speed = speed_for([rung.plan for rung in outcome.rungs], numerics)
-    return StudyPlan(outcome, tuned, speed, done, context.store, asked, context.options, room, at_once)
+    tuned, tuning = foreseen.tuned, foreseen.tuning
+    return StudyPlan(outcome, tuned, tuning, speed, done, context.store, asked, context.options, room, at_once)

@@ -53,17 +53,15 @@ def _clock(seconds: float) -> str:
 
 
 def duration(
-    plans: Iterable[Plan], missing: Mapping[str, Sequence[str]], store: Store, speed: Speed, tuning_runs: float = 0.0
+    plans: Iterable[Plan], missing: Mapping[str, Sequence[str]], store: Store, speed: Speed, tuning: float = 0.0
 ) -> Duration:
-    """Duration of the phases that runs lack (`missing`, by digest). tuning_runs: number per arm, done beforehand."""
-    training, measuring, evaluating, tuning, comparing = 0.0, 0.0, 0.0, 0.0, 0.0
+    """Duration of the phases that runs lack (`missing`, by digest). tuning: seconds of the runs before them."""
+    training, measuring, evaluating, comparing = 0.0, 0.0, 0.0, 0.0
     unknown = False
     for plan in plans:
         lacks = {phase: sum(phase in missing[run.digest] for run in plan.runs) for phase in ("measure", "evals")}
         for arm in plan.arms:
-            seconds = arm.estimated_seconds(speed)
-            training += seconds * sum("train" in missing[run.digest] for run in arm.runs)
-            tuning += seconds * tuning_runs
+            training += arm.estimated_seconds(speed) * sum("train" in missing[run.digest] for run in arm.runs)
         if lacks["measure"]:
             comparing = max(comparing, plan.alternating_seconds)
             measuring += lacks["measure"] * (_taken(store.measurements, plan.measure_digest) or _declared(plan))

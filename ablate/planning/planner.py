@@ -17,6 +17,18 @@ from ablate.training.objectives.next_token import NextToken
 
 
 @dataclass(frozen=True)
+class Foreseen:
+    """The outcome that the results of a store lead to. Where tuning is not done, arms have the settings that the study
+    gives them."""
+
+    outcome: Outcome
+    tuned: bool = True
+    """Whether all tuning is done."""
+    tuning: tuple[tuple[ArmPlan, bool], ...] = ()
+    """The runs of a tuning that is not done, as far as results lead: the arm tried, and whether its run has one."""
+
+
+@dataclass(frozen=True)
 class Planner:
     """`numerics` are part of a run's identity, but for their dtype; `clock` has step times for budgets in seconds."""
 
@@ -53,27 +65,19 @@ class Planner:
             return None
         return math.inf if found.loss is None else found.loss
 
-    def foreseen(self) -> tuple[Outcome, bool]:
-        """Outcome planned from the results in the store, and whether all tuning is done.
-
-        Where it is not, arms have the settings that the study gives them.
-        """
-        found = self._outcome(self.study)
-        if found is not None:
-            return found, True
-        untuned = self._outcome(_without_tuning(self.study))
-        if untuned is None:
-            raise RuntimeError("a study without tuning has no seeds")
-        return untuned, False
-
-    def _outcome(self, study: Study) -> Outcome | None:
-        """The first outcome of a study's stages; None where tuning lacks a result."""
-        for stage in self._campaign(study):
+    def foreseen(self) -> Foreseen:
+        """What the results in the store lead to."""
+        tuning: list[tuple[ArmPlan, bool]] = []
+        for stage in self.stages():
             if stage.outcome is not None:
-                return stage.outcome
-            if stage.tunes and any(self.loss(run.digest) is None for plan in stage.plans for run in plan.runs):
-                break
-        return None
+                return Foreseen(stage.outcome)
+            if stage.tunes:
+                arms = [arm for plan in stage.plans for arm in plan.arms]
+                tuning += ((arm, self.loss(run.digest) is not None) for arm in arms for run in arm.runs)
+                if not all(is_done for _, is_done in tuning):
+                    break
+        untuned = (stage.outcome for stage in self._campaign(_without_tuning(self.study)))
+        return Foreseen(next(filter(None, untuned)), tuned=False, tuning=tuple(tuning))
 
 
 def _without_tuning(study: Study) -> Study:
