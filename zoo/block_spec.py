@@ -197,6 +197,8 @@ class BlockSpec(Spec):
         for name, part in (("mixer", self.mixer), ("ffn", self.ffn)):
             try:
                 parts[name] = part.resolve(d_model)
+                if isinstance(parts[name], Mixer):
+                    parts[name].check_scan()
             except SpecError as error:
                 raise error.under(name) from None
         if self.cross is not None:

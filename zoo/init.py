@@ -134,6 +134,7 @@ def roles(model: nn.Module) -> dict[str, Role]:
     """The role of every parameter, by name. A parameter without one is a TypeError."""
     found: dict[str, Role] = {}
     for path, module in model.named_modules():
+        _check_initial(module)
         for name, _ in module.named_parameters(recurse=False):
             owned: dict[str, Role] = getattr(module, "roles", {})
             if name not in owned:
@@ -144,6 +145,18 @@ def roles(model: nn.Module) -> dict[str, Role]:
             _check_role(owned[name])
             found[f"{path}.{name}".lstrip(".")] = owned[name]
     return found
+
+
+def _check_initial(module: nn.Module) -> None:
+    """Raise ValueError where `initial` or `initial_std` names what is no parameter of this very module, and would say
+    nothing."""
+    for table in ("initial", "initial_std"):
+        for name in getattr(module, table, ()):
+            if isinstance(getattr(module, name, module), nn.Module):
+                owner, _, own = name.rpartition(".")
+                said = f"`self.{owner or name}.{table} = {{'{own if owner else 'bias'}': …}}`"
+                reason = f"`{table}` of {type(module).__name__} names '{name}', which is no parameter of its own"
+                raise ValueError(f"{reason}: a module inside it has its own, {said}")
 
 
 def _check_role(role: str) -> None:

@@ -17,7 +17,7 @@ SAID_WIDTH = 100
 
 def show_check(kind: str, as_json: bool) -> int:
     if not options_of(kind):
-        near = did_you_mean(kind, checkable()) or ": see `ablate zoo`"
+        near = did_you_mean(kind, checkable()) or ": see `ablate zoo` (a plug-in's? give --plugin FILE)"
         raise OptionError(f"--check {kind}: there is no such part of a model{near}")
     found = check_variant(kind, say=_say)
     failed = any(finding.failures for finding in found)
@@ -52,6 +52,6 @@ def _say(line: str) -> None:
 
 def _verdict(finding: Finding) -> str:
     if not finding.models:
-        return NOT_APPLICABLE
+        return NOT_APPLICABLE if finding.tried else "not checked"
     failed = len(finding.failures)
     return f"fails in {failed} of {finding.models}" if failed else f"holds in all {finding.models}"

@@ -347,28 +347,57 @@ def always_wrong(subject: Subject) -> None:
     raise ConformanceError(f"{subject.spec.d_model} features are too few")
 
 
+def no_numbers(subject: Subject) -> None:
+    """Logits are numbers."""
+    raise ConformanceError("logits are not finite")
+
+
 def seldom(subject: Subject) -> str:
     """Some models."""
     return NOT_APPLICABLE
 
 
+def check_table(kind: str, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    """Cells of what `ablate zoo --check` prints of a variant that fails, line by line."""
+    assert main(["zoo", "--check", kind]) == 1
+    return [re.split(r" {2,}", line.strip()) for line in capsys.readouterr().out.splitlines()]
+
+
 def test_the_checks_of_a_variant_are_a_table_with_the_simplest_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(checking, "covering_one", lambda option: [])
     monkeypatch.setattr(checking, "CHECKS", (checks.shape, always_wrong, seldom))
-    assert main(["zoo", "--check", "l2norm"]) == 1
-    rows = [re.split(r" {2,}", line.strip()) for line in capsys.readouterr().out.splitlines()]
-    assert ["shape", "Logits have the declared shape, in float32, and are finite", "holds in all 2"] in rows
-    assert ["always_wrong", "Nothing is right", "fails in 2 of 2"] in rows
+    rows = check_table("l2norm", capsys)
+    assert ["shape", "Logits have the declared shape, in float32, and are finite", "holds in all 1"] in rows
+    assert ["always_wrong", "Nothing is right", "fails in 1 of 1"] in rows
     assert rows[-2:] == [["always_wrong: 24 features are too few"], ["in norm: l2norm"]]
     assert ["seldom", "Some models", "not applicable"] in rows
-    assert main(["zoo", "--check", "l2nrom"]) == 2
-    assert "--check l2nrom: there is no such part of a model (did you mean 'l2norm'?)" in capsys.readouterr().err
+
+
+def test_nothing_else_is_said_of_logits_that_are_no_numbers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(checking, "CHECKS", (no_numbers, always_wrong))
+    monkeypatch.setattr(checking, "shape", no_numbers)
+    rows = check_table("l2norm", capsys)
+    assert ["no_numbers", "Logits are numbers", "fails in 1 of 1"] in rows
+    assert ["always_wrong", "Nothing is right", "not checked"] in rows
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        ("l2nrom", r" \(did you mean 'l2norm'\?\)$"),
+        ("fading", r": see `ablate zoo` \(a plug-in's\? give --plugin FILE\)$"),
+    ],
+)
+def test_a_part_that_there_is_not(kind: str, advice: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["zoo", "--check", kind]) == 2
+    assert re.search(f"--check {kind}: there is no such part of a model{advice}", capsys.readouterr().err, re.MULTILINE)
 
 
 def test_a_plugin_that_raises_is_tried_once_and_its_error_is_said_once_with_its_place(tmp_path: Path) -> None:
-    """Checks that run no model still hold."""
+    """Checks that need what failed are not tried."""
     path = tmp_path / "meannorm.py"
     path.write_text(NORM.replace("return x / x.abs()", "return x / self.absent()"), encoding="utf-8")
     command = [sys.executable, "-P", "-m", "ablate", "zoo", "--check", "meannorm", "--plugin", str(path)]
@@ -379,11 +408,10 @@ def test_a_plugin_that_raises_is_tried_once_and_its_error_is_said_once_with_its_
     reason = "AttributeError: 'MeanNormLayer' object has no attribute 'absent'"
     lines = done.stdout.splitlines()
     (said,) = [each for each in lines if reason in each]
-    assert re.fullmatch(rf"these \d+ checks: {reason} \(meannorm\.py:{line}, in forward\)", said)
-    named = "".join(lines[lines.index(said) + 1 :])
-    assert "in norm: meannorm" in named and "shape, causality, gradients" in named
-    assert re.search(r"^ *dumping .*holds in all 1 *$", done.stdout, re.MULTILINE)
-    assert re.search(r"^stopped after 1 of \d+ models: the forward pass of this one raises", done.stderr, re.MULTILINE)
+    assert said == f"shape: {reason} (meannorm.py:{line}, in forward)"
+    assert lines[lines.index(said) + 1 :] == ["    in norm: meannorm"]
+    assert len(re.findall(r"not checked *$", done.stdout, re.MULTILINE)) == len(checks.CHECKS) - 1
+    assert re.search(r"^stopped after 1 of \d+ models: its forward pass raises an error$", done.stderr, re.MULTILINE)
 
 
 @pytest.mark.slow

@@ -143,6 +143,22 @@ def test_the_projections_of_the_guide_conform_and_are_two_steps_of_the_delta_rul
     np.testing.assert_allclose(said["out"], written(said, out), rtol=1e-5, atol=1e-6)
 
 
+def test_a_chunk_that_the_scan_of_a_plug_in_cannot_halve_is_refused_in_its_spec(tmp_path: Path) -> None:
+    """Nothing in the guide's second example asks for it; the first one's scan takes any chunk."""
+    program = """
+import zoo
+
+def said(kind):
+    try:
+        zoo.load("small", **{"d_model": 24, "block.mixer": {"kind": kind, "chunk": 12}})
+    except zoo.SpecError as error:
+        return str(error)
+
+print(json.dumps([said("twice"), said("fading")]))
+"""
+    assert followed(SCAN, tmp_path, program) == ["block.mixer.chunk: must be a power of two, not 12", None]
+
+
 def test_a_padding_that_corrects_the_state_shows_without_the_convolution(tmp_path: Path) -> None:
     """What the guide says of its second example."""
     program = conforming("twice", "{'conv': None}").replace("conforms(zoo", "checked(zoo")

@@ -15,7 +15,8 @@ from tests.zoo.slow import close, convolved, layer_of, linear, maps, mix, projec
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.conformance.counting import counted
 from zoo.mixers import Mixer
-from zoo.mixers._delta import unit_inverse
+from zoo.mixers._delta import delta_scan, product_scan, unit_inverse
+from zoo.mixers._scan import scan
 from zoo.mixers.attention import Attention
 from zoo.mixers.gated_deltanet import GatedDeltaNet
 from zoo.mixers.gla import GatedLinearAttention
@@ -241,6 +242,33 @@ def test_a_state_that_forgets_at_once_overflows_nothing() -> None:
         layer(x, Step.of(x)).sum().backward()
         assert x.grad is not None
         assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("part", "shape", "words"),
+    [
+        ("k", (2, 2, 4, 3), r"^k: expected \(B, G, T, n\), as q, here \(2, 2, 5, 3\), not \(2, 2, 4, 3\)$"),
+        ("v", (2, 3, 5, 4), r"^v: 3 heads are no multiple of the 2 of q and k$"),
+        ("v", (2, 4, 5), r"^v: expected \(B, heads, T, features\), not \(2, 4, 5\)$"),
+        ("decay", (2, 4, 10), r"^decay: expected \(B, H, T\) or \(B, H, T, n\), here \(2, 4, 5\), not \(2, 4, 10\)$"),
+        ("strength", (2, 4, 5, 1), r"^strength: expected \(B, H, T\), here \(2, 4, 5\), not \(2, 4, 5, 1\)$"),
+    ],
+)
+def test_a_part_of_the_wrong_shape_is_named(part: str, shape: tuple[int, ...], words: str) -> None:
+    shapes = {"q": (2, 2, 5, 3), "k": (2, 2, 5, 3), "v": (2, 4, 5, 4), "decay": (2, 4, 5), "strength": (2, 4, 5)}
+    parts = {name: torch.zeros(*(shape if name == part else size)) for name, size in shapes.items()}
+    with pytest.raises(ValueError, match=words):
+        delta_scan(**parts, chunk=8)
+    if part != "strength":
+        del parts["strength"]
+        with pytest.raises(ValueError, match=words):
+            scan(**parts, chunk=8)
+
+
+def test_steps_of_a_token_are_rows_of_its_keys_and_not_of_its_decay() -> None:
+    rows = {"q": (1, 2, 3, 4), "k": (1, 2, 6, 4), "v": (1, 2, 6, 4), "decay": (1, 2, 6), "strength": (1, 2, 6)}
+    with pytest.raises(ValueError, match=r"decay: \(B, H, 3\) for the 3 tokens of q, and k: .*, not \(1, 2, 6\) and"):
+        product_scan(**{name: torch.zeros(*size) for name, size in rows.items()}, chunk=8)
 
 
 def test_the_inverse_of_a_unit_triangle() -> None:

@@ -187,6 +187,22 @@ def assert_differ_by(spec: zoo.ModelSpec, name: str | None, factor: float) -> No
     assert name is None or name in plain
 
 
+def test_an_initial_value_of_what_a_module_does_not_own_is_refused() -> None:
+    class Gated(nn.Module):
+        initial: ClassVar = {"gate.bias": 3.0}
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate = Linear(2, 3, bias=True, role="input")
+
+    words = r"^`initial` of Gated names 'gate.bias', .* of its own: .* has its own, `self.gate.initial = {'bias': …}`$"
+    with pytest.raises(ValueError, match=words):
+        roles(Gated())
+    Gated.initial = {"gate": 3.0}
+    with pytest.raises(ValueError, match=r"`self.gate.initial = {'bias': …}`$"):
+        roles(Gated())
+
+
 class Banana(nn.Module):
     """A module whose parameter has a role that there is not."""
 

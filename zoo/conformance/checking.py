@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from zoo.conformance.checks import CHECKS, Check
+from zoo.conformance.checks import CHECKS, Check, shape
 from zoo.conformance.combinations import covering_one
 from zoo.conformance.subject import NOT_APPLICABLE, Subject
 from zoo.init import Linear
@@ -28,6 +28,8 @@ class Finding:
     check: str
     property: str
     models: int = 0
+    tried: bool = False
+    """False where every model under test failed before."""
     failures: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -49,27 +51,37 @@ def _kinds(option: Option) -> list[str]:
 def check_variant(kind: str, say: Callable[[str], None] = lambda _: None) -> list[Finding]:
     """Every check on every model with the variant, each named by its choices. `say` is told of each model first.
 
-    It ends with the first model whose forward pass raises an error: the others would show the same one.
+    A model without logits, or with wrong ones, would fail all other checks, which it is spared. The simplest model ends
+    it if that fails, and so does the first whose forward pass raises an error: others would show the same.
     """
     findings = {check: Finding(check.__name__, _said(check.__doc__)) for check in CHECKS}
     models = list(_models(kind))
     for number, (name, spec) in enumerate(models, 1):
         say(f"{number}/{len(models)}  {name}")
         subject = Subject(spec)
+        failed = False
         for check, finding in findings.items():
-            _add(finding, check, subject, name)
-        if number < len(models) and not _runs(subject):
-            say(f"stopped after {number} of {len(models)} models: the forward pass of this one raises an error")
+            failed |= not _add(finding, check, subject, name)
+            if failed and check is shape:
+                break
+        raises = failed and not _runs(subject)
+        if number < len(models) and (raises or (failed and number == 1)):
+            why = "its forward pass raises an error" if raises else "what fails in the simplest fails in others"
+            say(f"stopped after {number} of {len(models)} models: {why}")
             break
     return list(findings.values())
 
 
-def _add(finding: Finding, check: Check, subject: Subject, model: str) -> None:
+def _add(finding: Finding, check: Check, subject: Subject, model: str) -> bool:
+    """Whether the check holds, or does not apply."""
+    finding.tried = True
     try:
         finding.models += check(subject) != NOT_APPLICABLE
     except Exception as error:  # the variant may be anybody's code, and raise anything
         finding.models += 1
         finding.failures.append((model, _reason(error)))
+        return False
+    return True
 
 
 def _reason(error: Exception) -> str:

@@ -122,7 +122,8 @@ def left_padding(subject: Subject) -> None:
         for row, pad in enumerate(pads):
             alone = model(tokens[row : row + 1, pad:], **of_rows(given, slice(row, row + 1), pad))[0]
             for logits in found:
-                require_same(logits[row, pad:], alone, f"logits with {pad} tokens of padding at the left and without")
+                what = f"logits with {pad} tokens of padding at the left and without (see `on_text`)"
+                require_same(logits[row, pad:], alone, what)
 
 
 def right_padding(subject: Subject) -> str | None:

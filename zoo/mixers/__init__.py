@@ -92,6 +92,10 @@ class Mixer(Variant):
         """Raise SpecError where a token cannot be shown what comes after it, as encoders and prefixes ask."""
         raise SpecError("", f"{self.kind} reads from left to right: it cannot see later tokens")
 
+    def check_scan(self) -> None:
+        """Raise SpecError where its products cannot be computed in the pieces that it asks for. Called on a resolved
+        spec."""
+
     @property
     def components(self) -> tuple[Mixer, ...]:
         """Mixers that it is made of: itself, unless it runs others."""

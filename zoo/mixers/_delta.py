@@ -11,12 +11,16 @@ from torch.nn import functional as F
 from zoo.cache import LayerCache
 from zoo.fla import can_scan
 from zoo.mixers._fading import assembled, faded_products
-from zoo.mixers._scan import Chunks, ScanCost, by_group, faded_read, faded_write, scan_in_kernel, stepwise
+from zoo.mixers._scan import Chunks, ScanCost, by_group, check_parts, faded_read, faded_write, scan_in_kernel, stepwise
 
 
 @dataclass(frozen=True)
 class DeltaCost(ScanCost):
     """FLOPs of `delta_scan`, or of `product_scan` where tokens have a rank: steps of the rule in each."""
+
+    @property
+    def halves(self) -> bool:
+        return True
 
     @property
     def token(self) -> float:
@@ -68,6 +72,7 @@ def delta_scan(
 
     (Yang et al. 2024, arXiv:2406.06484, §3.2; arXiv:2412.06464, §3.3.)
     """
+    check_parts(q, k, v, decay, strength)
     if can_scan(q, k, v):
         return scan_in_kernel(q, k, v, decay, strength, cache)
     decay = decay if decay.dim() == 4 else decay[..., None]
@@ -86,6 +91,9 @@ def product_scan(
     """
     length = q.shape[2]
     rank = k.shape[2] // length
+    if decay.shape[2] != length or k.shape[2] != rank * length:
+        expected = f"decay: (B, H, {length}) for the {length} tokens of q, and k: (B, G, {length}·r, n)"
+        raise ValueError(f"expected {expected}, not {tuple(decay.shape)} and {tuple(k.shape)}")
     if rank == 1:
         return delta_scan(q, k, v, decay, strength, chunk, cache)
     # A row for each step: queries read after the last, and what is read after the others is dropped.

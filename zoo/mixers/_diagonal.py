@@ -9,7 +9,7 @@ from torch import Tensor
 
 from zoo.cache import LayerCache, kept_by
 from zoo.cache_states import StateCache
-from zoo.mixers._scan import STATE, Chunks, ScanCost
+from zoo.mixers._scan import STATE, Chunks, ScanCost, check_shape
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ def diagonal_scan(
     No product of matrices has a decay for each number of the state, so chunks go through their tokens one by one, all
     chunks at once: C steps, and T/C more to carry the states on.
     """
+    check_shape("b", b, c.shape, "(B, T, N), as c")
+    check_shape("decay", decay, (*x.shape, c.shape[-1]), "(B, T, I, N)")
     kind = torch.promote_types(x.dtype, torch.float32)
     with torch.autocast(x.device.type, enabled=False):
         c, b, x, decay = (part.to(kind) for part in (c, b, x, decay))

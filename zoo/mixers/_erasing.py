@@ -11,12 +11,16 @@ from torch import Tensor
 from zoo.cache import LayerCache
 from zoo.mixers._delta import inversion_flops, unit_inverse
 from zoo.mixers._fading import faded_products
-from zoo.mixers._scan import Chunks, ScanCost, faded_read, faded_write, stepwise
+from zoo.mixers._scan import Chunks, ScanCost, check_parts, check_shape, faded_read, faded_write, stepwise
 
 
 @dataclass(frozen=True)
 class ErasingCost(ScanCost):
     """FLOPs of `erasing_scan`."""
+
+    @property
+    def halves(self) -> bool:
+        return True
 
     @property
     def token(self) -> float:
@@ -53,6 +57,9 @@ def erasing_scan(
     c the decay summed up, A_ij = Σ r_i e_j exp(c_i − g_i − c_j) and K_ij the same of r and k, both for j < i. Taking
     g back costs no precision as long as it is bounded, as RWKV-7's is by e^(−1/2).
     """
+    check_parts(q, k, v, None)
+    for name, part in (("read", read), ("erase", erase), ("decay", decay)):
+        check_shape(name, part, q.shape, "(B, H, T, n), as q")
     return stepwise(_one, _chunked, (q, k, read, erase, decay, v), chunk, cache)
 
 

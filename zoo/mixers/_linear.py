@@ -54,6 +54,10 @@ class Stateful(Mixer):
     def states(self) -> Mapping[str, tuple[int, ...]]:
         """Shapes of what is kept of a sequence, by name. Called on a resolved spec."""
 
+    def check_scan(self) -> None:
+        if self.scanning().halves:
+            check_chunk(self.chunk)
+
     def cost(self, d_model: int, context: int) -> PartCost:
         """Cost per token. FLOPs needed are the recurrence's, which leaves its state behind, whatever the chunk."""
         matrix, scanning = self.matrices(d_model), self.scanning()

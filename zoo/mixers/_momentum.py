@@ -20,6 +20,10 @@ class MomentumCost(ScanCost):
     """FLOPs of `momentum_scan`."""
 
     @property
+    def halves(self) -> bool:
+        return True
+
+    @property
     def token(self) -> float:
         """FLOPs per token of predicting, adding and reading."""
         return 6.0 * self.state

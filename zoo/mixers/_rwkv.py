@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from zoo.errors import SpecError
-from zoo.mixers._linear import check_chunk, check_width
+from zoo.mixers._linear import check_width
 
 
 class Sized(Protocol):
     """A spec with heads that together have d_model features."""
 
-    @property
-    def chunk(self) -> int: ...
     @property
     def heads(self) -> int: ...
     @property
@@ -23,7 +21,6 @@ class Sized(Protocol):
 def sizes_in(spec: Sized, d_model: int, shares: Mapping[str, int]) -> dict[str, int]:
     """Features of a head, and the ranks: those that are null are a share of d_model, at least 8. Raises SpecError where
     the heads do not have d_model features together."""
-    check_chunk(spec.chunk)
     check_width(spec.heads, d_model, "heads")
     head_dim = d_model // spec.heads
     if spec.head_dim not in (None, head_dim):

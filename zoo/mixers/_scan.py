@@ -72,6 +72,11 @@ class ScanCost:
     """Keys and values of a token, each; queries too in `scan`."""
 
     @property
+    def halves(self) -> bool:
+        """Whether a chunk is halved down to one token, so that it must be a power of two."""
+        return self.channels
+
+    @property
     def state(self) -> int:
         """Numbers in the state."""
         return self.heads * self.key_features * self.features
@@ -117,6 +122,7 @@ def scan(
     """
     states = kept_by("a recurrent layer", cache, StateCache)
     kind = torch.promote_types(v.dtype, torch.float32)
+    check_parts(q, k, v, decay=decay)
     heads, length = v.shape[1], v.shape[2]
     decay = torch.zeros(1, 1, 1, device=v.device) if decay is None else decay
     if rank == 1 and can_scan(q, k, v):
@@ -135,6 +141,32 @@ def scan(
         return out
 
     return in_float32(partial(at_default_precision, run), q, k, v, decay)
+
+
+def check_parts(q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, strength: Tensor | None = None) -> None:
+    """Raise ValueError, which names the part, unless q and k are (B, G, T, n), v is (B, H, T, p) with G dividing H,
+    decay (B, H, T) or (B, H, T, n), and strength (B, H, T), or what broadcasts to these."""
+    for name, x in (("q", q), ("v", v)):
+        if x.dim() != 4:
+            raise ValueError(f"{name}: expected (B, heads, T, features), not {tuple(x.shape)}")
+    rows = (*v.shape[:2], q.shape[2])  # (B, H, T)
+    check_shape("k", k, q.shape, "(B, G, T, n), as q")
+    check_shape("v", v, (*rows, v.shape[3]), "(B, H, T, p)")
+    if v.shape[1] % q.shape[1]:
+        raise ValueError(f"v: {v.shape[1]} heads are no multiple of the {q.shape[1]} of q and k")
+    if decay is not None:
+        wanted = (*rows, q.shape[3]) if decay.dim() == 4 else rows
+        check_shape("decay", decay, wanted, "(B, H, T) or (B, H, T, n)")
+    if strength is not None:
+        check_shape("strength", strength, rows, "(B, H, T)")
+
+
+def check_shape(name: str, x: Tensor, wanted: Sequence[int], letters: str) -> None:
+    """Raise ValueError, which names the part of a scan, unless it has the shape wanted, or 1 in places of it."""
+    if torch.compiler.is_compiling():
+        return  # sizes may be symbols there
+    if x.dim() != len(wanted) or any(size not in (want, 1) for size, want in zip(x.shape, wanted, strict=True)):
+        raise ValueError(f"{name}: expected {letters}, here {tuple(wanted)}, not {tuple(x.shape)}")
 
 
 def scan_in_kernel(

@@ -21,7 +21,7 @@ from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import Decay
 from zoo.mixers._delta import DeltaCost, product_scan
-from zoo.mixers._linear import Stateful, StatefulLayer, check_chunk, check_width, split, unit
+from zoo.mixers._linear import Stateful, StatefulLayer, check_width, split, unit
 from zoo.mixers._scan import STATE
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
@@ -72,7 +72,6 @@ class GatedDeltaNet(Stateful):
         k_heads = self.k_heads or self.heads
         if self.heads % k_heads:
             raise SpecError("k_heads", f"{k_heads} heads of keys do not divide {self.heads} heads")
-        check_chunk(self.chunk)
         for name, count, width in (("head_dim", k_heads, d_model), ("v_dim", self.heads, 2 * d_model)):
             if getattr(self, name) is None:
                 check_width(count, width, name)

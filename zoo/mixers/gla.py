@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import PositiveFloat
@@ -15,7 +15,7 @@ from zoo.conv import on_text
 from zoo.facts import Features
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._linear import HalfKeys, LinearHeadsLayer, check_chunk, split
+from zoo.mixers._linear import HalfKeys, LinearHeadsLayer, split
 from zoo.mixers._low_rank import LowRank
 from zoo.mixers._scan import ScanCost, scan
 from zoo.norms import Norm
@@ -41,10 +41,6 @@ class GatedLinearAttention(HalfKeys):
     """τ: the larger, the slower is what is kept forgotten."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
     """Norm of each head's output, before the gate silu(W_r x)."""
-
-    def resolve(self, d_model: int) -> Self:
-        check_chunk(self.chunk)
-        return super().resolve(d_model)
 
     def build(self, site: Site) -> MixerLayer:
         return GatedLinearAttentionLayer(self, site.d_model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -14,7 +14,7 @@ from zoo.axis import Choice, Examples
 from zoo.cache import LayerCache
 from zoo.conv import on_text
 from zoo.mixers import MixerLayer
-from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_chunk
+from zoo.mixers._linear import LinearHeads, LinearHeadsLayer
 from zoo.mixers._scan import ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
@@ -39,10 +39,6 @@ class HGRN2(LinearHeads):
     """γ: the least that forget gates f keep."""
     output_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
     """Norm of the heads' outputs, side by side."""
-
-    def resolve(self, d_model: int) -> Self:
-        check_chunk(self.chunk)
-        return super().resolve(d_model)
 
     def build(self, site: Site) -> MixerLayer:
         return HGRN2Layer(self, site.d_model)

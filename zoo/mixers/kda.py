@@ -19,7 +19,7 @@ from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import ChannelDecay
 from zoo.mixers._delta import DeltaCost, delta_scan
-from zoo.mixers._linear import Stateful, StatefulLayer, check_chunk, check_width, split, unit
+from zoo.mixers._linear import Stateful, StatefulLayer, check_width, split, unit
 from zoo.mixers._low_rank import LowRank
 from zoo.mixers._scan import STATE
 from zoo.norms import Norm
@@ -64,7 +64,6 @@ class KimiDeltaAttention(Stateful):
     """Norm of each head's output, before the gate σ(W_g x)."""
 
     def resolve(self, d_model: int) -> Self:
-        check_chunk(self.chunk)
         if self.head_dim is None:
             check_width(self.heads, d_model, "head_dim")
         return self.model_copy(update={"head_dim": self.head_dim or d_model // self.heads})

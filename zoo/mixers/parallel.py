@@ -59,6 +59,7 @@ class Parallel(Mixer):
         for name, part in zip((ATTENTION, STATE), self.components, strict=True):
             try:
                 resolved[name] = part.resolve(d_model)
+                resolved[name].check_scan()
             except SpecError as error:
                 raise error.under(name) from None
         return self.model_copy(update=resolved)

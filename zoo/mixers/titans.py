@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import PositiveInt
@@ -16,7 +16,7 @@ from zoo.conv import STATE as CONV
 from zoo.conv import on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_chunk, split, unit
+from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, split, unit
 from zoo.mixers._momentum import MomentumCost, momentum_scan
 from zoo.mixers._scan import STATE
 from zoo.norms import Norm
@@ -45,10 +45,6 @@ class Titans(LinearHeads):
     conv: PositiveInt | None = 4
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
     """Norm of each head's output M_tᵀ q_t, before the gate silu(W_g x)."""
-
-    def resolve(self, d_model: int) -> Self:
-        check_chunk(self.chunk)
-        return super().resolve(d_model)
 
     def build(self, site: Site) -> MixerLayer:
         return TitansLayer(self, site.d_model)
