@@ -86,7 +86,11 @@ def brought(
     assert isinstance(corpus, Corpus)  # of a text source
     adopt(store)
     run = imported_run(checkpoint, corpus, asked.context, numerics, asked.bos)
-    _refuse_namesake(store, name, run)
+    found = store.read_import(name)
+    before = store.read_run(found.run) if found else None
+    if found and before and before.imported != run.imported:
+        reason = f"the store has another model of this name, from {found.folder}: import this one under another name"
+        raise ArgumentError("name", reason, name)
     if store.status(run.digest) != "finished":
         reading = f"{name}: reading held-out text" + (", its BOS before every window" if run.begins else "")
         for line in (*checkpoint.receipt, *corpus.meta.receipt, reading):
@@ -117,7 +121,8 @@ def asked_of(
         if sets or scale:
             raise ArgumentError("sets" if sets else "scale", "belongs to a study: name one")
         own = _own_text(checkpoint, text)
-        return Asked(own, Path(), context or _context(checkpoint), given or MeasureSpec(), bos=begins or "auto")
+        context = context or min(CONTEXT, longest_text(checkpoint.spec) or CONTEXT)
+        return Asked(own, Path(), context, given or MeasureSpec(), bos=begins or "auto")
     if text:
         raise ArgumentError("text", "the text is the study's: leave out one of the two")
     found = read(study, scale, sets, device)
@@ -137,10 +142,6 @@ def _own_text(checkpoint: Checkpoint, text: Sequence[str]) -> TextSource:
     return found
 
 
-def _context(checkpoint: Checkpoint) -> int:
-    return min(CONTEXT, longest_text(checkpoint.spec) or CONTEXT)
-
-
 def _bos(given: object) -> Bos | None:
     try:
         return None if given is None else checked(EvalSpec, {"bos": given}).bos
@@ -155,12 +156,3 @@ def _measure(settings: bool | Mapping[str, object]) -> MeasureSpec | None:
         return checked(MeasureSpec, settings)
     except SpecError as error:
         raise ArgumentError("measure", error.reason, error.path) from error
-
-
-def _refuse_namesake(store: Store, name: str, run: RunDocument) -> None:
-    """Raise ArgumentError where another model has the name."""
-    found = store.read_import(name)
-    before = store.read_run(found.run) if found else None
-    if found and before and before.imported != run.imported:
-        reason = f"the store has another model of this name, from {found.folder}: import this one under another name"
-        raise ArgumentError("name", reason, name)

@@ -77,14 +77,10 @@ def axes() -> dict[str, dict[str, type[Spec]]]:
 def _axes_below(package: str) -> Iterator[str]:
     inside = importlib.import_module(package).__path__
     for name in (f"{package}.{m.name}" for m in pkgutil.iter_modules(inside) if m.ispkg):
-        if _is_axis(name):
+        values = vars(importlib.import_module(name)).values()
+        if any(isinstance(v, type) and issubclass(v, Variant) and v.__module__ == name for v in values):
             yield name
             yield from _axes_below(name)
-
-
-def _is_axis(package: str) -> bool:
-    values = vars(importlib.import_module(package)).values()
-    return any(isinstance(v, type) and issubclass(v, Variant) and v.__module__ == package for v in values)
 
 
 class Entry(TypedDict):

@@ -22,7 +22,7 @@ from ablate.running.engines.inprocess import run_here
 from ablate.running.progress import Wanted, open_counts
 from ablate.running.request import Request
 from ablate.store import Store, StoreError
-from ablate.store.documents import EvalsDocument, JsonObject, RunDocument
+from ablate.store.documents import EvalsDocument, JsonObject
 from ablate.store.result_columns import Schema
 from ablate.study.complaints import complaints
 from evals.asking import named, section
@@ -111,7 +111,10 @@ def evaluate(
         >>> ablate.evaluate("3f2a", tasks=["heldout_pairs", "code_names"], limit=100).frame
     """
     place, identity = find_run(_imported(run, store, progress), store)
-    corpus = _corpus(place, identity)
+    directory = place.data(identity.data.digest).path
+    if not directory.is_dir():
+        raise StoreError(f"{identity.digest}: its corpus is not in {place.data_dir}")
+    corpus = open_corpus(directory)
     given = {"tasks": tasks, "limit": limit, "at": at, **settings}
     spec = _asked(given, corpus, parse(identity.model))
     request = Request(
@@ -166,10 +169,3 @@ def _evaluated(store: Store, request: Request) -> EvalsDocument:
     if document is None:
         raise RuntimeError(f"run {request.digest} has no evaluation after it was evaluated")
     return document
-
-
-def _corpus(store: Store, run: RunDocument) -> AnyCorpus:
-    directory = store.data(run.data.digest).path
-    if not directory.is_dir():
-        raise StoreError(f"{run.digest}: its corpus is not in {store.data_dir}")
-    return open_corpus(directory)

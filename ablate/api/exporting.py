@@ -95,8 +95,10 @@ def _written(store: Store, run: RunDocument, target: Path, family: str | None, a
 
 
 def _write_native(model: zoo.Decoder, family: str | None, target: Path, end: int | None) -> None:
+    from transformers.utils import logging  # noqa: PLC0415 (slow to load)
+
     theirs = zoo.to_hf(model, family)
-    _hide_progress_bars()
+    logging.disable_progress_bar()
     if end is not None:
         theirs.config.bos_token_id = theirs.config.eos_token_id = end
     theirs.save_pretrained(target)
@@ -119,12 +121,6 @@ def _write_adapter(store: Store, run: RunDocument, target: Path) -> str:
     names = [name.removesuffix(".down") for name in tensors if name.endswith(".down")]
     pairs = {name: (tensors[f"{name}.down"], tensors[f"{name}.up"]) for name in names}
     return save_adapters(initial_model(store, run), pairs, lora.alpha, target)
-
-
-def _hide_progress_bars() -> None:
-    from transformers.utils import logging  # noqa: PLC0415 (slow to load)
-
-    logging.disable_progress_bar()
 
 
 def _tokenizer(store: Store, run: RunDocument, end: int) -> Any:

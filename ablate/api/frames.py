@@ -81,6 +81,7 @@ def arms_frame(arms: Iterable[ArmSummary]) -> pl.DataFrame:
 
 
 def _arm_row(arm: ArmSummary) -> dict[str, object]:
+    # Edits by path are JSON: frames that go elsewhere cannot hold maps of unlike values.
     return {
         "arm": arm.name,
         "verdict": arm.verdict,
@@ -97,7 +98,10 @@ def _arm_row(arm: ArmSummary) -> dict[str, object]:
         "stalled": list(arm.stalled),
         "diverged": list(arm.diverged),
         "missing": list(arm.missing),
-        **{name: _map(getattr(arm, name)) for name in ("edits", "tuned", "matching")},
+        **{
+            name: json.dumps({path: json.loads(value) for path, value in getattr(arm, name)})
+            for name in ("edits", "tuned", "matching")
+        },
     }
 
 
@@ -105,11 +109,6 @@ def _interval(name: str, value: Estimate | None) -> dict[str, float | None]:
     if value is None:
         return dict.fromkeys((name, f"{name}_low", f"{name}_high"))
     return {name: value.mean, f"{name}_low": value.low, f"{name}_high": value.high}
-
-
-def _map(pairs: tuple[tuple[str, str], ...]) -> str:
-    """Edits by path as JSON: frames that go elsewhere cannot hold maps of unlike values."""
-    return json.dumps({path: json.loads(value) for path, value in pairs})
 
 
 def contrasts_frame(summary: StudySummary | None) -> pl.DataFrame:

@@ -157,7 +157,8 @@ def judge(
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(path.with_suffix(".lock"), timeout=0):
-            case = Case(study, context, named, edits, name or _called(edits), budget, replicate, alpha)
+            name = name or ", ".join(f"{path}={value}" for path, value in edits.items())
+            case = Case(study, context, named, edits, name, budget, replicate, alpha)
             return _judged(case, progress, options)
     except Timeout as error:
         reason = "another command judges a proposal of it: proposals are judged one after the other"
@@ -175,10 +176,6 @@ def _edits(study: Study, change: Mapping[str, JsonValue] | Sequence[str], arm: s
     return dict(found[arm].edits)
 
 
-def _called(edits: Mapping[str, object]) -> str:
-    return ", ".join(f"{path}={value}" for path, value in edits.items())
-
-
 def _judged(case: Case, progress: Wanted, options: RunOptions) -> Judgement:
     log = case.store.campaign(case.campaign)
     past = latest(case.store.read_campaign(case.campaign))
@@ -186,7 +183,10 @@ def _judged(case: Case, progress: Wanted, options: RunOptions) -> Judgement:
         reason = f"the campaign {case.campaign} began with {past[0].alpha:g}: begin another with its own name"
         raise ArgumentError("alpha", reason, case.alpha)
     decided = [record for record in past if record.outcome is not None]
-    record = _resumed(case, past) or _begun(case, past, decided)
+    # The same proposal, where it was begun and nothing was decided.
+    asked = (case.edits, case.study.scale)
+    resumed = next((each for each in past if each.outcome is None and (each.edits, each.scale) == asked), None)
+    record = resumed or _begun(case, past, decided)
     if all(record.number != each.number for each in past):
         log.append([record])
     looks = Looks(case, record, decided, progress, options)
@@ -205,12 +205,6 @@ def _judged(case: Case, progress: Wanted, options: RunOptions) -> Judgement:
         page=page,
         next=_next(case, outcome, looks),
     )
-
-
-def _resumed(case: Case, past: Sequence[ProposalRecord]) -> ProposalRecord | None:
-    """The same proposal, where it was begun and nothing was decided."""
-    asked = (case.edits, case.study.scale)
-    return next((each for each in past if each.outcome is None and (each.edits, each.scale) == asked), None)
 
 
 def _begun(case: Case, past: Sequence[ProposalRecord], decided: Sequence[ProposalRecord]) -> ProposalRecord:

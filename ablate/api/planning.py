@@ -205,11 +205,12 @@ class StudyPlan:
         Args:
             details: also the peak memory of a run, which is shown in any case if a run may not fit.
         """
-        return [(plan.study.rung, self._rows(plan, details)) for plan in (rung.plan for rung in self.outcome.rungs)]
-
-    def _rows(self, plan: Plan, details: bool) -> list[tuple[str, ...]]:
-        found = self.needs[plan.study.rung] if details or self._memory_matters else None
-        return plan_rows(plan, self.speed, corpora=self.corpora, needs=found)
+        plans = [rung.plan for rung in self.outcome.rungs]
+        needs = self.needs if details or self._memory_matters else {}
+        return [
+            (plan.study.rung, plan_rows(plan, self.speed, corpora=self.corpora, needs=needs.get(plan.study.rung)))
+            for plan in plans
+        ]
 
     @cached_property
     def _memory_matters(self) -> bool:

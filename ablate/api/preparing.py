@@ -82,9 +82,14 @@ def _row(corpus: AnyCorpus, source: DataSource, folder: Path) -> dict[str, objec
     if not isinstance(corpus, Corpus):
         return row | {"source": source.source}
     meta = corpus.meta
+    found = source.formats(folder) if isinstance(source, TextSource) else {}
+    files = ", ".join(f"{count:,} {name}" for name, count in found.items()) or None
+    tokens = corpus.tokens("train")[1 : BEGINNING * 4].tolist()  # bytes are up to four a character
+    text: str = Tokenizer.from_file(str(corpus.tokenizer_path)).decode(tokens, skip_special_tokens=False)
+    begins = text[:BEGINNING]
     return row | {
         "source": source.source,
-        "files": _files(source, folder),
+        "files": files,
         "unit": meta.unit,
         "documents": meta.documents.total,
         "bytes": meta.bytes.total,
@@ -94,17 +99,5 @@ def _row(corpus: AnyCorpus, source: DataSource, folder: Path) -> dict[str, objec
         "parts": ([part.line for part in meta.taken.parts] or None) if meta.taken else None,
         **{f"{split}_tokens": count for split, count in meta.tokens.model_dump().items()},
         "held_out_share": meta.bytes.held_out / meta.bytes.total,
-        "begins": _beginning(corpus),
+        "begins": begins,
     }
-
-
-def _files(source: DataSource, folder: Path) -> str | None:
-    """`3 JSON, 1 text`."""
-    found = source.formats(folder) if isinstance(source, TextSource) else {}
-    return ", ".join(f"{count:,} {name}" for name, count in found.items()) or None
-
-
-def _beginning(corpus: Corpus) -> str:
-    tokens = corpus.tokens("train")[1 : BEGINNING * 4].tolist()  # bytes are up to four a character
-    text: str = Tokenizer.from_file(str(corpus.tokenizer_path)).decode(tokens, skip_special_tokens=False)
-    return text[:BEGINNING]

@@ -135,14 +135,12 @@ class Looks:
         self.runs |= set(summary.runs["digest"])
         passes = [each for tuning in summary.study.tuning for each in (tuning, *tuning.coarse)]
         self.runs |= {digest for each in passes for trial in each.trials for digest in trial.runs}
-        self.spent = self._wall_seconds() / result.at_once
-        return tested(summary, CHANGE), summary.study
-
-    def _wall_seconds(self) -> float:
-        """Wall time of the runs that began since the proposal did; the base's tuning was before."""
+        # Wall time of the runs that began since the proposal did; the base's tuning was before.
         began = datetime.fromisoformat(self.record.at)
         found = [self.case.store.read_result(digest) for digest in self.runs]
-        return sum(each.wall_seconds for each in found if each and datetime.fromisoformat(each.started) >= began)
+        walls = [each.wall_seconds for each in found if each and datetime.fromisoformat(each.started) >= began]
+        self.spent = sum(walls) / result.at_once
+        return tested(summary, CHANGE), summary.study
 
 
 def _plan_options(options: RunOptions) -> PlanOptions:

@@ -17,7 +17,6 @@ from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.running.stages import StudyRunner
 from ablate.store.documents.shell import plugin_options
-from ablate.study.study import Study
 from ablate.study.written import Sets
 from zoo.registry import plugin_files
 
@@ -66,7 +65,11 @@ def run(
     """
     context = open_context(store, options, progress, trackers)
     chosen = read(study, scale, sets, context.device)
-    _check_arms(chosen)
+    # A space without arms: the baseline alone would answer nothing.
+    if chosen.is_search_alone:
+        command = " ".join(filter(None, ("ablate search", chosen.written.place, plugin_options(plugin_files()))))
+        reason = f"there are no arms to train: `{command} --promote 5` tries the space and writes some"
+        raise chosen.error("search", reason)
     refuse_code(chosen, allow_code)
     if promote is not None:
         refuse_promotion(chosen, promote)
@@ -85,11 +88,3 @@ def run(
     summary = reports.summarise(folder, context.store)
     promoted = None if promote is None else promote_effects(chosen, summary, promote)
     return StudyResult.of(runner, summary, reports.render(folder, summary), promoted)
-
-
-def _check_arms(study: Study) -> None:
-    """Raises StudyError for a study that has a space and no arms: its baseline alone would answer nothing."""
-    if study.is_search_alone:
-        command = " ".join(filter(None, ("ablate search", study.written.place, plugin_options(plugin_files()))))
-        reason = f"there are no arms to train: `{command} --promote 5` tries the space and writes some"
-        raise study.error("search", reason)

@@ -19,7 +19,7 @@ from ablate.store.documents.tuning import RATE
 from ablate.study.arms import Arm
 from ablate.study.space import Space
 from ablate.study.study import Study, StudyError
-from ablate.study.tune_spec import BELOW, FINE, Pass, TuneSpec, rates_around
+from ablate.study.tune_spec import BELOW, FINE, Pass, rates_around
 
 UNTUNED = ("measure", "evals", "probes")
 """Sections that tuning runs omit."""
@@ -140,7 +140,8 @@ def _tuned(
         jobs = [[_Job(rung, arm) for arm in rung.arms if rung.tune and bool(arm.sources) == needy] for rung, _ in tried]
         together = list(chain.from_iterable(jobs))
         while waiting := [job for job in together if not job.is_done]:
-            plans = _asked(waiting, plan)
+            asked = {(id(job.study), job.at): job.study for job in waiting}
+            plans = {key: plan(_trials(rung, key[1], waiting)) for key, rung in asked.items()}
             if sources := _needed(plans.values()):
                 yield Stage("arms that others need", sources, tunes=True)
             yield Stage(f"tuning, round {next(rounds)}", tuple(plans.values()), tunes=True)
@@ -161,12 +162,6 @@ def _settled(rung: Study, tunings: Sequence[Tuning], jobs: Sequence[_Job]) -> Tr
     return replace(rung, arms=tuple(arms)), (*tunings, *(job.record for job in jobs))
 
 
-def _asked(jobs: Sequence[_Job], plan: MakePlan) -> dict[tuple[int, Pass], Plan]:
-    """Plans of the jobs' next trials, by rung and pass."""
-    asked = {(id(job.study), job.at): job.study for job in jobs}
-    return {key: plan(_trials(rung, key[1], jobs)) for key, rung in asked.items()}
-
-
 def _trials(rung: Study, at: Pass, jobs: Sequence[_Job]) -> Study:
     """A study whose arms are what the jobs want to try next, with the seeds of their pass and its share of the budget,
     and what they need, whole."""
@@ -180,17 +175,13 @@ def _trials(rung: Study, at: Pass, jobs: Sequence[_Job]) -> Study:
     return replace(rung, sections=sections, arms=(baseline, *sources, *arms), reads="tuning")
 
 
-def _spec(study: Study) -> TuneSpec:
-    if study.tune is None:
-        raise ValueError("the study tunes nothing")
-    return study.tune
-
-
 class _Job:
     """Tuning one arm of one rung, pass by pass."""
 
     def __init__(self, study: Study, arm: Arm) -> None:
-        self.study, self.arm, self.spec = study, arm, _spec(study)
+        if study.tune is None:
+            raise ValueError("the study tunes nothing")
+        self.study, self.arm, self.spec = study, arm, study.tune
         self.passes: list[TuningPass] = []
         self._stalled_above = math.inf
         self._begin(self.spec.space_around(arm.train.lr))
@@ -235,12 +226,9 @@ class _Job:
         try:
             self._batch = self._next([_known(losses, each) for each in digests])
         except StopIteration as end:
-            self._end(end.value)
-
-    def _end(self, tuned: Tuned) -> None:
-        self.passes.append(TuningPass(self.at.fraction, tuned, tuple(self._runs)))
-        if not self.is_done:
-            self._begin(rates_around(tuned.chosen[RATE], BELOW if tuned.fails_above else FINE))
+            self.passes.append(TuningPass(self.at.fraction, end.value, tuple(self._runs)))
+            if not self.is_done:
+                self._begin(rates_around(end.value.chosen[RATE], BELOW if end.value.fails_above else FINE))
 
     def _next(self, losses: Sequence[Sequence[float]] | None = None) -> list[Settings]:
         try:

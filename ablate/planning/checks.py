@@ -20,7 +20,10 @@ def check(study: Study) -> None:
     """Raises StudyError."""
     _check_data(study)
     _check_tokenizers(study)
-    _check_kinds(study)
+    # Encoders have no cache to compare.
+    for arm in study.arms:
+        if arm.model.visible == "all" and study.measure is not None and len(study.measure.caches) > 1:
+            raise study.error("measure.caches", f"arm {arm.name}: {NO_CACHE}")
 
 
 def _check_data(study: Study) -> None:
@@ -46,13 +49,6 @@ def _check_tokenizers(study: Study) -> None:
         objective = study.train.objective.kind
         reason = f"{objective} predicts different text under different tokenizers: only next_token is comparable"
         raise study.error("train.objective", reason)
-
-
-def _check_kinds(study: Study) -> None:
-    """Encoders have no cache to compare."""
-    for arm in study.arms:
-        if arm.model.visible == "all" and study.measure is not None and len(study.measure.caches) > 1:
-            raise study.error("measure.caches", f"arm {arm.name}: {NO_CACHE}")
 
 
 def evaluated(study: Study, models: Mapping[str, ModelSpec] | None = None) -> EvalSpec | None:

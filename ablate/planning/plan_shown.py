@@ -136,6 +136,7 @@ def plan_rows(
         estimate = _seconds(arm, speed)
         edits = ", ".join(f"{path}={value}" for path, value in arm.matching.items())
         need = (needs or {}).get(arm.name)
+        time = "" if estimate is None else f"{estimate:,.0f}" if estimate >= 10 else f"{estimate:.2g}"
         rows.append(
             (
                 arm.name,
@@ -148,7 +149,7 @@ def plan_rows(
                 epochs_text(arm, corpora),
                 f"{arm.flops:.3g}{_percent(arm.differs['flops'])}",
                 "–" if arm.kv_bytes_per_token is None else f"{arm.kv_bytes_per_token:,.0f}",
-                "" if estimate is None else f"{_seconds_text(estimate)}{_percent(arm.differs.get('seconds', 0.0))}",
+                time and time + _percent(arm.differs.get("seconds", 0.0)),
                 *([memory_text(need), (need.attention if need else None) or "–"] if traced else []),
                 *([edits] * len(solved)),
             )
@@ -206,10 +207,6 @@ def _settings(tune: TuneSpec, at: Pass) -> int:
     if tune.space is None:
         return len(COARSE)
     return math.prod(len(axis.ends) for axis in tune.space.values()) if tune.is_grid else tune.count
-
-
-def _seconds_text(seconds: float) -> str:
-    return f"{seconds:,.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
 def _percent(difference: float) -> str:

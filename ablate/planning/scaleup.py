@@ -107,19 +107,15 @@ def _row(
     seen: dict[str, str],
 ) -> ScaledArm[T]:
     try:
-        spec = _edited(model, edits, named)
+        nested, own = expand(edits), expand(model).get("blocks", {})
+        used = {*nested.get("pattern", ()), *nested.get("first", ()), *nested.get("blocks", {})}
+        brought = {name: block for name, block in named.items() if name in used and name not in own}
+        spec = parse(merge(merge(expand(model), {"blocks": brought}), nested))
         found = of(spec)
     except SpecError as error:
         return ScaledArm(name, edits, None, str(error))
     twin = seen.setdefault(spec.digest, name)
     return ScaledArm(name, edits, found, same_as=None if twin == name else twin)
-
-
-def _edited(model: Edits, edits: Edits, named: Edits) -> ModelSpec:
-    nested, own = expand(edits), expand(model).get("blocks", {})
-    used = {*nested.get("pattern", ()), *nested.get("first", ()), *nested.get("blocks", {})}
-    brought = {name: block for name, block in named.items() if name in used and name not in own}
-    return parse(merge(merge(expand(model), {"blocks": brought}), nested))
 
 
 def scaleup_json(study: Study, preset: Preset, setting: Setting, arms: list[ScaledArm[Prediction]]) -> JsonObject:

@@ -91,9 +91,8 @@ class Costing:
     def _rehearsed(self, arm: ArmPlan) -> Rehearsed:
         own = {"digest": NAME, "steps": ENDLESS, "start": None, "probes": None}
         identity = arm.runs[0].identity.model_copy(update=own)
-        return Rehearsed(
-            name=arm.name, identity=identity, corpus=str(self.store.absolute.data(identity.data.digest).path)
-        )
+        corpus = self.store.absolute.data(identity.data.digest).path
+        return Rehearsed(name=arm.name, identity=identity, corpus=str(corpus))
 
 
 def _work(arm: ArmPlan) -> JsonObject:

@@ -36,7 +36,8 @@ def imported_run(
 
     Raises CheckpointError for a model that is not causal, has no such context, or another vocabulary than the text.
     """
-    spec, begins = checkpoint.spec, _begins(checkpoint, corpus, bos)
+    spec, how = checkpoint.spec, checkpoint.read_as_published(bos)
+    begins = (how or Trained(Tokenizer.from_file(str(corpus.tokenizer_path)), corpus.eos, bos)).before
     longest = longest_text(spec)
     if reason := obstacle(spec):
         raise CheckpointError(f"{checkpoint.folder} {reason}: only causal models can be imported")
@@ -61,12 +62,6 @@ def imported_run(
         begins=begins,
     )
     return identified(run, spec, train)
-
-
-def _begins(checkpoint: Checkpoint, corpus: Corpus, bos: Bos) -> tuple[int, ...]:
-    """Tokens that stand before the model's texts."""
-    how = checkpoint.read_as_published(bos)
-    return (how or Trained(Tokenizer.from_file(str(corpus.tokenizer_path)), corpus.eos, bos)).before
 
 
 def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corpus, numerics: Numerics) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from ablate.store import processes
 from ablate.store.claims import Watch, claimed
-from ablate.store.documents.claim import ClaimRecord
 
 PREFIX = "ablate-"
 
@@ -29,10 +28,9 @@ def _sweep(folder: Path) -> None:
             holder = Watch(left).holder()
         except OSError:  # somebody else's, or no folder
             continue
-        if holder is not None and _has_ended(holder):
+        # Temporary folders are of this machine alone, so that an owner of another start is of an earlier one.
+        if holder is None:
+            continue
+        here = holder.host
+        if processes.is_of_another_start(here) or processes.has_ended(here, holder.pid, holder.started):
             shutil.rmtree(left, ignore_errors=True)  # another command may be sweeping too
-
-
-def _has_ended(holder: ClaimRecord) -> bool:
-    """Temporary folders are of this machine alone, so that an owner of another start is of an earlier one."""
-    return processes.is_of_another_start(holder.host) or processes.has_ended(holder.host, holder.pid, holder.started)

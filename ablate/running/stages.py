@@ -11,7 +11,6 @@ from pathlib import Path
 from ablate.planning.campaign import Outcome, Stage, Stages
 from ablate.planning.claims import with_dates
 from ablate.planning.durations import duration
-from ablate.planning.identity import RunPlan
 from ablate.planning.lengths import length_lines, prepared
 from ablate.planning.plan import Plan
 from ablate.planning.registration import with_registrations
@@ -100,7 +99,8 @@ class StudyRunner:
     def _next(self, stages: Stages) -> Stage | None:
         """None after the last."""
         try:
-            return stages.send(self._unsettled())
+            # The arms that more seeds could settle, where the study adds seeds by itself.
+            return stages.send(self._open_arms() if self.outcome is not None and self.outcome.looks else ())
         except StopIteration:
             return None
 
@@ -122,17 +122,20 @@ class StudyRunner:
     def _costing(self, outcome: Outcome) -> Costing:
         return Costing(outcome.plan, self.store, self.context.engine, self.context.options.execution)
 
-    def _unsettled(self) -> Sequence[str]:
-        """The arms that more seeds could settle, where the study adds seeds by itself."""
-        return self._open_arms() if self.outcome is not None and self.outcome.looks else ()
-
     def _carry_out(self, stage: Stage, progress: Progress) -> None:
         """Run what the stage lacks."""
         self.outcome = stage.outcome or self.outcome
         runs = {run.digest: (plan, run) for plan in stage.plans for run in plan.runs}
-        self.labels |= {digest: (_label(plan, run), run.seed) for digest, (plan, run) in runs.items()}
+        self.labels |= {
+            digest: (f"{run.arm} at {plan.study.rung}" if plan.study.rung else run.arm, run.seed)
+            for digest, (plan, run) in runs.items()
+        }
         for plan, run in runs.values():
-            self._ask_again(plan, run)
+            # An evaluation that went without some tasks is made again: their data may be there now.
+            if plan.evals_digest:
+                self._evaluations.add((run.digest, plan.evals_digest))
+                if run.digest not in self.to_train:
+                    self.store.drop_incomplete_evals(run.digest, plan.evals_digest)
         missing = {digest: self._missing(plan, digest) for digest, (plan, _) in runs.items()}
         self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
         progress.say(_reuse(stage.name, missing))
@@ -161,15 +164,19 @@ class StudyRunner:
         """Have the engine carry out what is to do."""
         progress.begin(todo)
         identities = {request.digest: request.identity for request in todo if "train" in missing[request.digest]}
-        with closing(self._trackers(progress)) as trackers, closing(self.context.engine.run(todo)) as events:
+        with (
+            closing(Trackers(self.store, list(self.context.trackers), progress.say)) as trackers,
+            closing(self.context.engine.run(todo)) as events,
+        ):
             for event in events:
                 progress.show(event)
                 self._track(trackers, event, identities)
                 if event is not None and event.kind == "failed":
-                    self.failures.append(self._failure(event))
-
-    def _trackers(self, progress: Progress) -> Trackers:
-        return Trackers(self.store, list(self.context.trackers), progress.say)
+                    arm, seed = self.labels[event.digest]
+                    details = self.store.error_path(event.digest)
+                    self.failures.append(
+                        Failure(event.digest, arm, seed, event.error or "failed", details if details.exists() else None)
+                    )
 
     def _track(self, trackers: Trackers, event: Event | None, identities: Mapping[str, RunDocument]) -> None:
         """Show trackers what happened to runs that are trained."""
@@ -192,18 +199,6 @@ class StudyRunner:
         speed = speed_for(stage.plans, self.planner.numerics)
         found = duration(stage.plans, missing, self.store, speed)
         return f"{where}: {found / (engine.at_once * self.context.options.devices)}"
-
-    def _ask_again(self, plan: Plan, run: RunPlan) -> None:
-        """An evaluation that went without some tasks is made again: their data may be there now."""
-        if plan.evals_digest:
-            self._evaluations.add((run.digest, plan.evals_digest))
-            if run.digest not in self.to_train:
-                self.store.drop_incomplete_evals(run.digest, plan.evals_digest)
-
-    def _failure(self, event: Event) -> Failure:
-        arm, seed = self.labels[event.digest]
-        details = self.store.error_path(event.digest)
-        return Failure(event.digest, arm, seed, event.error or "failed", details if details.exists() else None)
 
     def _write_study(self, outcome: Outcome) -> None:
         document = study_document(outcome, aliases=self.store.aliases)
@@ -235,10 +230,6 @@ class StudyRunner:
         documents = (self.store.read_evals(*asked) for asked in sorted(self._evaluations))
         lines = (skipped_lines(found.skipped, found.groups) for found in documents if found)
         return list(dict.fromkeys(chain.from_iterable(lines)))
-
-
-def _label(plan: Plan, run: RunPlan) -> str:
-    return f"{run.arm} at {plan.study.rung}" if plan.study.rung else run.arm
 
 
 def _reuse(stage: str, missing: dict[str, list[str]]) -> str:

@@ -78,19 +78,15 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
         _sync(path.parent)
     except BaseException as error:
-        full = _says_badly_that_the_disk_is_full(error, path)
+        # Libraries have words of their own for a full disk, such as torch's `unexpected pos 576 vs 534`.
+        is_clear = not isinstance(error, Exception) or isinstance(error, OSError | AblateError)
+        full = not is_clear and shutil.disk_usage(path.parent).free < FULL_BYTES
         remove(temporary)
         if isinstance(error, OSError):
             error.filename = error.filename or str(path)
         if full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
         raise
-
-
-def _says_badly_that_the_disk_is_full(error: BaseException, path: Path) -> bool:
-    """Libraries have words of their own for it, such as torch's `unexpected pos 576 vs 534`."""
-    is_clear = not isinstance(error, Exception) or isinstance(error, OSError | AblateError)
-    return not is_clear and shutil.disk_usage(path.parent).free < FULL_BYTES
 
 
 def write_text(path: Path, text: str) -> Path:

@@ -10,7 +10,7 @@ import importlib
 import inspect
 import textwrap
 from collections.abc import Iterator
-from types import ModuleType, NoneType, UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import JsonValue
@@ -63,15 +63,11 @@ def _chapter(name: str) -> Iterator[str]:
     yield f"## {title.rstrip('.')}"
     if rest.strip():
         yield rest.strip()
-    for model in _models(module):
-        yield _section(model)
-
-
-def _models(module: ModuleType) -> list[type[Part]]:
-    """Documents before their parts, otherwise as they are written."""
+    # Documents before their parts, otherwise as they are written.
     own = [value for value in vars(module).values() if inspect.isclass(value) and value.__module__ == module.__name__]
     models = [value for value in own if issubclass(value, Part) and value is not Part]
-    return sorted(models, key=lambda model: not issubclass(model, Document))
+    for model in sorted(models, key=lambda model: not issubclass(model, Document)):
+        yield _section(model)
 
 
 def _section(model: type[Part]) -> str:

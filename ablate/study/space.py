@@ -154,12 +154,6 @@ def _meant(key: str) -> str | None:
     return next(exchanged, None) or next(iter(difflib.get_close_matches(key, KEYS, n=1, cutoff=0.8)), None)
 
 
-def _is_axis(value: Mapping[str, object]) -> bool:
-    return tag(value) is not None or any(
-        _meant(key) and isinstance(inner, list | tuple) for key, inner in value.items()
-    )
-
-
 Axis = Annotated[
     Annotated[Choice, Tag("choice")] | Annotated[Log, Tag("log")] | Annotated[Range, Tag("range")],
     Discriminator(
@@ -182,7 +176,8 @@ def axes(nested: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, 
         if not isinstance(value, Mapping) or not value:
             yield path, value
             continue
-        if _is_axis(value):  # `block.ffn: {choice: …}` beside `block.ffn.d_ff: …`
+        # `block.ffn: {choice: …}` beside `block.ffn.d_ff: …`
+        if tag(value) is not None or any(_meant(k) and isinstance(v, list | tuple) for k, v in value.items()):
             deeper = {k: v for k, v in value.items() if not _meant(k) and isinstance(v, Mapping | list | tuple)}
             yield path, {k: v for k, v in value.items() if k not in deeper}
             yield from axes(deeper, f"{path}.")

@@ -140,7 +140,9 @@ class Slot:
         if gone is not None:
             self.close()
         status = int(self._answer) if self._answer.endswith(b"\n") else gone
-        return how_it_ended(request, status, self._last_words())
+        lines = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
+        last_words = next((line for line in reversed(lines) if line.strip()), "")
+        return how_it_ended(request, status, last_words)
 
     def _restarted(self, request: Request, group: int) -> Event | None:
         """A worker that stands still is ended, and another goes on from its checkpoint; how it ended, if too often."""
@@ -164,10 +166,6 @@ class Slot:
         if holder.host != processes.here() or processes.group(holder.pid) != group:
             return False  # another command's: our worker waits for it, and takes over when it is gone
         return self._watch.is_silent(holder, request.execution.stall_timeout)
-
-    def _last_words(self) -> str:
-        lines = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
-        return next((line for line in reversed(lines) if line.strip()), "")
 
     def ask_to_end(self) -> None:
         """Ask the worker, if there is one, to save its state and end."""
