@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, get_args
 from ablate.commands import DONE, OptionError, add_json, print_json, print_table
 
 if TYPE_CHECKING:
-    from ablate.store.documents import JsonObject
     from ablate.store.documents.handbook import HandbookClaim
 
 WIDTH = 80
@@ -44,17 +43,14 @@ def run(options: argparse.Namespace) -> int:
         said = ", ".join(words)
         raise OptionError(f"no claim has {said}{did_you_mean(said, (each.id for each in ablate.claims()))}")
     if options.json:
-        print_json([_document(each) for each in found])
+        own = [{"answer": each.answer, "commands": list(each.commands)} for each in found]
+        print_json([{**each.model_dump(mode="json"), **more} for each, more in zip(found, own, strict=True)])
     elif words:
         print("\n\n".join("\n".join(_lines(each)) for each in found))
         print(f"\n{len(found)} of {len(ablate.claims())} claims")
     else:
         _print_topics(found)
     return DONE
-
-
-def _document(entry: HandbookClaim) -> JsonObject:
-    return {**entry.model_dump(mode="json"), "answer": entry.answer, "commands": list(entry.commands)}
 
 
 def _lines(entry: HandbookClaim) -> Iterator[str]:

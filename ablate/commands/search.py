@@ -27,7 +27,7 @@ from ablate.commands import (
 )
 
 if TYPE_CHECKING:
-    from ablate import SearchResult
+    pass
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -61,14 +61,10 @@ def run(options: argparse.Namespace) -> int:
         print(result.headline)
         print(result.report)
         if result.promoted:
-            print(f"fresh seeds: {_next_command(options, result)}")
+            sets = [f" --set '{text}'" for text in options.sets if not text.startswith("search.")]
+            scale = result.found.scale
+            command = f"ablate run {result.promoted} --scale {scale} --store {options.store}" + "".join(sets)
+            print(f"fresh seeds: {with_plugins(command, options)}")
     for failure in result.failed:
         print(f"ablate: failed: {failure}", file=sys.stderr)
     return SOME_FAILED if result.failed else DONE
-
-
-def _next_command(options: argparse.Namespace, result: SearchResult) -> str:
-    sets = [f" --set '{text}'" for text in options.sets if not text.startswith("search.")]
-    scale = result.found.scale
-    command = f"ablate run {result.promoted} --scale {scale} --store {options.store}" + "".join(sets)
-    return with_plugins(command, options)

@@ -74,16 +74,14 @@ class Corpus:
         starts = np.arange(count) * available // count * context
         positions = starts[:, None] + np.arange(context + 1)
         windows = tokens[positions].astype(np.int64)
-        return [HeldOutRows(windows, self._documents_at(part, positions), sizes[positions])]
+        # Which document each token is of, the `eos` after it included.
+        found: NDArray[np.int64] = np.searchsorted(self.document_offsets(part), positions, side="right") - 1
+        documents = np.maximum(found, 0)  # the `eos` that comes before the first
+        return [HeldOutRows(windows, documents, sizes[positions])]
 
     def most_tokens(self, part: HeldOutPart) -> int:
         """Most tokens that are read from a held-out part."""
         return self.meta.validation_tokens * SHARES[part] // SHARES["test"]
-
-    def _documents_at(self, part: HeldOutPart, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which document each token is of, the `eos` after it included."""
-        found: NDArray[np.int64] = np.searchsorted(self.document_offsets(part), positions, side="right") - 1
-        return np.maximum(found, 0)  # the `eos` that comes before the first
 
     def widths(self, context: int) -> tuple[int, ...]:
         """Tokens of the windows that are trained on."""

@@ -39,7 +39,10 @@ def write_corpus(
     found = survey(spec, base)
     if spec.fingerprint() is None and found.content != identity.content:
         raise DataError(CHANGED)
-    encoder = _encoder(spec, found, base, progress)
+    stage = "train tokenizer" if spec.tokenizer.learns else "read tokenizer"
+    progress(stage, 0.0)
+    encoder = spec.tokenizer.encoder(_sample(spec, found, base), base)
+    progress(stage, 1.0)
     tokens = _write_tokens(spec, identity, found, encoder, folder, base, progress)
     encoder.tokenizer.save(str(folder.tokenizer_path))
     references = reference_losses(folder, identity.vocab_size, found.bytes, tokens)
@@ -58,14 +61,6 @@ def _taken(spec: TextSource, base: Path, found: Survey) -> TakenText:
         parts=spec.parts_taken(base),
         begins=begins,
     )
-
-
-def _encoder(spec: TextSource, found: Survey, base: Path, progress: Progress) -> Encoder:
-    stage = "train tokenizer" if spec.tokenizer.learns else "read tokenizer"
-    progress(stage, 0.0)
-    encoder = spec.tokenizer.encoder(_sample(spec, found, base), base)
-    progress(stage, 1.0)
-    return encoder
 
 
 def _sample(spec: TextSource, found: Survey, base: Path) -> Iterator[str]:

@@ -34,7 +34,8 @@ GZIP_FORMAT = 31
 def reference_losses(folder: DataFolder, vocab_size: int, size: PerSplit, tokens: PerSplit) -> ReferenceLosses:
     """Reference losses of a corpus whose files are written. size: of its splits, in bytes."""
     train, held_out = (_read(folder, split, vocab_size) for split in ("train", "test"))
-    bits_per_byte = 8 * _gzip_bytes(_texts(folder)) / size.test
+    packer = zlib.compressobj(9, wbits=GZIP_FORMAT)
+    bits_per_byte = 8 * (sum(len(packer.compress(text)) for text in _texts(folder)) + len(packer.flush())) / size.test
     unigrams = unigram_probabilities(train, vocab_size)
     return ReferenceLosses(
         uniform=math.log(vocab_size),
@@ -81,8 +82,3 @@ def _read(folder: DataFolder, split: str, vocab_size: int) -> Tokens:
 def _texts(folder: DataFolder) -> Iterable[bytes]:
     with folder.texts_path("test").open("rb") as lines:
         yield from (json.loads(line)["text"].encode() for line in lines)
-
-
-def _gzip_bytes(texts: Iterable[bytes]) -> int:
-    packer = zlib.compressobj(9, wbits=GZIP_FORMAT)
-    return sum(len(packer.compress(text)) for text in texts) + len(packer.flush())

@@ -74,7 +74,9 @@ def survey(source: TextSource, base: Path) -> Survey:
     """
     chosen = source.held_out(base) is None
     found = _survey(source, base, None, chosen)
-    if _lopsided(found, source.validation_fraction, chosen):
+    # The held-out parts are far from what was asked: empty, everything, or most of the text.
+    much = chosen and found.bytes.held_out > max(MOST_HELD_OUT, 2 * source.validation_fraction) * found.bytes.total
+    if much or found.documents.train == 0 or len(found.held_out) < len(SHARES):
         found = _survey(source, base, _largest(found.bytes.total, source.validation_fraction), chosen)
     _check(found, chosen)
     return found
@@ -106,12 +108,6 @@ def _survey(source: TextSource, base: Path, largest: int | None, chosen: bool) -
         empty=tally["empty"],
         repeated=tally["repeated"],
     )
-
-
-def _lopsided(found: Survey, fraction: float, chosen: bool) -> bool:
-    """Whether the held-out parts are far from what was asked: empty, everything, or most of the text."""
-    much = chosen and found.bytes.held_out > max(MOST_HELD_OUT, 2 * fraction) * found.bytes.total
-    return much or found.documents.train == 0 or len(found.held_out) < len(SHARES)
 
 
 def _largest(total: int, fraction: float) -> int:

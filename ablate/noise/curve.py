@@ -181,7 +181,11 @@ class RateCurve:
         left, right = (each[:, 0] for each in _bases(u[:, None], self.shape[picked]))
         side = (right > 0).astype(int)  # one amplitude is at work on either side
         mean, error = self.amplitude[picked, side], scale * self.error[picked, side]
-        lost = _positive(mean, error, draw) * np.where(side == 1, right, left)
+        # Draws of normal amplitudes that are not negative.
+        below = scipy.special.ndtr(-mean / error)
+        quantile = scipy.special.ndtri(below + draw.random(len(mean)) * (1 - below))
+        amplitude = np.maximum(mean + error * np.where(np.isfinite(quantile), quantile, 0.0), 0.0)
+        lost = amplitude * np.where(side == 1, right, left)
         beyond = _IS_CLIFF[self.shape[picked]] & (u > 0)
         over = float(np.interp(x, self.x, self.y)) - self.minimum[picked]
         lost = np.where(beyond, np.maximum(over, 0.0), lost)
@@ -334,10 +338,3 @@ def _least_squares(y: Floats, left: Floats, right: Floats, weights: Floats) -> t
     rest = dy - a[:, None] * da - b[:, None] * db
     squares = (weights * rest**2).sum(axis=1)
     return mean_y - a * mean_a - b * mean_b, np.stack([a, b], axis=1), error, squares
-
-
-def _positive(mean: Floats, error: Floats, draw: np.random.Generator) -> Floats:
-    """Draws of normal amplitudes that are not negative."""
-    below = scipy.special.ndtr(-mean / error)
-    quantile = scipy.special.ndtri(below + draw.random(len(mean)) * (1 - below))
-    return np.maximum(mean + error * np.where(np.isfinite(quantile), quantile, 0.0), 0.0)

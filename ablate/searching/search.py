@@ -88,11 +88,6 @@ class Search:
                     self._hear(event)
                     self._watch(engine)
 
-    def _remember(self) -> None:
-        """Read other commands' scores at the first share; larger shares are found in the store when promoted."""
-        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-            self.done[0].setdefault(trial.number, tuple(trial.values))
-
     # What comes next
 
     def _requests(self) -> Iterator[Request | None]:
@@ -122,14 +117,10 @@ class Search:
 
     def _next(self) -> Flight | None:
         while self._adopted:
-            flight = self._resumed(self._adopted.pop(0))
-            if flight is not None:
-                return flight
+            trial = self._adopted.pop(0)
+            if job := self.asking.again(trial):
+                return Flight(trial.number, job, 0, trial)
         return self._promotion() or self._new()
-
-    def _resumed(self, trial: optuna.Trial) -> Flight | None:
-        job = self.asking.again(trial)
-        return Flight(trial.number, job, 0, trial) if job else None
 
     def _new(self) -> Flight | None:
         found = self.asking.next()
@@ -258,7 +249,9 @@ class Search:
 
     def _promotion(self) -> Flight | None:
         """The best trial of the largest share that has earned the next one and is not there yet."""
-        self._remember()
+        # Other commands' scores at the first share; larger shares are found in the store when promoted.
+        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
+            self.done[0].setdefault(trial.number, tuple(trial.values))
         for rung in reversed(range(len(self.spec.shares) - 1)):
             flying = {flight.number for flight in self.flights if flight.rung == rung + 1}
             for number in self._promotable(rung):

@@ -70,6 +70,10 @@ def search_document(
     standing = standings_of(lab, study, done)
     best = set(standing.contenders()[:1] if len(spec.objectives) == 1 else standing.front())
     trials = [trial for trial in study.get_trials(deepcopy=False) if ended(trial)]
+    # The base's scores with the seeds of trials, once it has been trained; at its best rate, once that is known.
+    job = base_at(lab, study.user_attrs.get(BASE_RATE))
+    values = lab.values(job)
+    base = SearchBase(name=lab.study.baseline, runs=job.digests, values=None if values is None else _values(values))
     return SearchDocument(
         name=lab.study.name,
         scale=lab.study.scale,
@@ -86,7 +90,7 @@ def search_document(
         shares=tuple(spec.shares),
         seeds=spec.seed_numbers,
         constraints=tuple(spec.constraints),
-        base=_base(lab, study),
+        base=base,
         illegal=dict(counts_of_illegal(study).most_common()),
         trials=tuple(_trial(lab, trial, done, trial.number in best) for trial in trials),
         leaders=tuple(_leaders(lab, study, standing)),
@@ -146,13 +150,6 @@ def _state(trial: FrozenTrial, whole: bool) -> TrialState:
     if trial.state == optuna.trial.TrialState.COMPLETE:
         return "finished" if whole else "short"
     return "pruned" if trial.state == optuna.trial.TrialState.PRUNED else "failed"
-
-
-def _base(lab: StudyLaboratory, study: optuna.Study) -> SearchBase:
-    """The base's scores with the seeds of trials, once it has been trained; at its best rate, once that is known."""
-    job = base_at(lab, study.user_attrs.get(BASE_RATE))
-    values = lab.values(job)
-    return SearchBase(name=lab.study.baseline, runs=job.digests, values=None if values is None else _values(values))
 
 
 def _values(values: Sequence[float]) -> Values:

@@ -46,11 +46,14 @@ class Prober:
             yield
             return
         with self._timed():
-            found = [*self._shown(batch), *self._gradients()]
-            before = self._copy()
+            found = self._shown(batch)
+            found += self._read(GradientProbe, [p for p in self._parameters({}) if p.gradient is not None])
+            before: dict[str, Tensor] = {}
+            if any(isinstance(probe, UpdateProbe) for probe in self.probes.values()):
+                before = {name: p.detach().clone() for name, p in self.model.named_parameters() if p.grad is not None}
         yield
         with self._timed():
-            found += self._updates(before)
+            found += self._read(UpdateProbe, [p for p in self._parameters(before) if p.before is not None])
             self.write(_records(step, found))
 
     @contextmanager
@@ -79,22 +82,10 @@ class Prober:
                 self.model.hidden(batch.tokens, **batch.given)
         return found
 
-    def _gradients(self) -> list[Named]:
-        return self._read(GradientProbe, [p for p in self._parameters({}) if p.gradient is not None])
-
-    def _updates(self, before: Mapping[str, Tensor]) -> list[Named]:
-        return self._read(UpdateProbe, [p for p in self._parameters(before) if p.before is not None])
-
     @torch.no_grad()
     def _read(self, kind: type[GradientProbe | UpdateProbe], parameters: list[Parameter]) -> list[Named]:
         probes = [(name, probe) for name, probe in self.probes.items() if isinstance(probe, kind)]
         return [(name, reading) for name, probe in probes for reading in probe.read(parameters)]
-
-    def _copy(self) -> dict[str, Tensor]:
-        """The weights as they are, if anybody compares them with those after the step."""
-        if not any(isinstance(probe, UpdateProbe) for probe in self.probes.values()):
-            return {}
-        return {name: p.detach().clone() for name, p in self.model.named_parameters() if p.grad is not None}
 
     def _parameters(self, before: Mapping[str, Tensor]) -> list[Parameter]:
         return [

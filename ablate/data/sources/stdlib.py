@@ -68,14 +68,9 @@ def _documents(path: Path, relative: str) -> Iterator[str]:
     except UnicodeDecodeError:  # a few sources declare another encoding
         return
     if relative == TOPICS:
-        yield from _topics(text)
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+                topics: dict[str, str] = ast.literal_eval(node.value)
+                yield from (topics[name] for name in sorted(topics))
     else:
         yield text
-
-
-def _topics(source: str) -> Iterator[str]:
-    """The texts of pydoc's `topics`, in order of their names."""
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
-            topics: dict[str, str] = ast.literal_eval(node.value)
-            yield from (topics[name] for name in sorted(topics))
