@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-from ablate.api.questions import StudyLike, read
+from ablate.api.questions import StudyLike
 from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import Corpus, prepare
 from ablate.data.sources import TextSource
@@ -16,10 +15,12 @@ from ablate.errors import ArgumentError
 from ablate.machine.environment import own_threads
 from ablate.machine.numerics import Numerics, enforce, pick_device
 from ablate.planning.adoption import adopt
+from ablate.readable import now
 from ablate.running.importing import imported_run, take_in
 from ablate.running.progress import Wanted, open_progress, teller
 from ablate.store import Store
 from ablate.store.documents import ImportDocument, RunDocument
+from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from evals.costs.spec import MeasureSpec
@@ -51,7 +52,7 @@ class Asked:
 
 def note(store: Store, name: str, directory: str | Path, run: RunDocument, measure: str | None = None) -> None:
     """Keep which run was made of the model in a folder."""
-    created = datetime.now(UTC).isoformat(timespec="seconds")
+    created = now()
     folder = str(Path(directory).resolve())
     store.write_import(ImportDocument(name=name, folder=folder, run=run.digest, measure=measure, created=created))
 
@@ -125,7 +126,7 @@ def asked_of(
         return Asked(own, Path(), context, given or MeasureSpec(), bos=begins or "auto")
     if text:
         raise ArgumentError("text", "the text is the study's: leave out one of the two")
-    found = read(study, scale, sets, device)
+    found = load_study(study, scale, sets, device=device)
     if not isinstance(found.data, TextSource):
         raise ArgumentError("study", f"it reads no text: {found.data.source} is a synthetic task", found.name)
     source = found.data.tokenised_by(_own_text(checkpoint, ()).tokenizer)

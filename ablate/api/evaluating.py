@@ -110,7 +110,10 @@ def evaluate(
     Example:
         >>> ablate.evaluate("3f2a", tasks=["heldout_pairs", "code_names"], limit=100).frame
     """
-    place, identity = find_run(_imported(run, store, progress), store)
+    # The run itself, or that of the checkpoint in a folder, which is imported first.
+    folder = Path(run)
+    found = run if not folder.is_dir() or (folder / "run.json").exists() else brought_in(folder, store, progress)
+    place, identity = find_run(found, store)
     directory = place.data(identity.data.digest).path
     if not directory.is_dir():
         raise StoreError(f"{identity.digest}: its corpus is not in {place.data_dir}")
@@ -127,14 +130,6 @@ def evaluate(
     )
     with open_counts(progress):
         return Scores(identity.digest, _evaluated(place, request))
-
-
-def _imported(run: str | Path, store: str | Path, progress: Wanted) -> str | Path:
-    """The run itself, or that of the checkpoint in a folder, which is imported first."""
-    folder = Path(run)
-    if not folder.is_dir() or (folder / "run.json").exists():
-        return run
-    return brought_in(folder, store, progress)
 
 
 def _asked(settings: Mapping[str, object], corpus: AnyCorpus, model: ModelSpec) -> EvalSpec:

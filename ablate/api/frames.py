@@ -9,7 +9,6 @@ import polars as pl
 
 from ablate.store.result_columns import Schema
 from reports.findings.history import HistoryEntry
-from reports.findings.rungs import Change
 from reports.findings.shapes import ArmSummary, EffectSummary, Judgement, StudySummary
 from reports.reading.collect import RUNS
 from reports.statistics.estimates import Estimate
@@ -157,12 +156,11 @@ def _effect_row(found: EffectSummary, unit: str) -> dict[str, object]:
 
 
 def changes_frame(summary: StudySummary | None) -> pl.DataFrame:
-    return pl.DataFrame([] if summary is None else [_change_row(each) for each in summary.changes], schema=CHANGES)
-
-
-def _change_row(found: Change) -> dict[str, object]:
-    low, high = (found.change.low, found.change.high) if found.change else (None, None)
-    return {**found.document(), "low": low, "high": high}
+    rows = []
+    for each in summary.changes if summary else ():
+        low, high = (each.change.low, each.change.high) if each.change else (None, None)
+        rows.append({**each.document(), "low": low, "high": high})
+    return pl.DataFrame(rows, schema=CHANGES)
 
 
 def ledger_frame(entries: Iterable[HistoryEntry]) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 from tokenizers import Tokenizer
 
-from ablate.api.questions import StudyLike, read
+from ablate.api.questions import StudyLike
 from ablate.data import AnyCorpus, Corpus, DataSource
 from ablate.data.sources import TextSource
 from ablate.machine.numerics import pick_device
@@ -15,6 +15,7 @@ from ablate.running.corpora import checkpoint_lines, prepare_corpora
 from ablate.running.progress import Wanted, open_progress
 from ablate.store import Store
 from ablate.store.result_columns import Schema
+from ablate.study.reading import load_study
 from ablate.study.written import Sets
 
 _COLUMNS: Schema = {
@@ -67,7 +68,7 @@ def prepare(
     Example:
         >>> ablate.prepare("norm_placement", scale="gpu-hour")
     """
-    chosen, place = read(study, scale, sets, device or pick_device()), Store(store)
+    chosen, place = load_study(study, scale, sets, device=device or pick_device()), Store(store)
     with open_progress(place, chosen.name, {}, progress) as shown:
         for line in checkpoint_lines(chosen):
             shown.say(line)

@@ -9,7 +9,7 @@ from typing import Unpack
 import reports
 from ablate.api.allowing import refuse_code
 from ablate.api.promoting import promote_effects, refuse_promotion
-from ablate.api.questions import StudyLike, read, refuse_namesake
+from ablate.api.questions import StudyLike, refuse_namesake
 from ablate.api.result import StudyResult
 from ablate.machine.numerics import restored
 from ablate.running.context import open_context
@@ -17,6 +17,7 @@ from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.running.stages import StudyRunner
 from ablate.store.documents.shell import plugin_options
+from ablate.study.reading import load_study
 from ablate.study.written import Sets
 from zoo.registry import plugin_files
 
@@ -64,7 +65,7 @@ def run(
         >>> result.contrasts.select("arm", "difference", "low", "high", "verdict")
     """
     context = open_context(store, options, progress, trackers)
-    chosen = read(study, scale, sets, context.device)
+    chosen = load_study(study, scale, sets, device=context.device)
     # A space without arms: the baseline alone would answer nothing.
     if chosen.is_search_alone:
         command = " ".join(filter(None, ("ablate search", chosen.written.place, plugin_options(plugin_files()))))

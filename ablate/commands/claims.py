@@ -49,7 +49,16 @@ def run(options: argparse.Namespace) -> int:
         print("\n\n".join("\n".join(_lines(each)) for each in found))
         print(f"\n{len(found)} of {len(ablate.claims())} claims")
     else:
-        _print_topics(found)
+        from ablate.store.documents.handbook import Answer
+
+        titles = get_args(Answer)
+        rows = [("all", found), *((topic, tuple(each)) for topic, each in groupby(found, lambda entry: entry.topic))]
+        counted = [
+            (name, str(len(each)), *(str(sum(entry.answer == title for entry in each)) for title in titles))
+            for name, each in rows
+        ]
+        print_table([("topic", "claims", *(title.split()[0] for title in titles)), *counted[1:], counted[0]])
+        print("`ablate claims rope disputed` shows the claims that have both words.")
     return DONE
 
 
@@ -80,16 +89,3 @@ def _lines(entry: HandbookClaim) -> Iterator[str]:
                 break_long_words=False,
                 break_on_hyphens=False,
             )
-
-
-def _print_topics(found: tuple[HandbookClaim, ...]) -> None:
-    from ablate.store.documents.handbook import Answer
-
-    titles = get_args(Answer)
-    rows = [("all", found), *((topic, tuple(each)) for topic, each in groupby(found, lambda entry: entry.topic))]
-    counted = [
-        (name, str(len(each)), *(str(sum(entry.answer == title for entry in each)) for title in titles))
-        for name, each in rows
-    ]
-    print_table([("topic", "claims", *(title.split()[0] for title in titles)), *counted[1:], counted[0]])
-    print("`ablate claims rope disputed` shows the claims that have both words.")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from ablate.commands import (
     DONE,
@@ -25,9 +24,6 @@ from ablate.commands import (
     print_table,
     with_plugins,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -42,7 +42,11 @@ class Corpus:
         Raises:
             DataError: the corpus is shorter than two windows.
         """
-        windows = self._windows_per_epoch(context)
+        windows = (self.train_tokens - context) // context
+        if windows < 1:
+            raise DataError(
+                f"training at context {context} needs {2 * context} tokens, and the corpus has {self.train_tokens}"
+            )
         first = step * batch
         out = np.empty((batch, context + 1), dtype=np.int64)
         for epoch in range(first // windows, (first + batch - 1) // windows + 1):
@@ -109,14 +113,6 @@ class Corpus:
         path, count = self._folder.tokens_path(split), getattr(self.meta.tokens, split)
         with self._whole(path):
             return np.asarray(np.memmap(path, dtype=self.meta.dtype, mode="r").reshape(count))
-
-    def _windows_per_epoch(self, context: int) -> int:
-        windows = (self.train_tokens - context) // context
-        if windows < 1:
-            raise DataError(
-                f"training at context {context} needs {2 * context} tokens, and the corpus has {self.train_tokens}"
-            )
-        return windows
 
     @cached_property
     def _train(self) -> NDArray[Any]:

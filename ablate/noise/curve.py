@@ -194,16 +194,13 @@ class RateCurve:
     def next_rate(self) -> float | None:
         """The rate between the best and its neighbours that gains most if tried; None where none is worth it."""
         at = self.x[[self.taken]]
-        ends = [self.x[max(self.best - 1, 0)], self.x[self.best], self._end]
+        # Where the bracket of the best rate ends above: the next rate, or the one that failed.
+        end = self.x[self.best + 1] if self.best + 1 < len(self.x) else self.star.max()
+        ends = [self.x[max(self.best - 1, 0)], self.x[self.best], end]
         places = np.concatenate([a + (b - a) * np.array([0.25, 0.5, 0.75]) for a, b in itertools.pairwise(ends)])
         gain = self.weight @ np.maximum(self._losses(at) - self._losses(places), 0.0)
         most = int(np.argmax(gain))
         return float(10 ** places[most]) if gain[most] > WORTH_TRYING * self.sd else None
-
-    @property
-    def _end(self) -> float:
-        """Where the bracket of the best rate ends above: the next rate, or the one that failed."""
-        return float(self.x[self.best + 1]) if self.best + 1 < len(self.x) else float(self.star.max())
 
     @cached_property
     def bounds(self) -> tuple[float, float]:

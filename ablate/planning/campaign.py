@@ -7,7 +7,7 @@ stages again and finds them in the store.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 
@@ -103,7 +103,11 @@ def campaign(study: Study, plan: MakePlan, losses: LossOf, stalls_above: StallsA
     smaller = tuple(RungStudy(plan(rung), tried, axis(rung, study)) for rung, tried in tuned[:-1])
     counts = dict.fromkeys((arm.name for arm in study.arms), schedule[0].seeds if schedule else 0)
     for number in range(max(1, len(schedule))):
-        outcome = Outcome((*smaller, RungStudy(plan(_with_seeds(study, counts)), tunings)), schedule)
+        seeded = study
+        if study.auto_seeds:
+            arms = (replace(arm, seeds=tuple(range(counts[arm.name]))) for arm in study.arms)
+            seeded = replace(study, arms=tuple(arms))
+        outcome = Outcome((*smaller, RungStudy(plan(seeded), tunings)), schedule)
         name = f"seeds, round {number + 1}" if schedule else "seeds"
         if sources := _needed(rung.plan for rung in outcome.rungs):
             yield Stage("arms that others need", sources)
@@ -116,12 +120,6 @@ def campaign(study: Study, plan: MakePlan, losses: LossOf, stalls_above: StallsA
             for source in arm.sources:
                 counts[source] = max(counts[source], counts[arm.name])
     return outcome
-
-
-def _with_seeds(study: Study, counts: Mapping[str, int]) -> Study:
-    if not study.auto_seeds:
-        return study
-    return replace(study, arms=tuple(replace(arm, seeds=tuple(range(counts[arm.name]))) for arm in study.arms))
 
 
 Tried = tuple[Study, tuple[Tuning, ...]]
@@ -147,19 +145,16 @@ def _tuned(
             yield Stage(f"tuning, round {next(rounds)}", tuple(plans.values()), tunes=True)
             for job in waiting:
                 job.hear(plans[id(job.study), job.at].arms, losses, stalls_above)
-        tried = [_settled(*each, own) for each, own in zip(tried, jobs, strict=True)]
+        for place, ((rung, tunings), own) in enumerate(zip(tried, jobs, strict=True)):
+            chosen = {job.arm.name: job.chosen for job in own}
+            arms = [rung.builder.tuned(arm, chosen[arm.name]) if arm.name in chosen else arm for arm in rung.arms]
+            tried[place] = replace(rung, arms=tuple(arms)), (*tunings, *(job.record for job in own))
     return tried
 
 
 def _needed(plans: Iterable[Plan]) -> tuple[Plan, ...]:
     """Plans that others depend on."""
     return tuple(sources for plan in plans if (sources := plan.sources()).arms)
-
-
-def _settled(rung: Study, tunings: Sequence[Tuning], jobs: Sequence[_Job]) -> Tried:
-    chosen = {job.arm.name: job.chosen for job in jobs}
-    arms = [rung.builder.tuned(arm, chosen[arm.name]) if arm.name in chosen else arm for arm in rung.arms]
-    return replace(rung, arms=tuple(arms)), (*tunings, *(job.record for job in jobs))
 
 
 def _trials(rung: Study, at: Pass, jobs: Sequence[_Job]) -> Study:

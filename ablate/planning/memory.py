@@ -78,19 +78,14 @@ def _need(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> MemoryN
     whole = _cut(plan, arm, None, execution.recompute)
     if execution.microbatch is None or couples is not None or whole.fits(room):
         return whole
-    return _halved(plan, arm, execution.recompute, room)
-
-
-def _halved(plan: Plan, arm: ArmPlan, recompute: bool, room: Room) -> MemoryNeed:
-    """The most rows that fit of those that halving comes to; one row where none do."""
-    # Microbatches from repeated halving, as in `Accumulation`.
+    # The most rows that fit of those that repeated halving comes to, as in `Accumulation`; one row where none do.
     batch = arm.train.batch
     found = [batch]
     while found[-1] > 1:
         found.append(largest_divisor(batch, found[-1] // 2))
     tried = found[1:]
-    fits = bisect_left(tried, True, key=lambda rows: _cut(plan, arm, rows, recompute).fits(room))
-    return _cut(plan, arm, tried[min(fits, len(tried) - 1)], recompute)
+    fits = bisect_left(tried, True, key=lambda rows: _cut(plan, arm, rows, execution.recompute).fits(room))
+    return _cut(plan, arm, tried[min(fits, len(tried) - 1)], execution.recompute)
 
 
 def _cut(plan: Plan, arm: ArmPlan, rows: int | None, recompute: bool) -> MemoryNeed:

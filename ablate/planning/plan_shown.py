@@ -174,12 +174,6 @@ def remarks(study: Study, tuned: bool) -> Iterator[str]:
         if arm.teacher:
             yield f"arm {arm.name}: {taught_by(arm.teacher.arm or str(arm.teacher.checkpoint))}"
     yield from (f"arm {arm.name}: {caution}" for arm in study.arms for caution in arm.model.cautions)
-    yield from _tuning_remarks(study, tuned)
-    if auto := study.auto_seeds:
-        yield f"seeds: from {auto.start} to {auto.cap}, as many as it takes to settle every arm"
-
-
-def _tuning_remarks(study: Study, tuned: bool) -> Iterator[str]:
     tune = study.tune
     if study.carried is not None or (tune is None and len(study.arms) > 1):
         yield untuned(study_rates(study))
@@ -193,6 +187,8 @@ def _tuning_remarks(study: Study, tuned: bool) -> Iterator[str]:
         yield f"tuning costs as much as {runs:g} runs of every arm{', at every rung' * bool(study.smaller)}"
         for name in dict.fromkeys(name for arm in study.arms for name in arm.sources):
             yield f"{name}, which other arms need, is tuned before them and trained whole for each tuning seed"
+    if auto := study.auto_seeds:
+        yield f"seeds: from {auto.start} to {auto.cap}, as many as it takes to settle every arm"
 
 
 def tuning_runs(tune: TuneSpec) -> float:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from typing import NamedTuple
 from ablate.planning.adoption import adopt_times
 from ablate.planning.budgets import StepTime, Workload
 from ablate.planning.identity import canonical_model
+from ablate.readable import now
 from ablate.running.engines import Engine
 from ablate.running.rehearsal import Rehearsal, Rehearsed, Timed
 from ablate.running.rehearsing import CalibrationError
@@ -152,7 +152,7 @@ class Calibration:
             error=error,
             processes=len(found.processes),
             environment=found.environment,
-            measured=datetime.now(UTC).isoformat(timespec="seconds"),
+            measured=now(),
         )
 
 

@@ -84,7 +84,7 @@ def _points(request: Rehearsal) -> Iterator[CostPoint]:
     order = Random(request.order)
     keep_freed_memory()
     if request.spec is not None:
-        models = _Alike(request.arms, _model)
+        models = _Alike(request.arms, lambda arm: arm.identity.model)  # decides the speed of reading and generating
         built = {arm.name: _built(arm) for arm in models.shuffled(order)}
         for point in serving(built, request.spec, request.effort, order):
             yield models.named(point)
@@ -114,11 +114,6 @@ class _Alike:
             known = getattr(point, part)
             found[part] = {arm.name: known[own[0].name] for own in self.groups if own[0].name in known for arm in own}
         return point.model_copy(update=found)
-
-
-def _model(arm: Rehearsed) -> JsonObject:
-    """All that decides the speed of reading and generating."""
-    return arm.identity.model
 
 
 def _step(arm: Rehearsed) -> JsonObject:

@@ -17,13 +17,7 @@ PREFIX = "ablate-"
 @contextmanager
 def scratch() -> Iterator[Path]:
     """Removed at the end. Those that killed processes of this machine have left are removed at the beginning."""
-    _sweep(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=PREFIX) as name, claimed(Path(name)):
-        yield Path(name)
-
-
-def _sweep(folder: Path) -> None:
-    for left in folder.glob(f"{PREFIX}*"):
+    for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         try:
             holder = Watch(left).holder()
         except OSError:  # somebody else's, or no folder
@@ -34,3 +28,5 @@ def _sweep(folder: Path) -> None:
         here = holder.host
         if processes.is_of_another_start(here) or processes.has_ended(here, holder.pid, holder.started):
             shutil.rmtree(left, ignore_errors=True)  # another command may be sweeping too
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name, claimed(Path(name)):
+        yield Path(name)

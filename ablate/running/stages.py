@@ -12,7 +12,6 @@ from ablate.planning.campaign import Outcome, Stage, Stages
 from ablate.planning.claims import with_dates
 from ablate.planning.durations import duration
 from ablate.planning.lengths import length_lines, prepared
-from ablate.planning.plan import Plan
 from ablate.planning.registration import with_registrations
 from ablate.planning.speed import speed_for
 from ablate.planning.study_document import study_document
@@ -136,22 +135,31 @@ class StudyRunner:
                 self._evaluations.add((run.digest, plan.evals_digest))
                 if run.digest not in self.to_train:
                     self.store.drop_incomplete_evals(run.digest, plan.evals_digest)
-        missing = {digest: self._missing(plan, digest) for digest, (plan, _) in runs.items()}
+        missing = {}
+        for digest, (plan, _) in runs.items():
+            # A request for each of thousands of runs that are done takes longer than to see that they are.
+            measure = plan.measure_digest if plan.measures(digest) else None
+            missing[digest] = phases_after(self._status(digest), self.store, digest, measure, plan.evals_digest)
         self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
         progress.say(_reuse(stage.name, missing))
         if any("train" in phases for phases in missing.values()):
             progress.say(self._expected(stage, missing))
         if stage.outcome is not None:
-            self._write_study(stage.outcome)
+            document = study_document(stage.outcome, aliases=self.store.aliases)
+            document = document.model_copy(update={"costs": self._costing(stage.outcome).digest})
+            folder = self.store.study(self.study.name, self.study.scale)
+            registered = with_registrations(document, self.study, list(folder.registrations.records()))
+            self._before = with_dates(
+                registered,
+                self._before,
+                # Whether a run had a result before this command.
+                lambda digest: not self.to_train.get(digest, False) and self.store.outcome(digest) is not None,
+            )
+            folder.write(self._before)
             for line in length_lines(stage.outcome.plan, prepared(self.store, stage.outcome.plan)):
                 progress.say(line)
         if todo := [self.context.request(plan, run.identity) for plan, run in runs.values() if missing[run.digest]]:
             self._run(todo, missing, progress)
-
-    def _missing(self, plan: Plan, digest: str) -> list[str]:
-        """A request for each of thousands of runs that are done takes longer than to see that they are."""
-        measure = plan.measure_digest if plan.measures(digest) else None
-        return phases_after(self._status(digest), self.store, digest, measure, plan.evals_digest)
 
     def _status(self, digest: str) -> Status:
         """Status of a run in the store, which is asked until the run has ended: there may be a hundred thousand."""
@@ -199,18 +207,6 @@ class StudyRunner:
         speed = speed_for(stage.plans, self.planner.numerics)
         found = duration(stage.plans, missing, self.store, speed)
         return f"{where}: {found / (engine.at_once * self.context.options.devices)}"
-
-    def _write_study(self, outcome: Outcome) -> None:
-        document = study_document(outcome, aliases=self.store.aliases)
-        document = document.model_copy(update={"costs": self._costing(outcome).digest})
-        folder = self.store.study(self.study.name, self.study.scale)
-        registered = with_registrations(document, self.study, list(folder.registrations.records()))
-        self._before = with_dates(registered, self._before, self._had_result)
-        folder.write(self._before)
-
-    def _had_result(self, digest: str) -> bool:
-        """Whether a run had a result before this command."""
-        return not self.to_train.get(digest, False) and self.store.outcome(digest) is not None
 
     def statuses(self) -> list[JsonObject]:
         """Status of every run of the study."""

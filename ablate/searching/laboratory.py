@@ -201,23 +201,20 @@ class StudyLaboratory:
             return self._speed(name, job.requests[0])
         if job.plan is None:
             raise RuntimeError(f"run {request.digest} was not planned")
-        return self._score(name, request, result, job.plan)
-
-    def _speed(self, name: str, measured: Request) -> float:
-        found = self.store.read_measure(measured.digest, str(measured.measure_digest))
-        return _known(_speed(found, name.partition("_")[0]) if found else None, measured, name)
-
-    def _score(self, name: str, request: Request, result: ResultDocument, plan: ArmPlan) -> float:
         if name == "tokens_per_second":
             return _known(result.training_speed, request, name)
         if name == "kv_bytes_per_token":
-            return float(quantity(plan, name) or 0)
+            return float(quantity(job.plan, name) or 0)
         if name in DIRECTIONS:
             return float(getattr(result, name))
         task, _, metric = name.partition(".")
         evals = self.store.read_evals(request.digest, str(request.evals_digest))
         score = evals.scores.get(task, {}).get(metric) if evals else None
         return _known(score.value if score else None, request, name)
+
+    def _speed(self, name: str, measured: Request) -> float:
+        found = self.store.read_measure(measured.digest, str(measured.measure_digest))
+        return _known(_speed(found, name.partition("_")[0]) if found else None, measured, name)
 
     def curve(self, job: Job) -> list[float]:
         path = self.store.metrics_path(job.digests[0])

@@ -220,7 +220,12 @@ class Search:
         if flight.trial is not None:
             self._report_rest(flight, flight.trial)
             flight.trial.set_user_attr("runs", list(flight.job.digests))
-            self._tell_limits(flight, flight.trial)
+            # Distance of measurements beyond limits: the sampler takes it as a penalty, and the best are within them.
+            beyond = self.lab.beyond(flight.job)
+            for name, far in beyond.items():
+                flight.trial.set_constraint(name, far)
+            if over := {name: far for name, far in beyond.items() if far > 0}:
+                flight.trial.set_user_attr(BEYOND, over)
             self.study.tell(flight.trial, values)
         shown = ", ".join(f"{n} {v:.6g}" for n, v in zip(self.spec.objectives, values, strict=True))
         share = f" at {self.spec.shares[flight.rung]:.0%}" if len(self.spec.shares) > 1 else ""
@@ -228,14 +233,6 @@ class Search:
         repeats = f" (trial {again} with another seed)" if again is not None else ""
         self.say(f"trial {flight.number}{repeats}{share}: {shown}")
         self.after_trial()
-
-    def _tell_limits(self, flight: Flight, trial: optuna.Trial) -> None:
-        """Distance of measurements beyond limits: the sampler takes it as a penalty, and the best are within them."""
-        beyond = self.lab.beyond(flight.job)
-        for name, far in beyond.items():
-            trial.set_constraint(name, far)
-        if over := {name: far for name, far in beyond.items() if far > 0}:
-            trial.set_user_attr(BEYOND, over)
 
     def _report_rest(self, flight: Flight, trial: optuna.Trial) -> None:
         """Other trials are compared with the whole curve of one that was not pruned."""

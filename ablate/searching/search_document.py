@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import optuna
@@ -14,6 +13,7 @@ from optuna.trial import FrozenTrial
 from pydantic_core import to_jsonable_python
 
 from ablate.planning.study_document import spent_budget
+from ablate.readable import now
 from ablate.searching.asking import BEYOND, IMPORTED, REPEATS, counts_of_illegal, seeds_of
 from ablate.searching.base_rate import BASE_RATE, base_at
 from ablate.searching.cost_shares import cost_shares
@@ -80,7 +80,7 @@ def search_document(
         path=str(lab.study.path.resolve()) if lab.study.path else None,
         question=lab.study.question,
         source=lab.study.text,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=now(),
         optuna_study=study.study_name,
         budget=spent_budget(lab.planned_base.study.budget),
         space={path: axis.model_dump(mode="json", exclude_none=True) for path, axis in spec.space.items()},

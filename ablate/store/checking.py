@@ -30,12 +30,6 @@ def run_folders(store: Store) -> list[str]:
     return sorted(set(found) - FOLDERS - {path.name for path in store.closed()})
 
 
-def has_begun(folder: Path) -> bool:
-    """Whether a folder has anything of a run, if not its identity."""
-    names = os.listdir(folder)  # noqa: PTH208 (a path for each takes longer than the rest)
-    return any(fnmatchcase(name, part) for part in PARTS_OF_A_RUN for name in names)
-
-
 def corpora(store: Store) -> list[str]:
     return sorted(path.name for path in store.data_dir.glob("[!.]*") if path.is_dir())
 
@@ -119,7 +113,8 @@ class Check:
         self.unreadable[str(error)] = None  # the same, perhaps, of many files
 
     def _of_run(self, digest: str) -> Iterator[str]:
-        if not has_begun(self.store.root / digest):
+        names = os.listdir(self.store.root / digest)  # noqa: PTH208 (a path for each takes longer than the rest)
+        if not any(fnmatchcase(name, part) for part in PARTS_OF_A_RUN for name in names):
             return
         store, folder = self.store, self.store.run_dir(digest)
         train_again = f"remove {folder} to train the run again"

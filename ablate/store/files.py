@@ -99,18 +99,14 @@ def write_text(path: Path, text: str) -> Path:
 def write_texts(texts: Mapping[Path, str]) -> None:
     """Write whole texts, once every one has a place: a mistaken path leaves nothing written."""
     for path in texts:
-        _check_place(path)
+        # A folder may be there, or a file in the place of its folder.
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        above = next(folder for folder in path.absolute().parents if folder.exists())
+        if not above.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
     for path, text in texts.items():
         write_text(path, text)
-
-
-def _check_place(path: Path) -> None:
-    """Raises OSError where no file can be written: a folder is there, or a file in the place of its folder."""
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    above = next(folder for folder in path.absolute().parents if folder.exists())
-    if not above.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
 
 
 def remove_leftovers(folder: Path, start: str = ".") -> None:

@@ -67,16 +67,13 @@ def _chapter(name: str) -> Iterator[str]:
     own = [value for value in vars(module).values() if inspect.isclass(value) and value.__module__ == module.__name__]
     models = [value for value in own if issubclass(value, Part) and value is not Part]
     for model in sorted(models, key=lambda model: not issubclass(model, Document)):
-        yield _section(model)
-
-
-def _section(model: type[Part]) -> str:
-    bases = [base for base in model.__bases__ if base not in (Part, Document)]
-    inherited = f" Also has the fields of {', '.join(map(_link, bases))}." if bases else ""
-    types, meanings = get_type_hints(model, include_extras=True), _meanings(model)
-    rows = [f"| `{_key(model, name)}` | {_type(types[name])} | {meaning} |" for name, meaning in meanings.items()]
-    table = ["", "| field | type | meaning |", "|---|---|---|", *rows] if rows else []
-    return "\n".join([f"### {model.__name__}", "", f"{inspect.cleandoc(model.__doc__ or '')}{inherited}", *table])
+        bases = [base for base in model.__bases__ if base not in (Part, Document)]
+        inherited = f" Also has the fields of {', '.join(map(_link, bases))}." if bases else ""
+        types, meanings = get_type_hints(model, include_extras=True), _meanings(model)
+        keys = {name: model.model_fields[name].alias or name for name in meanings}
+        rows = [f"| `{keys[name]}` | {_type(types[name])} | {meaning} |" for name, meaning in meanings.items()]
+        table = ["", "| field | type | meaning |", "|---|---|---|", *rows] if rows else []
+        yield "\n".join([f"### {model.__name__}", "", f"{inspect.cleandoc(model.__doc__ or '')}{inherited}", *table])
 
 
 def _meanings(model: type[Part]) -> dict[str, str]:
@@ -89,10 +86,6 @@ def _meanings(model: type[Part]) -> dict[str, str]:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
                 found[name] = " ".join(meaning.split())
     return found
-
-
-def _key(model: type[Part], name: str) -> str:
-    return model.model_fields[name].alias or name
 
 
 def _type(hint: Any) -> str:

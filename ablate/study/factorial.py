@@ -92,7 +92,8 @@ class Design:
             for effect in combinations(self.factors, size):
                 chain = (effect, *self.aliases(effect, longest))
                 if len(chain) > 1 and effect not in seen:
-                    signs = ("−" * is_opposed(effect, each) for each in chain)
+                    # A minus: the runs show the difference of two aliased effects rather than their sum.
+                    signs = ("−" * ((len(effect) + len(each)) % 2 == 1) for each in chain)
                     lines.append(" = ".join(sign + "×".join(each) for sign, each in zip(signs, chain, strict=True)))
                 seen.update(chain)
         return tuple(lines)
@@ -131,11 +132,6 @@ def design_for(factors: Sequence[str], runs: int, interactions: Sequence[Effect]
             return found
     one, other = ("×".join(effect) for effect in best.aliased(effects) or ())
     raise ValueError(f"no run tells {one} from {other}: take more runs, or fewer interactions")
-
-
-def is_opposed(effect: Effect, alias: Effect) -> bool:
-    """Whether the runs show the difference of two aliased effects rather than their sum."""
-    return (len(effect) + len(alias)) % 2 == 1
 
 
 def _least_aberration(products: Sequence[int], basic: int, added: int) -> Generators:

@@ -21,7 +21,10 @@ def cells(
 
     A cell is named after its arm and what it changes: `post+lr=0.001`.
     """
-    axes = [[_edit(path, i, value) for i, value in enumerate(values)] for path, values in grid.items()]
+    axes: list[list[Edit]] = []
+    for path, values in grid.items():
+        keys = tuple(path.split("."))
+        axes.append([Edit(("grid", *keys, str(i)), keys, value, GRID_LAYER) for i, value in enumerate(values)])
     problems = [
         builder.origins.problem(axis[0].target[:-1], reason, at_key=True)
         for axis in axes
@@ -44,11 +47,6 @@ def cells(
             if cell.identity not in found or not found[cell.identity].cell:
                 found[cell.identity] = cell
     return list(found.values()), problems
-
-
-def _edit(path: str, index: int, value: Any) -> Edit:
-    keys = tuple(path.split("."))
-    return Edit(("grid", *keys, str(index)), keys, value, GRID_LAYER)
 
 
 def _cell(

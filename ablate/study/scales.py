@@ -62,7 +62,8 @@ def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
     scale = both[scale] if scale not in known and both.get(scale) in known else scale
     found = _ladder(written, scale)
     asked = replace(found, problems=(*_scale_problems(document, scale), *found.problems))
-    return [asked, *(_ladder(replace(written, sets=()), other) for other in _other_scales(document, scale))]
+    own = dict.fromkeys(_now(document, name) for name, edits in _own(document).items() if isinstance(edits, Mapping))
+    return [asked, *(_ladder(replace(written, sets=()), other) for other in own if other != scale)]
 
 
 def _ladder(written: Written, scale: str) -> Rungs:
@@ -156,11 +157,6 @@ def scale_names(document: YamlDocument) -> list[str]:
     """The scales that a study may be run at. `cpu` and `gpu` are its settings as they stand where it says no more."""
     own = (_now(document, name) for name in _own(document))
     return list(dict.fromkeys([*(offered(document) or ("cpu", "gpu")), *own]))
-
-
-def _other_scales(document: YamlDocument, scale: str) -> list[str]:
-    others = (_now(document, name) for name, edits in _own(document).items() if isinstance(edits, Mapping))
-    return [name for name in dict.fromkeys(others) if name != scale]
 
 
 def _own(document: YamlDocument) -> Mapping[str, object]:

@@ -165,10 +165,6 @@ Axis = Annotated[
 ]
 
 
-def _by_path(value: Any) -> Any:
-    return dict(axes(value)) if isinstance(value, Mapping) else value
-
-
 def axes(nested: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The axes in nested maps, by dotted path."""
     for key, value in nested.items():
@@ -185,4 +181,8 @@ def axes(nested: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, 
             yield from axes(value, f"{path}.")
 
 
-Space = Annotated[dict[str, Axis], BeforeValidator(_by_path), Field(min_length=1)]
+Space = Annotated[
+    dict[str, Axis],
+    BeforeValidator(lambda value: dict(axes(value)) if isinstance(value, Mapping) else value),
+    Field(min_length=1),
+]

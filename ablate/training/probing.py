@@ -54,7 +54,12 @@ class Prober:
         yield
         with self._timed():
             found += self._read(UpdateProbe, [p for p in self._parameters(before) if p.before is not None])
-            self.write(_records(step, found))
+            values = torch.stack([reading.value.float() for _, reading in found]).tolist() if found else []
+            records = [
+                ProbeRecord(step=step, probe=probe, layer=reading.layer, name=reading.name, value=value)
+                for (probe, reading), value in zip(found, values, strict=True)
+            ]
+            self.write(records)
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -103,11 +108,3 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         model.train(training)
-
-
-def _records(step: int, found: list[Named]) -> list[ProbeRecord]:
-    values = torch.stack([reading.value.float() for _, reading in found]).tolist() if found else []
-    return [
-        ProbeRecord(step=step, probe=probe, layer=reading.layer, name=reading.name, value=value)
-        for (probe, reading), value in zip(found, values, strict=True)
-    ]

@@ -40,14 +40,11 @@ def documents(path: Path, dtype: str, eos: int, vocabulary: int) -> Iterator[Ids
     try:
         index = path.with_suffix(".idx")
         found = _indexed(path, index) if index.exists() else _cut(_ids(path, dtype, vocabulary), eos)
-        for ids in found:
-            yield _without_end(np.asarray(ids, dtype=np.int64), eos)
+        for each in found:
+            ids = np.asarray(each, dtype=np.int64)
+            yield ids[:-1] if len(ids) and ids[-1] == eos else ids
     except (OSError, ValueError, OverflowError, struct.error) as error:
         raise DataError(f"cannot read {path}: {error}") from error
-
-
-def _without_end(ids: Ids, eos: int) -> Ids:
-    return ids[:-1] if len(ids) and ids[-1] == eos else ids
 
 
 def _ids(path: Path, dtype: str, vocabulary: int) -> NDArray[Any]:

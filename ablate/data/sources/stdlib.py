@@ -39,26 +39,21 @@ class StdlibSource(TextSource):
 
     def documents(self, base: Path) -> Iterator[str]:
         root = Path(sysconfig.get_path("stdlib"))
-        files = _files(root)
+        found = []
+        for folder, folders, names in os.walk(root):
+            folders[:] = [name for name in folders if not EXCLUDED.fullmatch(name)]
+            found += [
+                (Path(folder) / name).relative_to(root).as_posix()
+                for name in names
+                if Path(name).suffix in SUFFIXES and not EXCLUDED.fullmatch(name)
+            ]
+        files = sorted(found)
         if not files:
             raise DataError(
                 f"this Python has no library sources under {root}: use data.source=files with text of your own"
             )
         for relative in files:
             yield from _documents(root / relative, relative)
-
-
-def _files(root: Path) -> list[str]:
-    """Paths below `root`, sorted."""
-    found = []
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if not EXCLUDED.fullmatch(name)]
-        found += [
-            (Path(folder) / name).relative_to(root).as_posix()
-            for name in names
-            if Path(name).suffix in SUFFIXES and not EXCLUDED.fullmatch(name)
-        ]
-    return sorted(found)
 
 
 def _documents(path: Path, relative: str) -> Iterator[str]:

@@ -108,25 +108,21 @@ class Slot:
         if self._server is not None and self._server.poll() is not None:
             self.close()
         if self._server is None:
-            self._server = self._serve()
+            with self._log.open("wb") as log:
+                self._server = subprocess.Popen(
+                    worker_command("ablate.running.forkserver"),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    bufsize=0,
+                    start_new_session=True,  # Ctrl-C reaches us alone, and we end the workers
+                    env=environment_of_worker(self.variables),
+                )
+            os.set_blocking(_pipe(self._server.stdout).fileno(), False)
         self.request, self._answer = request, b""
         self._watch = Watch(Store(request.store).run_dir(request.digest))
         with suppress(BrokenPipeError):  # it has died: `ended` will say so
             _pipe(self._server.stdin).write(f"{self._path}\n".encode())
-
-    def _serve(self) -> subprocess.Popen[bytes]:
-        with self._log.open("wb") as log:
-            server = subprocess.Popen(
-                worker_command("ablate.running.forkserver"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                bufsize=0,
-                start_new_session=True,  # Ctrl-C reaches us alone, and we end the workers
-                env=environment_of_worker(self.variables),
-            )
-        os.set_blocking(_pipe(server.stdout).fileno(), False)
-        return server
 
     def ended(self) -> Event | None:
         """The outcome of the run, once it has ended; its slot is free then."""
