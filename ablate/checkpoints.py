@@ -67,7 +67,7 @@ class Checkpoint:
             raise CheckpointError(str(error)) from error
         if not folder.is_dir():
             raise CheckpointError(f"there is no folder {folder} (a stored run is named by its own, STORE/DIGEST)")
-        found = next((each for each in (folder, folder / "model") if _configs(each)), None)
+        found = next((each for each in (folder, folder / "model") if _files(each, CONFIGS)), None)
         if found is None:
             raise CheckpointError(f"{folder} has no config.json of transformers, and is no trained run")
         if not _files(found, WEIGHTS):
@@ -218,10 +218,6 @@ class Checkpoint:
         with store.replacing(folder) as work:
             zoo.save(model, work)
             sums.write(work, folder, names=3)
-
-
-def _configs(folder: Path) -> list[Path]:
-    return _files(folder, CONFIGS)
 
 
 def _files(folder: Path, patterns: Sequence[str]) -> list[Path]:

@@ -136,7 +136,13 @@ class _Parser(argparse.ArgumentParser):
         """A command says which options it has only when it is given: to know them may take long. It complains itself of
         what it does not know. Plug-ins come first: options may depend on them."""
         if self.command is not None:
-            _plug_in(args)
+            # Whether the options are right is found later.
+            paths = [word.removeprefix("--plugin=") for word in args if word.startswith("--plugin=")]
+            paths += [after for word, after in pairwise(args) if word == "--plugin"]
+            if paths:
+                from ablate.plugins import plug_in  # noqa: PLC0415 (start-up is quick)
+
+                plug_in(*paths)
             self.command.configure(self)
             self.command = None
         found, unknown = super().parse_known_args(args, namespace)
@@ -157,16 +163,6 @@ class _Parser(argparse.ArgumentParser):
             message = f"unknown command '{word}'{near}"
         print(f"{self.prog}: {message} (see `{self.prog} --help`)", file=sys.stderr)
         raise SystemExit(BAD_INPUT)
-
-
-def _plug_in(arguments: Sequence[str]) -> None:
-    """Add the files of all `--plugin` options. Whether the options are right is found later."""
-    paths = [word.removeprefix("--plugin=") for word in arguments if word.startswith("--plugin=")]
-    paths += [after for word, after in pairwise(arguments) if word == "--plugin"]
-    if paths:
-        from ablate.plugins import plug_in  # noqa: PLC0415 (start-up is quick)
-
-        plug_in(*paths)
 
 
 class _Version(argparse.Action):

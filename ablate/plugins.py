@@ -116,17 +116,17 @@ def _derived(tree: ast.Module) -> Iterator[tuple[ast.ClassDef, str]]:
 
 def _nameless(tree: ast.Module, stem: str) -> str:
     """Note on the first class of a spec that has no name."""
-    specs = [(node, package) for node, package in _derived(tree) if not _extends_module(node)]
+    layer = ("Layer", "Module")  # what a spec builds, which needs no name
+    specs = [
+        (node, package)
+        for node, package in _derived(tree)
+        if not any(isinstance(base, ast.Name) and base.id.endswith(layer) for base in node.bases)
+    ]
     if not specs:
         return ""
     node, package = specs[0]
     field = "source" if package == "ablate.data.sources" else "kind"
     return f": {node.name} needs a name, such as {field}: Literal['{stem}'] = '{stem}'"
-
-
-def _extends_module(node: ast.ClassDef) -> bool:
-    """Whether a class is the layer that a spec builds, and needs no name."""
-    return any(isinstance(base, ast.Name) and base.id.endswith(("Layer", "Module")) for base in node.bases)
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,13 @@
-"""Numbers as people read them."""
+"""Numbers and times as people read them."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def now() -> str:
+    """This second, as documents have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def short(value: float) -> str:

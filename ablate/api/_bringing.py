@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-from ablate.api.questions import StudyLike, read
+from ablate.api.questions import StudyLike
 from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import Corpus, prepare
 from ablate.data.sources import TextSource
@@ -16,10 +15,12 @@ from ablate.errors import ArgumentError
 from ablate.machine.environment import own_threads
 from ablate.machine.numerics import Numerics, enforce, pick_device
 from ablate.planning.adoption import adopt
+from ablate.readable import now
 from ablate.running.importing import imported_run, take_in
 from ablate.running.progress import Wanted, open_progress, teller
 from ablate.store import Store
 from ablate.store.documents import ImportDocument, RunDocument
+from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from evals.costs.spec import MeasureSpec
@@ -51,7 +52,7 @@ class Asked:
 
 def note(store: Store, name: str, directory: str | Path, run: RunDocument, measure: str | None = None) -> None:
     """Keep which run was made of the model in a folder."""
-    created = datetime.now(UTC).isoformat(timespec="seconds")
+    created = now()
     folder = str(Path(directory).resolve())
     store.write_import(ImportDocument(name=name, folder=folder, run=run.digest, measure=measure, created=created))
 
@@ -86,7 +87,11 @@ def brought(
     assert isinstance(corpus, Corpus)  # of a text source
     adopt(store)
     run = imported_run(checkpoint, corpus, asked.context, numerics, asked.bos)
-    _refuse_namesake(store, name, run)
+    found = store.read_import(name)
+    before = store.read_run(found.run) if found else None
+    if found and before and before.imported != run.imported:
+        reason = f"the store has another model of this name, from {found.folder}: import this one under another name"
+        raise ArgumentError("name", reason, name)
     if store.status(run.digest) != "finished":
         reading = f"{name}: reading held-out text" + (", its BOS before every window" if run.begins else "")
         for line in (*checkpoint.receipt, *corpus.meta.receipt, reading):
@@ -117,10 +122,11 @@ def asked_of(
         if sets or scale:
             raise ArgumentError("sets" if sets else "scale", "belongs to a study: name one")
         own = _own_text(checkpoint, text)
-        return Asked(own, Path(), context or _context(checkpoint), given or MeasureSpec(), bos=begins or "auto")
+        context = context or min(CONTEXT, longest_text(checkpoint.spec) or CONTEXT)
+        return Asked(own, Path(), context, given or MeasureSpec(), bos=begins or "auto")
     if text:
         raise ArgumentError("text", "the text is the study's: leave out one of the two")
-    found = read(study, scale, sets, device)
+    found = load_study(study, scale, sets, device=device)
     if not isinstance(found.data, TextSource):
         raise ArgumentError("study", f"it reads no text: {found.data.source} is a synthetic task", found.name)
     source = found.data.tokenised_by(_own_text(checkpoint, ()).tokenizer)
@@ -137,10 +143,6 @@ def _own_text(checkpoint: Checkpoint, text: Sequence[str]) -> TextSource:
     return found
 
 
-def _context(checkpoint: Checkpoint) -> int:
-    return min(CONTEXT, longest_text(checkpoint.spec) or CONTEXT)
-
-
 def _bos(given: object) -> Bos | None:
     try:
         return None if given is None else checked(EvalSpec, {"bos": given}).bos
@@ -155,12 +157,3 @@ def _measure(settings: bool | Mapping[str, object]) -> MeasureSpec | None:
         return checked(MeasureSpec, settings)
     except SpecError as error:
         raise ArgumentError("measure", error.reason, error.path) from error
-
-
-def _refuse_namesake(store: Store, name: str, run: RunDocument) -> None:
-    """Raise ArgumentError where another model has the name."""
-    found = store.read_import(name)
-    before = store.read_run(found.run) if found else None
-    if found and before and before.imported != run.imported:
-        reason = f"the store has another model of this name, from {found.folder}: import this one under another name"
-        raise ArgumentError("name", reason, name)

@@ -85,24 +85,19 @@ def _training(
     meta = store.data(run.data.digest).read() if store.data(run.data.digest).is_known else None
     if meta is not None:
         yield "text" if isinstance(meta, TextMeta) else "task", f"`{meta.spec['source']}` (data {run.data.digest[:8]})"
-    yield from _origins(arm)
-    if run.imported is None:
-        size = result.parameters - result.parameters_embedding
-        ratio = f"{result.tokens / size:.3g} per non-embedding parameter"
-        yield "budget", f"{result.tokens:,} tokens in {result.steps:,} steps, {ratio}; {result.flops:.3g} FLOPs"
-        yield "seed", str(run.seed)
-    yield "run", f"`{run.digest}`, by ablate {result.environment.ablate}"
-
-
-def _origins(arm: StudyArm | None) -> Iterator[tuple[str, str]]:
-    """Sources of the model beside its text, such as a checkpoint or a teacher; its own counts leave their training
-    out."""
+    # Sources of the model beside its text; its own counts leave their training out.
     if arm is not None and arm.checkpoint is not None:
         yield "started from", f"the checkpoint `{arm.checkpoint}`, whose training is not counted here"
     if arm is not None and arm.tokens_before:
         yield "started from", f"another arm, trained on {arm.tokens_before:,} tokens before"
     if arm is not None and arm.teacher is not None:
         yield "distilled from", f"`{arm.teacher}`, whose training is not counted here"
+    if run.imported is None:
+        size = result.parameters - result.parameters_embedding
+        ratio = f"{result.tokens / size:.3g} per non-embedding parameter"
+        yield "budget", f"{result.tokens:,} tokens in {result.steps:,} steps, {ratio}; {result.flops:.3g} FLOPs"
+        yield "seed", str(run.seed)
+    yield "run", f"`{run.digest}`, by ablate {result.environment.ablate}"
 
 
 def _results(store: Store, run: RunDocument, result: ResultDocument) -> Iterator[tuple[str, str]]:

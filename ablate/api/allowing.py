@@ -28,19 +28,16 @@ def refuse_code(study: Study, allowed: bool) -> None:
     if not files:
         return
     contents = {path: dict(_contents(Path(path))) for path in files}
-    mark = _marks() / hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
+    # $XDG_CONFIG_HOME/ablate/allowed, ~/.config/ablate/allowed without it.
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    digest = hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
+    mark = Path(home) / "ablate" / "allowed" / digest
     if allowed:
         mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         mark.touch(mode=0o600)
     elif not (mark.is_file() and mark.stat().st_uid == os.geteuid()):
         reason = f"task files can run any code. Read {', '.join(files)}; then allow it, once, with --allow-code"
         raise study.error("evals", reason)
-
-
-def _marks() -> Path:
-    """$XDG_CONFIG_HOME/ablate/allowed, ~/.config/ablate/allowed without it."""
-    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(home) / "ablate" / "allowed"
 
 
 def _contents(path: Path) -> Iterator[tuple[str, str]]:

@@ -23,7 +23,7 @@ from reports.atlas.sources import CatalogueEntry, PublishedModel, Setting, Sourc
 from reports.results.document import RecordedResult
 from reports.results.parts import Plain, parts_of
 from zoo.descriptions import descriptions
-from zoo.presets import Preset, names, preset
+from zoo.presets import names, preset
 
 
 def atlas(
@@ -146,11 +146,7 @@ def published_model(name: str) -> PublishedModel:
     values = {key: large(value) if key in ("parameters", "published") else text(value) for key, value in row.items()}
     return PublishedModel(
         values=values,
-        parts=parts_of(_plain(chosen)),
+        parts=parts_of(chosen.spec.dump() if chosen.buildable else chosen.parts),
         assumed=frozenset(assumed_columns(chosen)),
         note=" ".join((chosen.note or "").split()),
     )
-
-
-def _plain(chosen: Preset) -> Plain:
-    return chosen.spec.dump() if chosen.buildable else chosen.parts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,7 +90,10 @@ class Runs:
             known = [document.name for document in self._documents()]
             raise ArgumentError("name", f"there is no study '{name}' in {self.store.root}/" + did_you_mean(name, known))
         scales = [document.scale for document in named]
-        return StudyResult.stored(self.store.study(name, _one(scales, scale)).path)
+        scale = scales[0] if scale is None and len(scales) == 1 else scale
+        if scale not in scales:
+            raise ArgumentError("scale", f"the store has the study at {', '.join(scales)}: name one of them")
+        return StudyResult.stored(self.store.study(name, scale).path)
 
     def ledger(self, name: str, fdr: Rule | None = None) -> pl.DataFrame:
         """A row for every comparison ever judged for a study's question, oldest first.
@@ -191,16 +193,3 @@ def _search_row(document: SearchDocument) -> JsonObject:
         "trials": len(document.trials),
         "best": sum(trial.best for trial in document.trials),
     }
-
-
-def _one(scales: Sequence[str], wanted: str | None) -> str:
-    """The scale that is wanted, or the only one. Raises ArgumentError."""
-    if wanted is None and len(scales) == 1:
-        return scales[0]
-    if wanted in scales:
-        return str(wanted)
-    raise ArgumentError("scale", f"the store has the study at {_listed(scales)}: name one of them")
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)

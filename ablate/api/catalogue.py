@@ -47,25 +47,21 @@ TAGS = {"kind", *OTHERS.values()}
 def catalogued() -> dict[str, Mapping[str, tuple[Any, type[Spec]]]]:
     """All that has a name: what documents it and what has its settings, by axis, and what is no axis of the zoo."""
     others = {package.rpartition(".")[2]: variants(package, tag) for package, tag in OTHERS.items()}
+    # The settings of a model and of a block that are a part with settings and without variants.
+    fields = {name: field for whole in WHOLES.values() for name, field in whole.model_fields.items()}
     classes: dict[str, Mapping[str, type[Spec]]] = {
         **axes(),
-        "parts": _parts(),
+        "parts": {
+            name: part
+            for name, field in sorted(fields.items())
+            for part in (field.annotation, *get_args(field.annotation))
+            if isinstance(part, type) and issubclass(part, Spec) and not issubclass(part, (Variant, *WHOLES.values()))
+        },
         **others,
         "evaluations": evaluations(),
     }
     documented = {axis: {name: (cls, cls) for name, cls in of.items()} for axis, of in classes.items()}
     return {**documented, "decoding": DECODING}
-
-
-def _parts() -> dict[str, type[Spec]]:
-    """The settings of a model and of a block that are a part with settings and without variants."""
-    fields = {name: field for whole in WHOLES.values() for name, field in whole.model_fields.items()}
-    return {
-        name: part
-        for name, field in sorted(fields.items())
-        for part in (field.annotation, *get_args(field.annotation))
-        if isinstance(part, type) and issubclass(part, Spec) and not issubclass(part, (Variant, *WHOLES.values()))
-    }
 
 
 def axes() -> dict[str, dict[str, type[Spec]]]:
@@ -77,14 +73,10 @@ def axes() -> dict[str, dict[str, type[Spec]]]:
 def _axes_below(package: str) -> Iterator[str]:
     inside = importlib.import_module(package).__path__
     for name in (f"{package}.{m.name}" for m in pkgutil.iter_modules(inside) if m.ispkg):
-        if _is_axis(name):
+        values = vars(importlib.import_module(name)).values()
+        if any(isinstance(v, type) and issubclass(v, Variant) and v.__module__ == name for v in values):
             yield name
             yield from _axes_below(name)
-
-
-def _is_axis(package: str) -> bool:
-    values = vars(importlib.import_module(package)).values()
-    return any(isinstance(v, type) and issubclass(v, Variant) and v.__module__ == package for v in values)
 
 
 class Entry(TypedDict):
@@ -108,8 +100,5 @@ def settings_of(cls: type[Spec]) -> dict[str, object]:
     """Default values as plain data; `required` where there is none."""
     fields = {name: field for name, field in cls.model_fields.items() if name not in TAGS}
     plain = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
-    return {name: "required" if fields[name].is_required() else _plain(value) for name, value in plain.items()}
-
-
-def _plain(value: Any) -> Any:
-    return value.model_dump(mode="json") if isinstance(value, Spec) else value
+    plain |= {name: value.model_dump(mode="json") for name, value in plain.items() if isinstance(value, Spec)}
+    return {name: "required" if fields[name].is_required() else value for name, value in plain.items()}

@@ -88,7 +88,8 @@ def compare(
     Example:
         >>> ablate.compare("losses.csv", baseline="pre", margin=0.01).contrasts
     """
-    frame = _checked(read_logs(str(losses), metric) if _are_logs(losses) else _frame(losses))
+    are_logs = isinstance(losses, Path | str) and is_pattern(str(losses))
+    frame = _checked(read_logs(str(losses), metric) if are_logs else _frame(losses))
     arms = [_arm(str(name), rows) for (name,), rows in frame.group_by("arm", maintain_order=True)]
     names = [arm.name for arm in arms]
     base = names[0] if baseline is None else baseline
@@ -108,10 +109,6 @@ def compare(
         smallest_detectable(arms, len(pairs), noise),
         tuple(_notes(arms, base)),
     )
-
-
-def _are_logs(losses: object) -> bool:
-    return isinstance(losses, Path | str) and is_pattern(str(losses))
 
 
 def _frame(losses: pl.DataFrame | pd.DataFrame | Path | str) -> pl.DataFrame:

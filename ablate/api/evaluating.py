@@ -22,7 +22,7 @@ from ablate.running.engines.inprocess import run_here
 from ablate.running.progress import Wanted, open_counts
 from ablate.running.request import Request
 from ablate.store import Store, StoreError
-from ablate.store.documents import EvalsDocument, JsonObject, RunDocument
+from ablate.store.documents import EvalsDocument, JsonObject
 from ablate.store.result_columns import Schema
 from ablate.study.complaints import complaints
 from evals.asking import named, section
@@ -110,8 +110,14 @@ def evaluate(
     Example:
         >>> ablate.evaluate("3f2a", tasks=["heldout_pairs", "code_names"], limit=100).frame
     """
-    place, identity = find_run(_imported(run, store, progress), store)
-    corpus = _corpus(place, identity)
+    # The run itself, or that of the checkpoint in a folder, which is imported first.
+    folder = Path(run)
+    found = run if not folder.is_dir() or (folder / "run.json").exists() else brought_in(folder, store, progress)
+    place, identity = find_run(found, store)
+    directory = place.data(identity.data.digest).path
+    if not directory.is_dir():
+        raise StoreError(f"{identity.digest}: its corpus is not in {place.data_dir}")
+    corpus = open_corpus(directory)
     given = {"tasks": tasks, "limit": limit, "at": at, **settings}
     spec = _asked(given, corpus, parse(identity.model))
     request = Request(
@@ -124,14 +130,6 @@ def evaluate(
     )
     with open_counts(progress):
         return Scores(identity.digest, _evaluated(place, request))
-
-
-def _imported(run: str | Path, store: str | Path, progress: Wanted) -> str | Path:
-    """The run itself, or that of the checkpoint in a folder, which is imported first."""
-    folder = Path(run)
-    if not folder.is_dir() or (folder / "run.json").exists():
-        return run
-    return brought_in(folder, store, progress)
 
 
 def _asked(settings: Mapping[str, object], corpus: AnyCorpus, model: ModelSpec) -> EvalSpec:
@@ -166,10 +164,3 @@ def _evaluated(store: Store, request: Request) -> EvalsDocument:
     if document is None:
         raise RuntimeError(f"run {request.digest} has no evaluation after it was evaluated")
     return document
-
-
-def _corpus(store: Store, run: RunDocument) -> AnyCorpus:
-    directory = store.data(run.data.digest).path
-    if not directory.is_dir():
-        raise StoreError(f"{run.digest}: its corpus is not in {store.data_dir}")
-    return open_corpus(directory)

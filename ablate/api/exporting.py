@@ -7,7 +7,6 @@ from typing import Any
 
 import zoo
 from ablate.api._card import read_card
-from ablate.api._hub import upload
 from ablate.api.runs import end_token, find_run
 from ablate.errors import ArgumentError
 from ablate.store import Store, StoreError, write_text
@@ -69,7 +68,7 @@ def export(
         raise StoreError(f"{found.digest}: {error}") from error
     write_text(target / "README.md", card.text(model_type))
     if push is not None:
-        upload(target, push)
+        _upload(target, push)
     answer = {"digest": found.digest, "directory": str(target), "model_type": model_type}
     return answer | ({"reason": reason} if reason else {})
 
@@ -87,19 +86,17 @@ def _written(store: Store, run: RunDocument, target: Path, family: str | None, a
         if chosen is None:
             _write_with_code(model, run, target, end)
         else:
-            _write_native(model, family, target, end)
+            from transformers.utils import logging  # noqa: PLC0415 (slow to load)
+
+            theirs = zoo.to_hf(model, family)
+            logging.disable_progress_bar()
+            if end is not None:
+                theirs.config.bos_token_id = theirs.config.eos_token_id = end
+            theirs.save_pretrained(target)
     if end is not None:
         for folder in (target, target / "base") if adapter else (target,):
             _tokenizer(store, run, end).save_pretrained(folder)
     return model_type, reason
-
-
-def _write_native(model: zoo.Decoder, family: str | None, target: Path, end: int | None) -> None:
-    theirs = zoo.to_hf(model, family)
-    _hide_progress_bars()
-    if end is not None:
-        theirs.config.bos_token_id = theirs.config.eos_token_id = end
-    theirs.save_pretrained(target)
 
 
 def _write_with_code(model: zoo.Decoder, run: RunDocument, target: Path, end: int | None) -> None:
@@ -121,12 +118,6 @@ def _write_adapter(store: Store, run: RunDocument, target: Path) -> str:
     return save_adapters(initial_model(store, run), pairs, lora.alpha, target)
 
 
-def _hide_progress_bars() -> None:
-    from transformers.utils import logging  # noqa: PLC0415 (slow to load)
-
-    logging.disable_progress_bar()
-
-
 def _tokenizer(store: Store, run: RunDocument, end: int) -> Any:
     """The run's tokenizer. A document begins and ends with the same token, as in training."""
     from transformers import PreTrainedTokenizerFast  # noqa: PLC0415 (slow to load)
@@ -135,3 +126,21 @@ def _tokenizer(store: Store, run: RunDocument, end: int) -> Any:
     eos = tokenizer.convert_ids_to_tokens(end)
     tokenizer.add_special_tokens({"bos_token": eos, "eos_token": eos, "pad_token": eos})
     return tokenizer
+
+
+def _upload(folder: Path, repository: str) -> None:
+    """Upload a folder to `USER/NAME`, which is made first, private, where it does not exist. Raises ArgumentError."""
+    from huggingface_hub import HfApi  # noqa: PLC0415 (slow to load)
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError  # noqa: PLC0415
+
+    api = HfApi()
+    # Errors of whichever HTTP client huggingface_hub uses are bases of its own error.
+    refusals: tuple[type[Exception], ...] = (HFValidationError, OSError, *HfHubHTTPError.__bases__)
+    try:
+        api.create_repo(repository, private=True, exist_ok=True)
+        api.upload_folder(repo_id=repository, folder_path=str(folder), commit_message="Exported by ablate")
+    except refusals as error:
+        said = str(error).strip().partition("\n")[0]
+        upload = f"`hf auth login` and `hf upload {repository} {folder} --private`"
+        reason = f"{said}: {folder} is written; where the hub can be reached, {upload} do the rest"
+        raise ArgumentError("push", reason, repository) from error

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from ablate.api.questions import StudyLike
 from ablate.data import DataIdentity, DataSource, vocabulary
 from ablate.errors import ArgumentError
+from ablate.planning.durations import least_seconds
 from ablate.planning.make_plan import Identify, make_plan
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.planning.plan_shown import tuning_runs
@@ -27,8 +28,6 @@ START_SECONDS = {False: 20.0, True: 30.0}
 """Assumed, before a run's first step: a process starts, and a compiled program is read from the cache."""
 COMPILE_SECONDS = 60.0
 """Assumed, for the first run of an arm."""
-PHASES_OF_A_POINT = 2
-"""Reading a prompt, and decoding."""
 
 
 @dataclass(frozen=True)
@@ -135,30 +134,27 @@ def plan_on(
         sheet = device_named(device)
         if hours is None:
             return _foretold(load_study(study, scale, sets, device="cuda"), sheet)
-        return _largest(study, sheet, scale, sets, hours)
+        if not hours > 0:
+            raise ArgumentError("hours", f"expected a number above 0, not {hours:g}")
+        first = load_study(study, scale, sets, device="cuda")
+        names = [scale] if scale else [name for name in scale_names(first.written.document) if name.startswith("gpu")]
+        tried = [_foretold(load_study(study, name, sets, device="cuda"), sheet) for name in names]
+        found = tuple((each.study.scale, each.seconds / 3600, each.seconds <= 3600 * hours) for each in tried)
+        fitting = [each for each in tried if each.seconds <= 3600 * hours]
+        # The largest that fits, else the smallest there is.
+        chosen = max(fitting, key=lambda each: each.seconds) if fitting else min(tried, key=lambda each: each.seconds)
+        return replace(chosen, scales=found)
     except DeviceError as error:
         raise ArgumentError("on", str(error)) from error
-
-
-def _largest(study: StudyLike, device: Device, scale: str | None, sets: Sets, hours: float) -> Foretold:
-    """The largest scale that fits, else the smallest there is."""
-    if not hours > 0:
-        raise ArgumentError("hours", f"expected a number above 0, not {hours:g}")
-    first = load_study(study, scale, sets, device="cuda")
-    names = [scale] if scale else [name for name in scale_names(first.written.document) if name.startswith("gpu")]
-    tried = [_foretold(load_study(study, name, sets, device="cuda"), device) for name in names]
-    found = tuple((each.study.scale, each.seconds / 3600, each.seconds <= 3600 * hours) for each in tried)
-    fitting = [each for each in tried if each.seconds <= 3600 * hours]
-    chosen = max(fitting, key=lambda each: each.seconds) if fitting else min(tried, key=lambda each: each.seconds)
-    return replace(chosen, scales=found)
 
 
 def _foretold(study: Study, device: Device) -> Foretold:
     tuned = tuning_runs(study.tune) if study.tune is not None else 0.0
     plans = [make_plan(each, "cuda", identify=_unread(each)) for each in (*study.smaller, study)]
     rungs = tuple(tuple(_arm(plan, arm, device, tuned) for arm in plan.arms) for plan in plans)
-    seconds = sum(arm.seconds for rung in rungs for arm in rung) + sum(map(_measuring, plans))
-    return Foretold(study, device, rungs, seconds)
+    training = sum(arm.seconds for rung in rungs for arm in rung)
+    measuring = sum(len(plan.arms) * least_seconds(plan.measure) + plan.alternating_seconds for plan in plans)
+    return Foretold(study, device, rungs, training + measuring)
 
 
 def _unread(study: Study) -> Identify:
@@ -180,15 +176,6 @@ def _arm(plan: Plan, arm: ArmPlan, device: Device, tuned: float) -> ForetoldArm:
         step = step_seconds(work.work, device, train.dtype, compiled=train.compile)
         seconds = arm.steps * step.seconds
     return ForetoldArm(arm, work, step, len(arm.runs) + tuned, seconds + START_SECONDS[train.compile])
-
-
-def _measuring(plan: Plan) -> float:
-    """Least time of measuring one run of each arm, and of timing arms against each other."""
-    spec = plan.measure
-    if spec is None:
-        return 0.0
-    points = PHASES_OF_A_POINT * len(spec.contexts) * len(spec.batches) * len(spec.caches)
-    return len(plan.arms) * points * spec.seconds + plan.alternating_seconds
 
 
 def _arm_json(arm: ForetoldArm) -> JsonObject:

@@ -9,7 +9,6 @@ import polars as pl
 
 from ablate.store.result_columns import Schema
 from reports.findings.history import HistoryEntry
-from reports.findings.rungs import Change
 from reports.findings.shapes import ArmSummary, EffectSummary, Judgement, StudySummary
 from reports.reading.collect import RUNS
 from reports.statistics.estimates import Estimate
@@ -81,6 +80,7 @@ def arms_frame(arms: Iterable[ArmSummary]) -> pl.DataFrame:
 
 
 def _arm_row(arm: ArmSummary) -> dict[str, object]:
+    # Edits by path are JSON: frames that go elsewhere cannot hold maps of unlike values.
     return {
         "arm": arm.name,
         "verdict": arm.verdict,
@@ -97,7 +97,10 @@ def _arm_row(arm: ArmSummary) -> dict[str, object]:
         "stalled": list(arm.stalled),
         "diverged": list(arm.diverged),
         "missing": list(arm.missing),
-        **{name: _map(getattr(arm, name)) for name in ("edits", "tuned", "matching")},
+        **{
+            name: json.dumps({path: json.loads(value) for path, value in getattr(arm, name)})
+            for name in ("edits", "tuned", "matching")
+        },
     }
 
 
@@ -105,11 +108,6 @@ def _interval(name: str, value: Estimate | None) -> dict[str, float | None]:
     if value is None:
         return dict.fromkeys((name, f"{name}_low", f"{name}_high"))
     return {name: value.mean, f"{name}_low": value.low, f"{name}_high": value.high}
-
-
-def _map(pairs: tuple[tuple[str, str], ...]) -> str:
-    """Edits by path as JSON: frames that go elsewhere cannot hold maps of unlike values."""
-    return json.dumps({path: json.loads(value) for path, value in pairs})
 
 
 def contrasts_frame(summary: StudySummary | None) -> pl.DataFrame:
@@ -158,12 +156,11 @@ def _effect_row(found: EffectSummary, unit: str) -> dict[str, object]:
 
 
 def changes_frame(summary: StudySummary | None) -> pl.DataFrame:
-    return pl.DataFrame([] if summary is None else [_change_row(each) for each in summary.changes], schema=CHANGES)
-
-
-def _change_row(found: Change) -> dict[str, object]:
-    low, high = (found.change.low, found.change.high) if found.change else (None, None)
-    return {**found.document(), "low": low, "high": high}
+    rows = []
+    for each in summary.changes if summary else ():
+        low, high = (each.change.low, each.change.high) if each.change else (None, None)
+        rows.append({**each.document(), "low": low, "high": high})
+    return pl.DataFrame(rows, schema=CHANGES)
 
 
 def ledger_frame(entries: Iterable[HistoryEntry]) -> pl.DataFrame:

@@ -155,15 +155,6 @@ def _continued(
         GenerationRequest(place, how.encode(prompt) or [how.first], (*stop, *how.stops), new, sampling)
         for place, prompt in enumerate(prompts)
     ]
-    _check_room(model, requests)
-    texts = decode(model, how, requests, seed=seed)
-    return [
-        Generated(trained.digest, prompt, prompt + text, (text,), fills_holes=False)
-        for prompt, text in zip(prompts, texts, strict=True)
-    ]
-
-
-def _check_room(model: zoo.Decoder, requests: list[GenerationRequest]) -> None:
     longest = longest_text(model.spec)
     # The last new token is never read back.
     needed = max(len(request.prompt) + request.max_new - 1 for request in requests)
@@ -171,6 +162,11 @@ def _check_room(model: zoo.Decoder, requests: list[GenerationRequest]) -> None:
         raise AblateError("out of memory: ask for fewer tokens")
     if longest is not None and needed > longest:
         raise AblateError(f"prompt and new tokens are {needed + 1} tokens: the model has positions for {longest}")
+    texts = decode(model, how, requests, seed=seed)
+    return [
+        Generated(trained.digest, prompt, prompt + text, (text,), fills_holes=False)
+        for prompt, text in zip(prompts, texts, strict=True)
+    ]
 
 
 def _filled(

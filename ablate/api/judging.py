@@ -8,7 +8,6 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Unpack
 
@@ -18,16 +17,18 @@ from scipy import special
 
 import reports
 from ablate.api.proposal_looks import FIRST_SEED, Case, Looks
-from ablate.api.questions import StudyLike, read
+from ablate.api.questions import StudyLike
 from ablate.errors import ArgumentError
 from ablate.machine.environment import PROJECT
 from ablate.noise.power import POWER
+from ablate.readable import now
 from ablate.running.context import open_context
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.store import write_text
 from ablate.store.documents import JsonObject, ProposalOutcome, ProposalRecord, ProposalTest
 from ablate.study.proposing import Edits, changes, proposal, refuse_unfair
+from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from reports.findings.proposals import (
@@ -149,7 +150,7 @@ def judge(
         >>> ablate.judge("norm_placement", change={"block.ffn.activation": "relu2"}, budget=600).decision
     """
     context = open_context(store, options, progress)
-    study = read(base, scale, sets, context.device)
+    study = load_study(base, scale, sets, device=context.device)
     edits = _edits(study, change, arm)
     refuse_unfair(edits)
     named = campaign or f"{study.name}-{study.scale}"
@@ -157,7 +158,8 @@ def judge(
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(path.with_suffix(".lock"), timeout=0):
-            case = Case(study, context, named, edits, name or _called(edits), budget, replicate, alpha)
+            name = name or ", ".join(f"{path}={value}" for path, value in edits.items())
+            case = Case(study, context, named, edits, name, budget, replicate, alpha)
             return _judged(case, progress, options)
     except Timeout as error:
         reason = "another command judges a proposal of it: proposals are judged one after the other"
@@ -175,10 +177,6 @@ def _edits(study: Study, change: Mapping[str, JsonValue] | Sequence[str], arm: s
     return dict(found[arm].edits)
 
 
-def _called(edits: Mapping[str, object]) -> str:
-    return ", ".join(f"{path}={value}" for path, value in edits.items())
-
-
 def _judged(case: Case, progress: Wanted, options: RunOptions) -> Judgement:
     log = case.store.campaign(case.campaign)
     past = latest(case.store.read_campaign(case.campaign))
@@ -186,12 +184,15 @@ def _judged(case: Case, progress: Wanted, options: RunOptions) -> Judgement:
         reason = f"the campaign {case.campaign} began with {past[0].alpha:g}: begin another with its own name"
         raise ArgumentError("alpha", reason, case.alpha)
     decided = [record for record in past if record.outcome is not None]
-    record = _resumed(case, past) or _begun(case, past, decided)
+    # The same proposal, where it was begun and nothing was decided.
+    asked = (case.edits, case.study.scale)
+    resumed = next((each for each in past if each.outcome is None and (each.edits, each.scale) == asked), None)
+    record = resumed or _begun(case, past, decided)
     if all(record.number != each.number for each in past):
         log.append([record])
     looks = Looks(case, record, decided, progress, options)
     outcome = looks.outcome()
-    record = record.model_copy(update={"outcome": outcome, "at": _now()})
+    record = record.model_copy(update={"outcome": outcome, "at": now()})
     log.append([record])
     page = reports.render_campaign(case.store, case.campaign)
     everything = latest(case.store.read_campaign(case.campaign))
@@ -207,18 +208,12 @@ def _judged(case: Case, progress: Wanted, options: RunOptions) -> Judgement:
     )
 
 
-def _resumed(case: Case, past: Sequence[ProposalRecord]) -> ProposalRecord | None:
-    """The same proposal, where it was begun and nothing was decided."""
-    asked = (case.edits, case.study.scale)
-    return next((each for each in past if each.outcome is None and (each.edits, each.scale) == asked), None)
-
-
 def _begun(case: Case, past: Sequence[ProposalRecord], decided: Sequence[ProposalRecord]) -> ProposalRecord:
     number = 1 + max((each.number for each in past), default=0)
     asked = proposal(case.study, "base", case.edits, [each.edits for each in kept(decided)], [FIRST_SEED])
     base = hashlib.sha256("\n".join(asked.arms[0].identity).encode()).hexdigest()[:20]
     return ProposalRecord(
-        at=_now(),
+        at=now(),
         number=number,
         name=case.name,
         scale=case.study.scale,
@@ -245,10 +240,6 @@ def _next(case: Case, outcome: ProposalOutcome, looks: Looks) -> tuple[str, floa
     options = [word for name, value in places.items() if value is not None for word in (name, str(value))]
     words = ["ablate", "judge", case.study.written.place, "--scale", case.study.scale, *changed, *edited, *options]
     return shlex.join([*words, "--budget", f"{math.ceil(seconds / 60)}m"]), seconds
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _ends(test: ProposalTest) -> str:

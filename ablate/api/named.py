@@ -61,7 +61,8 @@ def _placed(store: Store, place: str) -> str | None:
     """The digest of a study's run, by study and arm, and by seed for any but the first. None for what names no study;
     StoreError for what the study lacks."""
     study_name, _, rest = place.partition("/")
-    studies = _studies(store, study_name) if rest else []
+    known = [study for folder in store.studies() if (study := folder.read())] if rest else []
+    studies = [study for study in known if study_name in (study.name, _full_name(study))]
     if not studies:
         return None
     if len(studies) > 1:
@@ -77,12 +78,6 @@ def _placed(store: Store, place: str) -> str | None:
     if chosen not in seeds:
         raise StoreError(f"{place}: no run of {arm_name} has the seed {chosen}, only {', '.join(seeds) or 'none'}")
     return seeds[chosen]
-
-
-def _studies(store: Store, name: str) -> list[StudyDocument]:
-    """Those of this name, at any scale, or the one of this name and scale."""
-    studies = [study for folder in store.studies() if (study := folder.read())]
-    return [study for study in studies if name in (study.name, _full_name(study))]
 
 
 def _full_name(study: StudyDocument) -> str:

@@ -135,7 +135,16 @@ def _files(
     for digest in digests:
         yield from _files_of_run(store, digest, weights)
     for folder, study in studies.items():
-        yield from _files_of_study(store, folder, study)
+        # Its document, without the folder of its file, and beside it what was measured and judged.
+        path = folder.document_path
+        own = study.model_copy(update={"path": Path(study.path).name if study.path else None})
+        yield _place(store, path), jsonfile.sealed(path, own, jsonfile.place_of(path)).encode()
+        for other in (
+            *folder.path.glob("costs-*.json"),
+            *folder.path.glob("judged.json"),
+            *folder.path.glob("registered.ndjson"),
+        ):
+            yield _place(store, other), other
     for name in _ledgers(store, {study.name for study in studies.values()}):
         ledger = store.ledger(name)
         store.read_ledger(name)  # damage is told of here
@@ -152,19 +161,6 @@ def _files_of_run(store: Store, digest: str, weights: bool) -> Iterator[tuple[st
     if corpus is not None and corpus.is_known:
         own = corpus.document_path if corpus.path.is_dir() else corpus.described_path
         yield _place(store, corpus.described_path), own
-
-
-def _files_of_study(store: Store, folder: StudyFolder, study: StudyDocument) -> Iterator[tuple[str, archive.Content]]:
-    """Its document, without the folder of its file, and beside it what was measured and judged."""
-    path = folder.document_path
-    own = study.model_copy(update={"path": Path(study.path).name if study.path else None})
-    yield _place(store, path), jsonfile.sealed(path, own, jsonfile.place_of(path)).encode()
-    for other in (
-        *folder.path.glob("costs-*.json"),
-        *folder.path.glob("judged.json"),
-        *folder.path.glob("registered.ndjson"),
-    ):
-        yield _place(store, other), other
 
 
 def _ledgers(store: Store, names: set[str]) -> set[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 
 from pydantic import JsonValue
 
-from ablate.api.questions import StudyLike, read
+from ablate.api.questions import StudyLike
 from ablate.machine.gpus import alike_gpus
 from ablate.machine.numerics import Numerics, restored
 from ablate.planning.campaign import Outcome
@@ -39,6 +39,7 @@ from ablate.running.options import PlanOptions, documented
 from ablate.running.progress import Wanted
 from ablate.store import Store
 from ablate.store.documents import JsonObject
+from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Execution
@@ -173,10 +174,13 @@ class StudyPlan:
         """JSON form, for `ablate plan --json`."""
         planned = plan_json(self.outcome, self.speed, done=self.done, corpora=self.corpora, needs=self.needs)
         rates = study_rates(self.asked).model_dump()
+        exported: JsonObject = {
+            arm: {"model_type": each.model_type, "reason": each.reason or None} for arm, each in self.exports.items()
+        }
         arms: list[JsonValue] = [
             {
                 **arm,
-                "export": self._export_document(str(arm["name"])),
+                "export": exported.get(str(arm["name"])),
                 "detectable": None if arm["name"] == self.study.baseline else self.detectable,
             }
             for arm in cast(list[JsonObject], planned["arms"])
@@ -199,21 +203,18 @@ class StudyPlan:
         installed. Takes seconds, to load transformers."""
         return exports(self.planned)
 
-    def _export_document(self, arm: str) -> JsonObject | None:
-        found = self.exports.get(arm)
-        return {"model_type": found.model_type, "reason": found.reason or None} if found else None
-
     def tables(self, details: bool = False) -> list[tuple[str | None, list[tuple[str, ...]]]]:
         """A table of text for each rung, the header first, with the rung's name; None without a ladder.
 
         Args:
             details: also the peak memory of a run, which is shown in any case if a run may not fit.
         """
-        return [(plan.study.rung, self._rows(plan, details)) for plan in (rung.plan for rung in self.outcome.rungs)]
-
-    def _rows(self, plan: Plan, details: bool) -> list[tuple[str, ...]]:
-        found = self.needs[plan.study.rung] if details or self._memory_matters else None
-        return plan_rows(plan, self.speed, corpora=self.corpora, needs=found)
+        plans = [rung.plan for rung in self.outcome.rungs]
+        needs = self.needs if details or self._memory_matters else {}
+        return [
+            (plan.study.rung, plan_rows(plan, self.speed, corpora=self.corpora, needs=needs.get(plan.study.rung)))
+            for plan in plans
+        ]
 
     @cached_property
     def _memory_matters(self) -> bool:
@@ -365,7 +366,7 @@ def plan(
         >>> plan.arms.select("arm", "parameters", "kv_bytes_per_token", "seconds")
     """
     context = open_context(store, options, progress)
-    asked = read(study, scale, sets, context.device)
+    asked = load_study(study, scale, sets, device=context.device)
     if not context.engine.here:
         raise EngineError(f"plan without engine={context.options.engine!r}: times are estimated for this machine")
     planner = context.planner(asked, unread=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 from tokenizers import Tokenizer
 
-from ablate.api.questions import StudyLike, read
+from ablate.api.questions import StudyLike
 from ablate.data import AnyCorpus, Corpus, DataSource
 from ablate.data.sources import TextSource
 from ablate.machine.numerics import pick_device
@@ -15,6 +15,7 @@ from ablate.running.corpora import checkpoint_lines, prepare_corpora
 from ablate.running.progress import Wanted, open_progress
 from ablate.store import Store
 from ablate.store.result_columns import Schema
+from ablate.study.reading import load_study
 from ablate.study.written import Sets
 
 _COLUMNS: Schema = {
@@ -67,7 +68,7 @@ def prepare(
     Example:
         >>> ablate.prepare("norm_placement", scale="gpu-hour")
     """
-    chosen, place = read(study, scale, sets, device or pick_device()), Store(store)
+    chosen, place = load_study(study, scale, sets, device=device or pick_device()), Store(store)
     with open_progress(place, chosen.name, {}, progress) as shown:
         for line in checkpoint_lines(chosen):
             shown.say(line)
@@ -82,9 +83,14 @@ def _row(corpus: AnyCorpus, source: DataSource, folder: Path) -> dict[str, objec
     if not isinstance(corpus, Corpus):
         return row | {"source": source.source}
     meta = corpus.meta
+    found = source.formats(folder) if isinstance(source, TextSource) else {}
+    files = ", ".join(f"{count:,} {name}" for name, count in found.items()) or None
+    tokens = corpus.tokens("train")[1 : BEGINNING * 4].tolist()  # bytes are up to four a character
+    text: str = Tokenizer.from_file(str(corpus.tokenizer_path)).decode(tokens, skip_special_tokens=False)
+    begins = text[:BEGINNING]
     return row | {
         "source": source.source,
-        "files": _files(source, folder),
+        "files": files,
         "unit": meta.unit,
         "documents": meta.documents.total,
         "bytes": meta.bytes.total,
@@ -94,17 +100,5 @@ def _row(corpus: AnyCorpus, source: DataSource, folder: Path) -> dict[str, objec
         "parts": ([part.line for part in meta.taken.parts] or None) if meta.taken else None,
         **{f"{split}_tokens": count for split, count in meta.tokens.model_dump().items()},
         "held_out_share": meta.bytes.held_out / meta.bytes.total,
-        "begins": _beginning(corpus),
+        "begins": begins,
     }
-
-
-def _files(source: DataSource, folder: Path) -> str | None:
-    """`3 JSON, 1 text`."""
-    found = source.formats(folder) if isinstance(source, TextSource) else {}
-    return ", ".join(f"{count:,} {name}" for name, count in found.items()) or None
-
-
-def _beginning(corpus: Corpus) -> str:
-    tokens = corpus.tokens("train")[1 : BEGINNING * 4].tolist()  # bytes are up to four a character
-    text: str = Tokenizer.from_file(str(corpus.tokenizer_path)).decode(tokens, skip_special_tokens=False)
-    return text[:BEGINNING]

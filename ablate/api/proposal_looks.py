@@ -97,7 +97,15 @@ class Looks:
 
     def _test(self, scale: str, budget: float) -> tuple[ProposalTest, bool, StudyDocument]:
         """The test, whether it ended at the first look, and the study that was trained."""
-        self._refuse_small(scale, budget)
+        # Not even a first look may fit the budget.
+        study = self._study(scale, LEAST_SEEDS)
+        names = PlanOptions.__annotations__
+        options = cast(PlanOptions, {name: value for name, value in self.options.items() if name in names})
+        found = plan(study, store=self.case.store.root, progress=False, **options).time
+        needed = found.tuning + found.training
+        if needed > budget:
+            reason = f"{LEAST_SEEDS} seeds of both at {scale} take about {clock(needed)}, tuning included"
+            raise ArgumentError("budget", reason, clock(budget))
         spent = self.spent
         test, document = self._look(scale, LEAST_SEEDS)
         if is_hopeless(test):
@@ -114,15 +122,6 @@ class Looks:
         name = campaign_study(self.case.campaign, self.record.number)
         return proposal(self.case.study, name, self.case.edits, before, range(first, first + count), scale)
 
-    def _refuse_small(self, scale: str, budget: float) -> None:
-        """Raises ArgumentError where not even a first look fits the budget."""
-        study = self._study(scale, LEAST_SEEDS)
-        found = plan(study, store=self.case.store.root, progress=False, **_plan_options(self.options)).time
-        needed = found.tuning + found.training
-        if needed > budget:
-            reason = f"{LEAST_SEEDS} seeds of both at {scale} take about {clock(needed)}, tuning included"
-            raise ArgumentError("budget", reason, clock(budget))
-
     def _look(self, scale: str, count: int) -> tuple[ProposalTest, StudyDocument]:
         study = self._study(scale, count)
         result = run(study, store=self.case.store.root, progress=self.progress, **self.options)
@@ -135,15 +134,9 @@ class Looks:
         self.runs |= set(summary.runs["digest"])
         passes = [each for tuning in summary.study.tuning for each in (tuning, *tuning.coarse)]
         self.runs |= {digest for each in passes for trial in each.trials for digest in trial.runs}
-        self.spent = self._wall_seconds() / result.at_once
-        return tested(summary, CHANGE), summary.study
-
-    def _wall_seconds(self) -> float:
-        """Wall time of the runs that began since the proposal did; the base's tuning was before."""
+        # Wall time of the runs that began since the proposal did; the base's tuning was before.
         began = datetime.fromisoformat(self.record.at)
         found = [self.case.store.read_result(digest) for digest in self.runs]
-        return sum(each.wall_seconds for each in found if each and datetime.fromisoformat(each.started) >= began)
-
-
-def _plan_options(options: RunOptions) -> PlanOptions:
-    return cast(PlanOptions, {name: options[name] for name in options if name in PlanOptions.__annotations__})  # type: ignore[literal-required]
+        walls = [each.wall_seconds for each in found if each and datetime.fromisoformat(each.started) >= began]
+        self.spent = sum(walls) / result.at_once
+        return tested(summary, CHANGE), summary.study

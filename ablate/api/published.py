@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import zoo
 from zoo.axis import Spec
-from zoo.edits import SpecJson
 from zoo.facts import Fact, names_with
 from zoo.presets import Preset
 
@@ -29,7 +28,8 @@ Row: TypeAlias = dict[str, Any]
 
 def preset_row(preset: Preset) -> Row:
     """A preset's entry in `ablate zoo --json`."""
-    parts = _built(preset.spec) if preset.buildable else _claimed(preset.parts)
+    stated = {column: _at(preset.parts, path) for column, path in PATHS.items()} | {"experts": None, "tricks": []}
+    parts = _built(preset.spec) if preset.buildable else stated
     cost = zoo.cost(preset.spec) if preset.buildable else None
     return {
         "name": preset.name,
@@ -64,11 +64,6 @@ def _built(spec: zoo.ModelSpec) -> Row:
         "experts": _each(filter(None, (_experts(layer.ffn) for layer in layers))),
         "tricks": _tricks(spec),
     }
-
-
-def _claimed(parts: SpecJson) -> Row:
-    """The entry of a model that cannot be built here."""
-    return {column: _at(parts, path) for column, path in PATHS.items()} | {"experts": None, "tricks": []}
 
 
 def _at(data: Any, path: str) -> Any:

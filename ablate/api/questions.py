@@ -8,17 +8,10 @@ from pathlib import Path
 from ablate.store import Store
 from ablate.store.documents import SearchDocument, StudyDocument
 from ablate.study.problems import Place, Problem, StudyError
-from ablate.study.reading import load_study
 from ablate.study.study import Study
-from ablate.study.written import Sets
 
 StudyLike = str | Path | Mapping[str, object] | Study
 """A path, the name of a shipped study, a mapping with the keys of a study file, or a `Study`."""
-
-
-def read(study: StudyLike, scale: str | None, sets: Sets, device: str) -> Study:
-    """The study, at the scale that suits the device unless one is given. Raises StudyError."""
-    return load_study(study, scale, sets, device=device)
 
 
 def refuse_namesake(study: Study, found: StudyDocument | SearchDocument | None, store: Store) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablate.api.questions import StudyLike, read, refuse_namesake
+from ablate.api.questions import StudyLike, refuse_namesake
 from ablate.machine.numerics import pick_device
 from ablate.planning.registration import registration
-from ablate.store import Store, StudyFolder, write_text
+from ablate.store import Store, write_text
 from ablate.store.documents import JsonObject
 from ablate.store.documents.registered import hashed_text
+from ablate.study.reading import load_study
 from ablate.study.written import Sets
 
 
@@ -72,7 +73,7 @@ def register(
         >>> ablate.register("norm_placement", scale="cpu").sha256
     """
     place = Store(store)
-    chosen = read(study, scale, sets, pick_device())
+    chosen = load_study(study, scale, sets, device=pick_device())
     folder = place.study(chosen.name, chosen.scale)
     refuse_namesake(chosen, folder.read(), place)
     asked = registration(chosen)
@@ -82,6 +83,8 @@ def register(
     if out is not None:
         write_text(Path(out), hashed_text(asked.content))
     record = known or asked
+    document = folder.read()
+    ended = sum(place.read_result(digest) is not None for digest in document.run_digests) if document else 0
     return Registration(
         study=chosen.name,
         scale=chosen.scale,
@@ -90,11 +93,5 @@ def register(
         content=record.content,
         path=folder.registrations.path,
         is_new=known is None,
-        ended=_ended(place, folder),
+        ended=ended,
     )
-
-
-def _ended(store: Store, folder: StudyFolder) -> int:
-    """Number of the study's runs that have a result."""
-    document = folder.read()
-    return sum(store.read_result(digest) is not None for digest in document.run_digests) if document else 0

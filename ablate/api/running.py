@@ -9,7 +9,7 @@ from typing import Unpack
 import reports
 from ablate.api.allowing import refuse_code
 from ablate.api.promoting import promote_effects, refuse_promotion
-from ablate.api.questions import StudyLike, read, refuse_namesake
+from ablate.api.questions import StudyLike, refuse_namesake
 from ablate.api.result import StudyResult
 from ablate.machine.numerics import restored
 from ablate.running.context import open_context
@@ -17,7 +17,7 @@ from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.running.stages import StudyRunner
 from ablate.store.documents.shell import plugin_options
-from ablate.study.study import Study
+from ablate.study.reading import load_study
 from ablate.study.written import Sets
 from zoo.registry import plugin_files
 
@@ -65,8 +65,12 @@ def run(
         >>> result.contrasts.select("arm", "difference", "low", "high", "verdict")
     """
     context = open_context(store, options, progress, trackers)
-    chosen = read(study, scale, sets, context.device)
-    _check_arms(chosen)
+    chosen = load_study(study, scale, sets, device=context.device)
+    # A space without arms: the baseline alone would answer nothing.
+    if chosen.is_search_alone:
+        command = " ".join(filter(None, ("ablate search", chosen.written.place, plugin_options(plugin_files()))))
+        reason = f"there are no arms to train: `{command} --promote 5` tries the space and writes some"
+        raise chosen.error("search", reason)
     refuse_code(chosen, allow_code)
     if promote is not None:
         refuse_promotion(chosen, promote)
@@ -85,11 +89,3 @@ def run(
     summary = reports.summarise(folder, context.store)
     promoted = None if promote is None else promote_effects(chosen, summary, promote)
     return StudyResult.of(runner, summary, reports.render(folder, summary), promoted)
-
-
-def _check_arms(study: Study) -> None:
-    """Raises StudyError for a study that has a space and no arms: its baseline alone would answer nothing."""
-    if study.is_search_alone:
-        command = " ".join(filter(None, ("ablate search", study.written.place, plugin_options(plugin_files()))))
-        reason = f"there are no arms to train: `{command} --promote 5` tries the space and writes some"
-        raise study.error("search", reason)

@@ -27,13 +27,7 @@ def find_run(name: str | Path, root: str | Path) -> tuple[Store, RunDocument]:
     status, run = store.status(digest), store.read_run(digest)
     if status != "finished" or run is None:
         raise StoreError(f"{digest}: the run is {status}, so there is no model")
-    _check(store, run)
-    return store, run
-
-
-def _check(store: Store, run: RunDocument) -> None:
-    """Raise StoreError for a model or a training that the document may hold but no run of this version can have, and
-    for plug-ins other than those that it was trained with."""
+    # The document may hold what no run of this version can have, or be of other plug-ins than there are.
     if lacking := ", ".join(changed(run.plugins or {})):
         raise StoreError(
             f"{run.digest}: trained with the plug-in {lacking}, which is missing here or has changed: give it with"
@@ -49,6 +43,7 @@ def _check(store: Store, run: RunDocument) -> None:
             checked(model, data)
         except SpecError as error:
             raise StoreError(f"{path}: {section}.{error}: remove {path.parent} to train the run again") from error
+    return store, run
 
 
 def end_token(store: Store, run: RunDocument) -> int:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+
+from pydantic import JsonValue
 
 from ablate.api.questions import StudyLike
 from ablate.api.sizes import size_in_bytes
 from ablate.errors import ArgumentError
 from ablate.machine.numerics import enforce, pick_device, restored
-from ablate.planning.scaleup import RoomToFill, ScaledArm, Setting, fit_arms, fits_json, scale_up_arms, scaleup_json
+from ablate.planning.scaleup import (
+    RoomToFill,
+    ScaledArm,
+    Setting,
+    arm_document,
+    fit_arms,
+    fit_document,
+    prediction_document,
+    scale_up_arms,
+)
 from ablate.store.documents import JsonObject
 from ablate.study.reading import load_study
 from ablate.study.study import Study
@@ -37,7 +48,15 @@ class ScaleUp:
 
     def document(self) -> JsonObject:
         """The document that `ablate plan --at … --json` prints."""
-        return scaleup_json(self.study, self.preset, self.setting, self.arms)
+        return {
+            "prediction": "roofline",
+            **_asked(self.study, self.preset),
+            "context": self.setting.context,
+            "batch": self.setting.batch,
+            "dtype": self.setting.dtype,
+            "device": self.setting.device.model_dump(mode="json"),
+            "arms": [arm_document(arm, prediction_document) for arm in self.arms],
+        }
 
 
 @dataclass(frozen=True)
@@ -51,7 +70,13 @@ class Fits:
 
     def document(self) -> JsonObject:
         """The document that `ablate plan --at … --memory … --json` prints."""
-        return fits_json(self.study, self.preset, self.room, self.arms)
+        arms: list[JsonValue] = [arm_document(arm, fit_document) for arm in self.arms]
+        return {"prediction": "fit", **_asked(self.study, self.preset), **asdict(self.room), "arms": arms}
+
+
+def _asked(study: Study, preset: Preset) -> JsonObject:
+    asked: JsonObject = {"study": study.name, "scale": study.scale, "question": study.question}
+    return {**asked, "at": preset.name, "source": preset.source}
 
 
 @restored()

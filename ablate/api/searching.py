@@ -17,7 +17,7 @@ from optuna.storages import BaseStorage
 
 import reports
 from ablate.api.allowing import refuse_code
-from ablate.api.questions import StudyLike, read, refuse_namesake
+from ablate.api.questions import StudyLike, refuse_namesake
 from ablate.machine.numerics import restored
 from ablate.running.context import RunContext, open_context
 from ablate.running.corpora import prepare_checkpoints, prepare_corpora
@@ -37,6 +37,7 @@ from ablate.searching.storage import Owner, close_storage, open_storage
 from ablate.store.documents import JsonObject, SearchDocument
 from ablate.store.documents.tuning import RATE
 from ablate.study.problems import Place, Problem, StudyError
+from ablate.study.reading import load_study
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
 from ablate.study.written import Sets
@@ -149,7 +150,7 @@ def search(
         >>> ablate.search("search_small_lm", scale="smoke", sets={"search.trials": 8}).best
     """
     context = open_context(store, options, progress)
-    chosen = read(study, scale, sets, context.device)
+    chosen = load_study(study, scale, sets, device=context.device)
     if chosen.search is None:
         place = Place(chosen.written.place)
         raise StudyError([Problem(place, "", "has no search section, so nothing may vary")])
@@ -176,7 +177,15 @@ class _StudySearch:
         storage = open_storage(url, self.folder)
         self.is_in_journal = url is None
         try:
-            trials = self._open(storage)
+            name, before = f"{self.study.name}-{self.study.scale}-{search_digest(self.lab)}", self.folder.read()
+            if before is not None and before.optuna_study != name and asked_before(self.lab, before):
+                name = before.optuna_study
+            trials = optuna.create_study(
+                storage=storage,
+                study_name=name,
+                directions=list(self.spec.objectives.values()),
+                load_if_exists=True,
+            )
             return self._search(trials, self._edited(storage, trials))
         finally:
             close_storage(storage)
@@ -227,17 +236,6 @@ class _StudySearch:
         if self.promote and RATE in self.spec.space and not self.failures:
             progress.say(f"{self.study.baseline}: tuned, as the trials' rates were")
             trials.set_user_attr(BASE_RATE, tuned_rate(self.lab, train))
-
-    def _open(self, storage: BaseStorage) -> optuna.Study:
-        name, before = f"{self.study.name}-{self.study.scale}-{search_digest(self.lab)}", self.folder.read()
-        if before is not None and before.optuna_study != name and asked_before(self.lab, before):
-            name = before.optuna_study
-        return optuna.create_study(
-            storage=storage,
-            study_name=name,
-            directions=list(self.spec.objectives.values()),
-            load_if_exists=True,
-        )
 
     def _edited(self, storage: BaseStorage, trials: optuna.Study) -> str:
         """Says that the search begins anew beside trials of another space, objectives or budget."""

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ablate.store import Store
-from ablate.store.documents import RunDocument, StudyDocument
 from reports.reading.progress import STALLED_SECONDS, Running, study_progress
 
 PURPOSES = {"tuning": "tuning", "judging": "search"}
@@ -42,27 +41,27 @@ class StudyState:
 def states(store: Store) -> list[StudyState]:
     """The state of every study of a store, which need not exist yet."""
     documents = (folder.read() for folder in store.studies())
-    return [_state(store, document) for document in documents if document is not None]
+    states = []
+    for study in documents:
+        if study is not None:
+            found = study_progress(store, study)
+            running = tuple(_alive(store, found.runs))
+            states.append(StudyState(study.name, study.scale, found.total, found.ended, found.failed, running))
+    return states
 
 
 def running_elsewhere(store: Store, studies: Sequence[StudyState]) -> tuple[RunningRun, ...]:
     """Runs that no study's document names: those of searches, and of tuning, before which no study knows its arms."""
     named = {run.digest for study in studies for run in study.running}
     alive = [digest for digest in store.runs() if digest not in named and _beat_ago(store, digest) < STALLED_SECONDS]
-    documents = ((digest, store.read_run(digest)) for digest in alive if store.status(digest) == "partial")
-    return tuple(_alive(store, [_unnamed(store, digest, run) for digest, run in documents if run is not None]))
-
-
-def _unnamed(store: Store, digest: str, run: RunDocument) -> Running:
-    last = store.last_step(digest)
-    step, loss = (last.step, last.loss) if last else (0, None)
-    return Running(digest, PURPOSES.get(run.reads, "run"), run.seed, step, run.steps, loss)
-
-
-def _state(store: Store, study: StudyDocument) -> StudyState:
-    found = study_progress(store, study)
-    running = tuple(_alive(store, found.runs))
-    return StudyState(study.name, study.scale, found.total, found.ended, found.failed, running)
+    found = []
+    for digest in alive:
+        run = store.read_run(digest) if store.status(digest) == "partial" else None
+        if run is not None:
+            last = store.last_step(digest)
+            step, loss = (last.step, last.loss) if last else (0, None)
+            found.append(Running(digest, PURPOSES.get(run.reads, "run"), run.seed, step, run.steps, loss))
+    return tuple(_alive(store, found))
 
 
 def _alive(store: Store, runs: Iterable[Running]) -> Iterator[RunningRun]:

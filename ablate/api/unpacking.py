@@ -5,13 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from ablate.planning.identity import redone
+from ablate.readable import now
 from ablate.store import Store, StoreError, archive, checksum
 from ablate.store.documents import MergedRecord, PackDocument, RunDocument
 from ablate.store.merging import verify
@@ -49,11 +49,11 @@ def unpacked(path: Path, beside: Path, most_bytes: int = archive.TOTAL_BYTES) ->
 
 def _records(store: Store, manifest: PackDocument, digest: str) -> Iterator[MergedRecord]:
     """Lines that say where runs came from: with these alone a run may lack its model."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
+    at = now()
     for run in manifest.runs:
         if (result := store.read_result(run)) is not None:
             has_model = store.model_dir(run).is_dir()
-            yield MergedRecord(at=now, archive=digest, run=run, finished=result.finished, weights=has_model)
+            yield MergedRecord(at=at, archive=digest, run=run, finished=result.finished, weights=has_model)
 
 
 def _verify_digest(run: RunDocument | None) -> None:

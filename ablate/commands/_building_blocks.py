@@ -6,7 +6,6 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
-from types import FunctionType
 from typing import TypedDict
 
 from pydantic import BaseModel
@@ -47,7 +46,9 @@ def block(name: str) -> Block:
     value = getattr(building_blocks, name)
     methods: dict[str, str] = {}
     if inspect.isclass(value):
-        init = _own_init(value)
+        # A class's `__init__`, if it or one of ours that it extends has any: others are torch's or pydantic's.
+        owners = (each for each in value.__mro__ if each.__module__.startswith("zoo."))
+        init = next((vars(each)["__init__"] for each in owners if inspect.isfunction(vars(each).get("__init__"))), None)
         signature = _settings(name, value) if issubclass(value, BaseModel) else _signature(name, init or value)
         doc = "\n\n".join(filter(None, (inspect.getdoc(value), inspect.cleandoc(init.__doc__ or "") if init else "")))
         methods = dict(_methods(value))
@@ -56,12 +57,6 @@ def block(name: str) -> Block:
     else:
         signature, doc = f"{name} = {_written(value)}", description_of(building_blocks, name)
     return Block(axis="building_blocks", name=name, signature=signature, doc=doc, methods=methods)
-
-
-def _own_init(cls: type) -> FunctionType | None:
-    """A class's `__init__`, if it or one of ours that it extends has any: others are torch's or pydantic's."""
-    owners = (each for each in cls.__mro__ if each.__module__.startswith("zoo."))
-    return next((vars(each)["__init__"] for each in owners if inspect.isfunction(vars(each).get("__init__"))), None)
 
 
 def _methods(cls: type) -> Iterator[tuple[str, str]]:

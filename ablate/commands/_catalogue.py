@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from ablate.api.catalogue import OF_ARMS, WHOLES, Catalogue, Entry, catalogued, entry, settings_of
+from ablate.api.catalogue import OF_ARMS, WHOLES, Catalogue, catalogued, entry, settings_of
 from ablate.api.part_costs import HEADS, LAYERS, VOCABULARY, WIDTH, costs_of, costs_with, shown
 from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
 from ablate.commands import OptionError, print_json, print_line, print_table
@@ -34,17 +34,14 @@ def show_all(as_json: bool) -> int:
         print(axis)
         width = max(len(each["name"]) for each in catalogue[axis])
         for each in catalogue[axis]:
-            print_line(f"  {each['name']:{width}}  {_described(each)}")
+            plugin = f"(plug-in {each['plugin']}) " if "plugin" in each else ""
+            print_line(f"  {each['name']:{width}}  {plugin}{each['doc']}")
         print()
     print(f"`ablate zoo presets` lists {len(names())} published models.")
     print("`ablate zoo NAME` shows a variant or a preset in full, the settings of a part,")
     print("of `model`, `block`, `train`, `lora`, `start` or `teacher`, and of a setting's")
     print("name the parts that have it; of a name of zoo.building_blocks what it does.")
     return 0
-
-
-def _described(entry: Entry) -> str:
-    return f"(plug-in {entry['plugin']}) {entry['doc']}" if "plugin" in entry else entry["doc"]
 
 
 def show_presets(form: str, as_json: bool) -> int:

@@ -24,6 +24,9 @@ def row(arm: ScaledArm[Prediction]) -> Sequence[str]:
         return (arm.name, *["–"] * (len(HEADER) - 2), arm.reason or "")
     active = "" if found.parameters_active == found.parameters else f" ({count(found.parameters_active)} active)"
     context = "any" if found.largest_context is None else f"{found.largest_context:,}"
+    notes = [f"the same as {arm.same_as}"] if arm.same_as else []
+    if found.devices > 1:
+        notes.append(f"does not fit: {found.devices} devices or more")
     return (
         arm.name,
         count(found.parameters) + active,
@@ -35,15 +38,8 @@ def row(arm: ScaledArm[Prediction]) -> Sequence[str]:
         f"{found.prefill.bound}, {found.decode.bound}",
         f"{found.largest_batch:,}",
         context,
-        "; ".join(_notes(arm, found)),
+        "; ".join(notes),
     )
-
-
-def _notes(arm: ScaledArm[Prediction], found: Prediction) -> list[str]:
-    notes = [f"the same as {arm.same_as}"] if arm.same_as else []
-    if found.devices > 1:
-        notes.append(f"does not fit: {found.devices} devices or more")
-    return notes
 
 
 def explained(found: ScaleUp) -> list[str]:

@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ablate.commands import DONE, HERE, add_json, given, positive, print_json, print_table
-
-if TYPE_CHECKING:
-    from evals.costs.bench import BenchDocument
 
 DTYPES = ("float32", "bfloat16")
 
@@ -47,7 +43,11 @@ def run(options: argparse.Namespace) -> int:
     where = given(options, "sets", "context", "batch", "rounds", "dtype", "compile", "device")
     found = ablate.bench(options.model, **where)
     if options.plot is not None:
-        _plot(found, options.plot)
+        from ablate.commands._benching import PHASES, conditions
+        from evals.costs.bench import OURS, THEIRS
+        from reports.figures.bench import bench_page
+
+        options.plot.write_text(bench_page(found, (OURS, THEIRS), PHASES, conditions(found)), encoding="utf-8")
     if options.json:
         print_json(found)
         return DONE
@@ -56,11 +56,3 @@ def run(options: argparse.Namespace) -> int:
     print_table([HEADER, *rows(found)])
     print(explained(found))
     return DONE
-
-
-def _plot(found: BenchDocument, path: Path) -> None:
-    from ablate.commands._benching import PHASES, conditions
-    from evals.costs.bench import OURS, THEIRS
-    from reports.figures.bench import bench_page
-
-    path.write_text(bench_page(found, (OURS, THEIRS), PHASES, conditions(found)), encoding="utf-8")

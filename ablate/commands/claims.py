@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, get_args
 from ablate.commands import DONE, OptionError, add_json, print_json, print_table
 
 if TYPE_CHECKING:
-    from ablate.store.documents import JsonObject
     from ablate.store.documents.handbook import HandbookClaim
 
 WIDTH = 80
@@ -44,17 +43,23 @@ def run(options: argparse.Namespace) -> int:
         said = ", ".join(words)
         raise OptionError(f"no claim has {said}{did_you_mean(said, (each.id for each in ablate.claims()))}")
     if options.json:
-        print_json([_document(each) for each in found])
+        own = [{"answer": each.answer, "commands": list(each.commands)} for each in found]
+        print_json([{**each.model_dump(mode="json"), **more} for each, more in zip(found, own, strict=True)])
     elif words:
         print("\n\n".join("\n".join(_lines(each)) for each in found))
         print(f"\n{len(found)} of {len(ablate.claims())} claims")
     else:
-        _print_topics(found)
+        from ablate.store.documents.handbook import Answer
+
+        titles = get_args(Answer)
+        rows = [("all", found), *((topic, tuple(each)) for topic, each in groupby(found, lambda entry: entry.topic))]
+        counted = [
+            (name, str(len(each)), *(str(sum(entry.answer == title for entry in each)) for title in titles))
+            for name, each in rows
+        ]
+        print_table([("topic", "claims", *(title.split()[0] for title in titles)), *counted[1:], counted[0]])
+        print("`ablate claims rope disputed` shows the claims that have both words.")
     return DONE
-
-
-def _document(entry: HandbookClaim) -> JsonObject:
-    return {**entry.model_dump(mode="json"), "answer": entry.answer, "commands": list(entry.commands)}
 
 
 def _lines(entry: HandbookClaim) -> Iterator[str]:
@@ -84,16 +89,3 @@ def _lines(entry: HandbookClaim) -> Iterator[str]:
                 break_long_words=False,
                 break_on_hyphens=False,
             )
-
-
-def _print_topics(found: tuple[HandbookClaim, ...]) -> None:
-    from ablate.store.documents.handbook import Answer
-
-    titles = get_args(Answer)
-    rows = [("all", found), *((topic, tuple(each)) for topic, each in groupby(found, lambda entry: entry.topic))]
-    counted = [
-        (name, str(len(each)), *(str(sum(entry.answer == title for entry in each)) for title in titles))
-        for name, each in rows
-    ]
-    print_table([("topic", "claims", *(title.split()[0] for title in titles)), *counted[1:], counted[0]])
-    print("`ablate claims rope disputed` shows the claims that have both words.")

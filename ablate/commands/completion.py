@@ -59,14 +59,12 @@ def _words(line: Sequence[str]) -> Iterable[str]:
     before = next((action for action in actions if line[-2] in action.option_strings and action.nargs != 0), None)
     if line[-1].startswith("-") and before is None:
         return [word for action in actions for word in action.option_strings if word.startswith("--")]
+    if before is not None and before.dest == "scale":
+        files = resources.files("ablate").joinpath("scales").iterdir()
+        return sorted(file.name.removesuffix(".yaml") for file in files)
     if before is not None:
-        return _scales() if before.dest == "scale" else [str(choice) for choice in before.choices or ()]
+        return [str(choice) for choice in before.choices or ()]
     return _names(line[0], [action for action in actions if not action.option_strings])
-
-
-def _scales() -> list[str]:
-    files = resources.files("ablate").joinpath("scales").iterdir()
-    return sorted(file.name.removesuffix(".yaml") for file in files)
 
 
 def _names(command: str, positional: Sequence[argparse.Action]) -> Iterable[str]:

@@ -12,13 +12,9 @@ model's numbers are comparable with those of its arms. `ablate report STORE` the
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from ablate.commands import DONE, HERE, add_json, add_store, given, positive, print_json, with_plugins
 from ablate.commands.eval import settings, show
-
-if TYPE_CHECKING:
-    from ablate import Imported
 
 OPTIONS = ("name", "study", "scale", "sets", "text", "context", "measure", "dtype", "device", "allow_code", "store")
 
@@ -51,16 +47,6 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(found.document())
         return DONE
-    for line in _lines(found):
-        print(line)
-    if found.scores is not None:
-        show(found.scores)
-    evaluating = with_plugins(f"ablate eval {found.name} --tasks …", options)
-    print(f"`ablate report {options.store}` shows it; `{evaluating}` evaluates more.")
-    return DONE
-
-
-def _lines(found: Imported) -> list[str]:
     from reports.wording import words
 
     result, measured = found.result, found.measured
@@ -70,4 +56,9 @@ def _lines(found: Imported) -> list[str]:
         cache = f"{measured.kv_bytes_per_token or 0:,.0f} bytes/token"
         speed = f", decoding {measured.decoding_speed:,.0f} tokens/s" if measured.decoding_speed else ""
         lines.append(f"KV cache {cache}{speed}")
-    return lines
+    print("\n".join(lines))
+    if found.scores is not None:
+        show(found.scores)
+    evaluating = with_plugins(f"ablate eval {found.name} --tasks …", options)
+    print(f"`ablate report {options.store}` shows it; `{evaluating}` evaluates more.")
+    return DONE

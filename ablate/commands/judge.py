@@ -61,9 +61,12 @@ def run(options: argparse.Namespace) -> int:
 
         print(write_instructions(options.study, options.scale))
         return DONE
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", options.budget)
+    if match is None:
+        raise OptionError(f"--budget {options.budget}: expected a time such as 90s, 20m or 2h")
     found = ablate.judge(
         options.study,
-        budget=_seconds(options.budget),
+        budget=float(match[1]) * UNITS[match[2]],
         **given(options, "change", "arm", "name", "replicate", "campaign", "alpha"),
         **given_run_options(options),
     )
@@ -75,11 +78,3 @@ def run(options: argparse.Namespace) -> int:
             print(f"Next: {found.next[0]}")
         print(found.page)
     return STATUS[found.decision]
-
-
-def _seconds(text: str) -> float:
-    """Raises OptionError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
-    if match is None:
-        raise OptionError(f"--budget {text}: expected a time such as 90s, 20m or 2h")
-    return float(match[1]) * UNITS[match[2]]

@@ -50,9 +50,17 @@ def run(options: argparse.Namespace) -> int:
         print_json({"stored": stored, "shipped": shipped})
         return DONE
     if stored:
-        print_table([("study", "scale", "runs", "answer"), *map(_stored_row, stored)], text_columns=4)
+        rows = [("study", "scale", "runs", "answer")]
+        rows += [(row["name"], row["scale"], f"{row['ended']}/{row['runs']}", _short(row["answer"])) for row in stored]
+        print_table(rows, text_columns=4)
     if with_shipped:
-        print_table([("shipped study", "question, and what was found"), *map(_shipped_row, shipped)], text_columns=2)
+        from ablate.api.recorded import sentence
+
+        table = [("shipped study", "question, and what was found")]
+        for row in shipped:
+            found = (f"→ {sentence(each)}" for each in row["recorded"])
+            table.append((row["name"], "\n".join((_short(row["question"]), *found))))
+        print_table(table, text_columns=2)
         print("`ablate plan NAME` says what one takes, `ablate run NAME` runs it, `ablate new NAME` begins your own.")
     return DONE
 
@@ -95,16 +103,6 @@ def _shipped(words: Sequence[str]) -> Iterator[Row]:
 def _has(name: str, question: str, words: Sequence[str]) -> bool:
     text = f"{name} {question}".lower()
     return all(word.lower() in text for word in words)
-
-
-def _stored_row(row: Row) -> tuple[str, ...]:
-    return row["name"], row["scale"], f"{row['ended']}/{row['runs']}", _short(row["answer"])
-
-
-def _shipped_row(row: Row) -> tuple[str, str]:
-    from ablate.api.recorded import sentence
-
-    return row["name"], "\n".join((_short(row["question"]), *(f"→ {sentence(each)}" for each in row["recorded"])))
 
 
 def _short(text: str) -> str:

@@ -77,7 +77,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.on is not None:
-        return _show_foretold(options)
+        import ablate
+
+        for name in ("at", "context", "batch", "dtype", "memory", "device", "detect", "microbatch"):
+            if getattr(options, name) is not None:
+                raise OptionError(f"--{name} has no meaning with --on")
+        found = ablate.plan_on(options.study, options.on, **given(options, "scale", "sets", "hours"))
+        if options.json:
+            print_json(found.document())
+            return DONE
+        print_prose([found.study.question])
+        print_table(found.table())
+        print_prose(found.notes())
+        return DONE
     if options.hours is not None:
         raise OptionError("--hours belongs to --on DEVICE")
     if options.at is None:
@@ -118,22 +130,6 @@ def _show_plan(options: argparse.Namespace) -> int:
     print_prose([*plan.notes(options.details), *([str(detection)] if detection else [])])
     print_prose(f"known: {sentence(each)}" for each in known)
     keep_planned(options, time.perf_counter() - start)
-    return DONE
-
-
-def _show_foretold(options: argparse.Namespace) -> int:
-    import ablate
-
-    for name in ("at", "context", "batch", "dtype", "memory", "device", "detect", "microbatch"):
-        if getattr(options, name) is not None:
-            raise OptionError(f"--{name} has no meaning with --on")
-    found = ablate.plan_on(options.study, options.on, **given(options, "scale", "sets", "hours"))
-    if options.json:
-        print_json(found.document())
-        return DONE
-    print_prose([found.study.question])
-    print_table(found.table())
-    print_prose(found.notes())
     return DONE
 
 

@@ -39,18 +39,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.paper is None:
-        return _list(options)
+        from ablate.study.papers import papers
+
+        if options.json:
+            print_json(papers())
+        else:
+            print_table([("paper", "table"), *papers().items()], text_columns=2)
+        return DONE
     return _plan(options) if options.plan else _replicate(options)
-
-
-def _list(options: argparse.Namespace) -> int:
-    from ablate.study.papers import papers
-
-    if options.json:
-        print_json(papers())
-    else:
-        print_table([("paper", "table"), *papers().items()], text_columns=2)
-    return DONE
 
 
 def _plan(options: argparse.Namespace) -> int:

@@ -72,7 +72,12 @@ def run(options: argparse.Namespace) -> int:
     folder, kind = reported(options.path)
     # Whoever may only read another's store still gets the numbers.
     reads_only = options.json and not os.access(folder, os.W_OK)
-    page = _drawn_before(folder, kind) if reads_only else ablate.report(options.path)
+    if not reads_only:
+        page = ablate.report(options.path)
+    else:
+        from ablate.store import Store, StudyFolder
+
+        page = Store(folder).index_path if kind == "store" else StudyFolder(folder).report_path
     if options.json:
         print_json(_document(folder, kind, page))
     else:
@@ -87,12 +92,6 @@ def _folder_of(options: argparse.Namespace) -> Path:
     if options.path.is_file() and options.path.suffix not in (".yaml", ".yml"):
         return Path(options.path)
     return named_folder(options.path, options.scale, options.store)
-
-
-def _drawn_before(folder: Path, kind: str) -> Path:
-    from ablate.store import Store, StudyFolder
-
-    return Store(folder).index_path if kind == "store" else StudyFolder(folder).report_path
 
 
 def _document(folder: Path, kind: str, page: Path) -> JsonObject:

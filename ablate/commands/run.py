@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from ablate.commands import (
     DONE,
@@ -24,9 +23,6 @@ from ablate.commands import (
     with_plugins,
 )
 from ablate.commands._torchless import is_reported, without_torch
-
-if TYPE_CHECKING:
-    from ablate import StudyResult
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -67,17 +63,13 @@ def _run(options: argparse.Namespace) -> int:
         print_table(result.table())
         print_prose([str(result.headline), *result.notes(), *result.next])
         print(result.report)
-        if options.promote:
-            print(_promoted(options, result))
+        if options.promote and result.promoted is None:
+            print("no effect lowers the loss surely: there is nothing to confirm, and no study was written")
+        elif options.promote:
+            command = f"ablate run {result.promoted} --scale {result.scale} --store {options.store}"
+            print(f"fresh seeds: {with_plugins(command, options)}")
     for failure in result.failed:
         print(f"ablate: failed: {failure}", file=sys.stderr)
     for line in result.skipped:
         print(f"ablate: {line}", file=sys.stderr)
     return SOME_FAILED if result.failed or result.skipped else DONE
-
-
-def _promoted(options: argparse.Namespace, result: StudyResult) -> str:
-    if result.promoted is None:
-        return "no effect lowers the loss surely: there is nothing to confirm, and no study was written"
-    command = f"ablate run {result.promoted} --scale {result.scale} --store {options.store}"
-    return f"fresh seeds: {with_plugins(command, options)}"

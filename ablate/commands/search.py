@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from ablate.commands import (
     DONE,
@@ -25,9 +24,6 @@ from ablate.commands import (
     print_table,
     with_plugins,
 )
-
-if TYPE_CHECKING:
-    from ablate import SearchResult
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -61,14 +57,10 @@ def run(options: argparse.Namespace) -> int:
         print(result.headline)
         print(result.report)
         if result.promoted:
-            print(f"fresh seeds: {_next_command(options, result)}")
+            sets = [f" --set '{text}'" for text in options.sets if not text.startswith("search.")]
+            scale = result.found.scale
+            command = f"ablate run {result.promoted} --scale {scale} --store {options.store}" + "".join(sets)
+            print(f"fresh seeds: {with_plugins(command, options)}")
     for failure in result.failed:
         print(f"ablate: failed: {failure}", file=sys.stderr)
     return SOME_FAILED if result.failed else DONE
-
-
-def _next_command(options: argparse.Namespace, result: SearchResult) -> str:
-    sets = [f" --set '{text}'" for text in options.sets if not text.startswith("search.")]
-    scale = result.found.scale
-    command = f"ablate run {result.promoted} --scale {scale} --store {options.store}" + "".join(sets)
-    return with_plugins(command, options)

@@ -47,19 +47,23 @@ def run(options: argparse.Namespace) -> int:
         print_json({"studies": [asdict(each) for each in found], "elsewhere": [asdict(run) for run in others]})
         return DONE
     if found:
-        print_table([("study", "scale", "runs ended", "failed", "running"), *map(_row, found)], text_columns=2)
+        rows = [("study", "scale", "runs ended", "failed", "running")]
+        for each in found:
+            counts = str(each.failed or "–"), str(len(each.running) or "–")
+            rows.append((each.name, each.scale, f"{each.ended}/{each.runs}", *counts))
+        print_table(rows, text_columns=2)
     if running := list(_running(found, others)):
         print_table([("run", "step", "last sign of life", "digest"), *running])
     elif not found and not options.next:
         print(f"{options.store}/ has no studies yet.")
     if options.next:
-        _show_next(GO_ON if found else BEGIN)
+        commands = GO_ON if found else BEGIN
+        width = max(len(command) for command, _ in commands)
+        print("Next:")
+        for command, effect in commands:
+            print(f"  {command:{width}}   {effect}")
+        print("`ablate --help` lists every command.")
     return DONE
-
-
-def _row(state: StudyState) -> tuple[str, ...]:
-    counts = state.failed, len(state.running)
-    return state.name, state.scale, f"{state.ended}/{state.runs}", *(str(count or "–") for count in counts)
 
 
 def _running(states: Sequence[StudyState], others: Sequence[RunningRun]) -> Iterator[tuple[str, ...]]:
@@ -68,11 +72,3 @@ def _running(states: Sequence[StudyState], others: Sequence[RunningRun]) -> Iter
     )
     for name, run in (*of_studies, *((f"{run.arm}, seed {run.seed}", run) for run in others)):
         yield name, f"{run.step:,}/{run.steps:,}", f"{run.beat_seconds_ago:.0f} s ago", run.digest
-
-
-def _show_next(commands: Sequence[tuple[str, str]]) -> None:
-    width = max(len(command) for command, _ in commands)
-    print("Next:")
-    for command, effect in commands:
-        print(f"  {command:{width}}   {effect}")
-    print("`ablate --help` lists every command.")

@@ -42,7 +42,11 @@ class Corpus:
         Raises:
             DataError: the corpus is shorter than two windows.
         """
-        windows = self._windows_per_epoch(context)
+        windows = (self.train_tokens - context) // context
+        if windows < 1:
+            raise DataError(
+                f"training at context {context} needs {2 * context} tokens, and the corpus has {self.train_tokens}"
+            )
         first = step * batch
         out = np.empty((batch, context + 1), dtype=np.int64)
         for epoch in range(first // windows, (first + batch - 1) // windows + 1):
@@ -74,16 +78,14 @@ class Corpus:
         starts = np.arange(count) * available // count * context
         positions = starts[:, None] + np.arange(context + 1)
         windows = tokens[positions].astype(np.int64)
-        return [HeldOutRows(windows, self._documents_at(part, positions), sizes[positions])]
+        # Which document each token is of, the `eos` after it included.
+        found: NDArray[np.int64] = np.searchsorted(self.document_offsets(part), positions, side="right") - 1
+        documents = np.maximum(found, 0)  # the `eos` that comes before the first
+        return [HeldOutRows(windows, documents, sizes[positions])]
 
     def most_tokens(self, part: HeldOutPart) -> int:
         """Most tokens that are read from a held-out part."""
         return self.meta.validation_tokens * SHARES[part] // SHARES["test"]
-
-    def _documents_at(self, part: HeldOutPart, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which document each token is of, the `eos` after it included."""
-        found: NDArray[np.int64] = np.searchsorted(self.document_offsets(part), positions, side="right") - 1
-        return np.maximum(found, 0)  # the `eos` that comes before the first
 
     def widths(self, context: int) -> tuple[int, ...]:
         """Tokens of the windows that are trained on."""
@@ -111,14 +113,6 @@ class Corpus:
         path, count = self._folder.tokens_path(split), getattr(self.meta.tokens, split)
         with self._whole(path):
             return np.asarray(np.memmap(path, dtype=self.meta.dtype, mode="r").reshape(count))
-
-    def _windows_per_epoch(self, context: int) -> int:
-        windows = (self.train_tokens - context) // context
-        if windows < 1:
-            raise DataError(
-                f"training at context {context} needs {2 * context} tokens, and the corpus has {self.train_tokens}"
-            )
-        return windows
 
     @cached_property
     def _train(self) -> NDArray[Any]:

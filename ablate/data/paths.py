@@ -37,7 +37,10 @@ def matches(patterns: tuple[str, ...], base: Path, wanted: Callable[[Path], bool
     found: dict[Path, None] = {}
     for pattern in patterns:
         path = expanded(pattern, base)
-        there = list(map(Path, sorted(glob.glob(_escaped(path), recursive=True))))  # noqa: PTH207
+        # The part of the glob that exists as it is written is taken for its name.
+        known = _existing(path)
+        escaped = str(Path(glob.escape(str(known))) / path.relative_to(known))
+        there = list(map(Path, sorted(glob.glob(escaped, recursive=True))))  # noqa: PTH207
         files = [each for each in there if each.is_file()]
         if not files:  # of a pattern that matches both, such as **, folders are not read once more
             files = [file for each in there for file in sorted(each.rglob("*")) if file.is_file() and wanted(file)]
@@ -45,12 +48,6 @@ def matches(patterns: tuple[str, ...], base: Path, wanted: Callable[[Path], bool
             raise DataError(f"no file matches {pattern!r} (looked for {path}): {_instead(path, there)}")
         found.update(dict.fromkeys(files))
     return list(found)
-
-
-def _escaped(path: Path) -> str:
-    """The glob, with the part of it that exists as it is written taken for its name."""
-    known = _existing(path)
-    return str(Path(glob.escape(str(known))) / path.relative_to(known))
 
 
 def _existing(path: Path) -> Path:

@@ -17,7 +17,7 @@ from ablate.data.tokenizers._encoder import Encoder
 from ablate.data.writing import SplitWriter
 from ablate.errors import DataError
 from ablate.store import DataFolder
-from ablate.store.documents import PerSplit, ReferenceLosses, TakenText, TextMeta
+from ablate.store.documents import PerSplit, TakenText, TextMeta
 
 TOKENIZER_BYTES = 16_000_000
 """A tokenizer is learnt from at most so much text, taken evenly over the train split."""
@@ -39,12 +39,39 @@ def write_corpus(
     found = survey(spec, base)
     if spec.fingerprint() is None and found.content != identity.content:
         raise DataError(CHANGED)
-    encoder = _encoder(spec, found, base, progress)
+    stage = "train tokenizer" if spec.tokenizer.learns else "read tokenizer"
+    progress(stage, 0.0)
+    # Train text for a tokenizer to learn from: every k-th piece, so that every part of the corpus is in it.
+    every = -(-found.bytes.train // TOKENIZER_BYTES)
+    train = (d for d in documents(spec, base, found.largest) if found.split_of(d) == "train")
+    every_piece = (piece for document in train for piece in pieces(document.utf8))
+    sample = (piece.decode() for piece in islice(every_piece, 0, None, every))
+    encoder = spec.tokenizer.encoder(sample, base)
+    progress(stage, 1.0)
     tokens = _write_tokens(spec, identity, found, encoder, folder, base, progress)
     encoder.tokenizer.save(str(folder.tokenizer_path))
     references = reference_losses(folder, identity.vocab_size, found.bytes, tokens)
-    meta = _meta(asked, identity, base, found, encoder, tokens, references)
-    folder.write(meta.model_copy(update={"taken": _taken(spec, base, found)}))
+    meta = TextMeta(
+        digest=identity.digest,
+        spec=asked.model_dump(mode="json"),
+        content=identity.content,
+        vocab_size=identity.vocab_size,
+        tokenizer=asked.tokenizer.identity(base),
+        split=split_of(asked, base, found.documents.held_out),
+        content_read=found.content,
+        unit=found.unit,
+        documents=found.documents,
+        bytes=found.bytes,
+        tokens=tokens,
+        vocab_learnt=encoder.tokenizer.get_vocab_size(with_added_tokens=True),
+        eos=encoder.eos,
+        dtype=SplitWriter.dtype_of(identity.vocab_size),
+        validation_tokens=asked.validation_tokens,
+        tokenizers=tokenizers.__version__,
+        references=references,
+        taken=_taken(spec, base, found),
+    )
+    folder.write(meta)
 
 
 def _taken(spec: TextSource, base: Path, found: Survey) -> TakenText:
@@ -58,22 +85,6 @@ def _taken(spec: TextSource, base: Path, found: Survey) -> TakenText:
         parts=spec.parts_taken(base),
         begins=begins,
     )
-
-
-def _encoder(spec: TextSource, found: Survey, base: Path, progress: Progress) -> Encoder:
-    stage = "train tokenizer" if spec.tokenizer.learns else "read tokenizer"
-    progress(stage, 0.0)
-    encoder = spec.tokenizer.encoder(_sample(spec, found, base), base)
-    progress(stage, 1.0)
-    return encoder
-
-
-def _sample(spec: TextSource, found: Survey, base: Path) -> Iterator[str]:
-    """Train text for a tokenizer to learn from: every k-th piece, so that every part of the corpus is in it."""
-    every = -(-found.bytes.train // TOKENIZER_BYTES)
-    train = (d for d in documents(spec, base, found.largest) if found.split_of(d) == "train")
-    every_piece = (piece for document in train for piece in pieces(document.utf8))
-    return (piece.decode() for piece in islice(every_piece, 0, None, every))
 
 
 def _write_tokens(
@@ -113,33 +124,3 @@ def _batches(stream: Iterator[TextDocument]) -> Iterator[list[TextDocument]]:
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def _meta(
-    spec: TextSource,
-    identity: DataIdentity,
-    base: Path,
-    found: Survey,
-    encoder: Encoder,
-    tokens: PerSplit,
-    references: ReferenceLosses,
-) -> TextMeta:
-    return TextMeta(
-        digest=identity.digest,
-        spec=spec.model_dump(mode="json"),
-        content=identity.content,
-        vocab_size=identity.vocab_size,
-        tokenizer=spec.tokenizer.identity(base),
-        split=split_of(spec, base, found.documents.held_out),
-        content_read=found.content,
-        unit=found.unit,
-        documents=found.documents,
-        bytes=found.bytes,
-        tokens=tokens,
-        vocab_learnt=encoder.tokenizer.get_vocab_size(with_added_tokens=True),
-        eos=encoder.eos,
-        dtype=SplitWriter.dtype_of(identity.vocab_size),
-        validation_tokens=spec.validation_tokens,
-        tokenizers=tokenizers.__version__,
-        references=references,
-    )

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +32,12 @@ GZIP_FORMAT = 31
 
 def reference_losses(folder: DataFolder, vocab_size: int, size: PerSplit, tokens: PerSplit) -> ReferenceLosses:
     """Reference losses of a corpus whose files are written. size: of its splits, in bytes."""
-    train, held_out = (_read(folder, split, vocab_size) for split in ("train", "test"))
-    bits_per_byte = 8 * _gzip_bytes(_texts(folder)) / size.test
+    dtype = np.dtype(SplitWriter.dtype_of(vocab_size))
+    train, held_out = (np.fromfile(folder.tokens_path(each), dtype, COUNTED) for each in ("train", "test"))
+    packer = zlib.compressobj(9, wbits=GZIP_FORMAT)
+    with folder.texts_path("test").open("rb") as lines:
+        packed = sum(len(packer.compress(json.loads(line)["text"].encode())) for line in lines)
+    bits_per_byte = 8 * (packed + len(packer.flush())) / size.test
     unigrams = unigram_probabilities(train, vocab_size)
     return ReferenceLosses(
         uniform=math.log(vocab_size),
@@ -71,18 +74,3 @@ def _pairs(tokens: Tokens, vocab_size: int) -> NDArray[np.int64]:
     """Each token with its successor, as one number."""
     wide = tokens.astype(np.int64)
     return wide[:-1] * vocab_size + wide[1:]
-
-
-def _read(folder: DataFolder, split: str, vocab_size: int) -> Tokens:
-    dtype = np.dtype(SplitWriter.dtype_of(vocab_size))
-    return np.fromfile(folder.tokens_path(split), dtype=dtype, count=COUNTED)
-
-
-def _texts(folder: DataFolder) -> Iterable[bytes]:
-    with folder.texts_path("test").open("rb") as lines:
-        yield from (json.loads(line)["text"].encode() for line in lines)
-
-
-def _gzip_bytes(texts: Iterable[bytes]) -> int:
-    packer = zlib.compressobj(9, wbits=GZIP_FORMAT)
-    return sum(len(packer.compress(text)) for text in texts) + len(packer.flush())

@@ -74,9 +74,25 @@ def survey(source: TextSource, base: Path) -> Survey:
     """
     chosen = source.held_out(base) is None
     found = _survey(source, base, None, chosen)
-    if _lopsided(found, source.validation_fraction, chosen):
+    # The held-out parts are far from what was asked: empty, everything, or most of the text.
+    much = chosen and found.bytes.held_out > max(MOST_HELD_OUT, 2 * source.validation_fraction) * found.bytes.total
+    if much or found.documents.train == 0 or len(found.held_out) < len(SHARES):
         found = _survey(source, base, _largest(found.bytes.total, source.validation_fraction), chosen)
-    _check(found, chosen)
+    documents, held_out = found.documents.total, len(found.held_out)
+    if documents == 0:
+        raise DataError("the data has no text")
+    if held_out == 0:
+        raise DataError("validation_paths has no text")
+    if held_out == documents:
+        again = f", after {found.repeated:,} pieces were left out that repeat another" * bool(found.repeated)
+        raise DataError(
+            f"no text is left to train on: all {documents} documents are held out (at least {len(SHARES)} are, one for"
+            f" each held-out part, and all that is also in validation_paths){again}: add text"
+        )
+    if held_out < len(SHARES) and not chosen:
+        raise DataError(
+            f"validation_paths has {held_out} documents, and {', '.join(SHARES)} need one each: add lines or files"
+        )
     return found
 
 
@@ -108,12 +124,6 @@ def _survey(source: TextSource, base: Path, largest: int | None, chosen: bool) -
     )
 
 
-def _lopsided(found: Survey, fraction: float, chosen: bool) -> bool:
-    """Whether the held-out parts are far from what was asked: empty, everything, or most of the text."""
-    much = chosen and found.bytes.held_out > max(MOST_HELD_OUT, 2 * fraction) * found.bytes.total
-    return much or found.documents.train == 0 or len(found.held_out) < len(SHARES)
-
-
 def _largest(total: int, fraction: float) -> int:
     """Bytes above which documents are cut, so that each part is made of several pieces; a few lines at least."""
     quarter = int(fraction * total / sum(SHARES.values()))
@@ -140,24 +150,6 @@ def _parts(sizes: Mapping[bytes, int], fraction: float) -> dict[bytes, HeldOutPa
         found[key] = part
         filled[part] += sizes[key]
     return found
-
-
-def _check(found: Survey, chosen: bool) -> None:
-    documents, held_out = found.documents.total, len(found.held_out)
-    if documents == 0:
-        raise DataError("the data has no text")
-    if held_out == 0:
-        raise DataError("validation_paths has no text")
-    if held_out == documents:
-        again = f", after {found.repeated:,} pieces were left out that repeat another" * bool(found.repeated)
-        raise DataError(
-            f"no text is left to train on: all {documents} documents are held out (at least {len(SHARES)} are, one for"
-            f" each held-out part, and all that is also in validation_paths){again}: add text"
-        )
-    if held_out < len(SHARES) and not chosen:
-        raise DataError(
-            f"validation_paths has {held_out} documents, and {', '.join(SHARES)} need one each: add lines or files"
-        )
 
 
 _Tally = Counter[str]

@@ -99,18 +99,14 @@ def _gpu() -> str:
 @contextmanager
 def restored() -> Iterator[None]:
     """Put torch's settings back afterwards: a caller from Python has other work in this process."""
-    threads, precision, flushes = torch.get_num_threads(), torch.get_float32_matmul_precision(), _flushes_denormal()
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    flushes = sys.float_info.min / 2 == 0  # a switch of the processor, for this thread, that torch sets and cannot read
     try:
         yield
     finally:
         torch.set_num_threads(threads)
         torch.set_float32_matmul_precision(precision)
         torch.set_flush_denormal(flushes)
-
-
-def _flushes_denormal() -> bool:
-    """torch sets a switch of the processor, which holds for this thread's arithmetic, and has nothing that reads it."""
-    return sys.float_info.min / 2 == 0
 
 
 def unused_gpu(driver: Path = Path("/proc/driver/nvidia/version")) -> str | None:

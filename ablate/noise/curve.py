@@ -181,7 +181,11 @@ class RateCurve:
         left, right = (each[:, 0] for each in _bases(u[:, None], self.shape[picked]))
         side = (right > 0).astype(int)  # one amplitude is at work on either side
         mean, error = self.amplitude[picked, side], scale * self.error[picked, side]
-        lost = _positive(mean, error, draw) * np.where(side == 1, right, left)
+        # Draws of normal amplitudes that are not negative.
+        below = scipy.special.ndtr(-mean / error)
+        quantile = scipy.special.ndtri(below + draw.random(len(mean)) * (1 - below))
+        amplitude = np.maximum(mean + error * np.where(np.isfinite(quantile), quantile, 0.0), 0.0)
+        lost = amplitude * np.where(side == 1, right, left)
         beyond = _IS_CLIFF[self.shape[picked]] & (u > 0)
         over = float(np.interp(x, self.x, self.y)) - self.minimum[picked]
         lost = np.where(beyond, np.maximum(over, 0.0), lost)
@@ -190,16 +194,13 @@ class RateCurve:
     def next_rate(self) -> float | None:
         """The rate between the best and its neighbours that gains most if tried; None where none is worth it."""
         at = self.x[[self.taken]]
-        ends = [self.x[max(self.best - 1, 0)], self.x[self.best], self._end]
+        # Where the bracket of the best rate ends above: the next rate, or the one that failed.
+        end = self.x[self.best + 1] if self.best + 1 < len(self.x) else self.star.max()
+        ends = [self.x[max(self.best - 1, 0)], self.x[self.best], end]
         places = np.concatenate([a + (b - a) * np.array([0.25, 0.5, 0.75]) for a, b in itertools.pairwise(ends)])
         gain = self.weight @ np.maximum(self._losses(at) - self._losses(places), 0.0)
         most = int(np.argmax(gain))
         return float(10 ** places[most]) if gain[most] > WORTH_TRYING * self.sd else None
-
-    @property
-    def _end(self) -> float:
-        """Where the bracket of the best rate ends above: the next rate, or the one that failed."""
-        return float(self.x[self.best + 1]) if self.best + 1 < len(self.x) else float(self.star.max())
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
@@ -334,10 +335,3 @@ def _least_squares(y: Floats, left: Floats, right: Floats, weights: Floats) -> t
     rest = dy - a[:, None] * da - b[:, None] * db
     squares = (weights * rest**2).sum(axis=1)
     return mean_y - a * mean_a - b * mean_b, np.stack([a, b], axis=1), error, squares
-
-
-def _positive(mean: Floats, error: Floats, draw: np.random.Generator) -> Floats:
-    """Draws of normal amplitudes that are not negative."""
-    below = scipy.special.ndtr(-mean / error)
-    quantile = scipy.special.ndtri(below + draw.random(len(mean)) * (1 - below))
-    return np.maximum(mean + error * np.where(np.isfinite(quantile), quantile, 0.0), 0.0)

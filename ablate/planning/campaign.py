@@ -7,7 +7,7 @@ stages again and finds them in the store.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 
@@ -19,7 +19,7 @@ from ablate.store.documents.tuning import RATE
 from ablate.study.arms import Arm
 from ablate.study.space import Space
 from ablate.study.study import Study, StudyError
-from ablate.study.tune_spec import BELOW, FINE, Pass, TuneSpec, rates_around
+from ablate.study.tune_spec import BELOW, FINE, Pass, rates_around
 
 UNTUNED = ("measure", "evals", "probes")
 """Sections that tuning runs omit."""
@@ -103,7 +103,11 @@ def campaign(study: Study, plan: MakePlan, losses: LossOf, stalls_above: StallsA
     smaller = tuple(RungStudy(plan(rung), tried, axis(rung, study)) for rung, tried in tuned[:-1])
     counts = dict.fromkeys((arm.name for arm in study.arms), schedule[0].seeds if schedule else 0)
     for number in range(max(1, len(schedule))):
-        outcome = Outcome((*smaller, RungStudy(plan(_with_seeds(study, counts)), tunings)), schedule)
+        seeded = study
+        if study.auto_seeds:
+            arms = (replace(arm, seeds=tuple(range(counts[arm.name]))) for arm in study.arms)
+            seeded = replace(study, arms=tuple(arms))
+        outcome = Outcome((*smaller, RungStudy(plan(seeded), tunings)), schedule)
         name = f"seeds, round {number + 1}" if schedule else "seeds"
         if sources := _needed(rung.plan for rung in outcome.rungs):
             yield Stage("arms that others need", sources)
@@ -116,12 +120,6 @@ def campaign(study: Study, plan: MakePlan, losses: LossOf, stalls_above: StallsA
             for source in arm.sources:
                 counts[source] = max(counts[source], counts[arm.name])
     return outcome
-
-
-def _with_seeds(study: Study, counts: Mapping[str, int]) -> Study:
-    if not study.auto_seeds:
-        return study
-    return replace(study, arms=tuple(replace(arm, seeds=tuple(range(counts[arm.name]))) for arm in study.arms))
 
 
 Tried = tuple[Study, tuple[Tuning, ...]]
@@ -140,31 +138,23 @@ def _tuned(
         jobs = [[_Job(rung, arm) for arm in rung.arms if rung.tune and bool(arm.sources) == needy] for rung, _ in tried]
         together = list(chain.from_iterable(jobs))
         while waiting := [job for job in together if not job.is_done]:
-            plans = _asked(waiting, plan)
+            asked = {(id(job.study), job.at): job.study for job in waiting}
+            plans = {key: plan(_trials(rung, key[1], waiting)) for key, rung in asked.items()}
             if sources := _needed(plans.values()):
                 yield Stage("arms that others need", sources, tunes=True)
             yield Stage(f"tuning, round {next(rounds)}", tuple(plans.values()), tunes=True)
             for job in waiting:
                 job.hear(plans[id(job.study), job.at].arms, losses, stalls_above)
-        tried = [_settled(*each, own) for each, own in zip(tried, jobs, strict=True)]
+        for place, ((rung, tunings), own) in enumerate(zip(tried, jobs, strict=True)):
+            chosen = {job.arm.name: job.chosen for job in own}
+            arms = [rung.builder.tuned(arm, chosen[arm.name]) if arm.name in chosen else arm for arm in rung.arms]
+            tried[place] = replace(rung, arms=tuple(arms)), (*tunings, *(job.record for job in own))
     return tried
 
 
 def _needed(plans: Iterable[Plan]) -> tuple[Plan, ...]:
     """Plans that others depend on."""
     return tuple(sources for plan in plans if (sources := plan.sources()).arms)
-
-
-def _settled(rung: Study, tunings: Sequence[Tuning], jobs: Sequence[_Job]) -> Tried:
-    chosen = {job.arm.name: job.chosen for job in jobs}
-    arms = [rung.builder.tuned(arm, chosen[arm.name]) if arm.name in chosen else arm for arm in rung.arms]
-    return replace(rung, arms=tuple(arms)), (*tunings, *(job.record for job in jobs))
-
-
-def _asked(jobs: Sequence[_Job], plan: MakePlan) -> dict[tuple[int, Pass], Plan]:
-    """Plans of the jobs' next trials, by rung and pass."""
-    asked = {(id(job.study), job.at): job.study for job in jobs}
-    return {key: plan(_trials(rung, key[1], jobs)) for key, rung in asked.items()}
 
 
 def _trials(rung: Study, at: Pass, jobs: Sequence[_Job]) -> Study:
@@ -180,17 +170,13 @@ def _trials(rung: Study, at: Pass, jobs: Sequence[_Job]) -> Study:
     return replace(rung, sections=sections, arms=(baseline, *sources, *arms), reads="tuning")
 
 
-def _spec(study: Study) -> TuneSpec:
-    if study.tune is None:
-        raise ValueError("the study tunes nothing")
-    return study.tune
-
-
 class _Job:
     """Tuning one arm of one rung, pass by pass."""
 
     def __init__(self, study: Study, arm: Arm) -> None:
-        self.study, self.arm, self.spec = study, arm, _spec(study)
+        if study.tune is None:
+            raise ValueError("the study tunes nothing")
+        self.study, self.arm, self.spec = study, arm, study.tune
         self.passes: list[TuningPass] = []
         self._stalled_above = math.inf
         self._begin(self.spec.space_around(arm.train.lr))
@@ -235,12 +221,9 @@ class _Job:
         try:
             self._batch = self._next([_known(losses, each) for each in digests])
         except StopIteration as end:
-            self._end(end.value)
-
-    def _end(self, tuned: Tuned) -> None:
-        self.passes.append(TuningPass(self.at.fraction, tuned, tuple(self._runs)))
-        if not self.is_done:
-            self._begin(rates_around(tuned.chosen[RATE], BELOW if tuned.fails_above else FINE))
+            self.passes.append(TuningPass(self.at.fraction, end.value, tuple(self._runs)))
+            if not self.is_done:
+                self._begin(rates_around(end.value.chosen[RATE], BELOW if end.value.fails_above else FINE))
 
     def _next(self, losses: Sequence[Sequence[float]] | None = None) -> list[Settings]:
         try:

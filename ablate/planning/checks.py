@@ -18,12 +18,6 @@ from zoo.spec import ModelSpec
 
 def check(study: Study) -> None:
     """Raises StudyError."""
-    _check_data(study)
-    _check_tokenizers(study)
-    _check_kinds(study)
-
-
-def _check_data(study: Study) -> None:
     reason = study.data.misfit(study.train.context)
     if reason is not None:
         raise study.error("train.context", reason)
@@ -35,21 +29,15 @@ def _check_data(study: Study) -> None:
     if study.search is not None and absent in study.search.objectives:
         said = f"{study.data.source} has no bytes" if made else "text has no answers"
         raise study.error("search.objectives", f"{said}: there is no {absent}")
-
-
-def _check_tokenizers(study: Study) -> None:
-    """Step times are measured on one corpus, and tokens of different tokenizers are not one currency."""
+    # Step times are measured on one corpus, and tokens of different tokenizers are not one currency.
     if study.budget.kind != "flops" and study.own_tokenizers:
-        reason = f"arms with different tokenizers are compared at equal flops, not {study.budget.kind}"
-        raise study.error(f"budget.{study.budget.kind}", reason)
+        why = f"arms with different tokenizers are compared at equal flops, not {study.budget.kind}"
+        raise study.error(f"budget.{study.budget.kind}", why)
     if study.own_tokenizers and study.train.objective.kind != "next_token":
         objective = study.train.objective.kind
-        reason = f"{objective} predicts different text under different tokenizers: only next_token is comparable"
-        raise study.error("train.objective", reason)
-
-
-def _check_kinds(study: Study) -> None:
-    """Encoders have no cache to compare."""
+        why = f"{objective} predicts different text under different tokenizers: only next_token is comparable"
+        raise study.error("train.objective", why)
+    # Encoders have no cache to compare.
     for arm in study.arms:
         if arm.model.visible == "all" and study.measure is not None and len(study.measure.caches) > 1:
             raise study.error("measure.caches", f"arm {arm.name}: {NO_CACHE}")

@@ -12,6 +12,7 @@ from ablate.readable import clock
 from ablate.store import Store
 from ablate.store.documents import EvalsDocument, MeasureDocument
 from evals.costs.machine import Speed
+from evals.costs.spec import MeasureSpec
 
 LOOKED_AT = 5
 """Stored measurements or evaluations that are asked how long they took."""
@@ -64,7 +65,8 @@ def duration(
             training += arm.estimated_seconds(speed) * sum("train" in missing[run.digest] for run in arm.runs)
         if lacks["measure"]:
             comparing = max(comparing, plan.alternating_seconds)
-            measuring += lacks["measure"] * (_taken(store.measurements, plan.measure_digest) or _declared(plan))
+            known = _taken(store.measurements, plan.measure_digest)
+            measuring += lacks["measure"] * (known or least_seconds(plan.study.measure))
         if lacks["evals"]:
             taken = _taken(store.evaluations, plan.evals_digest)
             unknown |= taken is None
@@ -79,9 +81,8 @@ def _taken(read: Callable[[str], Iterable[MeasureDocument | EvalsDocument]], req
     return median(known) if known else None
 
 
-def _declared(plan: Plan) -> float:
-    """Least time of measuring a run, in seconds, from the spec's points."""
-    spec = plan.study.measure
+def least_seconds(spec: MeasureSpec | None) -> float:
+    """Least time of measuring a run, from the spec's points."""
     if spec is None:
         return 0.0
     return PHASES_OF_A_POINT * len(spec.contexts) * len(spec.batches) * len(spec.caches) * spec.seconds

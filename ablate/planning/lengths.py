@@ -45,17 +45,13 @@ def length_lines(plan: Plan, corpora: Corpora) -> Iterator[str]:
     """Whether arms train too briefly, and what their losses compare with, a line for each corpus that is prepared."""
     if found := undertrained({arm.name: arm.length for arm in plan.arms}):
         yield found
-    yield from _repeated_lines(plan, corpora)
-    if plan.study.train.objective == NextToken():
-        for meta in corpora.values():
-            yield meta.references.sentence
-
-
-def _repeated_lines(plan: Plan, corpora: Corpora) -> Iterator[str]:
-    """A line for each corpus that an arm reads too often."""
-    for digest, meta in corpora.items():
+    # A line for each corpus that an arm reads too often.
+    for digest, corpus in corpora.items():
         arms = [arm for arm in plan.arms if arm.identity.digest == digest]
         most = max((epochs(arm, corpora) or 0.0 for arm in arms), default=0.0)
         if most > MANY_EPOCHS:
-            size = f"{meta.tokens.train:,} training tokens up to {most:.3g} times"
+            size = f"{corpus.tokens.train:,} training tokens up to {most:.3g} times"
             yield f"repeated: runs read {size}; beyond about {MANY_EPOCHS}, repeated text teaches less than new text"
+    if plan.study.train.objective == NextToken():
+        for meta in corpora.values():
+            yield meta.references.sentence

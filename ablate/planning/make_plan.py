@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,7 +148,7 @@ def _plan_arm(
         cost=costs,
         cache_bytes=_cache_bytes(study, arm, costs),
         matched=study.budget.matched,
-        differs=_differs(spent, baseline),
+        differs={key: 100 * (value / getattr(baseline, key) - 1) if baseline else 0.0 for key, value in spent.items()},
         runs=runs,
         data=arm.data,
         identity=data,
@@ -204,13 +204,6 @@ def _steps(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) 
         reason = f"{budget:.3g} {kind} are less than one step of arm {arm.name} ({per_step:.3g})"
         raise study.error(study.budget_share or f"budget.{kind}", reason)
     return round(budget / per_step)
-
-
-def _differs(spent: Mapping[str, float], baseline: ArmPlan | None) -> dict[str, float]:
-    if baseline is None:
-        return dict.fromkeys(spent, 0.0)
-    base = {key: getattr(baseline, key) for key in spent}
-    return {key: 100 * (value / base[key] - 1) for key, value in spent.items()}
 
 
 def _cache_bytes(study: Study, arm: Arm, costs: Cost) -> tuple[tuple[int, int], ...]:

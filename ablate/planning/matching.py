@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from ablate.planning.budgets import MatchError, parameters, solve
 from ablate.study.arms import Arm
-from ablate.study.sections import ParameterMatch
 from ablate.study.study import Study, StudyError
 from zoo.costs import cost
 from zoo.edits import flatten
@@ -50,19 +49,6 @@ def match_parameters(study: Study, specs: Sequence[ModelSpec]) -> list[Matched]:
             matched.append(Matched(arm, *solve(spec, target, match)))
         except MatchError as error:
             raise study.error(SETTING, f"{match.knob}: {error} (in arm {arm.name})") from error
-    _refuse_twins(study, match, matched)
-    return matched
-
-
-def _refuse_own(study: Study, knob: str, arm: Arm) -> None:
-    if knob in arm.tuned:
-        raise study.error(f"tune.space.{knob}", f"{SETTING} sets {knob} in every arm, so it cannot be tuned")
-    for path, value in flatten(arm.edits):
-        if path == knob and isinstance(value, int):
-            raise study.error(arm.place(path), f"{SETTING} sets {knob} in every arm: no arm can set it to a number")
-
-
-def _refuse_twins(study: Study, match: ParameterMatch, matched: Sequence[Matched]) -> None:
     seen: dict[tuple[str, ...], str] = {}
     for each in matched:
         if each.arm.seeds == ():  # it is only what the others are matched with
@@ -72,3 +58,12 @@ def _refuse_twins(study: Study, match: ParameterMatch, matched: Sequence[Matched
         if twin != each.arm.name:
             reason = f"with {match.knob} adjusted to match the baseline's parameters, it is the same as {twin}"
             raise StudyError([study.origins.problem(each.arm.target, reason, at_key=True)])
+    return matched
+
+
+def _refuse_own(study: Study, knob: str, arm: Arm) -> None:
+    if knob in arm.tuned:
+        raise study.error(f"tune.space.{knob}", f"{SETTING} sets {knob} in every arm, so it cannot be tuned")
+    for path, value in flatten(arm.edits):
+        if path == knob and isinstance(value, int):
+            raise study.error(arm.place(path), f"{SETTING} sets {knob} in every arm: no arm can set it to a number")

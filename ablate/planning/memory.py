@@ -78,22 +78,14 @@ def _need(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> MemoryN
     whole = _cut(plan, arm, None, execution.recompute)
     if execution.microbatch is None or couples is not None or whole.fits(room):
         return whole
-    return _halved(plan, arm, execution.recompute, room)
-
-
-def _halved(plan: Plan, arm: ArmPlan, recompute: bool, room: Room) -> MemoryNeed:
-    """The most rows that fit of those that halving comes to; one row where none do."""
-    tried = _halvings(arm.train.batch)
-    fits = bisect_left(tried, True, key=lambda rows: _cut(plan, arm, rows, recompute).fits(room))
-    return _cut(plan, arm, tried[min(fits, len(tried) - 1)], recompute)
-
-
-def _halvings(batch: int) -> list[int]:
-    """Microbatches from repeated halving, as in `Accumulation`."""
+    # The most rows that fit of those that repeated halving comes to, as in `Accumulation`; one row where none do.
+    batch = arm.train.batch
     found = [batch]
     while found[-1] > 1:
         found.append(largest_divisor(batch, found[-1] // 2))
-    return found[1:]
+    tried = found[1:]
+    fits = bisect_left(tried, True, key=lambda rows: _cut(plan, arm, rows, execution.recompute).fits(room))
+    return _cut(plan, arm, tried[min(fits, len(tried) - 1)], execution.recompute)
 
 
 def _cut(plan: Plan, arm: ArmPlan, rows: int | None, recompute: bool) -> MemoryNeed:
@@ -112,13 +104,10 @@ def warnings(plan: Plan, found: dict[str, MemoryNeed], execution: Execution, roo
         if need.refusal is not None:
             yield f"arm {arm.name} cannot be trained with --microbatch {execution.microbatch}: {need.refusal}"
         elif not need.fits(room):
-            yield f"arm {arm.name} does not fit: {_excess(need, room)}{_remedy(plan, arm, execution, room)}"
-
-
-def _excess(need: MemoryNeed, room: Room) -> str:
-    shared = f", shared by {room.runs} runs at once" if room.runs > 1 else ""
-    there = f"{_gib(room.bytes)} that are free" if room.free else _gib(room.bytes)
-    return f"it needs about {_gib(need.peak_memory_bytes or 0)} of {there}{shared}"
+            shared = f", shared by {room.runs} runs at once" if room.runs > 1 else ""
+            there = f"{_gib(room.bytes)} that are free" if room.free else _gib(room.bytes)
+            excess = f"it needs about {_gib(need.peak_memory_bytes or 0)} of {there}{shared}"
+            yield f"arm {arm.name} does not fit: {excess}{_remedy(plan, arm, execution, room)}"
 
 
 def _remedy(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> str:

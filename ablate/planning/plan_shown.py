@@ -136,6 +136,7 @@ def plan_rows(
         estimate = _seconds(arm, speed)
         edits = ", ".join(f"{path}={value}" for path, value in arm.matching.items())
         need = (needs or {}).get(arm.name)
+        time = "" if estimate is None else f"{estimate:,.0f}" if estimate >= 10 else f"{estimate:.2g}"
         rows.append(
             (
                 arm.name,
@@ -148,7 +149,7 @@ def plan_rows(
                 epochs_text(arm, corpora),
                 f"{arm.flops:.3g}{_percent(arm.differs['flops'])}",
                 "–" if arm.kv_bytes_per_token is None else f"{arm.kv_bytes_per_token:,.0f}",
-                "" if estimate is None else f"{_seconds_text(estimate)}{_percent(arm.differs.get('seconds', 0.0))}",
+                time and time + _percent(arm.differs.get("seconds", 0.0)),
                 *([memory_text(need), (need.attention if need else None) or "–"] if traced else []),
                 *([edits] * len(solved)),
             )
@@ -173,12 +174,6 @@ def remarks(study: Study, tuned: bool) -> Iterator[str]:
         if arm.teacher:
             yield f"arm {arm.name}: {taught_by(arm.teacher.arm or str(arm.teacher.checkpoint))}"
     yield from (f"arm {arm.name}: {caution}" for arm in study.arms for caution in arm.model.cautions)
-    yield from _tuning_remarks(study, tuned)
-    if auto := study.auto_seeds:
-        yield f"seeds: from {auto.start} to {auto.cap}, as many as it takes to settle every arm"
-
-
-def _tuning_remarks(study: Study, tuned: bool) -> Iterator[str]:
     tune = study.tune
     if study.carried is not None or (tune is None and len(study.arms) > 1):
         yield untuned(study_rates(study))
@@ -192,6 +187,8 @@ def _tuning_remarks(study: Study, tuned: bool) -> Iterator[str]:
         yield f"tuning costs as much as {runs:g} runs of every arm{', at every rung' * bool(study.smaller)}"
         for name in dict.fromkeys(name for arm in study.arms for name in arm.sources):
             yield f"{name}, which other arms need, is tuned before them and trained whole for each tuning seed"
+    if auto := study.auto_seeds:
+        yield f"seeds: from {auto.start} to {auto.cap}, as many as it takes to settle every arm"
 
 
 def tuning_runs(tune: TuneSpec) -> float:
@@ -206,10 +203,6 @@ def _settings(tune: TuneSpec, at: Pass) -> int:
     if tune.space is None:
         return len(COARSE)
     return math.prod(len(axis.ends) for axis in tune.space.values()) if tune.is_grid else tune.count
-
-
-def _seconds_text(seconds: float) -> str:
-    return f"{seconds:,.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
 def _percent(difference: float) -> str:

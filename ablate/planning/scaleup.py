@@ -12,12 +12,12 @@ from typing import Generic, TypeVar
 from pydantic import JsonValue
 
 from ablate.store.documents import JsonObject
-from ablate.study.arms import SECTIONS, Arm
+from ablate.study.arms import SECTIONS
 from ablate.study.study import Study
 from evals.costs.devices import Device
 from evals.costs.fit import Fit, fit
 from evals.costs.roofline import PredictedPhase, Prediction, predict
-from zoo.edits import Edits, expand, merge
+from zoo.edits import expand, merge
 from zoo.errors import SpecError
 from zoo.presets import Preset
 from zoo.spec import ModelSpec, parse
@@ -86,81 +86,35 @@ def _at_full_size(study: Study, preset: Preset, of: Callable[[ModelSpec], T]) ->
     The study's own base is left behind, but for the blocks that it names and an arm uses: their edits of the base block
     become edits of the preset's. A name that the preset has too keeps the preset's meaning.
     """
-    named = study.arms[0].model.blocks
-    rows: list[ScaledArm[T]] = []
+    model, named = expand(preset.model), study.arms[0].model.blocks
     seen: dict[str, str] = {}
-    for name, edits in [(preset.name, {}), *((arm.name, _model_edits(arm)) for arm in study.arms[1:])]:
-        rows.append(_row(name, edits, preset.model, named, of, seen))
+
+    def row(name: str, edits: JsonObject) -> ScaledArm[T]:
+        nested, own = expand(edits), model.get("blocks", {})
+        used = {*nested.get("pattern", ()), *nested.get("first", ()), *nested.get("blocks", {})}
+        brought = {name: block for name, block in named.items() if name in used and name not in own}
+        try:
+            spec = parse(merge(merge(model, {"blocks": brought}), nested))
+            found = of(spec)
+        except SpecError as error:
+            return ScaledArm(name, edits, None, str(error))
+        twin = seen.setdefault(spec.digest, name)
+        return ScaledArm(name, edits, found, same_as=None if twin == name else twin)
+
+    rows = [row(preset.name, {})]
+    for arm in study.arms[1:]:
+        rows.append(row(arm.name, {p: value for p, value in arm.edits.items() if p.partition(".")[0] not in SECTIONS}))
     return rows
 
 
-def _model_edits(arm: Arm) -> JsonObject:
-    return {path: value for path, value in arm.edits.items() if path.partition(".")[0] not in SECTIONS}
-
-
-def _row(
-    name: str,
-    edits: JsonObject,
-    model: Edits,
-    named: Edits,
-    of: Callable[[ModelSpec], T],
-    seen: dict[str, str],
-) -> ScaledArm[T]:
-    try:
-        spec = _edited(model, edits, named)
-        found = of(spec)
-    except SpecError as error:
-        return ScaledArm(name, edits, None, str(error))
-    twin = seen.setdefault(spec.digest, name)
-    return ScaledArm(name, edits, found, same_as=None if twin == name else twin)
-
-
-def _edited(model: Edits, edits: Edits, named: Edits) -> ModelSpec:
-    nested, own = expand(edits), expand(model).get("blocks", {})
-    used = {*nested.get("pattern", ()), *nested.get("first", ()), *nested.get("blocks", {})}
-    brought = {name: block for name, block in named.items() if name in used and name not in own}
-    return parse(merge(merge(expand(model), {"blocks": brought}), nested))
-
-
-def scaleup_json(study: Study, preset: Preset, setting: Setting, arms: list[ScaledArm[Prediction]]) -> JsonObject:
-    """The document of `ablate plan --at … --json`."""
-    return {
-        "prediction": "roofline",
-        "study": study.name,
-        "scale": study.scale,
-        "question": study.question,
-        "at": preset.name,
-        "source": preset.source,
-        "context": setting.context,
-        "batch": setting.batch,
-        "dtype": setting.dtype,
-        "device": setting.device.model_dump(mode="json"),
-        "arms": [_document(arm, _prediction_document) for arm in arms],
-    }
-
-
-def fits_json(study: Study, preset: Preset, room: RoomToFill, arms: list[ScaledArm[Fit]]) -> JsonObject:
-    """The document of `ablate plan --at … --memory … --json`."""
-    return {
-        "prediction": "fit",
-        "study": study.name,
-        "scale": study.scale,
-        "question": study.question,
-        "at": preset.name,
-        "source": preset.source,
-        **asdict(room),
-        "arms": [_document(arm, _fit_document) for arm in arms],
-    }
-
-
-def _document(arm: ScaledArm[T], of: Callable[[T], JsonObject]) -> JsonObject:
+def arm_document(arm: ScaledArm[T], of: Callable[[T], JsonObject]) -> JsonObject:
     document: JsonObject = {"name": arm.name, "edits": arm.edits}
     if arm.prediction is None:
         return {**document, "reason": arm.reason}
     return {**document, "same_as": arm.same_as, **of(arm.prediction)}
 
 
-def _fit_document(found: Fit) -> JsonObject:
+def fit_document(found: Fit) -> JsonObject:
     batches: list[JsonValue] = [{"context": context, "batch": batch} for context, batch in found.batches.items()]
     return {
         "parameters": found.parameters,
@@ -171,7 +125,7 @@ def _fit_document(found: Fit) -> JsonObject:
     }
 
 
-def _prediction_document(found: Prediction) -> JsonObject:
+def prediction_document(found: Prediction) -> JsonObject:
     return {
         "parameters": found.parameters,
         "parameters_active": found.parameters_active,

@@ -49,14 +49,10 @@ def _ratio(arm: ArmPlan, speed: Speed, numerics: Numerics) -> float | None:
     if arm.step_time is not None or arm.train.compile or foretold > LONGEST_STEP:
         return None
     model, train = json.dumps(arm.spec.dump()), arm.train.model_dump_json(exclude=timeless())
-    return _tried(model, train, numerics) / foretold
-
-
-def _tried(model: str, train: str, numerics: Numerics) -> float:
-    """The time of a step of a model and a training spec in JSON: stages of a study train the same again."""
+    # By digest, since the stages of a study train the same again.
     digest = hashlib.sha256("\n".join((model, train)).encode()).hexdigest()[:16]
 
     def measured() -> float:
         return step_seconds(zoo.parse(json.loads(model)), TrainSpec.model_validate_json(train), numerics)
 
-    return recently(f"seconds of a step of {digest}, {numerics}", measured)
+    return recently(f"seconds of a step of {digest}, {numerics}", measured) / foretold

@@ -6,16 +6,14 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Literal
 
 from pydantic_core import to_jsonable_python
 
-from ablate.planning.campaign import Outcome, RungStudy, Tuning, TuningPass
+from ablate.planning.campaign import Outcome, Tuning, TuningPass
 from ablate.planning.claims import study_claims
 from ablate.planning.design_document import design_document
 from ablate.planning.identity import at_any_rate, run_identity
-from ablate.planning.plan import ArmPlan, Plan
-from ablate.planning.tuning import Trial
+from ablate.planning.plan import ArmPlan
 from ablate.store.documents import (
     CacheBytes,
     ParameterBudget,
@@ -36,7 +34,6 @@ from ablate.store.documents.study import all_undertrained
 from ablate.store.documents.tuning import RATE
 from ablate.study.sections import Budget
 from ablate.study.study import Study
-from ablate.training.objectives import Objective
 from ablate.training.objectives.next_token import NextToken
 from evals.costs.prompts import convention
 from zoo.identity import digest_of
@@ -54,6 +51,10 @@ def study_document(
     study = plan.study
     arms = tuple(study_arm(arm, aliases) for arm in plan.arms)
     now = created or datetime.now(UTC)
+    # Definitions of a context for arms that are not causal decoders.
+    found = (convention(arm.spec) for arm in plan.arms)
+    conventions = tuple(dict.fromkeys(sentence for sentence in found if sentence is not None))
+    objective = study.train.objective
     return StudyDocument(
         name=study.name,
         scale=study.scale,
@@ -72,9 +73,9 @@ def study_document(
         published=study.sections.published.published(study.baseline) if study.sections.published else None,
         margin=study.sections.margin,
         pilot=all_undertrained(arms) if study.sections.pilot is None else study.sections.pilot,
-        per=_per(study),
-        objective=_objective(study.train.objective),
-        conventions=_conventions(plan),
+        per="byte" if study.own_tokenizers else "token" if study.train.objective == NextToken() else "target",
+        objective=None if objective == NextToken() else StudyObjective(kind=objective.kind, counts=objective.counts),
+        conventions=conventions,
         created=now.isoformat(timespec="seconds"),
         arms=arms,
         design=design_document(study.screen, arms) if study.screen else None,
@@ -83,7 +84,16 @@ def study_document(
         looks=tuple(StudyLook(seeds=look.seeds, alpha=look.alpha) for look in outcome.looks),
         rates=study_rates(study),
         tuning=tuple(map(study_tuning, outcome.rungs[-1].tunings)),
-        ladder=tuple(_rung(rung, aliases) for rung in outcome.rungs) if len(outcome.rungs) > 1 else (),
+        ladder=tuple(
+            StudyRung(
+                name=str(rung.plan.study.rung),
+                axis=rung.axis,
+                arms=tuple(study_arm(arm, aliases) for arm in rung.plan.arms),
+                tuning=tuple(map(study_tuning, rung.tunings)),
+            )
+            for rung in outcome.rungs
+            if len(outcome.rungs) > 1
+        ),
     )
 
 
@@ -91,33 +101,6 @@ def spent_budget(budget: Budget) -> SpentBudget:
     matched = budget.parameters
     parameters = ParameterBudget(knob=matched.knob, step=matched.step, count=matched.count) if matched else None
     return SpentBudget(flops=budget.flops, tokens=budget.tokens, seconds=budget.seconds, parameters=parameters)
-
-
-def _per(study: Study) -> Literal["token", "target", "byte"]:
-    """Unit that losses are compared per."""
-    if study.own_tokenizers:
-        return "byte"
-    return "token" if study.train.objective == NextToken() else "target"
-
-
-def _conventions(plan: Plan) -> tuple[str, ...]:
-    """Definitions of a context for arms that are not causal decoders."""
-    found = (convention(arm.spec) for arm in plan.arms)
-    return tuple(dict.fromkeys(sentence for sentence in found if sentence is not None))
-
-
-def _objective(objective: Objective) -> StudyObjective | None:
-    """The objective, if the loss does not count every token."""
-    if objective == NextToken():
-        return None
-    return StudyObjective(kind=objective.kind, counts=objective.counts)
-
-
-def _rung(rung: RungStudy, aliases: Mapping[str, str]) -> StudyRung:
-    arms = tuple(study_arm(arm, aliases) for arm in rung.plan.arms)
-    return StudyRung(
-        name=str(rung.plan.study.rung), axis=rung.axis, arms=arms, tuning=tuple(map(study_tuning, rung.tunings))
-    )
 
 
 def study_tuning(tuning: Tuning) -> StudyTuning:
@@ -137,12 +120,15 @@ def study_tuning(tuning: Tuning) -> StudyTuning:
 
 
 def _of_pass(found: TuningPass) -> tuple[StudyTrial, ...]:
-    return tuple(_trial(trial, runs) for trial, runs in zip(found.tuned.trials, found.runs, strict=True))
-
-
-def _trial(trial: Trial, runs: tuple[str, ...]) -> StudyTrial:
-    losses = tuple(loss if math.isfinite(loss) else None for loss in trial.losses)
-    return StudyTrial(settings=to_jsonable_python(trial.settings), losses=losses, runs=runs, stalled=trial.stalled)
+    return tuple(
+        StudyTrial(
+            settings=to_jsonable_python(trial.settings),
+            losses=tuple(loss if math.isfinite(loss) else None for loss in trial.losses),
+            runs=runs,
+            stalled=trial.stalled,
+        )
+        for trial, runs in zip(found.tuned.trials, found.runs, strict=True)
+    )
 
 
 def study_rates(study: Study) -> StudyRates:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from typing import NamedTuple
 from ablate.planning.adoption import adopt_times
 from ablate.planning.budgets import StepTime, Workload
 from ablate.planning.identity import canonical_model
+from ablate.readable import now
 from ablate.running.engines import Engine
 from ablate.running.rehearsal import Rehearsal, Rehearsed, Timed
 from ablate.running.rehearsing import CalibrationError
@@ -122,7 +122,12 @@ class Calibration:
             if self.store.read_calibration(digest) is not None:
                 continue  # another process was quicker: its time may be in use already
             document = self.timed(digest, workload, timed, reference)
-            self._doubt(document)
+            if document.error is not None and document.error > UNSTEADY:
+                path = self.store.calibration_path(document.digest)
+                self.say(
+                    f"The time of a training step is uncertain by {100 * document.error:.0f} %."
+                    f" If the machine was busy, remove {path}."
+                )
             self.store.write_calibration(document)
 
     def timed(
@@ -147,17 +152,8 @@ class Calibration:
             error=error,
             processes=len(found.processes),
             environment=found.environment,
-            measured=datetime.now(UTC).isoformat(timespec="seconds"),
+            measured=now(),
         )
-
-    def _doubt(self, found: CalibrationDocument) -> None:
-        """Say so where processes disagree: the machine may have been busy, and what was measured stays."""
-        if found.error is not None and found.error > UNSTEADY:
-            path = self.store.calibration_path(found.digest)
-            self.say(
-                f"The time of a training step is uncertain by {100 * found.error:.0f} %."
-                f" If the machine was busy, remove {path}."
-            )
 
 
 def _identity(digest: str, workload: Workload, corpus: str) -> RunDocument:
@@ -185,7 +181,8 @@ def _estimate(processes: Sequence[CostProcess], digest: str, reference: Referenc
     if reference is not None:
         ratios = [each[digest] - each[reference.time.calibration] for each in logs]
         known = reference.time.seconds / reference.tokens
-        return known * math.exp(fmean(ratios)), _combined(_standard_error(ratios), reference.time.error)
+        errors = _standard_error(ratios), reference.time.error
+        return known * math.exp(fmean(ratios)), None if None in errors else math.hypot(*filter(None, errors))
     models = len(logs[0])
     if models == 1:
         return math.exp(fmean(own)), _standard_error(own)
@@ -203,11 +200,6 @@ def _log(process: CostProcess, name: str) -> float:
 
 def _standard_error(values: Sequence[float]) -> float | None:
     return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-
-
-def _combined(*errors: float | None) -> float | None:
-    known = [error for error in errors if error is not None]
-    return math.hypot(*known) if len(known) == len(errors) else None
 
 
 def _of(count: int, noun: str) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 
 from ablate.planning.budgets import Workload
 from ablate.planning.plan import ArmPlan, Plan
+from ablate.readable import now
 from ablate.running.calibration import ENDLESS
 from ablate.running.engines import Engine
 from ablate.running.rehearsal import Rehearsal, Rehearsed
@@ -45,8 +45,13 @@ class Costing:
         measure = self.plan.measure
         if measure is None or not self.plan.is_timed or self.execution.devices > 1:
             return None
+        arms: dict[str, JsonObject] = {}  # all that decides how fast each is
+        for arm in self.plan.arms:
+            run = arm.runs[0].identity
+            teacher = {"teacher": identity_of(run.teacher)} if run.teacher else {}
+            arms[arm.name] = {**Workload(arm.spec, arm.train, run.numerics).identity, **teacher}
         request = {
-            "arms": {arm.name: _work(arm) for arm in self.plan.arms},
+            "arms": arms,
             "measure": {name: each for name, each in identity_of(measure).items() if name != "caches"},
             "execution": self.execution.model_dump(include={"microbatch", "recompute"}),
             "device": self.engine.where,
@@ -70,7 +75,7 @@ class Costing:
                 processes=found.processes,
                 environment=found.environment,
                 seconds=time.monotonic() - began,
-                measured=datetime.now(UTC).isoformat(timespec="seconds"),
+                measured=now(),
             )
         )
 
@@ -91,13 +96,5 @@ class Costing:
     def _rehearsed(self, arm: ArmPlan) -> Rehearsed:
         own = {"digest": NAME, "steps": ENDLESS, "start": None, "probes": None}
         identity = arm.runs[0].identity.model_copy(update=own)
-        return Rehearsed(
-            name=arm.name, identity=identity, corpus=str(self.store.absolute.data(identity.data.digest).path)
-        )
-
-
-def _work(arm: ArmPlan) -> JsonObject:
-    """All that decides how fast an arm is."""
-    run = arm.runs[0].identity
-    teacher = {"teacher": identity_of(run.teacher)} if run.teacher else {}
-    return {**Workload(arm.spec, arm.train, run.numerics).identity, **teacher}
+        corpus = self.store.absolute.data(identity.data.digest).path
+        return Rehearsed(name=arm.name, identity=identity, corpus=str(corpus))

@@ -28,17 +28,12 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody is left to answer
     gc.freeze()  # workers' collections of garbage would search, and copy, what is loaded: a quarter of a second each
     while path := sys.stdin.readline().rstrip("\n"):
-        print(_forked(path), flush=True)
+        child = os.fork()
+        if child == 0:
+            os._exit(_work(path))
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
     os._exit(0)  # tearing down all that is loaded takes seconds
-
-
-def _forked(path: str) -> int:
-    """Exit status of a worker on the request at `path`."""
-    child = os.fork()
-    if child == 0:
-        os._exit(_work(path))
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status)
 
 
 def _work(path: str) -> int:

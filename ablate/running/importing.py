@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 
 from tokenizers import Tokenizer
 
@@ -13,14 +12,15 @@ from ablate.machine.environment import describe, own_threads
 from ablate.machine.numerics import Numerics
 from ablate.planning.budgets import training_cost
 from ablate.planning.identity import canonical_model, identified
+from ablate.readable import now
 from ablate.store import Store
 from ablate.store.documents import GradNorm, ResultDocument, RunData, RunDocument
 from ablate.training.reader import TrainingReader
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import keep_published, keep_trained
-from ablate.training.validation import HeldOutScores, score
+from ablate.training.validation import score
 from evals.costs.matmul import peak_flops_per_second
-from evals.costs.memory import PeakMemory, peak_memory
+from evals.costs.memory import peak_memory
 from evals.harness.conventions import Bos, Trained
 from evals.reading.causal import obstacle
 from zoo.lengths import longest_text
@@ -36,7 +36,8 @@ def imported_run(
 
     Raises CheckpointError for a model that is not causal, has no such context, or another vocabulary than the text.
     """
-    spec, begins = checkpoint.spec, _begins(checkpoint, corpus, bos)
+    spec, how = checkpoint.spec, checkpoint.read_as_published(bos)
+    begins = (how or Trained(Tokenizer.from_file(str(corpus.tokenizer_path)), corpus.eos, bos)).before
     longest = longest_text(spec)
     if reason := obstacle(spec):
         raise CheckpointError(f"{checkpoint.folder} {reason}: only causal models can be imported")
@@ -63,12 +64,6 @@ def imported_run(
     return identified(run, spec, train)
 
 
-def _begins(checkpoint: Checkpoint, corpus: Corpus, bos: Bos) -> tuple[int, ...]:
-    """Tokens that stand before the model's texts."""
-    how = checkpoint.read_as_published(bos)
-    return (how or Trained(Tokenizer.from_file(str(corpus.tokenizer_path)), corpus.eos, bos)).before
-
-
 def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corpus, numerics: Numerics) -> None:
     """Read held-out text with the model, and keep model and loss, unless the store has them.
 
@@ -78,7 +73,7 @@ def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corp
         if store.status(run.digest) == "finished":
             return
         store.write_run(run)
-        began, started = time.perf_counter(), _now()
+        began, started = time.perf_counter(), now()
         model = checkpoint.load().to(numerics.device).float()
         train = TrainSpec.model_validate(run.train)
         with peak_memory(numerics.device) as memory:
@@ -87,55 +82,39 @@ def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corp
         keep_trained(store, run.digest, model.eval(), corpus.tokenizer_path)
         if run.conventions is not None:
             keep_published(store, run.digest, checkpoint.published)
-        result = _result(checkpoint, run, found, numerics, memory, time.perf_counter() - began, started)
+        seconds = time.perf_counter() - began
+        cost = training_cost(train, checkpoint.spec, (train.context,))
+        # Without what describes training.
+        result = ResultDocument(
+            digest=run.digest,
+            status="finished",
+            reason=None,
+            steps=0,
+            tokens=0,
+            train_seconds=0.0,
+            wall_seconds=seconds,
+            loss=found.nats,
+            bits_per_byte=found.bits_per_byte,
+            accuracy=None,
+            floor=None,
+            judging_loss=None,
+            judging_bits_per_byte=None,
+            start_loss=None,
+            train_loss=None,
+            tokens_per_second=None,
+            loss_spikes=None,
+            loss_spike_steps=(),
+            grad_norm=GradNorm(median=None, max=None, spikes=0),
+            mfu=None,
+            matmul_flops_per_second=peak_flops_per_second(numerics.device, numerics.torch_dtype),
+            peak_memory_bytes=memory.bytes,
+            peak_memory_source=memory.source,
+            parameters=cost.params,
+            parameters_embedding=cost.params_embedding,
+            flops_per_token=cost.flops_per_token,
+            flops=0.0,
+            environment=describe(numerics.device, own_threads()),
+            started=started,
+            finished=now(),
+        )
         store.write_result(result, found.items)
-
-
-def _result(
-    checkpoint: Checkpoint,
-    run: RunDocument,
-    found: HeldOutScores,
-    numerics: Numerics,
-    memory: PeakMemory,
-    seconds: float,
-    started: str,
-) -> ResultDocument:
-    """Result of an imported model, without the fields that describe training."""
-    train = TrainSpec.model_validate(run.train)
-    cost = training_cost(train, checkpoint.spec, (train.context,))
-    return ResultDocument(
-        digest=run.digest,
-        status="finished",
-        reason=None,
-        steps=0,
-        tokens=0,
-        train_seconds=0.0,
-        wall_seconds=seconds,
-        loss=found.nats,
-        bits_per_byte=found.bits_per_byte,
-        accuracy=None,
-        floor=None,
-        judging_loss=None,
-        judging_bits_per_byte=None,
-        start_loss=None,
-        train_loss=None,
-        tokens_per_second=None,
-        loss_spikes=None,
-        loss_spike_steps=(),
-        grad_norm=GradNorm(median=None, max=None, spikes=0),
-        mfu=None,
-        matmul_flops_per_second=peak_flops_per_second(numerics.device, numerics.torch_dtype),
-        peak_memory_bytes=memory.bytes,
-        peak_memory_source=memory.source,
-        parameters=cost.params,
-        parameters_embedding=cost.params_embedding,
-        flops_per_token=cost.flops_per_token,
-        flops=0.0,
-        environment=describe(numerics.device, own_threads()),
-        started=started,
-        finished=_now(),
-    )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -130,7 +130,9 @@ def documented(names: Iterable[str]) -> Callable[[Callable[P, R]], Callable[P, R
 
         setattr(call, "__signature__", shown)  # noqa: B010 (functions have no such attribute for mypy)
         if function.__doc__ is not None:  # python -OO has none
-            call.__doc__ = function.__doc__.replace(MARK, "\n".join(map(_entry, names)))
+            wrap = textwrap.TextWrapper(WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12)
+            entries = (wrap.fill(f"{name}: {described(name)}.") for name in names)
+            call.__doc__ = function.__doc__.replace(MARK, "\n".join(entries))
         return call
 
     return document
@@ -139,7 +141,3 @@ def documented(names: Iterable[str]) -> Callable[[Callable[P, R]], Callable[P, R
 def _parameter(name: str) -> inspect.Parameter:
     default, annotation = Options.model_fields[name].default, RunOptions.__annotations__[name].__forward_arg__
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _entry(name: str) -> str:
-    return textwrap.fill(f"{name}: {described(name)}.", WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12)

@@ -10,7 +10,6 @@ import gc
 import logging
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from ablate.data import Corpus, SyntheticCorpus, open_corpus
 from ablate.machine.environment import describe
 from ablate.machine.numerics import Numerics
 from ablate.planning.budgets import training_cost
+from ablate.readable import now
 from ablate.running.request import Request
 from ablate.running.sessions import numerics_of, session_of
 from ablate.running.team import team_of
@@ -90,7 +90,7 @@ def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
     if isinstance(corpus, Corpus):
         for line in corpus.meta.receipt:
             LOG.info("%s", line)
-    started = _now()
+    started = now()
     device = numerics.device
     with team_of(request) as team, peak_memory(device) as memory, waiting() as waited, watched(device) as sensors:
         session = session_of(request, corpus, numerics, team, stop=lambda: stop.asked)
@@ -164,7 +164,7 @@ def _result(
         gpu=sensors.state,
         environment=environment,
         started=started,
-        finished=_now(),
+        finished=now(),
     )
 
 
@@ -221,7 +221,3 @@ def _trained_model(request: Request, numerics: Numerics) -> Any:
     if numerics.device == "cuda":
         torch.cuda.empty_cache()
     return trained_model(Store(request.store), request.digest, numerics.device)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -84,7 +84,7 @@ def _points(request: Rehearsal) -> Iterator[CostPoint]:
     order = Random(request.order)
     keep_freed_memory()
     if request.spec is not None:
-        models = _Alike(request.arms, _model)
+        models = _Alike(request.arms, lambda arm: arm.identity.model)  # decides the speed of reading and generating
         built = {arm.name: _built(arm) for arm in models.shuffled(order)}
         for point in serving(built, request.spec, request.effort, order):
             yield models.named(point)
@@ -116,11 +116,6 @@ class _Alike:
         return point.model_copy(update=found)
 
 
-def _model(arm: Rehearsed) -> JsonObject:
-    """All that decides the speed of reading and generating."""
-    return arm.identity.model
-
-
 def _step(arm: Rehearsed) -> JsonObject:
     """All that decides the speed of training."""
     return arm.identity.model_dump(mode="json", exclude={"digest", "seed", "data", "train"}) | {
@@ -145,7 +140,8 @@ def _built(arm: Rehearsed) -> Decoder:
 def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> CostPoint:
     """Training steps as runs take them, each reading its batch."""
     sessions = {arm.name: _session(request, arm) for arm in arms}
-    reasons = {name: HOST_BOUND for name, session in sessions.items() if _is_host_bound(session)}
+    host_bound = [name for name, each in sessions.items() if each.numerics.device == "cuda" and not each.spec.compile]
+    reasons = dict.fromkeys(host_bound, HOST_BOUND)
     turns = {name: _training_turn(session) for name, session in sessions.items() if name not in reasons}
     for turn in turns.values():
         turn()  # compiles, and touches memory for the first time
@@ -158,10 +154,6 @@ HOST_BOUND = (
     "host-bound: steps that are not compiled take what their kernels take unfused, and Python (train.compile: true)"
 )
 """Why arms are not compared: on a GPU a norm more costs a tenth of a step, and next to nothing once it is fused."""
-
-
-def _is_host_bound(session: Session) -> bool:
-    return session.numerics.device == "cuda" and not session.spec.compile
 
 
 def _session(request: Rehearsal, arm: Rehearsed) -> Session:

@@ -53,8 +53,10 @@ class Request(Part):
         return self.identity.digest
 
     def missing(self, store: Store | None = None) -> list[str]:
-        """Phases still to do (`missing_phases`). store: one that knows results already."""
-        return missing_phases(store or Store(self.store), self.digest, self.measure_digest, self.evals_digest)
+        """Phases still to do: some of "train", "measure" and "evals", in that order. A run that diverged is neither
+        measured nor evaluated. store: one that knows results already."""
+        known = store or Store(self.store)
+        return phases_after(known.status(self.digest), known, self.digest, self.measure_digest, self.evals_digest)
 
     def to_json(self) -> str:
         return self.model_dump_json(by_alias=True)
@@ -64,16 +66,8 @@ class Request(Part):
         return cls.model_validate_json(path.read_bytes())
 
 
-def missing_phases(store: Store, digest: str, measure: str | None, evals: str | None) -> list[str]:
-    """Phases of a run still to do: some of "train", "measure" and "evals", in that order.
-
-    A run that diverged is neither measured nor evaluated. measure, evals: digests of what is asked for.
-    """
-    return phases_after(store.status(digest), store, digest, measure, evals)
-
-
 def phases_after(status: Status, store: Store, digest: str, measure: str | None, evals: str | None) -> list[str]:
-    """The same of a run whose status is known."""
+    """Phases still to do of a run whose status is known. measure, evals: digests of what is asked for."""
     if status == "diverged":
         return []
     phases = [] if status == "finished" else ["train"]

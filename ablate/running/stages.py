@@ -11,9 +11,7 @@ from pathlib import Path
 from ablate.planning.campaign import Outcome, Stage, Stages
 from ablate.planning.claims import with_dates
 from ablate.planning.durations import duration
-from ablate.planning.identity import RunPlan
 from ablate.planning.lengths import length_lines, prepared
-from ablate.planning.plan import Plan
 from ablate.planning.registration import with_registrations
 from ablate.planning.speed import speed_for
 from ablate.planning.study_document import study_document
@@ -100,7 +98,8 @@ class StudyRunner:
     def _next(self, stages: Stages) -> Stage | None:
         """None after the last."""
         try:
-            return stages.send(self._unsettled())
+            # The arms that more seeds could settle, where the study adds seeds by itself.
+            return stages.send(self._open_arms() if self.outcome is not None and self.outcome.looks else ())
         except StopIteration:
             return None
 
@@ -122,33 +121,45 @@ class StudyRunner:
     def _costing(self, outcome: Outcome) -> Costing:
         return Costing(outcome.plan, self.store, self.context.engine, self.context.options.execution)
 
-    def _unsettled(self) -> Sequence[str]:
-        """The arms that more seeds could settle, where the study adds seeds by itself."""
-        return self._open_arms() if self.outcome is not None and self.outcome.looks else ()
-
     def _carry_out(self, stage: Stage, progress: Progress) -> None:
         """Run what the stage lacks."""
         self.outcome = stage.outcome or self.outcome
         runs = {run.digest: (plan, run) for plan in stage.plans for run in plan.runs}
-        self.labels |= {digest: (_label(plan, run), run.seed) for digest, (plan, run) in runs.items()}
+        self.labels |= {
+            digest: (f"{run.arm} at {plan.study.rung}" if plan.study.rung else run.arm, run.seed)
+            for digest, (plan, run) in runs.items()
+        }
         for plan, run in runs.values():
-            self._ask_again(plan, run)
-        missing = {digest: self._missing(plan, digest) for digest, (plan, _) in runs.items()}
+            # An evaluation that went without some tasks is made again: their data may be there now.
+            if plan.evals_digest:
+                self._evaluations.add((run.digest, plan.evals_digest))
+                if run.digest not in self.to_train:
+                    self.store.drop_incomplete_evals(run.digest, plan.evals_digest)
+        missing = {}
+        for digest, (plan, _) in runs.items():
+            # A request for each of thousands of runs that are done takes longer than to see that they are.
+            measure = plan.measure_digest if plan.measures(digest) else None
+            missing[digest] = phases_after(self._status(digest), self.store, digest, measure, plan.evals_digest)
         self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
         progress.say(_reuse(stage.name, missing))
         if any("train" in phases for phases in missing.values()):
             progress.say(self._expected(stage, missing))
         if stage.outcome is not None:
-            self._write_study(stage.outcome)
+            document = study_document(stage.outcome, aliases=self.store.aliases)
+            document = document.model_copy(update={"costs": self._costing(stage.outcome).digest})
+            folder = self.store.study(self.study.name, self.study.scale)
+            registered = with_registrations(document, self.study, list(folder.registrations.records()))
+            self._before = with_dates(
+                registered,
+                self._before,
+                # Whether a run had a result before this command.
+                lambda digest: not self.to_train.get(digest, False) and self.store.outcome(digest) is not None,
+            )
+            folder.write(self._before)
             for line in length_lines(stage.outcome.plan, prepared(self.store, stage.outcome.plan)):
                 progress.say(line)
         if todo := [self.context.request(plan, run.identity) for plan, run in runs.values() if missing[run.digest]]:
             self._run(todo, missing, progress)
-
-    def _missing(self, plan: Plan, digest: str) -> list[str]:
-        """A request for each of thousands of runs that are done takes longer than to see that they are."""
-        measure = plan.measure_digest if plan.measures(digest) else None
-        return phases_after(self._status(digest), self.store, digest, measure, plan.evals_digest)
 
     def _status(self, digest: str) -> Status:
         """Status of a run in the store, which is asked until the run has ended: there may be a hundred thousand."""
@@ -161,15 +172,19 @@ class StudyRunner:
         """Have the engine carry out what is to do."""
         progress.begin(todo)
         identities = {request.digest: request.identity for request in todo if "train" in missing[request.digest]}
-        with closing(self._trackers(progress)) as trackers, closing(self.context.engine.run(todo)) as events:
+        with (
+            closing(Trackers(self.store, list(self.context.trackers), progress.say)) as trackers,
+            closing(self.context.engine.run(todo)) as events,
+        ):
             for event in events:
                 progress.show(event)
                 self._track(trackers, event, identities)
                 if event is not None and event.kind == "failed":
-                    self.failures.append(self._failure(event))
-
-    def _trackers(self, progress: Progress) -> Trackers:
-        return Trackers(self.store, list(self.context.trackers), progress.say)
+                    arm, seed = self.labels[event.digest]
+                    details = self.store.error_path(event.digest)
+                    self.failures.append(
+                        Failure(event.digest, arm, seed, event.error or "failed", details if details.exists() else None)
+                    )
 
     def _track(self, trackers: Trackers, event: Event | None, identities: Mapping[str, RunDocument]) -> None:
         """Show trackers what happened to runs that are trained."""
@@ -193,30 +208,6 @@ class StudyRunner:
         found = duration(stage.plans, missing, self.store, speed)
         return f"{where}: {found / (engine.at_once * self.context.options.devices)}"
 
-    def _ask_again(self, plan: Plan, run: RunPlan) -> None:
-        """An evaluation that went without some tasks is made again: their data may be there now."""
-        if plan.evals_digest:
-            self._evaluations.add((run.digest, plan.evals_digest))
-            if run.digest not in self.to_train:
-                self.store.drop_incomplete_evals(run.digest, plan.evals_digest)
-
-    def _failure(self, event: Event) -> Failure:
-        arm, seed = self.labels[event.digest]
-        details = self.store.error_path(event.digest)
-        return Failure(event.digest, arm, seed, event.error or "failed", details if details.exists() else None)
-
-    def _write_study(self, outcome: Outcome) -> None:
-        document = study_document(outcome, aliases=self.store.aliases)
-        document = document.model_copy(update={"costs": self._costing(outcome).digest})
-        folder = self.store.study(self.study.name, self.study.scale)
-        registered = with_registrations(document, self.study, list(folder.registrations.records()))
-        self._before = with_dates(registered, self._before, self._had_result)
-        folder.write(self._before)
-
-    def _had_result(self, digest: str) -> bool:
-        """Whether a run had a result before this command."""
-        return not self.to_train.get(digest, False) and self.store.outcome(digest) is not None
-
     def statuses(self) -> list[JsonObject]:
         """Status of every run of the study."""
         failed = {failure.digest for failure in self.failures}
@@ -235,10 +226,6 @@ class StudyRunner:
         documents = (self.store.read_evals(*asked) for asked in sorted(self._evaluations))
         lines = (skipped_lines(found.skipped, found.groups) for found in documents if found)
         return list(dict.fromkeys(chain.from_iterable(lines)))
-
-
-def _label(plan: Plan, run: RunPlan) -> str:
-    return f"{run.arm} at {plan.study.rung}" if plan.study.rung else run.arm
 
 
 def _reuse(stage: str, missing: dict[str, list[str]]) -> str:

@@ -19,7 +19,6 @@ from ablate.running.lifeline import end_with_parent
 from ablate.running.request import Request
 from ablate.running.runlog import DONE, logged, redirect_output
 from ablate.store import LostClaimError, Store
-from ablate.store.claims import Claim
 from ablate.training.stop import ENDED_BY_REQUEST, Interrupted, StopSignal
 
 LOG = logging.getLogger("ablate.running.worker")  # also where this is run as a program
@@ -31,11 +30,7 @@ def main(arguments: list[str]) -> int:
         threading.Thread(target=end_with_parent, daemon=True).start()
     stop = StopSignal()
     stop.listen()
-    return _guarded(request, stop)
-
-
-def _guarded(request: Request, stop: StopSignal) -> int:
-    """Carry out the request; any exception goes to the run's error.txt, since nobody reads our standard error."""
+    # Any exception goes to the run's error.txt, since nobody reads our standard error.
     try:
         carry_out(request, stop)
     except Interrupted:
@@ -68,7 +63,11 @@ def _do_alone(request: Request, stop: StopSignal) -> None:
     with store.claim(request.digest, request.execution.stall_timeout) as claim, logged(store, request.digest):
         store.drop_error(request.digest)
         try:
-            _do_what_is_missing(request, stop, claim)
+            if missing := request.missing():
+                LOG.info("to do on %s, process %d: %s", socket.gethostname(), os.getpid(), ", ".join(missing))
+                from ablate.running.phases import run_phases  # noqa: PLC0415 (nothing to do needs no torch)
+
+                run_phases(request, stop, claim)
         except Interrupted as end:
             LOG.info("%s, its state saved", end)
             raise
@@ -79,15 +78,6 @@ def _do_alone(request: Request, stop: StopSignal) -> None:
             LOG.exception("failed")
             raise
         LOG.info(DONE)
-
-
-def _do_what_is_missing(request: Request, stop: StopSignal, claim: Claim) -> None:
-    missing = request.missing()
-    if missing:
-        LOG.info("to do on %s, process %d: %s", socket.gethostname(), os.getpid(), ", ".join(missing))
-        from ablate.running.phases import run_phases  # noqa: PLC0415 (a worker with nothing to do needs no torch)
-
-        run_phases(request, stop, claim)
 
 
 def work(arguments: list[str]) -> int:

@@ -93,17 +93,14 @@ class Asking:
             params = next(self._grid, None)
             self._is_exhausted = params is None
         if self.spec.repeats and (self._is_exhausted or tried >= self.spec.trials - self.spec.repeats):
-            params = self._repeat(trials) or params
+            # Leading settings that need another seed, of which none is on its way.
+            running = {first_of(trial) for trial in trials if trial.state == TrialState.RUNNING}
+            found = standings(seeds_of(trials), list(self.spec.objectives.values())).next(running)
+            params = params if found is None else trials[found].params or params
         if self._is_exhausted and params is None:
             raise ExhaustedError
         if params is not None:
             self.study.enqueue_trial(params)
-
-    def _repeat(self, trials: Sequence[FrozenTrial]) -> Params | None:
-        """Leading settings that need another seed, of which none is on its way."""
-        running = {first_of(trial) for trial in trials if trial.state == TrialState.RUNNING}
-        found = standings(seeds_of(trials), list(self.spec.objectives.values())).next(running)
-        return None if found is None else trials[found].params
 
     def _mark_repeat(self, trial: optuna.Trial, params: Params, trials: Sequence[FrozenTrial]) -> None:
         """Settings that were tried before are trained with the next seeds."""

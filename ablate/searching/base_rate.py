@@ -30,7 +30,14 @@ def tuned_rate(lab: StudyLaboratory, train: Callable[[Job], None]) -> float:
         for rate in [rate for rate, score in scores.items() if score == math.inf]:
             job = base_at(lab, rate)
             train(job)
-            scores[rate] = _score(lab, job)
+            # The first objective that depends on the rate, to be minimized.
+            values = lab.values(job)
+            name = next((name for name in lab.spec.objectives if name == "loss"), next(iter(lab.spec.objectives)))
+            if values is None:
+                raise RuntimeError("the base ended without results")
+            value = values[list(lab.spec.objectives).index(name)]
+            found = value if lab.spec.objectives[name] == "minimize" else -value
+            scores[rate] = found if math.isfinite(found) else 1e300  # a little less than infinite where it diverged
         best = min(scores, key=lambda rate: scores[rate])
         ends = {min(scores): best / 2, max(scores): best * 2}
         if best not in ends or len(scores) >= MOST_RATES or math.isinf(scores[best]):
@@ -44,14 +51,3 @@ def base_at(lab: StudyLaboratory, rate: float | None) -> Job:
         return lab.control()
     arm = lab.space.builder.build(lab.study.baseline, [edit_of(RATE, float(f"{rate:.6g}"))], SEARCH)
     return lab.seeded(arm, lab.spec.seed_numbers)
-
-
-def _score(lab: StudyLaboratory, job: Job) -> float:
-    """The first objective that depends on the rate, to be minimized; a little less than infinite where it diverged."""
-    values = lab.values(job)
-    name = next((name for name in lab.spec.objectives if name == "loss"), next(iter(lab.spec.objectives)))
-    if values is None:
-        raise RuntimeError("the base ended without results")
-    value = values[list(lab.spec.objectives).index(name)]
-    found = value if lab.spec.objectives[name] == "minimize" else -value
-    return found if math.isfinite(found) else 1e300

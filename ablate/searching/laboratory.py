@@ -113,8 +113,8 @@ class StudyLaboratory:
             arm = self.space.arm("trial", params)
         except StudyError as error:
             return {_cause(error): UNBUILT * len(error.problems)}
-        draft = self._draft(arm)
-        found = {text: self._distance(text, draft) for text, each in self.rules.items() if not each.is_measured}
+        draft, base = partial(quantity, self._draft(arm)), partial(quantity, self.base)
+        found = {text: each.distance(draft, base) for text, each in self.rules.items() if not each.is_measured}
         return {text: far for text, far in found.items() if far > 0}
 
     def _draft(self, arm: Arm) -> Costed:
@@ -127,12 +127,10 @@ class StudyLaboratory:
         draft = self._draft(self.space.arm("trial", params))
         return {name: quantity(draft, name) or 0.0 for name in names}
 
-    def _distance(self, text: str, model: Costed) -> float:
-        return self.rules[text].distance(partial(quantity, model), partial(quantity, self.base))
-
     def beyond(self, job: Job) -> Mapping[str, float]:
         measured = {text: each for text, each in self.rules.items() if each.is_measured}
-        base = partial(self._measured, self.control()) if any(each.of_base for each in measured.values()) else _unknown
+        of_base = any(each.of_base for each in measured.values())
+        base = partial(self._measured, self.control()) if of_base else lambda _: None
         model = partial(self._measured, job)
         return {text: each.distance(model, base) for text, each in measured.items()}
 
@@ -179,13 +177,10 @@ class StudyLaboratory:
                 "probes": None,
             }
         )
-        arms = (arm,) if self._is_alone else (replace(self.study.arms[0], seeds=()), arm)
+        budget = self.study.budget
+        is_alone = budget.parameters is None and budget.tokens_per_parameter is None  # its budget follows from itself
+        arms = (arm,) if is_alone else (replace(self.study.arms[0], seeds=()), arm)
         return self._plan(replace(self.study, sections=sections, arms=arms, reads="judging"))
-
-    @property
-    def _is_alone(self) -> bool:
-        """Whether the budget of an arm follows from itself."""
-        return self.study.budget.parameters is None and self.study.budget.tokens_per_parameter is None
 
     def values(self, job: Job) -> tuple[float, ...] | None:
         if any(request.missing() for request in job.requests):
@@ -206,23 +201,20 @@ class StudyLaboratory:
             return self._speed(name, job.requests[0])
         if job.plan is None:
             raise RuntimeError(f"run {request.digest} was not planned")
-        return self._score(name, request, result, job.plan)
-
-    def _speed(self, name: str, measured: Request) -> float:
-        found = self.store.read_measure(measured.digest, str(measured.measure_digest))
-        return _known(_speed(found, name.partition("_")[0]) if found else None, measured, name)
-
-    def _score(self, name: str, request: Request, result: ResultDocument, plan: ArmPlan) -> float:
         if name == "tokens_per_second":
             return _known(result.training_speed, request, name)
         if name == "kv_bytes_per_token":
-            return float(quantity(plan, name) or 0)
+            return float(quantity(job.plan, name) or 0)
         if name in DIRECTIONS:
             return float(getattr(result, name))
         task, _, metric = name.partition(".")
         evals = self.store.read_evals(request.digest, str(request.evals_digest))
         score = evals.scores.get(task, {}).get(metric) if evals else None
         return _known(score.value if score else None, request, name)
+
+    def _speed(self, name: str, measured: Request) -> float:
+        found = self.store.read_measure(measured.digest, str(measured.measure_digest))
+        return _known(_speed(found, name.partition("_")[0]) if found else None, measured, name)
 
     def curve(self, job: Job) -> list[float]:
         path = self.store.metrics_path(job.digests[0])
@@ -248,10 +240,6 @@ def _known(value: float | None, request: Request, name: str) -> float:
     if value is None:
         raise RuntimeError(f"run {request.digest} has no {name} after it ended")
     return value
-
-
-def _unknown(_: str) -> None:
-    return None
 
 
 def _cause(error: StudyError) -> str:

@@ -51,7 +51,12 @@ def promote(lab: StudyLaboratory, search: Search, count: int) -> Promoted:
     comment = f"The best trials of a search, at scale {lab.study.scale}, with seeds that the search did not use."
     document = confirming(lab.study, question, arms, SEEDS)
     scales, unlike = _scales(lab, params, dict(document.get("scales") or {}))
-    scales[lab.study.scale] = {**scales.get(lab.study.scale, {}), **_rates(lab, search, params)}
+    # Nothing is tuned at this scale: the search found the trials' rates, and the base's was tuned beside it.
+    rate = search.study.user_attrs.get(BASE_RATE)
+    given = {} if rate is None else {RATE: float(f"{rate:.6g}")}
+    given |= {f"arms.{name}.{RATE}": lab.space.settings(of)[RATE] for name, of in params.items() if RATE in of}
+    tune = {"carried": f"the search {lab.study.name}, at this scale"}
+    scales[lab.study.scale] = {**scales.get(lab.study.scale, {}), **given, "tune": tune}
     own = lab.study.path is not None and not lab.study.path.resolve().is_relative_to(SHIPPED)
     folder = lab.study.path.parent if own and lab.study.path else Path.cwd()
     path = write_study(folder / f"{lab.study.name}_promoted.yaml", comment, {**document, "scales": scales})
@@ -60,14 +65,6 @@ def promote(lab: StudyLaboratory, search: Search, count: int) -> Promoted:
 
 def _without_rate(params: Params) -> Params:
     return {path: value for path, value in params.items() if path != RATE}
-
-
-def _rates(lab: StudyLaboratory, search: Search, params: Mapping[str, Params]) -> StudyMap:
-    """Nothing is tuned at this scale: the search found the trials' rates, and the base's was tuned beside it."""
-    rate = search.study.user_attrs.get(BASE_RATE)
-    given = {} if rate is None else {RATE: float(f"{rate:.6g}")}
-    given |= {f"arms.{name}.{RATE}": lab.space.settings(of)[RATE] for name, of in params.items() if RATE in of}
-    return {**given, "tune": {"carried": f"the search {lab.study.name}, at this scale"}}
 
 
 def _scales(

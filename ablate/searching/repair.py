@@ -30,8 +30,8 @@ def repaired(space: SearchSpace, params: Params, distances: Distances) -> Params
         beam, seen = [params], set[str]()
         for _ in range(MOST_MOVES):
             reached: list[tuple[float, float, Params]] = []
-            moves = sorted(((far, each) for here in beam for far, each in _moves(space, here, section)), key=_far)
-            for far, changed in moves:
+            moves = [move for here in beam for move in _moves(space, here, section)]
+            for far, changed in sorted(moves, key=lambda move: move[0]):
                 key = repr(sorted(changed.items()))
                 if key in seen:
                     continue
@@ -42,10 +42,6 @@ def repaired(space: SearchSpace, params: Params, distances: Distances) -> Params
                 reached.append((left, far, changed))
             beam = [changed for *_, changed in sorted(reached, key=lambda each: each[:2])[:BEAM]]
     return None
-
-
-def _far(move: tuple[float, Params]) -> float:
-    return move[0]
 
 
 def _moves(space: SearchSpace, here: Params, train: bool) -> Iterator[tuple[float, Params]]:

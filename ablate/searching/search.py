@@ -88,11 +88,6 @@ class Search:
                     self._hear(event)
                     self._watch(engine)
 
-    def _remember(self) -> None:
-        """Read other commands' scores at the first share; larger shares are found in the store when promoted."""
-        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-            self.done[0].setdefault(trial.number, tuple(trial.values))
-
     # What comes next
 
     def _requests(self) -> Iterator[Request | None]:
@@ -122,14 +117,10 @@ class Search:
 
     def _next(self) -> Flight | None:
         while self._adopted:
-            flight = self._resumed(self._adopted.pop(0))
-            if flight is not None:
-                return flight
+            trial = self._adopted.pop(0)
+            if job := self.asking.again(trial):
+                return Flight(trial.number, job, 0, trial)
         return self._promotion() or self._new()
-
-    def _resumed(self, trial: optuna.Trial) -> Flight | None:
-        job = self.asking.again(trial)
-        return Flight(trial.number, job, 0, trial) if job else None
 
     def _new(self) -> Flight | None:
         found = self.asking.next()
@@ -229,7 +220,12 @@ class Search:
         if flight.trial is not None:
             self._report_rest(flight, flight.trial)
             flight.trial.set_user_attr("runs", list(flight.job.digests))
-            self._tell_limits(flight, flight.trial)
+            # Distance of measurements beyond limits: the sampler takes it as a penalty, and the best are within them.
+            beyond = self.lab.beyond(flight.job)
+            for name, far in beyond.items():
+                flight.trial.set_constraint(name, far)
+            if over := {name: far for name, far in beyond.items() if far > 0}:
+                flight.trial.set_user_attr(BEYOND, over)
             self.study.tell(flight.trial, values)
         shown = ", ".join(f"{n} {v:.6g}" for n, v in zip(self.spec.objectives, values, strict=True))
         share = f" at {self.spec.shares[flight.rung]:.0%}" if len(self.spec.shares) > 1 else ""
@@ -237,14 +233,6 @@ class Search:
         repeats = f" (trial {again} with another seed)" if again is not None else ""
         self.say(f"trial {flight.number}{repeats}{share}: {shown}")
         self.after_trial()
-
-    def _tell_limits(self, flight: Flight, trial: optuna.Trial) -> None:
-        """Distance of measurements beyond limits: the sampler takes it as a penalty, and the best are within them."""
-        beyond = self.lab.beyond(flight.job)
-        for name, far in beyond.items():
-            trial.set_constraint(name, far)
-        if over := {name: far for name, far in beyond.items() if far > 0}:
-            trial.set_user_attr(BEYOND, over)
 
     def _report_rest(self, flight: Flight, trial: optuna.Trial) -> None:
         """Other trials are compared with the whole curve of one that was not pruned."""
@@ -258,7 +246,9 @@ class Search:
 
     def _promotion(self) -> Flight | None:
         """The best trial of the largest share that has earned the next one and is not there yet."""
-        self._remember()
+        # Other commands' scores at the first share; larger shares are found in the store when promoted.
+        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
+            self.done[0].setdefault(trial.number, tuple(trial.values))
         for rung in reversed(range(len(self.spec.shares) - 1)):
             flying = {flight.number for flight in self.flights if flight.rung == rung + 1}
             for number in self._promotable(rung):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import optuna
@@ -14,6 +13,7 @@ from optuna.trial import FrozenTrial
 from pydantic_core import to_jsonable_python
 
 from ablate.planning.study_document import spent_budget
+from ablate.readable import now
 from ablate.searching.asking import BEYOND, IMPORTED, REPEATS, counts_of_illegal, seeds_of
 from ablate.searching.base_rate import BASE_RATE, base_at
 from ablate.searching.cost_shares import cost_shares
@@ -70,13 +70,17 @@ def search_document(
     standing = standings_of(lab, study, done)
     best = set(standing.contenders()[:1] if len(spec.objectives) == 1 else standing.front())
     trials = [trial for trial in study.get_trials(deepcopy=False) if ended(trial)]
+    # The base's scores with the seeds of trials, once it has been trained; at its best rate, once that is known.
+    job = base_at(lab, study.user_attrs.get(BASE_RATE))
+    values = lab.values(job)
+    base = SearchBase(name=lab.study.baseline, runs=job.digests, values=None if values is None else _values(values))
     return SearchDocument(
         name=lab.study.name,
         scale=lab.study.scale,
         path=str(lab.study.path.resolve()) if lab.study.path else None,
         question=lab.study.question,
         source=lab.study.text,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=now(),
         optuna_study=study.study_name,
         budget=spent_budget(lab.planned_base.study.budget),
         space={path: axis.model_dump(mode="json", exclude_none=True) for path, axis in spec.space.items()},
@@ -86,7 +90,7 @@ def search_document(
         shares=tuple(spec.shares),
         seeds=spec.seed_numbers,
         constraints=tuple(spec.constraints),
-        base=_base(lab, study),
+        base=base,
         illegal=dict(counts_of_illegal(study).most_common()),
         trials=tuple(_trial(lab, trial, done, trial.number in best) for trial in trials),
         leaders=tuple(_leaders(lab, study, standing)),
@@ -146,13 +150,6 @@ def _state(trial: FrozenTrial, whole: bool) -> TrialState:
     if trial.state == optuna.trial.TrialState.COMPLETE:
         return "finished" if whole else "short"
     return "pruned" if trial.state == optuna.trial.TrialState.PRUNED else "failed"
-
-
-def _base(lab: StudyLaboratory, study: optuna.Study) -> SearchBase:
-    """The base's scores with the seeds of trials, once it has been trained; at its best rate, once that is known."""
-    job = base_at(lab, study.user_attrs.get(BASE_RATE))
-    values = lab.values(job)
-    return SearchBase(name=lab.study.baseline, runs=job.digests, values=None if values is None else _values(values))
 
 
 def _values(values: Sequence[float]) -> Values:

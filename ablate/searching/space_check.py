@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -30,7 +29,8 @@ def check_space(lab: StudyLaboratory) -> None:
     if lab.study.budget.seconds is not None:
         raise lab.study.error("budget.seconds", "a search plans by arithmetic: give flops or tokens")
     rng, refused, is_legal = np.random.default_rng(0), Counter[str](), False
-    unknown = {name for name in _names(lab) if name not in LIMITED and quantity(lab.base, name) is None}
+    named = {name for each in lab.rules.values() for name in each.names}
+    unknown = {name for name in named if name not in LIMITED and quantity(lab.base, name) is None}
     for attempt in range(PROBES):
         params = lab.space.random(rng)
         unknown -= {name for name in unknown if _has(lab, params, name)}
@@ -45,10 +45,6 @@ def check_space(lab: StudyLaboratory) -> None:
     if not is_legal:
         reasons = ", ".join(f"{count} by '{reason}'" for reason, count in refused.most_common())
         raise lab.study.error("search.space", f"nothing legal at or near {PROBES} random settings: refused {reasons}")
-
-
-def _names(lab: StudyLaboratory) -> Iterator[str]:
-    return (name for each in lab.rules.values() for name in each.names)
 
 
 def _has(lab: StudyLaboratory, params: Params, name: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ablate.store import answers, checksum, jsonfile, sums
 from ablate.store.files import StoreError
-from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
+from ablate.store.folders import SearchFolder, StudyFolder
 from ablate.store.paths import FOLDERS
 from ablate.store.seals import SealedLog
 from ablate.store.stamps import WholeFolders, stamp
@@ -28,12 +28,6 @@ def run_folders(store: Store) -> list[str]:
         # os.path: a link may lead to itself
         found = [entry.name for entry in entries if not entry.name.startswith(".") and os.path.isdir(entry.path)]  # noqa: PTH112
     return sorted(set(found) - FOLDERS - {path.name for path in store.closed()})
-
-
-def has_begun(folder: Path) -> bool:
-    """Whether a folder has anything of a run, if not its identity."""
-    names = os.listdir(folder)  # noqa: PTH208 (a path for each takes longer than the rest)
-    return any(fnmatchcase(name, part) for part in PARTS_OF_A_RUN for name in names)
 
 
 def corpora(store: Store) -> list[str]:
@@ -76,8 +70,10 @@ class Check:
             yield from self._of_search(search)
         for digest in corpora(store):
             yield from self._unless_known(known, f"data/{digest}", self._of_corpus(digest))
-        for described in map(store.data, sorted(path.name for path in store.root.glob("described/[!.]*"))):
-            yield from self._of_description(described)
+        described = map(store.data, sorted(path.name for path in store.root.glob("described/[!.]*")))
+        for corpus in (each for each in described if not each.path.is_dir()):  # with the text is another document
+            document = corpus.described_path
+            yield from self._document(document, f"remove {document.parent}", corpus.read)
         for path in sorted(store.root.glob("checkpoints/[!.]*")):
             again = self._folder(path, f"remove {path}, and run the study again")
             yield from self._unless_known(known, f"checkpoints/{path.name}", again)
@@ -117,7 +113,8 @@ class Check:
         self.unreadable[str(error)] = None  # the same, perhaps, of many files
 
     def _of_run(self, digest: str) -> Iterator[str]:
-        if not has_begun(self.store.root / digest):
+        names = os.listdir(self.store.root / digest)  # noqa: PTH208 (a path for each takes longer than the rest)
+        if not any(fnmatchcase(name, part) for part in PARTS_OF_A_RUN for name in names):
             return
         store, folder = self.store, self.store.run_dir(digest)
         train_again = f"remove {folder} to train the run again"
@@ -186,12 +183,6 @@ class Check:
         yield from self._readable(folder.check, True)
         self._note_unbound(folder.path / sums.NAME)
 
-    def _of_description(self, corpus: DataFolder) -> Iterator[str]:
-        """Damage to the document of a corpus whose text is elsewhere; with the text there is another, which is read."""
-        if not corpus.path.is_dir():
-            path = corpus.described_path
-            yield from self._document(path, f"remove {path.parent}", corpus.read)
-
     def _folder(self, path: Path, remedy: str) -> Iterator[str]:
         yield from self._readable(sums.check, path, remedy, True)
         self._note_unbound(path / sums.NAME)
@@ -225,7 +216,9 @@ class Check:
         """What cannot be read was told of by whoever read it."""
         with suppress(OSError):
             if not jsonfile.is_bound(path):
-                self.unchecked[f"{_kind(path)} without a checksum, or that does not say where it belongs"] += 1
+                # without the digest of a request
+                kind = f"{path.name.partition('-')[0]}-*.json" if "-" in path.name else path.name
+                self.unchecked[f"{kind} without a checksum, or that does not say where it belongs"] += 1
 
     def _note_unsealed(self, log: SealedLog) -> None:
         """Damage was told of by whoever read it."""
@@ -255,8 +248,3 @@ class Check:
             yield from found
         except OSError as error:
             self._note_unread(error)
-
-
-def _kind(path: Path) -> str:
-    """The name of a document, without the digest of a request."""
-    return f"{path.name.partition('-')[0]}-*.json" if "-" in path.name else path.name

@@ -138,23 +138,20 @@ class Claim:
     def _try(self, watch: Watch, stall_seconds: float) -> bool:
         holder = watch.holder()
         if holder is None:
-            return self._install()
+            # The folder is free, unless another is quicker.
+            prepared = self._prepared()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                prepared.mkdir()
+                (prepared / self._path.name).write_text(self._record(), encoding="utf-8")
+                prepared.rename(self._place)
+            except OSError as error:
+                shutil.rmtree(prepared, ignore_errors=True)
+                if error.errno not in TOO_LATE:
+                    raise
+                return self._is_ours()  # over a network the answer to a rename that succeeded may be lost
+            return True
         return watch.is_gone(holder, stall_seconds) and self._replace(holder)
-
-    def _install(self) -> bool:
-        """Claim a free folder; False where another was quicker."""
-        prepared = self._prepared()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            prepared.mkdir()
-            (prepared / self._path.name).write_text(self._record(), encoding="utf-8")
-            prepared.rename(self._place)
-        except OSError as error:
-            shutil.rmtree(prepared, ignore_errors=True)
-            if error.errno not in TOO_LATE:
-                raise
-            return self._is_ours()  # over a network the answer to a rename that succeeded may be lost
-        return True
 
     def _replace(self, holder: ClaimRecord) -> bool:
         """Take over; False where another was quicker."""

@@ -78,19 +78,15 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
         _sync(path.parent)
     except BaseException as error:
-        full = _says_badly_that_the_disk_is_full(error, path)
+        # Libraries have words of their own for a full disk, such as torch's `unexpected pos 576 vs 534`.
+        is_clear = not isinstance(error, Exception) or isinstance(error, OSError | AblateError)
+        full = not is_clear and shutil.disk_usage(path.parent).free < FULL_BYTES
         remove(temporary)
         if isinstance(error, OSError):
             error.filename = error.filename or str(path)
         if full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
         raise
-
-
-def _says_badly_that_the_disk_is_full(error: BaseException, path: Path) -> bool:
-    """Libraries have words of their own for it, such as torch's `unexpected pos 576 vs 534`."""
-    is_clear = not isinstance(error, Exception) or isinstance(error, OSError | AblateError)
-    return not is_clear and shutil.disk_usage(path.parent).free < FULL_BYTES
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -103,18 +99,14 @@ def write_text(path: Path, text: str) -> Path:
 def write_texts(texts: Mapping[Path, str]) -> None:
     """Write whole texts, once every one has a place: a mistaken path leaves nothing written."""
     for path in texts:
-        _check_place(path)
+        # A folder may be there, or a file in the place of its folder.
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        above = next(folder for folder in path.absolute().parents if folder.exists())
+        if not above.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
     for path, text in texts.items():
         write_text(path, text)
-
-
-def _check_place(path: Path) -> None:
-    """Raises OSError where no file can be written: a folder is there, or a file in the place of its folder."""
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    above = next(folder for folder in path.absolute().parents if folder.exists())
-    if not above.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
 
 
 def remove_leftovers(folder: Path, start: str = ".") -> None:

@@ -55,7 +55,8 @@ class Index:
         known as they are now."""
         place, rows = self._unchanged(names, now)
         others = np.delete(np.arange(len(names)), place)
-        found = self._taken(rows)
+        in_a_row = len(rows) and (np.diff(rows) == 1).all()  # as a study's are: no copy
+        found = self.known[int(rows[0]) : int(rows[-1]) + 1] if in_a_row else self.known[rows]
         if len(others):
             unknown = [names[each] for each in others.tolist()]
             ended = int((now[others, 1] > 0).sum())
@@ -76,12 +77,6 @@ class Index:
         place = np.flatnonzero(rows >= 0)
         same = (self.known["stamp"].to_numpy()[rows[place]] == now[place]).all(axis=1)
         return place[same], rows[place[same]]
-
-    def _taken(self, rows: NDArray[np.int64]) -> pl.DataFrame:
-        """These rows; without a copy if they follow each other, as a study's do."""
-        if len(rows) and (np.diff(rows) == 1).all():
-            return self.known[int(rows[0]) : int(rows[-1]) + 1]
-        return self.known[rows]
 
     @property
     def _least(self) -> float:

@@ -160,10 +160,6 @@ def _complaint(error: ErrorDetails) -> str:
     if error["type"] == "extra_forbidden":
         return "unknown field"
     expected = EXPECTED.get(error["type"]) or error.get("ctx", {}).get("expected")
-    wrong = _shown(error["input"])
+    wrong = "null" if error["input"] is None else repr(error["input"])
+    wrong = wrong if len(wrong) <= LONGEST else f"{wrong[: LONGEST - 1]}…"
     return f"expected {expected}, not {wrong}" if expected else f"{error['msg']}, not {wrong}"
-
-
-def _shown(value: object) -> str:
-    text = "null" if value is None else repr(value)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

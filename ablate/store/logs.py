@@ -133,8 +133,9 @@ def together(logs: Sequence[LogFile[Line]], only: Collection[str] = ()) -> tuple
         found = pl.read_ndjson(b"".join(whole), schema=pl.Schema(types)) if any(whole) else pl.DataFrame(schema=types)
     except pl.exceptions.PolarsError:
         found = None
-    required = _required(model) & types.keys()
-    if found is None or found.height != sum(counts) or any(found[name].null_count() for name in required):
+    fields = [(name, each) for name, each in model.model_fields.items() if name in types]
+    without_nulls = [name for name, each in fields if each.is_required() and NoneType not in get_args(each.annotation)]
+    if found is None or found.height != sum(counts) or any(found[name].null_count() for name in without_nulls):
         frames = [log.slowly(types) for log in logs]
         return pl.concat(frames), [frame.height for frame in frames]
     return found, counts
@@ -146,9 +147,3 @@ def columns_of(model: type[Part]) -> dict[str, type]:
         name: next(kind for kind in (int, float, str) if kind in (hints[name], *get_args(hints[name])))
         for name in model.model_fields
     }
-
-
-def _required(model: type[Part]) -> set[str]:
-    """Columns without nulls."""
-    fields = model.model_fields.items()
-    return {name for name, each in fields if each.is_required() and NoneType not in get_args(each.annotation)}

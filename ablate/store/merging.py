@@ -120,8 +120,12 @@ def merge(incoming: Store, store: Store, manifest: PackDocument) -> Merge:
         if not target.is_known:
             _move(path, target.described_path.parent)
     for name in incoming.ledgers():
-        if added := _join_ledgers(incoming, store, name):
-            found.judgements[name] = added
+        # Judgements that the store's ledger lacks. Whoever reads it sorts them by date.
+        known = {record.model_dump_json() for record in store.read_ledger(name)}
+        new = [record for record in incoming.read_ledger(name) if record.model_dump_json() not in known]
+        if new:
+            store.ledger(name).append(new)
+            found.judgements[name] = len(new)
     for path in sorted(incoming.root.glob("studies/*")):
         _merge_study(StudyFolder(path), store, found)
     return found
@@ -173,15 +177,6 @@ def _complete(source: Path, target: Path) -> list[str]:
     for path in missing:
         _move(path, target / path.name)
     return [path.name for path in missing]
-
-
-def _join_ledgers(incoming: Store, store: Store, name: str) -> int:
-    """Append the judgements that the store's ledger lacks, and count them. Whoever reads it sorts them by date."""
-    known = {record.model_dump_json() for record in store.read_ledger(name)}
-    new = [record for record in incoming.read_ledger(name) if record.model_dump_json() not in known]
-    if new:
-        store.ledger(name).append(new)
-    return len(new)
 
 
 def _merge_study(source: StudyFolder, store: Store, found: Merge) -> None:

@@ -10,7 +10,7 @@ import importlib
 import inspect
 import textwrap
 from collections.abc import Iterator
-from types import ModuleType, NoneType, UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import JsonValue
@@ -63,24 +63,17 @@ def _chapter(name: str) -> Iterator[str]:
     yield f"## {title.rstrip('.')}"
     if rest.strip():
         yield rest.strip()
-    for model in _models(module):
-        yield _section(model)
-
-
-def _models(module: ModuleType) -> list[type[Part]]:
-    """Documents before their parts, otherwise as they are written."""
+    # Documents before their parts, otherwise as they are written.
     own = [value for value in vars(module).values() if inspect.isclass(value) and value.__module__ == module.__name__]
     models = [value for value in own if issubclass(value, Part) and value is not Part]
-    return sorted(models, key=lambda model: not issubclass(model, Document))
-
-
-def _section(model: type[Part]) -> str:
-    bases = [base for base in model.__bases__ if base not in (Part, Document)]
-    inherited = f" Also has the fields of {', '.join(map(_link, bases))}." if bases else ""
-    types, meanings = get_type_hints(model, include_extras=True), _meanings(model)
-    rows = [f"| `{_key(model, name)}` | {_type(types[name])} | {meaning} |" for name, meaning in meanings.items()]
-    table = ["", "| field | type | meaning |", "|---|---|---|", *rows] if rows else []
-    return "\n".join([f"### {model.__name__}", "", f"{inspect.cleandoc(model.__doc__ or '')}{inherited}", *table])
+    for model in sorted(models, key=lambda model: not issubclass(model, Document)):
+        bases = [base for base in model.__bases__ if base not in (Part, Document)]
+        inherited = f" Also has the fields of {', '.join(map(_link, bases))}." if bases else ""
+        types, meanings = get_type_hints(model, include_extras=True), _meanings(model)
+        keys = {name: model.model_fields[name].alias or name for name in meanings}
+        rows = [f"| `{keys[name]}` | {_type(types[name])} | {meaning} |" for name, meaning in meanings.items()]
+        table = ["", "| field | type | meaning |", "|---|---|---|", *rows] if rows else []
+        yield "\n".join([f"### {model.__name__}", "", f"{inspect.cleandoc(model.__doc__ or '')}{inherited}", *table])
 
 
 def _meanings(model: type[Part]) -> dict[str, str]:
@@ -93,10 +86,6 @@ def _meanings(model: type[Part]) -> dict[str, str]:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
                 found[name] = " ".join(meaning.split())
     return found
-
-
-def _key(model: type[Part], name: str) -> str:
-    return model.model_fields[name].alias or name
 
 
 def _type(hint: Any) -> str:

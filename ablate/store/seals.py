@@ -137,7 +137,12 @@ class SealedLog:
             check_regular(self.path)
         with self.path.open("a+b", buffering=0) as file:
             pass_fence(self.path)  # after opening: whoever takes a run over replaces the file
-            size = self._cut_torn_line(file)
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 1))
+            if size and file.read(1) != b"\n":
+                file.seek(0)
+                size = len(self.whole(file.read()))
+                file.truncate(size)
             chain = self._at_end(file)
             try:
                 _write_all(file, b"".join(map(chain.sealed, bodies)))
@@ -147,16 +152,6 @@ class SealedLog:
                 file.truncate(size)
                 error.filename = error.filename or str(self.path)
                 raise
-
-    def _cut_torn_line(self, file: FileIO) -> int:
-        """The size of the whole lines."""
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 1))
-        if size and file.read(1) != b"\n":
-            file.seek(0)
-            size = len(self.whole(file.read()))
-            file.truncate(size)
-        return size
 
     def _at_end(self, file: FileIO) -> Chain:
         """The chain after the last line. Where that has no seal, all lines are read."""

@@ -41,24 +41,27 @@ class RunTables:
     @cached_property
     def results(self) -> pl.DataFrame:
         """One row for each run. A run without a result has the status `partial` or `absent`."""
-        return self._rows(results_index(self._store.root), self._read_results)
+
+        def read(names: Sequence[str]) -> pl.DataFrame:
+            return pl.DataFrame(map(self._row, names), schema=RUN)
+
+        return self._rows(results_index(self._store.root), read)
 
     def metrics(self, only: Collection[str]) -> tuple[pl.DataFrame, list[int]]:
         """These columns of `METRICS` of all runs below each other, and how many records each has."""
         columns = {name: kind for name, kind in columns_of(MetricsRecord).items() if name in METRICS}
         index = Index(self._store.root, "metrics", ("result.json", "metrics.ndjson"), _listed(columns))
-        return _unlisted(self._rows(index, self._read_metrics).select(only))
+        rows = self._rows(index, lambda names: _lists(*self._store.read_many_metrics(names, METRICS)))
+        return _unlisted(rows.select(only))
 
     def losses(self, only: Collection[str]) -> tuple[pl.DataFrame, list[int]]:
         """The same of final losses by document."""
         index = Index(self._store.root, "losses", ("result.json", "losses.ndjson"), _listed(columns_of(ItemLoss)))
-        return _unlisted(self._rows(index, self._read_losses).select(only))
+        rows = self._rows(index, lambda names: _lists(*self._store.read_many_losses(names, LOSSES)))
+        return _unlisted(rows.select(only))
 
     def _rows(self, index: Index, read: Callable[[Sequence[str]], pl.DataFrame]) -> pl.DataFrame:
         return index.rows(self._names, np.hstack([self._stamps(source) for source in index.sources]), read)
-
-    def _read_results(self, names: Sequence[str]) -> pl.DataFrame:
-        return pl.DataFrame([self._row(name) for name in names], schema=RUN)
 
     def _row(self, name: str) -> dict[str, object]:
         run, result = self._store.read_run(name), self._store.read_result(name)
@@ -71,12 +74,6 @@ class RunTables:
             found["environment"] = result.environment.model_dump_json()
             found["gpu"] = result.gpu.model_dump_json() if result.gpu else None
         return found
-
-    def _read_metrics(self, names: Sequence[str]) -> pl.DataFrame:
-        return _lists(*self._store.read_many_metrics(names, METRICS))
-
-    def _read_losses(self, names: Sequence[str]) -> pl.DataFrame:
-        return _lists(*self._store.read_many_losses(names, LOSSES))
 
 
 def _listed(columns: dict[str, type]) -> Schema:

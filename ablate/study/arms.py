@@ -171,7 +171,9 @@ class ArmBuilder:
         if path == (TRAIN, "context"):
             return "losses at different contexts are not comparable: all arms must share one context"
         if path[0] == DATA:
-            return self._data_reason(path)
+            every = "every arm reads the same text: only data.tokenizer may differ"
+            text = None if path[1:2] == ("tokenizer",) else every
+            return text if isinstance(self.data, TextSource) else "all arms must have the same task"
         if path[:2] == (TRAIN, "objective"):
             return "losses of different objectives are over different targets and not comparable: set it in train"
         if path[0] == "base":
@@ -179,12 +181,6 @@ class ArmBuilder:
         if path[0] not in SECTIONS and path[0] in StudySections.model_fields:
             return f"every arm has the same {path[0]}: arms may edit only the model, train and data.tokenizer"
         return None
-
-    def _data_reason(self, path: Target) -> str | None:
-        if not isinstance(self.data, TextSource):
-            return "all arms must have the same task"
-        own = path[1:2] == ("tokenizer",)
-        return None if own else "every arm reads the same text: only data.tokenizer may differ"
 
     def build(self, name: str, edits: Iterable[Edit], target: Target) -> Arm:
         """The base edited. Raises StudyError."""
@@ -199,6 +195,7 @@ class ArmBuilder:
         problems += [problem for section, edits in beside.items() for problem in self._section_problems(section, edits)]
         if problems:
             raise StudyError(problems)
+        start = StartSpec.model_validate(self._section_data(START, beside[START]))
         arm = Arm(
             name=name,
             edits={".".join(edit.path): edit.value for edit in own},
@@ -207,26 +204,18 @@ class ArmBuilder:
             data=self._data(beside[DATA]),
             target=target,
             own=own,
-            start=self._start(beside[START]),
+            start=None if start.arm is None and start.checkpoint is None else start,
             teacher=TeacherSpec.model_validate(self._section_data(TEACHER, beside[TEACHER]))
             if beside[TEACHER]
             else None,
         )
-        self._check_objective(arm)
-        return arm
-
-    def _start(self, edits: Sequence[Edit]) -> StartSpec | None:
-        """The model that an arm starts from; None for initial values."""
-        start = StartSpec.model_validate(self._section_data(START, edits))
-        return None if start.arm is None and start.checkpoint is None else start
-
-    def _check_objective(self, arm: Arm) -> None:
-        """Raise StudyError where the objective has no meaning for the kind of model."""
+        # The objective must have a meaning for the kind of model.
         try:
             arm.train.objective.check(arm.model)
         except SpecError as error:
             kinds = [edit.target for edit in (*self.base, *arm.own) if edit.path[0] == error.path]
             raise StudyError([self.origins.problem([(TRAIN, "objective"), *kinds][-1], error.reason)]) from None
+        return arm
 
     def tuned(self, arm: Arm, settings: Edits) -> Arm:
         """The arm with settings that tuning gave it. Raises StudyError."""
@@ -238,14 +227,11 @@ class ArmBuilder:
         """Raises ValidationError."""
         key = repr([(edit.path, edit.value) for edit in edits])
         if key not in self._models:
-            self._models[key] = ModelSpec.model_validate(self._model_data(edits))
+            data: Any = expand(self.preset)
+            for each in edits:
+                data = merge(data, each.data)
+            self._models[key] = ModelSpec.model_validate(data)
         return self._models[key]
-
-    def _model_data(self, edits: Iterable[Edit]) -> Any:
-        data: Any = expand(self.preset)
-        for edit in edits:
-            data = merge(data, edit.data)
-        return data
 
     def _data(self, edits: Sequence[Edit]) -> DataSource:
         if not edits:

@@ -114,7 +114,8 @@ def _at(schema: Schema, path: tuple[str, ...], data: Any) -> tuple[list[Schema],
         if isinstance(here, list | tuple):
             branches, here = list(_items(branches, schema)), here[int(part)]
             continue
-        branches = [inner for branch in _branches(branches, schema, here) for inner in _inside(branch, part)]
+        inside = [branch["properties"].get(part) for branch in _branches(branches, schema, here)]
+        branches = [branch for branch in inside if branch is not None]
         here = here.get(part) if isinstance(here, Mapping) else None
     return branches, here
 
@@ -144,9 +145,3 @@ def _branches(schemas: list[Schema], root: Schema, here: Any) -> Iterator[Schema
 def _excluded(schema: Schema, here: Any) -> bool:
     fixed = {key: value["const"] for key, value in schema["properties"].items() if "const" in value}
     return isinstance(here, Mapping) and any(here.get(k, v) != v for k, v in fixed.items())
-
-
-def _inside(schema: Schema, part: str) -> Iterator[Schema]:
-    found = schema["properties"].get(part)
-    if found is not None:
-        yield found

@@ -92,7 +92,8 @@ class Design:
             for effect in combinations(self.factors, size):
                 chain = (effect, *self.aliases(effect, longest))
                 if len(chain) > 1 and effect not in seen:
-                    signs = ("−" * is_opposed(effect, each) for each in chain)
+                    # A minus: the runs show the difference of two aliased effects rather than their sum.
+                    signs = ("−" * ((len(effect) + len(each)) % 2 == 1) for each in chain)
                     lines.append(" = ".join(sign + "×".join(each) for sign, each in zip(signs, chain, strict=True)))
                 seen.update(chain)
         return tuple(lines)
@@ -110,7 +111,8 @@ def design(factors: Sequence[str], runs: int) -> Design:
     added = len(factors) - basic
     candidates = [mask for mask in range(2**basic) if mask.bit_count() >= 2]
     if not factors or runs != 2**basic or not 0 <= added <= len(candidates):
-        raise ValueError(f"no two-level design of {len(factors)} factors has {runs} runs: {_possible(len(factors))}")
+        possible = ", ".join(str(2**basic) for basic in range(1, len(factors) + 1) if 2**basic > len(factors))
+        raise ValueError(f"no two-level design of {len(factors)} factors has {runs} runs: possible are {possible}")
     if comb(len(candidates), added) > MOST_FRACTIONS:
         raise ValueError(f"too many designs of {len(factors)} factors in {runs} runs to search: take fewer factors")
     products = sorted(candidates, key=int.bit_count, reverse=True)
@@ -132,16 +134,6 @@ def design_for(factors: Sequence[str], runs: int, interactions: Sequence[Effect]
     raise ValueError(f"no run tells {one} from {other}: take more runs, or fewer interactions")
 
 
-def is_opposed(effect: Effect, alias: Effect) -> bool:
-    """Whether the runs show the difference of two aliased effects rather than their sum."""
-    return (len(effect) + len(alias)) % 2 == 1
-
-
-def _possible(factors: int) -> str:
-    sizes = [2**basic for basic in range(1, factors + 1) if 2**basic > factors]
-    return "possible are " + ", ".join(map(str, sizes))
-
-
 def _least_aberration(products: Sequence[int], basic: int, added: int) -> Generators:
     """The best choice of generators, by depth-first search.
 
@@ -151,7 +143,9 @@ def _least_aberration(products: Sequence[int], basic: int, added: int) -> Genera
     starts: list[tuple[int, Generators]] = [(0, ())]
     while starts:
         first, chosen = starts.pop()
-        rated = (_aberration(chosen), chosen)
+        # Numbers of words of each length, the shortest first: the smaller, the better.
+        lengths = Counter(word.bit_count() for word in _closure(chosen))
+        rated = (tuple(lengths[length] for length in range(1, max(lengths) + 1)), chosen)
         if best is not None and rated[0] >= best[0]:
             continue
         if len(chosen) == added:
@@ -163,12 +157,6 @@ def _least_aberration(products: Sequence[int], basic: int, added: int) -> Genera
         starts += [(i + 1, (*chosen, products[i] | own)) for i in reversed(range(first, last))]
     assert best is not None
     return best[1]
-
-
-def _aberration(generators: Generators) -> tuple[int, ...]:
-    """Numbers of words of each length, the shortest first: the smaller, the better."""
-    lengths = Counter(word.bit_count() for word in _closure(generators))
-    return tuple(lengths[length] for length in range(1, max(lengths) + 1))
 
 
 def _closure(generators: Generators) -> set[int]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from ablate.store.documents import JsonObject
 from ablate.study.arms import Arm, ArmBuilder, Edit
 from ablate.study.problems import Problem, StudyError
 
@@ -22,8 +21,15 @@ def cells(
 
     A cell is named after its arm and what it changes: `post+lr=0.001`.
     """
-    axes = [[_edit(path, i, value) for i, value in enumerate(values)] for path, values in grid.items()]
-    problems = [*_shared(builder, axes), *_overlaps(builder, edits, axes)]
+    axes: list[list[Edit]] = []
+    for path, values in grid.items():
+        keys = tuple(path.split("."))
+        axes.append([Edit(("grid", *keys, str(i)), keys, value, GRID_LAYER) for i, value in enumerate(values)])
+    problems = [
+        builder.origins.problem(axis[0].target[:-1], reason, at_key=True)
+        for axis in axes
+        if (reason := builder.shared_reason(axis[0].path))
+    ] + [*_overlaps(builder, edits, axes)]
     if not problems:
         problems = [problem for axis in axes for problem in _twins(builder, arms[0], axis)]
     if problems:
@@ -33,24 +39,14 @@ def cells(
         for combination in product(*axes):
             try:
                 cell = _cell(builder, arm, edits.get(arm.name, []), combination, found)
-                cell = replace(cell, cell=_place(arm, arms, combination))
+                place = {".".join(edit.path): edit.value for edit in combination}
+                cell = replace(cell, cell={"arm": arm.name, **place} if len(arms) > 1 else place)
             except StudyError as error:
                 problems += [Problem(p.place, p.path, f"{p.reason} (in arm {arm.name})") for p in error.problems]
                 continue
             if cell.identity not in found or not found[cell.identity].cell:
                 found[cell.identity] = cell
     return list(found.values()), problems
-
-
-def _edit(path: str, index: int, value: Any) -> Edit:
-    keys = tuple(path.split("."))
-    return Edit(("grid", *keys, str(index)), keys, value, GRID_LAYER)
-
-
-def _place(arm: Arm, arms: Sequence[Arm], combination: Sequence[Edit]) -> JsonObject:
-    """The value of every factor: of the arm, where there are several, and of each axis of the grid."""
-    values = {".".join(edit.path): edit.value for edit in combination}
-    return {"arm": arm.name, **values} if len(arms) > 1 else values
 
 
 def _cell(
@@ -86,13 +82,6 @@ def _twins(builder: ArmBuilder, base: Arm, axis: Sequence[Edit]) -> Iterator[Pro
 
 def _shown(value: Any) -> str:
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _shared(builder: ArmBuilder, axes: Sequence[Sequence[Edit]]) -> Iterator[Problem]:
-    for axis in axes:
-        reason = builder.shared_reason(axis[0].path)
-        if reason:
-            yield builder.origins.problem(axis[0].target[:-1], reason, at_key=True)
 
 
 def _overlaps(

@@ -89,7 +89,10 @@ class Layered:
 
 def together(layers: Iterable[Layer], fields: Mapping[str, FieldInfo]) -> StudyMap:
     """The sections of all layers, nested. What is no section is merged too: it is refused later, with its place."""
-    how = {name: _layered(field) for name, field in fields.items()}
+    how = {
+        name: next((each for each in field.metadata if isinstance(each, Layered)), Layered())
+        for name, field in fields.items()
+    }
     tree = {name: each.first for name, each in how.items() if each.first is not None}
     for layer in layers:
         for key, value in layer.nested.items():
@@ -97,7 +100,3 @@ def together(layers: Iterable[Layer], fields: Mapping[str, FieldInfo]) -> StudyM
                 continue  # a study that measures or evaluates nothing does so at every scale
             tree[key] = how.get(key, Layered()).rule(tree.get(key), value, layer)
     return {key: how.get(key, Layered()).spelled(value) for key, value in tree.items()}
-
-
-def _layered(field: FieldInfo) -> Layered:
-    return next((each for each in field.metadata if isinstance(each, Layered)), Layered())

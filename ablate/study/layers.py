@@ -81,13 +81,10 @@ class Layer:
         for part, inner in pairs:
             inner_path, inner_target = (*path, part), (*target, *str(part).split("."))
             is_leaf = isinstance(here, Mapping) and not isinstance(inner, Mapping)
-            yield self._origin(inner_path, inner_target), is_leaf
+            value = self.document.values[inner_path]
+            key = self.document.keys.get(inner_path, value)  # a list item has no key
+            yield Origin(inner_target, inner_path, key, value), is_leaf
             yield from self._walk(inner, inner_path, inner_target)
-
-    def _origin(self, path: Keys, target: Target) -> Origin:
-        value = self.document.values[path]
-        key = self.document.keys.get(path, value)  # a list item has no key
-        return Origin(target, path, key, value)
 
 
 def setting_layer(text: str) -> Layer:

@@ -56,14 +56,22 @@ def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
     Mistakes in other scales are better found now than on the machine that they are for.
     """
     document = written.document
-    scale = _known_as(document, scale)
+    # The scale that is asked for, by the name that this study knows it by.
+    known = scale_names(document)
+    both = {**FORMER_SCALES, **{now: former for former, now in FORMER_SCALES.items()}}
+    scale = both[scale] if scale not in known and both.get(scale) in known else scale
     found = _ladder(written, scale)
     asked = replace(found, problems=(*_scale_problems(document, scale), *found.problems))
-    return [asked, *(_ladder(replace(written, sets=()), other) for other in _other_scales(document, scale))]
+    own = dict.fromkeys(_now(document, name) for name, edits in _own(document).items() if isinstance(edits, Mapping))
+    return [asked, *(_ladder(replace(written, sets=()), other) for other in own if other != scale)]
 
 
 def _ladder(written: Written, scale: str) -> Rungs:
-    rungs = _rungs(written.document, scale)
+    # Rungs that are neither edits nor a share are refused elsewhere.
+    root = _ladder_root(written.document, scale)
+    ladder = _at(written.document, root) if root else None
+    edits = ladder.items() if isinstance(ladder, Mapping) else ()
+    rungs = {name: each for name, each in edits if isinstance(each, Mapping) or is_share(each)}
     every = [_at_rung(written, scale, *rung) for rung in rungs.items()] or [_at_rung(written, scale, None, {})]
     return Rungs(tuple(every), tuple(_ladder_problems(written.document, scale)))
 
@@ -81,14 +89,6 @@ def _at_rung(written: Written, scale: str, rung: str | None, edits: Mapping[str,
     under, over = shipped.around([file, *later]) if shipped else ([], [])
     share = None if isinstance(edits, Mapping) else edits
     return Layers(written, scale, rung, (*under, file, *over, *later), share, shipped)
-
-
-def _rungs(document: YamlDocument, scale: str) -> dict[str, Mapping[str, Any] | float]:
-    """The rungs of the ladder at a scale by name, less those that are neither edits nor a share: they are refused."""
-    root = _ladder_root(document, scale)
-    ladder = _at(document, root) if root else None
-    rungs = ladder.items() if isinstance(ladder, Mapping) else ()
-    return {name: each for name, each in rungs if isinstance(each, Mapping) or is_share(each)}
 
 
 def _ladder_root(document: YamlDocument, scale: str) -> Keys:
@@ -159,11 +159,6 @@ def scale_names(document: YamlDocument) -> list[str]:
     return list(dict.fromkeys([*(offered(document) or ("cpu", "gpu")), *own]))
 
 
-def _other_scales(document: YamlDocument, scale: str) -> list[str]:
-    others = (_now(document, name) for name, edits in _own(document).items() if isinstance(edits, Mapping))
-    return [name for name in dict.fromkeys(others) if name != scale]
-
-
 def _own(document: YamlDocument) -> Mapping[str, object]:
     """Section `scales` of the study."""
     scales = document.data.get("scales")
@@ -179,10 +174,3 @@ def _edits_of(document: YamlDocument, scale: str) -> Keys:
     """Where the study edits a scale: under its name, or the one that it had before."""
     names = (scale, *(former for former, now in FORMER_SCALES.items() if now == scale and offered(document)))
     return ("scales", next((name for name in names if name in _own(document)), scale))
-
-
-def _known_as(document: YamlDocument, asked: str) -> str:
-    """The scale that is asked for, by the name that this study knows it by."""
-    known = scale_names(document)
-    both = {**FORMER_SCALES, **{now: former for former, now in FORMER_SCALES.items()}}
-    return both[asked] if asked not in known and both.get(asked) in known else asked

@@ -162,15 +162,11 @@ def _description(key: str, maps: list[Schema]) -> Schema:
     said: dict[str, list[str]] = {}
     for each in maps:
         if text := each.get("properties", {}).get(key, {}).get("description"):
-            said.setdefault(text, []).append(_variant(each))
+            tags = (each["properties"].get(tag, {}).get("const") for tag in TAGS)
+            said.setdefault(text, []).append(next(filter(None, tags), "otherwise"))
     if len(said) < 2 or key in TAGS:
         return {"description": next(iter(said))} if said else {}
     return {"description": " ".join(f"{', '.join(of)}: {text}" for text, of in said.items())}
-
-
-def _variant(schema: Schema) -> str:
-    tags = (schema["properties"].get(tag, {}).get("const") for tag in TAGS)
-    return next(filter(None, tags), "otherwise")
 
 
 def _below(key: str, edits: Schema) -> Schema:

@@ -151,20 +151,16 @@ class SearchSpace:
                 reason = shared or "a search may vary only the model and train"
                 yield self.builder.origins.problem((*SEARCH, *path.split(".")), reason, at_key=True)
                 continue
-            yield from self._axis_problems(path, axis)
-
-    def _axis_problems(self, path: str, axis: AnyAxis) -> Iterator[Problem]:
-        """An axis is good where each value is known with some parts around it. Numbers that do not go together are
-        for the draws to find out: they may go with other numbers.
-        """
-        parts = SearchSpace(self.builder, {part: self.axes[part] for part in self._around(path)}).all()
-        found: list[list[tuple[Problem, ...]]] = []
-        for around in parts:
-            edits = self.edits(around)
-            found.append([self._problems([*edits, *self._as_edits({path: value})]) for value in axis.ends])
-        for of_value in zip(*found, strict=True):
-            if all(any(p.kind in ("unknown_key", "unknown_choice") for p in problems) for problems in of_value):
-                yield from of_value[0]
+            # An axis is good where each value is known with some parts around it. Numbers that do not go together are
+            # for the draws to find out: they may go with other numbers.
+            parts = SearchSpace(self.builder, {part: self.axes[part] for part in self._around(path)}).all()
+            found: list[list[tuple[Problem, ...]]] = []
+            for around in parts:
+                edits = self.edits(around)
+                found.append([self._problems([*edits, *self._as_edits({path: value})]) for value in axis.ends])
+            for of_value in zip(*found, strict=True):
+                if all(any(p.kind in ("unknown_key", "unknown_choice") for p in problems) for problems in of_value):
+                    yield from of_value[0]
 
 
 def space_problems(builder: ArmBuilder, space: Mapping[str, Axis]) -> Iterator[Problem]:

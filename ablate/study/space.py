@@ -154,12 +154,6 @@ def _meant(key: str) -> str | None:
     return next(exchanged, None) or next(iter(difflib.get_close_matches(key, KEYS, n=1, cutoff=0.8)), None)
 
 
-def _is_axis(value: Mapping[str, object]) -> bool:
-    return tag(value) is not None or any(
-        _meant(key) and isinstance(inner, list | tuple) for key, inner in value.items()
-    )
-
-
 Axis = Annotated[
     Annotated[Choice, Tag("choice")] | Annotated[Log, Tag("log")] | Annotated[Range, Tag("range")],
     Discriminator(
@@ -171,10 +165,6 @@ Axis = Annotated[
 ]
 
 
-def _by_path(value: Any) -> Any:
-    return dict(axes(value)) if isinstance(value, Mapping) else value
-
-
 def axes(nested: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The axes in nested maps, by dotted path."""
     for key, value in nested.items():
@@ -182,7 +172,8 @@ def axes(nested: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, 
         if not isinstance(value, Mapping) or not value:
             yield path, value
             continue
-        if _is_axis(value):  # `block.ffn: {choice: …}` beside `block.ffn.d_ff: …`
+        # `block.ffn: {choice: …}` beside `block.ffn.d_ff: …`
+        if tag(value) is not None or any(_meant(k) and isinstance(v, list | tuple) for k, v in value.items()):
             deeper = {k: v for k, v in value.items() if not _meant(k) and isinstance(v, Mapping | list | tuple)}
             yield path, {k: v for k, v in value.items() if k not in deeper}
             yield from axes(deeper, f"{path}.")
@@ -190,4 +181,8 @@ def axes(nested: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, 
             yield from axes(value, f"{path}.")
 
 
-Space = Annotated[dict[str, Axis], BeforeValidator(_by_path), Field(min_length=1)]
+Space = Annotated[
+    dict[str, Axis],
+    BeforeValidator(lambda value: dict(axes(value)) if isinstance(value, Mapping) else value),
+    Field(min_length=1),
+]

@@ -75,7 +75,8 @@ def read_yaml(path: Path) -> YamlDocument:
 
 def read_text(path: Path) -> str:
     """The text of a file. Raises `StudyError` where it cannot be read, is too large or is not UTF-8."""
-    if path.is_fifo() and not _is_open(path):
+    # A shell's `<(…)` is a pipe, too, which this process has open already.
+    if path.is_fifo() and str(path.parent) not in ("/dev/fd", "/proc/self/fd"):
         raise _error(Place(str(path)), "is a pipe, which might wait for whoever writes to it")
     try:
         with path.open("rb") as file:  # a device or a pipe has no size, and may have no end
@@ -87,13 +88,9 @@ def read_text(path: Path) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        place = _place_of_byte(path, raw, error.start)
+        before = raw[: error.start]
+        place = Place(str(path), before.count(b"\n") + 1, error.start - before.rfind(b"\n"))
         raise _error(place, f"not UTF-8 text (byte 0x{raw[error.start]:02x})") from error
-
-
-def _is_open(path: Path) -> bool:
-    """Whether this process has the file open already, as a shell's `<(…)`."""
-    return str(path.parent) in ("/dev/fd", "/proc/self/fd")
 
 
 def parse_yaml(text: str, source: str) -> YamlDocument:
@@ -131,7 +128,8 @@ def _compose(text: str, source: str) -> Node | None:
         mark = error.problem_mark or error.context_mark
         place = Place(source) if mark is None else Place(source, mark.line + 1, mark.column + 1)
         reason = error.problem or error.context or "cannot be parsed"
-        raise _error(place, f"not YAML: {_explain(reason)}") from error
+        said = "a tab where only spaces may indent" if "'\\t'" in reason else " ".join(reason.split())
+        raise _error(place, f"not YAML: {said}") from error
     except ReaderError as error:
         before = text[: error.position]
         place = Place(source, before.count("\n") + 1, error.position - before.rfind("\n"))
@@ -140,17 +138,6 @@ def _compose(text: str, source: str) -> Node | None:
         raise _error(Place(source), f"not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
         raise _error(Place(source), "nested too deeply") from error
-
-
-def _explain(problem: str) -> str:
-    if "'\\t'" in problem:
-        return "a tab where only spaces may indent"
-    return " ".join(problem.split())
-
-
-def _place_of_byte(path: Path, raw: bytes, index: int) -> Place:
-    before = raw[:index]
-    return Place(str(path), before.count(b"\n") + 1, index - before.rfind(b"\n"))
 
 
 def _error(place: Place, reason: str, path: str = "") -> StudyError:

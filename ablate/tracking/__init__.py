@@ -154,10 +154,7 @@ class Trackers:
             call()
         except Exception as error:  # any library, any network
             self.wanted.remove(name)
-            remedy = f": {_remedy(name)}" if isinstance(error, ModuleNotFoundError) else ""
+            remedy = ""
+            if isinstance(error, ModuleNotFoundError):
+                remedy = f": {getattr(member(__name__, name), 'REMEDY', 'install it')}"
             self.say(f"tracker {name} failed and is left out from here on: {type(error).__name__}: {error}{remedy}")
-
-
-def _remedy(name: str) -> str:
-    """A tracker's remedy for a missing package."""
-    return str(getattr(member(__name__, name), "REMEDY", "install it"))

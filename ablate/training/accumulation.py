@@ -66,7 +66,8 @@ class Accumulation:
     def halve(self, batch: Batch, error: RuntimeError | MemoryError) -> None:
         """Take fewer rows at a time from now on. Raises `error` where that is not asked for or cannot be."""
         rows = self.rows_of(batch)
-        if self.microbatch != "auto" or self.couples_rows is not None or rows == 1 or not _is_memory(error):
+        is_memory = isinstance(error, MemoryError) or is_out_of_memory(error)
+        if self.microbatch != "auto" or self.couples_rows is not None or rows == 1 or not is_memory:
             raise error
         self.rows = largest_divisor(self._own(batch), rows // 2)
         LOG.info("out of memory with %d rows at a time: %d from now on", rows, self.rows)
@@ -92,7 +93,3 @@ class Accumulation:
 def largest_divisor(number: int, limit: int) -> int:
     """At most `limit`: parts of one shape are compiled once."""
     return next(n for n in range(min(number, limit), 0, -1) if number % n == 0)
-
-
-def _is_memory(error: RuntimeError | MemoryError) -> bool:
-    return isinstance(error, MemoryError) or is_out_of_memory(error)

@@ -57,7 +57,15 @@ def load_state(store: Store, digest: str, parts: Mapping[str, Stateful]) -> Trai
     store.check_state(digest)
     state = _read(path)
     store.check_logs(digest, state.get("logs", {}) if isinstance(state, dict) else {})
-    return _restored(path, state, parts)
+    try:
+        for name, part in parts.items():
+            part.load_state_dict(state[name])
+        return TrainingProgress(**state["place"])
+    except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, RuntimeError) and is_out_of_memory(error):
+            raise
+        reason = shorten(str(error), 160, placeholder=" …")
+        raise StoreError(f"{path}: belongs to another run ({reason}): remove it to start the run again") from error
 
 
 def _read(path: Path) -> Any:
@@ -71,15 +79,3 @@ def _read(path: Path) -> Any:
             raise
         reason = shorten(str(error), 160, placeholder=" …") or type(error).__name__
         raise StoreError(f"{path} is whole, but cannot be opened here: {reason}") from error
-
-
-def _restored(path: Path, state: Any, parts: Mapping[str, Stateful]) -> TrainingProgress:
-    try:
-        for name, part in parts.items():
-            part.load_state_dict(state[name])
-        return TrainingProgress(**state["place"])
-    except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, RuntimeError) and is_out_of_memory(error):
-            raise
-        reason = shorten(str(error), 160, placeholder=" …")
-        raise StoreError(f"{path}: belongs to another run ({reason}): remove it to start the run again") from error

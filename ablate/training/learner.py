@@ -59,7 +59,16 @@ class Learner:
         with deterministic(self.spec.deterministic):
             nats = self._gradients(step, batch)
             with watcher.around(step, batch) if watcher else nullcontext():
-                learnt = Learnt(nats, self._update(lr))
+                parameters = self._moved()
+                norm = nn.utils.get_total_norm(_gradients_of(parameters))
+                if self.spec.grad_clip is not None:
+                    nn.utils.clip_grads_with_norm_(parameters, self.spec.grad_clip, norm)
+                for group in self.optimizer.param_groups:
+                    group["lr"] = lr * group["lr_factor"]
+                self.optimizer.step()
+                self.after_update()
+                self.optimizer.zero_grad(set_to_none=True)
+                learnt = Learnt(nats, whole_of(norm))
             if self.average is not None:
                 self.average.update(step)
         return learnt
@@ -69,7 +78,12 @@ class Learner:
         while True:
             seed_step(self.seed, step, self.numerics.device, self.accumulation.team.rank)
             try:
-                return self._summed(self.accumulation.gradients(self.loss, batch, self.numerics.autocast))
+                # The gradients and counts of the team are added up too.
+                nats = self.accumulation.gradients(self.loss, batch, self.numerics.autocast)
+                gradients, team = _gradients_of(self._moved()), self.accumulation.team
+                team.add_up([nats, *(each for each in gradients if not is_shared_out(each))])
+                team.add_up(self.counts)
+                return nats
             except (RuntimeError, MemoryError) as error:
                 self.accumulation.halve(batch, error)
             self.optimizer.zero_grad(set_to_none=True)
@@ -77,30 +91,9 @@ class Learner:
                 each.zero_()
             forget(self.numerics.device)
 
-    def _summed(self, nats: Tensor) -> Tensor:
-        """The same over the team, whose gradients and counts are added up too."""
-        gradients, team = _gradients_of(self._moved()), self.accumulation.team
-        team.add_up([nats, *(each for each in gradients if not is_shared_out(each))])
-        team.add_up(self.counts)
-        return nats
-
     def _moved(self) -> list[nn.Parameter]:
         """The parameters that have a gradient."""
         return [p for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
-
-    def _update(self, lr: float) -> Tensor:
-        """One optimizer step; the global gradient norm before clipping."""
-        groups, grad_clip = self.optimizer.param_groups, self.spec.grad_clip
-        parameters = self._moved()
-        norm = nn.utils.get_total_norm(_gradients_of(parameters))
-        if grad_clip is not None:
-            nn.utils.clip_grads_with_norm_(parameters, grad_clip, norm)
-        for group in groups:
-            group["lr"] = lr * group["lr_factor"]
-        self.optimizer.step()
-        self.after_update()
-        self.optimizer.zero_grad(set_to_none=True)
-        return whole_of(norm)
 
 
 def _gradients_of(parameters: Sequence[nn.Parameter]) -> list[Tensor]:

@@ -161,19 +161,11 @@ def _flops_change(model: str, spec: LoraSpec) -> float:
     spared = resolved.vocab_size * resolved.table_width + sum(_products(part) for part in ends)
     for block, layer in zip(built.block_of_each, resolved.layers, strict=True):
         spared += _products(built.blocks[block], getattr(layer.ffn, "top_k", 1))
-    added = sum(
-        _uses(built, name) * _adapter(built.get_parameter(f"{name}.weight"), spec) for name in matrices(built, spec)
-    )
+    added = 0
+    for name in matrices(built, spec):
+        layers = built.block_of_each.count(int(name.split(".")[1]))  # more than one where layers share a block
+        added += layers * spec.rank * sum(built.get_parameter(f"{name}.weight").shape)
     return 6.0 * added - 2.0 * spared
-
-
-def _uses(model: zoo.Decoder, name: str) -> int:
-    """Number of layers with a matrix: more than one where layers share a block."""
-    return model.block_of_each.count(int(name.split(".")[1]))
-
-
-def _adapter(weight: Tensor, spec: LoraSpec) -> int:
-    return spec.rank * sum(weight.shape)
 
 
 def _products(part: nn.Module, top_k: int = 1) -> float:

@@ -46,12 +46,20 @@ class Prober:
             yield
             return
         with self._timed():
-            found = [*self._shown(batch), *self._gradients()]
-            before = self._copy()
+            found = self._shown(batch)
+            found += self._read(GradientProbe, [p for p in self._parameters({}) if p.gradient is not None])
+            before: dict[str, Tensor] = {}
+            if any(isinstance(probe, UpdateProbe) for probe in self.probes.values()):
+                before = {name: p.detach().clone() for name, p in self.model.named_parameters() if p.grad is not None}
         yield
         with self._timed():
-            found += self._updates(before)
-            self.write(_records(step, found))
+            found += self._read(UpdateProbe, [p for p in self._parameters(before) if p.before is not None])
+            values = torch.stack([reading.value.float() for _, reading in found]).tolist() if found else []
+            records = [
+                ProbeRecord(step=step, probe=probe, layer=reading.layer, name=reading.name, value=value)
+                for (probe, reading), value in zip(found, values, strict=True)
+            ]
+            self.write(records)
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -79,22 +87,10 @@ class Prober:
                 self.model.hidden(batch.tokens, **batch.given)
         return found
 
-    def _gradients(self) -> list[Named]:
-        return self._read(GradientProbe, [p for p in self._parameters({}) if p.gradient is not None])
-
-    def _updates(self, before: Mapping[str, Tensor]) -> list[Named]:
-        return self._read(UpdateProbe, [p for p in self._parameters(before) if p.before is not None])
-
     @torch.no_grad()
     def _read(self, kind: type[GradientProbe | UpdateProbe], parameters: list[Parameter]) -> list[Named]:
         probes = [(name, probe) for name, probe in self.probes.items() if isinstance(probe, kind)]
         return [(name, reading) for name, probe in probes for reading in probe.read(parameters)]
-
-    def _copy(self) -> dict[str, Tensor]:
-        """The weights as they are, if anybody compares them with those after the step."""
-        if not any(isinstance(probe, UpdateProbe) for probe in self.probes.values()):
-            return {}
-        return {name: p.detach().clone() for name, p in self.model.named_parameters() if p.grad is not None}
 
     def _parameters(self, before: Mapping[str, Tensor]) -> list[Parameter]:
         return [
@@ -112,11 +108,3 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         model.train(training)
-
-
-def _records(step: int, found: list[Named]) -> list[ProbeRecord]:
-    values = torch.stack([reading.value.float() for _, reading in found]).tolist() if found else []
-    return [
-        ProbeRecord(step=step, probe=probe, layer=reading.layer, name=reading.name, value=value)
-        for (probe, reading), value in zip(found, values, strict=True)
-    ]

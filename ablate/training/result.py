@@ -36,39 +36,27 @@ def summarise_metrics(metrics: polars.DataFrame, warmup: int) -> MetricsSummary:
     """Losses, speed and gradient norms over the training steps of a run."""
     steps = metrics.filter(metrics["lr"].is_not_null())
     losses, settled = steps["loss"], steps.filter(steps["step"] > warmup)
+    speeds = steps["tokens_per_second"].slice(min(UNMEASURED_STEPS, len(steps) // 2))
+    known = steps.drop_nulls("loss")
+    loss_rises = loss_spikes(known["loss"].to_numpy())
+    # Norms before clipping, after warm-up. One that was not finite is null in the metrics, and not counted.
+    finite = (settled["grad_norm"] if len(settled) else steps["grad_norm"]).drop_nulls()
+    median = finite.quantile(0.5, interpolation="linear")
+    spikes = 0 if median is None else int((finite > SPIKE * median).sum())
     return MetricsSummary(
         losses[0],
         cast(float | None, losses.tail(max(1, round(LAST * len(losses)))).mean()),
-        quartiles(_measured(steps["tokens_per_second"])),
-        *_spikes(steps.drop_nulls("loss")),
-        _grad_norm(settled["grad_norm"] if len(settled) else steps["grad_norm"]),
+        quartiles(speeds),
+        None if loss_rises is None else len(loss_rises),
+        () if loss_rises is None else tuple(known["step"].gather(loss_rises[:NAMED_SPIKES])),
+        GradNorm(median=median, max=cast(float | None, finite.max()), spikes=spikes),
     )
-
-
-def _spikes(steps: polars.DataFrame) -> tuple[int | None, tuple[int, ...]]:
-    """Number of loss spikes, and the steps of the first ones."""
-    found = loss_spikes(steps["loss"].to_numpy())
-    if found is None:
-        return None, ()
-    return len(found), tuple(steps["step"].gather(found[:NAMED_SPIKES]))
 
 
 def quartiles(values: polars.Series) -> Quartiles:
     """Median and quartiles, with linear interpolation."""
     q25, median, q75 = (cast(float, values.quantile(share, interpolation="linear")) for share in (0.25, 0.5, 0.75))
     return Quartiles(median=median, q25=q25, q75=q75)
-
-
-def _measured(speeds: polars.Series) -> polars.Series:
-    return speeds.slice(min(UNMEASURED_STEPS, len(speeds) // 2))
-
-
-def _grad_norm(norms: polars.Series) -> GradNorm:
-    """Before clipping, after warm-up. A norm that was not finite is null in the metrics, and not counted."""
-    finite = norms.drop_nulls()
-    median = finite.quantile(0.5, interpolation="linear")
-    spikes = 0 if median is None else int((finite > SPIKE * median).sum())
-    return GradNorm(median=median, max=cast(float | None, finite.max()), spikes=spikes)
 
 
 def model_flop_utilisation(

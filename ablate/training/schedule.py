@@ -8,7 +8,6 @@ rate 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from ablate.training.spec import TrainSpec
 
@@ -18,38 +17,24 @@ def learning_rate(step: int, steps: int, spec: TrainSpec) -> float:
     warmup = warmup_steps(steps, spec)
     if step <= warmup:
         return spec.lr * step / (warmup + 1)
-    return spec.lr * SHAPES[spec.schedule](step - 1 - warmup, steps - warmup, steps, spec)
+    done, after_warmup = step - 1 - warmup, steps - warmup
+    return spec.lr * _share_of_peak(done, after_warmup, steps, spec)
 
 
 def warmup_steps(steps: int, spec: TrainSpec) -> int:
     return round(spec.warmup * steps)
 
 
-def _constant(_done: int, _after_warmup: int, _steps: int, _spec: TrainSpec) -> float:
-    return 1.0
-
-
-def _cosine(done: int, after_warmup: int, _steps: int, spec: TrainSpec) -> float:
-    """f + (1 − f) · (1 + cos πp) / 2. Loshchilov & Hutter 2016, arXiv:1608.03983."""
-    return spec.final_lr + (1 - spec.final_lr) * (1 + math.cos(math.pi * done / after_warmup)) / 2
-
-
-def _linear(done: int, after_warmup: int, _steps: int, spec: TrainSpec) -> float:
-    """1 − (1 − f) · p."""
-    return 1 - (1 - spec.final_lr) * done / after_warmup
-
-
-def _wsd(done: int, after_warmup: int, steps: int, spec: TrainSpec) -> float:
-    """Warm-up, stable, then linear decay over the last `decay` share of all steps. Hu et al. 2024, arXiv:2404.06395."""
-    decay = min(round(spec.decay * steps), after_warmup)
-    decayed = done - (after_warmup - decay)
-    return 1.0 if decayed <= 0 else 1 - (1 - spec.final_lr) * decayed / decay
-
-
-SHAPES: dict[str, Callable[[int, int, int, TrainSpec], float]] = {
-    "constant": _constant,
-    "cosine": _cosine,
-    "linear": _linear,
-    "wsd": _wsd,
-}
-"""Share of the peak after `done` of the `after_warmup` steps that follow warm-up, by name."""
+def _share_of_peak(done: int, after_warmup: int, steps: int, spec: TrainSpec) -> float:
+    """The share f … 1 of the peak rate after a share p of the steps that follow warm-up."""
+    match spec.schedule:
+        case "constant":
+            return 1.0
+        case "cosine":  # f + (1 − f) · (1 + cos πp) / 2. Loshchilov & Hutter 2016, arXiv:1608.03983
+            return spec.final_lr + (1 - spec.final_lr) * (1 + math.cos(math.pi * done / after_warmup)) / 2
+        case "linear":  # 1 − (1 − f) · p
+            return 1 - (1 - spec.final_lr) * done / after_warmup
+        case "wsd":  # stable, then linear over the last `decay` share of all steps. Hu et al. 2024, arXiv:2404.06395
+            decay = min(round(spec.decay * steps), after_warmup)
+            decayed = done - (after_warmup - decay)
+            return 1.0 if decayed <= 0 else 1 - (1 - spec.final_lr) * decayed / decay

@@ -52,7 +52,13 @@ class Team:
         if self.size == 1:
             return
         if not self._agreed:
-            self._agree([tuple(tensor.shape) for tensor in tensors])
+            # Sums over different weights would be wrong without a word. Asked once: waiting for the answer takes time.
+            shapes = [tuple(tensor.shape) for tensor in tensors]
+            found: list[object] = [None] * self.size
+            dist.all_gather_object(found, shapes)
+            if any(each != shapes for each in found):
+                raise TeamError("some weights have gradients on one device and none on another: train on one device")
+            self._agreed = True
         for bucket in _buckets(tensors):
             flat = torch.cat([tensor.flatten() for tensor in bucket])
             dist.all_reduce(flat)
@@ -64,14 +70,6 @@ class Team:
         answer = torch.tensor([float(said)])
         dist.broadcast(answer, 0)
         return bool(answer.item())
-
-    def _agree(self, shapes: list[tuple[int, ...]]) -> None:
-        """Sums over different weights would be wrong without a word. Asked once: waiting for the answer takes time."""
-        found: list[object] = [None] * self.size
-        dist.all_gather_object(found, shapes)
-        if any(each != shapes for each in found):
-            raise TeamError("some weights have gradients on one device and none on another: train on one device")
-        self._agreed = True
 
 
 ALONE = Team()

@@ -17,10 +17,10 @@ from typing import Any
 import polars  # noqa: F401
 import torch._dynamo  # noqa: F401
 
-from ablate.api.questions import read
 from ablate.running import phases
 from ablate.running.context import open_context
 from ablate.store import Store
+from ablate.study.reading import load_study
 from ablate.training import session
 from ablate.training.learner import Learner
 from ablate.training.reader import TrainingReader
@@ -79,7 +79,7 @@ BESIDE = "batches, in a thread beside"
 def main(store: str, study: str, scale: str | None = None) -> None:
     imported = time.process_time()
     context = open_context(store, {"device": "cpu", "workers": 1})
-    plan = context.planner(read(study, scale, (), "cpu")).foreseen()[0].plan
+    plan = context.planner(load_study(study, scale, device="cpu")).foreseen()[0].plan
     request = context.request(plan, plan.arms[0].runs[0].identity)
     for part, places in PARTS.items():
         for owner, name in places:

@@ -16,11 +16,11 @@ from ruamel.yaml import YAML
 
 import ablate
 from ablate.api.named import named_run
-from ablate.api.questions import read
 from ablate.running.context import open_context
 from ablate.running.engines import Event
 from ablate.running.progress import counts
 from ablate.store import Store
+from ablate.study.reading import load_study
 
 QUIET: dict[str, Any] = {"engine": "inprocess", "progress": False}
 
@@ -81,8 +81,8 @@ def test_the_scale_follows_the_device(study: Path, monkeypatch: pytest.MonkeyPat
     """A machine with a GPU that is asked to use its CPU."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     context = open_context("runs", {"device": device, "engine": "inprocess"})
-    assert read(study, None, (), context.device).scale == scale
-    assert read(study, "gpu", (), context.device).scale == "gpu"
+    assert load_study(study, device=context.device).scale == scale
+    assert load_study(study, "gpu", device=context.device).scale == "gpu"
 
 
 def test_a_word_is_the_name_of_a_study_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

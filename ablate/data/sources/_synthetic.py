@@ -34,16 +34,11 @@ class _Grade:
     """Marks a setting that takes several values."""
 
 
-def _listed(value: Any) -> Any:
-    """One value may be written without brackets."""
-    return value if isinstance(value, list | tuple) else (value,)
-
-
 def _graded(smallest: int) -> Any:
     number = {"type": "integer", "minimum": smallest}
     return (
         Field(min_length=1, strict=False),
-        BeforeValidator(_listed),
+        BeforeValidator(lambda given: given if isinstance(given, list | tuple) else (given,)),  # one without brackets
         WithJsonSchema({"anyOf": [number, {"type": "array", "items": number, "minItems": 1}]}),
         _Grade(),
     )

@@ -23,7 +23,8 @@ def cells(stream: IO[str], name: str, suffix: str, column: str) -> Iterator[str]
     """
     csv.field_size_limit(LARGEST_CELL)  # 131,072 characters otherwise, and documents are longer
     first = stream.readline()
-    heads = [(mark, _split(first, mark)) for mark in DELIMITERS[suffix]]
+    line = first.strip("\r\n")
+    heads = [(mark, next(csv.reader(io.StringIO(line), delimiter=mark), [])) for mark in DELIMITERS[suffix]]
     mark, columns = next((head for head in heads if column in head[1]), heads[0])
     if column not in columns:
         raise no_column(name, column, columns)
@@ -37,7 +38,3 @@ def cells(stream: IO[str], name: str, suffix: str, column: str) -> Iterator[str]
                 yield row[place]
     except csv.Error as error:
         raise DataError(f"{name}, line {1 + rows.line_num} is not {suffix}: {error}") from error
-
-
-def _split(line: str, mark: str) -> list[str]:
-    return next(csv.reader(io.StringIO(line.strip("\r\n")), delimiter=mark), [])

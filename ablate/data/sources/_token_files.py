@@ -40,14 +40,11 @@ def documents(path: Path, dtype: str, eos: int, vocabulary: int) -> Iterator[Ids
     try:
         index = path.with_suffix(".idx")
         found = _indexed(path, index) if index.exists() else _cut(_ids(path, dtype, vocabulary), eos)
-        for ids in found:
-            yield _without_end(np.asarray(ids, dtype=np.int64), eos)
+        for each in found:
+            ids = np.asarray(each, dtype=np.int64)
+            yield ids[:-1] if len(ids) and ids[-1] == eos else ids
     except (OSError, ValueError, OverflowError, struct.error) as error:
         raise DataError(f"cannot read {path}: {error}") from error
-
-
-def _without_end(ids: Ids, eos: int) -> Ids:
-    return ids[:-1] if len(ids) and ids[-1] == eos else ids
 
 
 def _ids(path: Path, dtype: str, vocabulary: int) -> NDArray[Any]:
@@ -57,7 +54,10 @@ def _ids(path: Path, dtype: str, vocabulary: int) -> NDArray[Any]:
     magic = struct.unpack("<3i", head) if len(head) == 12 else (0, 0, 0)
     known = HEADED.get((magic[0], magic[1]))
     if head.startswith(NUMPY):
-        return _array(path)
+        array: NDArray[Any] = np.load(path, mmap_mode="r")
+        if not np.issubdtype(array.dtype, np.integer):
+            raise DataError(f"{path} holds {array.dtype}, and ids are whole numbers")
+        return array.reshape(-1)
     if known is None:
         _check_type(path, dtype, vocabulary)
         return _mapped(path, dtype, 0)
@@ -67,14 +67,6 @@ def _ids(path: Path, dtype: str, vocabulary: int) -> NDArray[Any]:
     return found
 
 
-def _array(path: Path) -> NDArray[Any]:
-    """The ids of a `.npy`, row after row."""
-    found: NDArray[Any] = np.load(path, mmap_mode="r")
-    if not np.issubdtype(found.dtype, np.integer):
-        raise DataError(f"{path} holds {found.dtype}, and ids are whole numbers")
-    return found.reshape(-1)
-
-
 def _check_type(path: Path, dtype: str, vocabulary: int) -> None:
     """Raise DataError where the ids at the start of a bare file are of another type.
 
@@ -82,7 +74,8 @@ def _check_type(path: Path, dtype: str, vocabulary: int) -> None:
     vocabulary too; ids of a narrow type, taken in pairs, are never all in it. Hence the widest type that fits is right.
     """
     fitting = [name for name in BARE_TYPES if _fits(path, name, vocabulary)]
-    if fitting and fitting[0] != dtype and not (dtype in fitting and _blank(path)):
+    # Bytes that are all 0 fit every type.
+    if fitting and fitting[0] != dtype and not (dtype in fitting and not np.fromfile(path, np.uint8, AT_ONCE).any()):
         raise DataError(f"{path} does not hold ids of {dtype}: they are {fitting[0]}: set data.dtype to {fitting[0]}")
 
 
@@ -91,11 +84,6 @@ def _fits(path: Path, dtype: str, vocabulary: int) -> bool:
     ids = np.fromfile(path, dtype, AT_ONCE)
     whole = path.stat().st_size % ids.itemsize == 0
     return whole and len(ids) > 0 and bool(ids.min() >= 0 and ids.max() < vocabulary)
-
-
-def _blank(path: Path) -> bool:
-    """Whether all bytes at the start are 0, which fits every type."""
-    return not np.fromfile(path, np.uint8, AT_ONCE).any()
 
 
 def _mapped(path: Path, dtype: str, offset: int) -> NDArray[Any]:

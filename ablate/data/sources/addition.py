@@ -40,12 +40,9 @@ class AdditionSource(SyntheticSource):
     def example(self, level: Level, draw: np.random.Generator) -> Example:
         digits = level["digits"]
         a, b = draw.integers(BASE, size=(2, digits))
-        parts = [1 + self._written(number) for number in (a, b, _sum(a, b))]
+        parts = [1 + (number if self.reverse else number[::-1]) for number in (a, b, _sum(a, b))]
         sequence = np.concatenate((parts[0], [PLUS], parts[1], [EQUALS], parts[2]))
         return next_tokens(sequence, range(2 * digits + 2, 3 * digits + 3))
-
-    def _written(self, lowest_first: Tokens) -> Tokens:
-        return lowest_first if self.reverse else lowest_first[::-1]
 
 
 def _sum(a: Tokens, b: Tokens) -> Tokens:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt
 
@@ -14,14 +14,9 @@ from ablate.data.sources import TextSource, up_to
 from ablate.data.sources._readers import COLUMNED, is_text, read, recognised
 from ablate.errors import DataError
 
-
-def _listed(value: Any) -> Any:
-    """One path may be written without brackets."""
-    return (value,) if isinstance(value, str) else value
-
-
 DEFAULT_COLUMN = "text"
-Paths = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Paths = Annotated[tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)]
+"""One path may be written without brackets."""
 
 
 class FilesSource(TextSource):

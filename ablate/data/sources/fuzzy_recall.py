@@ -48,7 +48,11 @@ class FuzzyRecallSource(SyntheticSource):
 
     def example(self, level: Level, draw: np.random.Generator) -> Example:
         pairs = level["pairs"]
-        keys = self._distinct_keys(pairs, draw)
+        drawn: dict[tuple[int, ...], None] = {}
+        while len(drawn) < pairs:
+            length = draw.integers(1, self.key_tokens + 1)
+            drawn[tuple((1 + draw.integers(self.keys, size=length)).tolist())] = None
+        keys = list(drawn)
         values = [self._value(first, draw) for first in draw.choice(self.values, pairs, replace=False)]
         sequence = [token for pair in zip(keys, values, strict=True) for part in pair for token in part]
         asked = []
@@ -57,13 +61,6 @@ class FuzzyRecallSource(SyntheticSource):
             asked.append(len(sequence))
             sequence += values[pair]
         return next_tokens(np.array(sequence), asked)
-
-    def _distinct_keys(self, pairs: int, draw: np.random.Generator) -> list[tuple[int, ...]]:
-        keys: dict[tuple[int, ...], None] = {}
-        while len(keys) < pairs:
-            length = draw.integers(1, self.key_tokens + 1)
-            keys[tuple((1 + draw.integers(self.keys, size=length)).tolist())] = None
-        return list(keys)
 
     def _value(self, first: int, draw: np.random.Generator) -> list[int]:
         more = draw.integers(self.values, size=draw.integers(self.value_tokens))

@@ -39,26 +39,21 @@ class StdlibSource(TextSource):
 
     def documents(self, base: Path) -> Iterator[str]:
         root = Path(sysconfig.get_path("stdlib"))
-        files = _files(root)
+        found = []
+        for folder, folders, names in os.walk(root):
+            folders[:] = [name for name in folders if not EXCLUDED.fullmatch(name)]
+            found += [
+                (Path(folder) / name).relative_to(root).as_posix()
+                for name in names
+                if Path(name).suffix in SUFFIXES and not EXCLUDED.fullmatch(name)
+            ]
+        files = sorted(found)
         if not files:
             raise DataError(
                 f"this Python has no library sources under {root}: use data.source=files with text of your own"
             )
         for relative in files:
             yield from _documents(root / relative, relative)
-
-
-def _files(root: Path) -> list[str]:
-    """Paths below `root`, sorted."""
-    found = []
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if not EXCLUDED.fullmatch(name)]
-        found += [
-            (Path(folder) / name).relative_to(root).as_posix()
-            for name in names
-            if Path(name).suffix in SUFFIXES and not EXCLUDED.fullmatch(name)
-        ]
-    return sorted(found)
 
 
 def _documents(path: Path, relative: str) -> Iterator[str]:
@@ -68,14 +63,9 @@ def _documents(path: Path, relative: str) -> Iterator[str]:
     except UnicodeDecodeError:  # a few sources declare another encoding
         return
     if relative == TOPICS:
-        yield from _topics(text)
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+                topics: dict[str, str] = ast.literal_eval(node.value)
+                yield from (topics[name] for name in sorted(topics))
     else:
         yield text
-
-
-def _topics(source: str) -> Iterator[str]:
-    """The texts of pydoc's `topics`, in order of their names."""
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
-            topics: dict[str, str] = ast.literal_eval(node.value)
-            yield from (topics[name] for name in sorted(topics))

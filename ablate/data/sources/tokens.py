@@ -13,7 +13,6 @@ from ablate.data.sources import TextSource
 from ablate.data.sources._token_files import documents
 from ablate.data.sources.files import Paths
 from ablate.data.tokenizers import TokenizerSpec
-from ablate.data.tokenizers._encoder import Encoder
 from ablate.data.tokenizers.bpe import BpeTokenizer
 from ablate.errors import DataError
 from zoo.axis import Choice
@@ -48,9 +47,12 @@ class TokensSource(TextSource):
         return self._read(self.validation_paths, base) if self.validation_paths else None
 
     def _read(self, patterns: tuple[str, ...], base: Path) -> Iterator[str]:
-        maker = self._maker(base)
+        made_by = self.encoder or self.tokenizer
+        if isinstance(made_by, BpeTokenizer):
+            raise DataError("data.encoder: names the tokenizer that made the files; bpe is trained on the text itself")
+        maker = made_by.encoder((), base)
         many = maker.tokenizer.get_vocab_size(with_added_tokens=True)
-        found = matches(patterns, base, _holds_ids)
+        found = matches(patterns, base, lambda path: path.suffix in {".bin", ".npy"})
         for path in dict.fromkeys(path.with_suffix(".bin") if path.suffix == ".idx" else path for path in found):
             for ids in documents(path, self.dtype, maker.eos, many):
                 if len(ids) and not 0 <= ids.min() <= ids.max() < many:
@@ -58,13 +60,3 @@ class TokensSource(TextSource):
                     sizes = f"the id {wrong:,}, and the tokenizer {many:,} tokens"
                     raise DataError(f"{path} has {sizes}: name the one that made it in data.encoder")
                 yield maker.tokenizer.decode(ids.tolist(), skip_special_tokens=False)
-
-    def _maker(self, base: Path) -> Encoder:
-        made_by = self.encoder or self.tokenizer
-        if isinstance(made_by, BpeTokenizer):
-            raise DataError("data.encoder: names the tokenizer that made the files; bpe is trained on the text itself")
-        return made_by.encoder((), base)
-
-
-def _holds_ids(path: Path) -> bool:
-    return path.suffix in {".bin", ".npy"}

@@ -31,15 +31,13 @@ class Encoder:
         """Token ids of each text, and the bytes that each token stands for; they sum to the text's."""
         for utf8, encoding in zip(texts, self._encodings(texts), strict=True):
             ids = np.array(encoding.ids, dtype=np.int64)
-            yield ids, self._bytes(utf8, encoding, ids)
+            if self._table is not None and int(self._table[ids].sum()) == len(utf8):
+                yield ids, self._table[ids]
+            else:
+                yield ids, bytes_by_offset(utf8.decode(), encoding.offsets)
 
     def _encodings(self, texts: Sequence[bytes]) -> list[Encoding]:
         return self.tokenizer.encode_batch([utf8.decode() for utf8 in texts], add_special_tokens=False)
-
-    def _bytes(self, utf8: bytes, encoding: Encoding, ids: Tokens) -> Bytes:
-        if self._table is not None and int(self._table[ids].sum()) == len(utf8):
-            return self._table[ids]
-        return bytes_by_offset(utf8.decode(), encoding.offsets)
 
     @cached_property
     def _table(self) -> Bytes | None:

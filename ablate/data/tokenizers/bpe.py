@@ -50,11 +50,7 @@ def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    return _unspelt(tokenizer)
-
-
-def _unspelt(tokenizer: Tokenizer) -> Tokenizer:
-    """The same, but text that spells `<|endoftext|>` is text: the end of a document cannot be forged."""
+    # Text that spells `<|endoftext|>` is text: the end of a document cannot be forged.
     document = json.loads(tokenizer.to_str())
     document["added_tokens"] = []
     return Tokenizer.from_str(json.dumps(document))

@@ -57,7 +57,13 @@ class TiktokenTokenizer(LocalTokenizer):
 @lru_cache(maxsize=2)
 def _converted(content: bytes, words: str, end: int | None, path: str) -> str:
     """The encoding as a tokenizer.json. Raises DataError."""
-    ranks = _ranks(content, path)
+    try:
+        lines = (line.split() for line in content.splitlines() if line.strip())
+        ranks = {base64.b64decode(token, validate=True): int(rank) for token, rank in lines}
+    except (ValueError, binascii.Error) as error:
+        raise DataError(f"tokenizer.path: {path} has a line that is not base64 and a number: {error}") from error
+    if missing := [byte for byte in range(256) if bytes([byte]) not in ranks]:
+        raise DataError(f"tokenizer.path: {path} has no token for the byte {missing[0]}, and {len(missing) - 1} others")
     spelt = byte_characters()
     vocabulary = {"".join(spelt[byte] for byte in token): rank for token, rank in ranks.items()}
     merges = [tuple("".join(spelt[byte] for byte in half) for half in pair) for pair in _merges(ranks)]
@@ -72,17 +78,6 @@ def _converted(content: bytes, words: str, end: int | None, path: str) -> str:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(EOS, special=True, normalized=False)])
     return tokenizer.to_str()
-
-
-def _ranks(content: bytes, path: str) -> Ranks:
-    try:
-        lines = (line.split() for line in content.splitlines() if line.strip())
-        ranks = {base64.b64decode(token, validate=True): int(rank) for token, rank in lines}
-    except (ValueError, binascii.Error) as error:
-        raise DataError(f"tokenizer.path: {path} has a line that is not base64 and a number: {error}") from error
-    if missing := [byte for byte in range(256) if bytes([byte]) not in ranks]:
-        raise DataError(f"tokenizer.path: {path} has no token for the byte {missing[0]}, and {len(missing) - 1} others")
-    return ranks
 
 
 def _merges(ranks: Ranks) -> list[tuple[bytes, bytes]]:

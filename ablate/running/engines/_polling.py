@@ -65,7 +65,14 @@ class Polling(ABC):
                     yield None
                     time.sleep(self.poll_seconds)
             finally:
-                self._end_all()
+                # Give workers time to save their state.
+                for work in self._working.values():
+                    work.ask_to_end()
+                deadline = time.monotonic() + GRACE_SECONDS
+                while self._working and time.monotonic() < deadline:
+                    list(self._endings())
+                    time.sleep(self.poll_seconds)
+                self._working = {}
 
     def _begin(self, requests: Sequence[Request]) -> Iterator[Event]:
         for request in requests:  # a worker may end before it does so itself
@@ -80,16 +87,6 @@ class Polling(ABC):
             if (event := work.ended()) is not None:
                 del self._working[digest]
                 yield event
-
-    def _end_all(self) -> None:
-        """Give workers time to save their state."""
-        for work in self._working.values():
-            work.ask_to_end()
-        deadline = time.monotonic() + GRACE_SECONDS
-        while self._working and time.monotonic() < deadline:
-            list(self._endings())
-            time.sleep(self.poll_seconds)
-        self._working = {}
 
     def stop(self, digest: str) -> None:
         if (work := self._working.get(digest)) is not None:
@@ -115,14 +112,14 @@ class _Waiting:
         """Take the requests that are available now, up to a limit."""
         taken: list[Request] = []
         held: list[Request] = []
-        while len(taken) < limit and (request := self._next()) is not None:
-            (held if _is_held(request) else taken).append(request)
+        while len(taken) < limit and (request := self._held.pop(0) if self._held else self._unseen()) is not None:
+            watch = Watch(Store(request.store).run_dir(request.digest))
+            holder = watch.holder()
+            is_held = holder is not None and not watch.is_gone(holder, request.execution.stall_timeout)
+            (held if is_held else taken).append(request)
         spare = max(0, limit - len(taken))
         self._held[:0] = held[spare:]
         return taken + held[:spare]
-
-    def _next(self) -> Request | None:
-        return self._held.pop(0) if self._held else self._unseen()
 
     def _unseen(self) -> Request | None:
         """None where there is none yet, or none left."""
@@ -133,13 +130,6 @@ class _Waiting:
         except StopIteration:
             self._ended = True
             return None
-
-
-def _is_held(request: Request) -> bool:
-    """Whether a worker is on the run, as far as can be seen at once."""
-    watch = Watch(Store(request.store).run_dir(request.digest))
-    holder = watch.holder()
-    return holder is not None and not watch.is_gone(holder, request.execution.stall_timeout)
 
 
 def how_it_ended(request: Request, status: int | None, said: str = "") -> Event:

@@ -108,25 +108,21 @@ class Slot:
         if self._server is not None and self._server.poll() is not None:
             self.close()
         if self._server is None:
-            self._server = self._serve()
+            with self._log.open("wb") as log:
+                self._server = subprocess.Popen(
+                    worker_command("ablate.running.forkserver"),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    bufsize=0,
+                    start_new_session=True,  # Ctrl-C reaches us alone, and we end the workers
+                    env=environment_of_worker(self.variables),
+                )
+            os.set_blocking(_pipe(self._server.stdout).fileno(), False)
         self.request, self._answer = request, b""
         self._watch = Watch(Store(request.store).run_dir(request.digest))
         with suppress(BrokenPipeError):  # it has died: `ended` will say so
             _pipe(self._server.stdin).write(f"{self._path}\n".encode())
-
-    def _serve(self) -> subprocess.Popen[bytes]:
-        with self._log.open("wb") as log:
-            server = subprocess.Popen(
-                worker_command("ablate.running.forkserver"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                bufsize=0,
-                start_new_session=True,  # Ctrl-C reaches us alone, and we end the workers
-                env=environment_of_worker(self.variables),
-            )
-        os.set_blocking(_pipe(server.stdout).fileno(), False)
-        return server
 
     def ended(self) -> Event | None:
         """The outcome of the run, once it has ended; its slot is free then."""
@@ -140,7 +136,9 @@ class Slot:
         if gone is not None:
             self.close()
         status = int(self._answer) if self._answer.endswith(b"\n") else gone
-        return how_it_ended(request, status, self._last_words())
+        lines = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
+        last_words = next((line for line in reversed(lines) if line.strip()), "")
+        return how_it_ended(request, status, last_words)
 
     def _restarted(self, request: Request, group: int) -> Event | None:
         """A worker that stands still is ended, and another goes on from its checkpoint; how it ended, if too often."""
@@ -164,10 +162,6 @@ class Slot:
         if holder.host != processes.here() or processes.group(holder.pid) != group:
             return False  # another command's: our worker waits for it, and takes over when it is gone
         return self._watch.is_silent(holder, request.execution.stall_timeout)
-
-    def _last_words(self) -> str:
-        lines = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
-        return next((line for line in reversed(lines) if line.strip()), "")
 
     def ask_to_end(self) -> None:
         """Ask the worker, if there is one, to save its state and end."""

@@ -96,10 +96,11 @@ class Slurm(Polling):
     def start(self, requests: Sequence[Request]) -> Sequence[_Job]:
         texts = [request.to_json() for request in requests]
         jobs = self._submit(requests[0].store, Attempt(self.device), texts)
-        return [_Job(request, job, self._again) for request, job in zip(requests, jobs, strict=True)]
 
-    def _again(self, request: Request) -> Any:
-        return self._submit(request.store, Attempt(self.device), [request.to_json()])[0]
+        def again(request: Request) -> Any:
+            return self._submit(request.store, Attempt(self.device), [request.to_json()])[0]
+
+        return [_Job(request, job, again) for request, job in zip(requests, jobs, strict=True)]
 
     def _submit(self, store: str, function: Callable[..., Any], *arguments: Sequence[object]) -> list[Any]:
         """A job for each. Raises EngineError."""

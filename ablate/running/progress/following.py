@@ -12,16 +12,45 @@ from dataclasses import dataclass, field
 
 from ablate.readable import clock, short
 from ablate.running.engines import Event
-from ablate.running.progress.pace import Pace
 from ablate.running.progress.run import Run
 from ablate.running.request import Request
 from ablate.store import Store
 from ablate.store.claims import Watch
-from ablate.store.documents import ReferenceLosses, ResultDocument, TextMeta
+from ablate.store.documents import ReferenceLosses, TextMeta
 from ablate.store.documents.length import STEPS
 
 OVERTIME = 0.1
 """At least this share of what a run has taken is what it still takes, as far as anybody knows."""
+
+
+@dataclass
+class Pace:
+    """Work per second while there are steps: neither what comes before the first nor what follows the last counts."""
+
+    before: float
+    """Work that was done already."""
+    since: float
+    """When it was last seen that no more than that was done."""
+    work: float = field(init=False)
+    until: float = field(init=False)
+    """When `work` was first seen."""
+
+    def __post_init__(self) -> None:
+        self.work, self.until = self.before, self.since
+
+    @property
+    def done(self) -> float:
+        return self.work - self.before
+
+    def see(self, work: float, now: float) -> None:
+        if work <= self.before:
+            self.since = self.until = now
+        elif work > self.work:
+            self.work, self.until = work, now
+
+    def seconds(self, work: float) -> float | None:
+        """Estimated seconds for this work; None if none is left, or nothing was done yet."""
+        return work * (self.until - self.since) / self.done if work > 0 and self.done > 0 else None
 
 
 @dataclass
@@ -98,15 +127,16 @@ class Progress:
             raise RuntimeError(f"run {event.digest} has no result after it ended")
         if result.status == "diverged":
             return f"diverged: {result.reason}"
-        text = f"loss {result.loss:.4f}  {_score(result)}  {short(result.training_speed or 0.0)} tokens/s"
-        return f"{text}{self._stalled(event.digest, result)}"
-
-    def _stalled(self, digest: str, result: ResultDocument) -> str:
-        """A note beside a loss that token frequencies alone explain, after enough steps to learn more."""
-        known = self._references(digest) if result.steps >= STEPS else None
-        if known is None or result.loss is None or result.loss <= known.stalled_above:
-            return ""
-        return f"  stalled: the unigram loss is {known.unigram:.3f}"
+        if result.bits_per_byte is None:  # a synthetic task
+            score = f"accuracy {result.accuracy:.4f}"
+        else:
+            score = f"{result.bits_per_byte:.4f} bits/byte"
+        text = f"loss {result.loss:.4f}  {score}  {short(result.training_speed or 0.0)} tokens/s"
+        # Whether token frequencies alone explain the loss, after enough steps to learn more.
+        known = self._references(event.digest) if result.steps >= STEPS else None
+        if known is not None and result.loss is not None and result.loss > known.stalled_above:
+            text += f"  stalled: the unigram loss is {known.unigram:.3f}"
+        return text
 
     def _references(self, digest: str) -> ReferenceLosses | None:
         """Reference losses of the text that a run predicts token by token; None for anything else."""
@@ -135,18 +165,17 @@ class Progress:
         Before one has ended it is the training alone, by its steps; None before there is anything to go by.
         """
         if not self._ended:
-            return self._training_left()
+            total = sum(run.work for run in self.runs.values())
+            if self._pace.done < 0.02 * (total - self._pace.before):
+                return None
+            return self._pace.seconds(total - self._pace.work)
         now, per_work = time.monotonic(), self._spent / self._ended
         waiting = sum(r.work for d, r in self.runs.items() if d not in self.current and r.step < r.steps)
-        current = [_rest(per_work * r.work, now - r.began) for r in self.current.values() if r.began is not None]
+        # A run that has taken longer than expected is not about to end at any moment.
+        begun = [(r.work, now - r.began) for r in self.current.values() if r.began is not None]
+        current = [max(per_work * work - taken, OVERTIME * taken) for work, taken in begun]
         left = sum(run.step < run.steps for run in self.runs.values())
         return (per_work * waiting + sum(current)) / max(1, min(self._at_once, left))
-
-    def _training_left(self) -> float | None:
-        total = sum(run.work for run in self.runs.values())
-        if self._pace.done < 0.02 * (total - self._pace.before):
-            return None
-        return self._pace.seconds(total - self._pace.work)
 
     def say(self, line: str) -> None:
         """Print a line that stays."""
@@ -158,15 +187,3 @@ class Progress:
 
     def close(self) -> None:
         """Nothing more will be shown."""
-
-
-def _rest(expected: float, taken: float) -> float:
-    """Seconds that a run still takes; one that has taken longer than expected is not about to end at any moment."""
-    return max(expected - taken, OVERTIME * taken)
-
-
-def _score(result: ResultDocument) -> str:
-    """The score beside the loss: bits per byte of text, accuracy on a synthetic task."""
-    if result.bits_per_byte is None:
-        return f"accuracy {result.accuracy:.4f}"
-    return f"{result.bits_per_byte:.4f} bits/byte"

@@ -10,7 +10,6 @@ from ablate.running.request import Request
 from ablate.store import Store
 from ablate.store.claims import Watch
 from ablate.store.documents import MetricsRecord
-from ablate.store.documents.claim import ClaimRecord
 
 SILENT_SECONDS = 20.0
 """Silence of a process that is told of."""
@@ -51,12 +50,8 @@ class Run:
         elif missing:
             self.doing = "queued"
         if holder is not None and self.watch.silent_seconds >= SILENT_SECONDS:
-            self.doing = self._silence(holder)
-
-    def _silence(self, holder: ClaimRecord) -> str:
-        """A note on a process without a recent heartbeat."""
-        timeout = clock(self.request.execution.stall_timeout)
-        return f"no sign of life for {clock(self.watch.silent_seconds)} from process {holder.pid}, of at most {timeout}"
+            silent, timeout = clock(self.watch.silent_seconds), clock(self.request.execution.stall_timeout)
+            self.doing = f"no sign of life for {silent} from process {holder.pid}, of at most {timeout}"
 
 
 def step_text(record: MetricsRecord, steps: int) -> str:

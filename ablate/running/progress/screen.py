@@ -33,9 +33,6 @@ class Screen(Progress):
         self._screen().console.print(Text(line))
 
     def draw(self) -> None:
-        self._screen().update(self._table())
-
-    def _table(self) -> Table:
         table = Table.grid()
         table.add_row(Text(self.summary(), style="bold"))
         runs = Table.grid(padding=(0, 2))
@@ -43,7 +40,7 @@ class Screen(Progress):
             bar = ProgressBar(total=1.0, completed=run.share, width=BAR_WIDTH)
             runs.add_row(Text(f"  {run.label}"), bar, Text(run.doing))
         table.add_row(runs)
-        return table
+        self._screen().update(table)
 
     def _screen(self) -> Live:
         if self._live is None:

@@ -15,11 +15,6 @@ from ablate.store.documents._document import Document, Part
 LOSS = "loss"
 
 
-def is_loss(measure: str) -> bool:
-    """Whether it is the loss, which lines of the ledger need not say."""
-    return measure == LOSS
-
-
 class LedgerTest(Part):
     """A comparison of two arms, with the p-values that it had by itself."""
 
@@ -31,7 +26,7 @@ class LedgerTest(Part):
     """Digest of all that decides the arm's losses but the seeds."""
     baseline_identity: str
     """The baseline's."""
-    measure: str = Field(default="loss", exclude_if=is_loss)
+    measure: str = Field(default="loss", exclude_if=lambda measure: measure == LOSS)
     """The score that is compared: `loss`, or a task and its metric."""
     question: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
     """Digests of the arms compared, at whatever learning rate: tests that have one in common are of one question, and

@@ -7,18 +7,15 @@ are those before its update.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator
 
 from ablate.store.documents._document import Part, Seconds, Tokens, Unit
 
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-Logged: TypeAlias = Annotated[float | None, BeforeValidator(_finite)]
+Logged: TypeAlias = Annotated[
+    float | None, BeforeValidator(lambda n: None if isinstance(n, float) and not math.isfinite(n) else n)
+]
 """Null where it was not finite."""
 
 

@@ -70,10 +70,6 @@ class RunTeacher(Part):
     """Number of the teacher's likeliest tokens that count; all where absent."""
 
 
-def _is_test(part: HeldOutPart) -> bool:
-    return part == "test"
-
-
 class RunDocument(Document):
     """One training run. Probes are part of the digest: a stored run without them has no probe data to show."""
 
@@ -109,6 +105,6 @@ class RunDocument(Document):
     plugins: dict[str, str] | None = Field(default=None, exclude_if=is_none)
     """Digests of the files of the plug-ins that model, training and data are made of, by `axis.name`; of an installed
     one after the name and version of its distribution."""
-    reads: HeldOutPart = Field(default="test", exclude_if=_is_test)
+    reads: HeldOutPart = Field(default="test", exclude_if=lambda part: part == "test")
     """The held-out part of the final loss and of evaluations: `tuning` in trials of `tune`, `judging` in those of a
     search, else `test`."""

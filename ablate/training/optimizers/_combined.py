@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from ablate.training.optimizers import Group, StateDict, Updates
+from ablate.training.optimizers import Group, StateDict, Trained, Updates
+from ablate.training.optimizers.adamw import AdamW
+
+
+def beside_adamw(
+    matrices: Callable[[Sequence[Trained], float], Updates],
+    trained: Sequence[Trained],
+    lr: float,
+    betas: tuple[float, float],
+    ratio: float = 1.0,
+) -> Combined:
+    """`matrices` for those of the roles input and output, and AdamW, at `ratio` times the rate, for all else."""
+    ours, rest = list[Trained](), list[Trained]()
+    for each in trained:
+        if each.role in ("input", "output") and each.parameter.ndim == 2:
+            ours.append(each)
+        else:
+            rest.append(replace(each, lr_factor=each.lr_factor * ratio))
+    parts = [matrices(ours, lr)] if ours else []
+    return Combined([*parts, AdamW(betas=betas).build(rest, lr)] if rest else parts)
 
 
 class Combined:

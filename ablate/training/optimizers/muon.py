@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -11,13 +10,11 @@ import torch
 from pydantic import PositiveFloat
 
 from ablate.training.optimizers import Average, Betas, Optimizer, Trained, Updates, groups
-from ablate.training.optimizers._combined import Combined
+from ablate.training.optimizers._combined import beside_adamw
 from ablate.training.optimizers._stacked_muon import NorMuonUpdates, StackedMuon
-from ablate.training.optimizers.adamw import AdamW, per_entry
+from ablate.training.optimizers.adamw import per_entry
 from zoo.init import Role
 from zoo.tracing import device_type
-
-MATRICES = frozenset[Role]({"input", "output"})
 
 
 class Muon(Optimizer):
@@ -53,15 +50,7 @@ class Muon(Optimizer):
     """Decay rates β₁ and β₂ of AdamW's moments, for the parameters that Muon does not train."""
 
     def build(self, trained: Sequence[Trained], lr: float) -> Updates:
-        ours = [each for each in trained if self._takes(each)]
-        ratio = self.adamw_lr_ratio
-        rest = [replace(each, lr_factor=each.lr_factor * ratio) for each in trained if not self._takes(each)]
-        parts: list[Updates] = []
-        if ours:
-            parts.append(self._muon(ours, lr))
-        if rest:
-            parts.append(AdamW(betas=self.betas).build(rest, lr))
-        return Combined(parts)
+        return beside_adamw(self._muon, trained, lr, self.betas, self.adamw_lr_ratio)
 
     def _muon(self, trained: Sequence[Trained], lr: float) -> Updates:
         kind: Callable[..., Updates] = torch.optim.Muon
@@ -72,10 +61,6 @@ class Muon(Optimizer):
         return kind(
             groups(trained, lr), lr=lr, momentum=self.momentum, nesterov=self.nesterov, adjust_lr_fn=self.adjust
         )
-
-    @staticmethod
-    def _takes(each: Trained) -> bool:
-        return each.role in MATRICES and each.parameter.ndim == 2
 
     def width_factors(self, ratio: float) -> Mapping[Role, float] | None:
         if self.neuron_beta is not None:

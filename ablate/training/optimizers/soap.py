@@ -10,11 +10,8 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from ablate.training.optimizers import Betas, Group, Optimizer, StateDict, Trained, Updates, groups
-from ablate.training.optimizers._combined import Combined
-from ablate.training.optimizers.adamw import AdamW
-from zoo.init import Role
+from ablate.training.optimizers._combined import beside_adamw
 
-MATRICES = frozenset[Role]({"input", "output"})
 EPS = 1e-8
 
 
@@ -37,18 +34,10 @@ class SOAP(Optimizer):
     """A side of a matrix with more features than this keeps the basis that it has."""
 
     def build(self, trained: Sequence[Trained], lr: float) -> Updates:
-        ours = [each for each in trained if _is_matrix(each)]
-        rest = [each for each in trained if not _is_matrix(each)]
-        parts: list[Updates] = []
-        if ours:
-            parts.append(SOAPUpdates(groups(ours, lr), self.betas, self.every, self.max_features))
-        if rest:
-            parts.append(AdamW(betas=self.betas).build(rest, lr))
-        return Combined(parts)
+        def soap(ours: Sequence[Trained], lr: float) -> Updates:
+            return SOAPUpdates(groups(ours, lr), self.betas, self.every, self.max_features)
 
-
-def _is_matrix(each: Trained) -> bool:
-    return each.role in MATRICES and each.parameter.ndim == 2
+        return beside_adamw(soap, trained, lr, self.betas)
 
 
 class SOAPUpdates(torch.optim.Optimizer):

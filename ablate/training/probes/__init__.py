@@ -28,23 +28,15 @@ def load(name: str) -> Probe:
 
 def _which(value: Any) -> Any:
     """`all`, or a list of names: sorted, since their order changes nothing."""
-    chosen = names() if value == "all" else value
+    chosen, known = names() if value == "all" else value, ", ".join(names())
     if not isinstance(chosen, list | tuple) or not chosen or not all(isinstance(name, str) for name in chosen):
-        raise ValueError(f"expected all, or a list of {', '.join(names())}, not {value!r}")
+        raise ValueError(f"expected all, or a list of {known}, not {value!r}")
     for name in chosen:
         if name not in names():
-            raise ValueError(f"unknown probe '{name}'" + (did_you_mean(name, names()) or f": one of {_listed()}"))
+            raise ValueError(f"unknown probe '{name}'{did_you_mean(name, names()) or f': one of {known}'}")
         if list(chosen).count(name) > 1:
             raise ValueError(f"a probe is given twice: {name}")
     return tuple(sorted(chosen))
-
-
-def _all() -> tuple[str, ...]:
-    return tuple(names())
-
-
-def _listed() -> str:
-    return ", ".join(names())
 
 
 WHICH: JsonSchemaValue = {
@@ -58,7 +50,9 @@ class ProbeSpec(Spec):
 
     every: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Probed each such share of the steps, and always at the first, before anything is learnt, and the last."""
-    which: Annotated[tuple[str, ...], BeforeValidator(_which), WithJsonSchema(WHICH)] = Field(default_factory=_all)
+    which: Annotated[tuple[str, ...], BeforeValidator(_which), WithJsonSchema(WHICH)] = Field(
+        default_factory=lambda: tuple(names())
+    )
     """Probes to record: `all`, or a list of names."""
 
     def due(self, step: int, steps: int) -> bool:
