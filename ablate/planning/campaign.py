@@ -14,7 +14,9 @@ from itertools import chain, count
 from ablate.planning.ladder import Axis, axis, refuse_unlike
 from ablate.planning.looks import Look, looks
 from ablate.planning.plan import ArmPlan, Plan
-from ablate.planning.tuning import Batches, IllegalSpaceError, Settings, Tuned, propose
+from ablate.planning.sampling import IllegalSpaceError
+from ablate.planning.trials import Batches, Settings, Tuned
+from ablate.planning.tuning import propose
 from ablate.store.documents.tuning import RATE
 from ablate.study.arms import Arm
 from ablate.study.space import Space

@@ -15,7 +15,8 @@ from scipy import stats
 import reports
 from ablate.planning.campaign import Tuning, TuningPass
 from ablate.planning.study_document import study_tuning
-from ablate.planning.tuning import Tuned, propose
+from ablate.planning.trials import Tuned
+from ablate.planning.tuning import propose
 from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.tuning import RATE
 from ablate.study.tune_spec import FINE, TuneSpec, rates_around
