@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ablate.api.logs import logs
     from ablate.api.merging import Merged, merge
     from ablate.api.packing import Packed, pack
-    from ablate.api.planning import StudyPlan, plan
+    from ablate.api.planning import plan
     from ablate.api.pooling import StoresCompared, compare_stores
     from ablate.api.preparing import prepare
     from ablate.api.registering import Registration, register
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ablate.api.scaling import Fits, ScaleUp, fit, scale_up
     from ablate.api.searching import SearchResult, search
     from ablate.api.starting import new
+    from ablate.api.study_plan import StudyPlan
     from ablate.checkpoints import CheckpointError
     from ablate.errors import ArgumentError, DataError
     from ablate.plugins import plug_in
@@ -92,7 +93,7 @@ _HOME = {
     "StoresCompared": "ablate.api.pooling",
     "Study": "ablate.study.study",
     "StudyError": "ablate.study.problems",
-    "StudyPlan": "ablate.api.planning",
+    "StudyPlan": "ablate.api.study_plan",
     "StudyResult": "ablate.api.result",
     "Verdict": "ablate.api.result",
     "atlas": "ablate.api.atlas",

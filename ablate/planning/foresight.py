@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ablate.planning.plan import ArmPlan, Plan
+from ablate.readable import clock
 from ablate.store import Store
 from ablate.study.tune_spec import TuneSpec
 
@@ -52,6 +53,27 @@ class Foresight:
 
         noise, arms = Noise(self.sd, self.tuning_freedom), len(plan.arms)
         return seeds_for(difference, noise, arms, alpha=FIRST_SHARE * ALPHA) if arms > 1 else None
+
+
+@dataclass(frozen=True)
+class Detection:
+    """The seeds that find a difference with 80 % probability.
+
+    Attributes:
+        difference: in nats.
+        seeds: how many; None if a thousand would not do.
+        seconds: the estimated time of training and tuning.
+    """
+
+    difference: float
+    seeds: int | None
+    seconds: float | None
+
+    def __str__(self) -> str:
+        if self.seeds is None or self.seconds is None:
+            return f"no number of seeds up to 1,000 would detect {self.difference:g} nats"
+        found = f"{self.seeds} seeds detect {self.difference:g} nats with 80 % power (--set seeds={self.seeds})"
+        return f"{found}: about {clock(max(1.0, self.seconds))} of training"
 
 
 def foresight(plan: Plan, store: Store, tune: TuneSpec | None) -> Foresight:

@@ -376,7 +376,7 @@ def test_a_space_in_which_an_arm_finds_nothing_is_an_error_of_the_study(
     """16 is divided by 2 and by 4 heads, but not by 3: both ends can be built, and what is between them cannot."""
     text = STUDY.replace("d_model: 8", "d_model: 16").replace("block.mixer.heads: 2, ", "block.mixer.head_dim: null, ")
     tune = "tune: {space: {block.mixer.heads: {range: [2, 4]}, train.batch: {range: [2, 6], step: 0.5}}, trials: 2}\n"
-    monkeypatch.setattr("ablate.planning.tuning.MOST_ILLEGAL", 50)
+    monkeypatch.setattr("ablate.planning.sampling.MOST_ILLEGAL", 50)
     with pytest.raises(StudyError, match=r"study.yaml:8:\d+: tune.space: none of 50 settings .* \(in arm pre\)"):
         gone_through(tmp_path, tuning(tune, text), lambda _: 1.0)
 

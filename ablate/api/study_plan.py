@@ -1,0 +1,300 @@
+"""The plan of a study, as `ablate.plan` returns it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, cast
+
+from pydantic import JsonValue
+
+from ablate.planning.campaign import Outcome
+from ablate.planning.durations import Duration, duration
+from ablate.planning.exports import Export, export_lines, exports
+from ablate.planning.foresight import Detection, Foresight, detectable_lines, foresight
+from ablate.planning.lengths import Corpora, length_lines, prepared
+from ablate.planning.memory import MemoryNeed, Room, needs, surely_fits, warnings
+from ablate.planning.plan import ArmPlan, Plan
+from ablate.planning.plan_shown import (
+    brought_lines,
+    matched_line,
+    plan_json,
+    plan_rows,
+    remarks,
+    search_lines,
+    tuning_runs,
+)
+from ablate.planning.study_document import study_rates
+from ablate.running.corpora import checkpoint_lines
+from ablate.store import Store
+from ablate.store.documents import JsonObject
+from ablate.study.study import Study
+from ablate.training.execution import Execution
+from evals.costs.machine import Speed
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_TEXTS, _WHOLE = ("rung", "axis", "attention"), ("peak_memory_bytes", "microbatch")
+"""Columns that may be null in every row."""
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """A study's planned arms and runs. In a notebook it displays as the table of its arms.
+
+    Attributes:
+        outcome: every rung of the study's ladder with its arms and runs, as objects.
+        tuned: whether tuning is done; if not, arms have the settings that the study gives them.
+        tuning: the runs of a tuning that is not done, as far as results lead: the arm tried, and whether its run has
+            one.
+        speed: this machine's, measured, from which times are estimated.
+        done: whether the store has the result of a run, by digest.
+        asked: the study as it was read, with its tuning.
+        execution: how runs would be executed.
+        room: the memory that they would share.
+        at_once: how many would run at once.
+    """
+
+    outcome: Outcome
+    tuned: bool
+    tuning: tuple[tuple[ArmPlan, bool], ...]
+    speed: Speed
+    done: dict[str, bool]
+    store: Store
+    asked: Study
+    execution: Execution
+    room: Room
+    at_once: int
+
+    @property
+    def study(self) -> Study:
+        """The study with the settings that tuning chose."""
+        return self.outcome.plan.study
+
+    @property
+    def planned(self) -> tuple[ArmPlan, ...]:
+        """The arms of the last rung as objects, with their specs, budgets and runs."""
+        return self.outcome.plan.arms
+
+    @cached_property
+    def arms(self) -> pl.DataFrame:
+        """A row for each arm of each rung: parameters, FLOPs, tokens, steps, cache bytes, estimated time and peak
+        memory of a run."""
+        import polars as pl  # noqa: PLC0415 (takes long, and a terminal shows no frame)
+
+        rows = [
+            {
+                "arm": arm.name,
+                "rung": rung.plan.study.rung,
+                "axis": rung.axis,
+                "parameters": arm.parameters,
+                "parameters_embedding": arm.parameters_embedding,
+                "flops_per_token": float(arm.flops_per_token),
+                "steps": arm.steps,
+                "tokens": arm.tokens,
+                "tokens_per_parameter": arm.length.tokens_per_parameter,
+                "flops": float(arm.flops),
+                "kv_bytes_per_token": arm.kv_bytes_per_token,
+                "seconds": arm.estimated_seconds(self.speed),
+                "peak_memory_bytes": self.needs[rung.plan.study.rung][arm.name].peak_memory_bytes,
+                "microbatch": self.needs[rung.plan.study.rung][arm.name].microbatch,
+                "attention": self.needs[rung.plan.study.rung][arm.name].attention,
+                "runs": len(arm.runs),
+                **{f"{name}_differs_percent": differs for name, differs in arm.differs.items()},
+            }
+            for rung in self.outcome.rungs
+            for arm in rung.plan.arms
+        ]
+        kinds = {
+            **dict.fromkeys(_TEXTS, pl.String),
+            **dict.fromkeys(_WHOLE, pl.Int64),
+            "kv_bytes_per_token": pl.Float64,
+        }
+        return pl.DataFrame(rows, schema_overrides=kinds)
+
+    @cached_property
+    def runs(self) -> pl.DataFrame:
+        """A row for each run: its digest, arm, seed, rung of the ladder, and whether the store has it already."""
+        import polars as pl  # noqa: PLC0415 (takes long, and a terminal shows no frame)
+
+        rows = [
+            {
+                "digest": run.digest,
+                "arm": run.arm,
+                "seed": run.seed,
+                "rung": rung.plan.study.rung,
+                "reused": self.done[run.digest],
+            }
+            for rung in self.outcome.rungs
+            for run in rung.plan.runs
+        ]
+        return pl.DataFrame(rows, schema_overrides={"rung": pl.String})
+
+    @cached_property
+    def foresight(self) -> Foresight:
+        """The noise that is expected, and where it was measured."""
+        return foresight(self.outcome.plan, self.store, self.asked.tune)
+
+    @cached_property
+    def detectable(self) -> float | None:
+        """The difference in nats that the study will probably find (80 %); None where nothing is compared."""
+        return None if self._tests_no_arms else self.foresight.detectable(self.outcome.plan)
+
+    @property
+    def _tests_no_arms(self) -> bool:
+        return self.study.is_search_alone or self.study.screen is not None
+
+    def detect(self, difference: float) -> Detection:
+        """The seeds that find such a difference with 80 % probability, and the time that they take.
+
+        Args:
+            difference: in nats, above 0.
+        """
+        plan = self.outcome.plan
+        seeds = None if self._tests_no_arms else self.foresight.seeds(plan, difference)
+        trained = (seeds or 0) * sum(arm.estimated_seconds(self.speed) for arm in plan.arms)
+        seconds = trained + self._tuning_seconds
+        return Detection(difference, seeds, seconds / (self.at_once * self.execution.devices) if seeds else None)
+
+    def document(self) -> JsonObject:
+        """JSON form, for `ablate plan --json`."""
+        planned = plan_json(self.outcome, self.speed, done=self.done, corpora=self.corpora, needs=self.needs)
+        rates = study_rates(self.asked).model_dump()
+        exported: JsonObject = {
+            arm: {"model_type": each.model_type, "reason": each.reason or None} for arm, each in self.exports.items()
+        }
+        arms: list[JsonValue] = [
+            {
+                **arm,
+                "export": exported.get(str(arm["name"])),
+                "detectable": None if arm["name"] == self.study.baseline else self.detectable,
+            }
+            for arm in cast(list[JsonObject], planned["arms"])
+        ]
+        return {
+            **planned,
+            "arms": arms,
+            "tuned": self.tuned,
+            "tuning": None if self.tuned else {"done": self._tuning_done, "next": len(self.tuning) - self._tuning_done},
+            "rates": rates,
+            "recompute": self.execution.recompute,
+            "detectable": self.detectable,
+            "unread": list(self.unread),
+            "detectable_source": None if self.detectable is None else self.foresight.source,
+        }
+
+    @cached_property
+    def exports(self) -> dict[str, Export]:
+        """The transformers architecture that `ablate.export` would write for each arm; empty if transformers is not
+        installed. Takes seconds, to load transformers."""
+        return exports(self.planned)
+
+    def tables(self, details: bool = False) -> list[tuple[str | None, list[tuple[str, ...]]]]:
+        """A table of text for each rung, the header first, with the rung's name; None without a ladder.
+
+        Args:
+            details: also the peak memory of a run, which is shown in any case if a run may not fit.
+        """
+        plans = [rung.plan for rung in self.outcome.rungs]
+        needs = self.needs if details or self._memory_matters else {}
+        return [
+            (plan.study.rung, plan_rows(plan, self.speed, corpora=self.corpora, needs=needs.get(plan.study.rung)))
+            for plan in plans
+        ]
+
+    @cached_property
+    def _memory_matters(self) -> bool:
+        """Whether a run may not fit in memory, or is to be cut so that it does."""
+        cut = self.execution.microbatch is not None or self.execution.recompute
+        return cut or not all(surely_fits(arm, self.room) for rung in self.outcome.rungs for arm in rung.plan.arms)
+
+    def notes(self, details: bool = False) -> list[str]:
+        """Lines below the tables: the matched quantities, the tuning, and the number of runs.
+
+        Args:
+            details: also the architecture of transformers that each arm can be exported as.
+        """
+        notes = [*brought_lines(self.asked), matched_line(self.outcome.plan), *remarks(self.asked, self.tuned)]
+        notes += checkpoint_lines(self.asked)
+        notes += length_lines(self.outcome.plan, self.corpora)
+        for rung in self.outcome.rungs if self._memory_matters else ():
+            notes += warnings(rung.plan, self.needs[rung.plan.study.rung], self.execution, self.room)
+        notes += export_lines(self.exports if details else {})
+        if self.study.is_search_alone:
+            notes += search_lines(self.study, self.planned[0], self.speed, self.at_once * self.execution.devices)
+            return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
+        notes += detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
+        if self._tuning_done:
+            there = f"{self._tuning_done} of its runs are in {self.store.root}/"
+            notes.append(f"tuning has begun: {there}; planned next: {len(self.tuning) - self._tuning_done}")
+        there = f"of which {sum(self.done.values())} are in {self.store.root}/ already"
+        if self.unread:
+            there = f"and which of them are in {self.store.root}/ already depends on a text that could not be read"
+            notes += self.unread
+        notes.append(f"{len(self.done)} runs, {there}")
+        return [*notes, *([f"{self.at_once} at once: {self.time}"] if str(self.time) else [])]
+
+    @cached_property
+    def unread(self) -> tuple[str, ...]:
+        """Why texts could not be read, each once: what runs cost is known without them, which are done is not."""
+        arms = (arm for rung in self.outcome.rungs for arm in rung.plan.arms)
+        return tuple(dict.fromkeys(arm.identity.unread for arm in arms if arm.identity.unread))
+
+    @cached_property
+    def time(self) -> Duration:
+        """The estimated time of the missing runs."""
+        plans = [rung.plan for rung in self.outcome.rungs]
+        missing = {run.digest: self._missing(plan, run.digest) for plan in plans for run in plan.runs}
+        found = duration(plans, missing, self.store, self.speed, self._tuning_seconds)
+        return found / (self.at_once * self.execution.devices)
+
+    @property
+    def _tuning_done(self) -> int:
+        """Number of runs that an unfinished tuning has a result of."""
+        return sum(is_done for _, is_done in self.tuning)
+
+    @property
+    def _tuning_seconds(self) -> float:
+        """Estimated time of the tuning that is left: of what it costs as a rule, less what is done, but at least that
+        of the runs which follow."""
+        tune = self.asked.tune
+        if self.tuned or tune is None:
+            return 0.0
+        arms = [arm for rung in self.outcome.rungs for arm in rung.plan.arms]
+        whole = tuning_runs(tune) * sum(arm.estimated_seconds(self.speed) for arm in arms)
+        done, left = (
+            sum(arm.estimated_seconds(self.speed) for arm, is_done in self.tuning if is_done is wanted)
+            for wanted in (True, False)
+        )
+        return max(whole - done, left)
+
+    def _missing(self, plan: Plan, digest: str) -> list[str]:
+        """Phases of a run that is not done; one that is done lacks none, as far as is known here."""
+        phases = {"train": True, "measure": plan.measures(digest), "evals": plan.evals is not None}
+        return [phase for phase, wanted in phases.items() if wanted and not self.done[digest]]
+
+    @cached_property
+    def needs(self) -> dict[str | None, dict[str, MemoryNeed]]:
+        """Memory by rung, None without a ladder, and by arm. Takes about a second for each arm."""
+        plans = [rung.plan for rung in self.outcome.rungs]
+        return {plan.study.rung: needs(plan, self.execution, self.room) for plan in plans}
+
+    @cached_property
+    def corpora(self) -> Corpora:
+        """Text that the store has prepared, by digest."""
+        return prepared(self.store, self.outcome.plan)
+
+    def __repr__(self) -> str:
+        return f"<StudyPlan {self.study.name} at {self.study.scale}: {len(self.planned)} arms, {len(self.done)} runs>"
+
+    def _repr_html_(self) -> str:
+        from reports.wording.markup import html_table  # noqa: PLC0415 (statistics are slow to load)
+
+        parts = [f"<p><strong>{escape(self.study.question)}</strong></p>"]
+        for rung, rows in self.tables():
+            if rung is not None:
+                parts.append(f"<p>{escape(rung)}</p>")
+            parts.append(html_table(rows))
+        return "".join([*parts, *(f"<p>{escape(note)}</p>" for note in self.notes())])
