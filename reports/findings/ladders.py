@@ -147,14 +147,11 @@ def _fit(runs: pl.DataFrame, name: str) -> ScalingLaw | None:
 def _law(fit: ScalingLaw | None) -> Law | None:
     if fit is None or not fit.determined:
         return None
-    return Law(fit.exponent(), fit.irreducible(), tuple(_line(fit)))
-
-
-def _line(fit: ScalingLaw) -> list[LinePoint]:
     inside = np.geomspace(fit.flops[0], fit.flops[-1], POINTS).tolist()
     beyond = np.geomspace(fit.flops[-1], fit.flops[-1] * fit.reach, BEYOND).tolist()
     places = [*((flops, False) for flops in inside), *((flops, True) for flops in beyond)]
-    return [LinePoint(flops, fit.loss(flops), extrapolated) for flops, extrapolated in places]
+    line = tuple(LinePoint(flops, fit.loss(flops), extrapolated) for flops, extrapolated in places)
+    return Law(fit.exponent(), fit.irreducible(), line)
 
 
 def _undetermined(runs: pl.DataFrame, name: str, fit: ScalingLaw | None) -> str | None:
