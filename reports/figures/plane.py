@@ -83,11 +83,16 @@ class Plane:
         places = [(x.share(a), y.share(b)) for a, b in zip(x.values, y.values, strict=True)]
         if self._is_crowded:
             names = readable(places, names, self.width)
+        hover = []
+        for place, look in enumerate(self.looks):
+            said = (f"{label(axis.name, 90)}: {axis.text(axis.values[place])}" for axis in (y, x))
+            about = [label(self.about[place], 90)] if self.about and self.about[place] else []
+            hover.append("<br>".join((f"<b>{look.label}</b>", *about, *said)))
         return {
             "marker.symbol": [look.symbol + "-open" * gone for look, gone in zip(self.looks, beaten, strict=True)],
             "text": [[name] for name in names],
             "textposition": label_places(places, names, self.width),
-            "hovertext": [[self._hover(place, x, y)] for place in range(len(self.looks))],
+            "hovertext": [[text] for text in hover],
         }
 
     def _beaten(self, x: Against, y: Against) -> list[bool]:
@@ -109,11 +114,6 @@ class Plane:
         told = [place for place in every if not dull[place]]
         told.sort(key=lambda place: span[1] if (span := spans[place]) else math.inf)
         return {*told[:MOST_NAMED], *([0] if self.rivals else [])}
-
-    def _hover(self, place: int, x: Against, y: Against) -> str:
-        said = (f"{label(axis.name, 90)}: {axis.text(axis.values[place])}" for axis in (y, x))
-        about = [label(self.about[place], 90)] if self.about and self.about[place] else []
-        return "<br>".join((f"<b>{self.looks[place].label}</b>", *about, *said))
 
 
 def _style(look: ArmStyle, faint: bool) -> Attributes:

@@ -47,7 +47,10 @@ class Caches(Section):
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
         measured = documents.measured
-        costs = [row for key, found in measured for row in _cache_rows(key, found)]
+        costs = []
+        for key, found in measured:
+            kinds: dict[str, Measured] = {PLAIN: found, **found.caches} if found.caches else {}
+            costs += [{**row, "cache": cache} for cache, each in kinds.items() for row in measured_rows(key, each)]
         losses = [row for key, found in measured for row in _cache_loss_rows(key, found)]
         return {
             "caches": pl.DataFrame(costs, schema=CACHES),
@@ -79,13 +82,6 @@ class Caches(Section):
         figure = figure_of(self.found, summary, style)
         if figure is not None:
             yield figure
-
-
-def _cache_rows(key: RunKey, found: MeasureDocument) -> Iterator[Row]:
-    kinds: dict[str, Measured] = {PLAIN: found, **found.caches} if found.caches else {}
-    for cache, measured in kinds.items():
-        for row in measured_rows(key, measured):
-            yield {**row, "cache": cache}
 
 
 def _cache_loss_rows(key: RunKey, found: MeasureDocument) -> Iterator[Row]:

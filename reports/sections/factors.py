@@ -46,13 +46,18 @@ class Factors(Section):
         arms = [arm for arm in data.study.arms if arm.cell]
         if not arms:
             return None
-        factors = sorted((_factor(path, arms) for path in arms[0].cell), key=_lines_last)
+        # arms make lines; of axes, the one with the most values lies across
+        factors = [_factor(path, arms) for path in arms[0].cell]
+        factors.sort(key=lambda factor: (factor.path == "arm", -len(factor.values)))
         across, *others = factors
         cells = {arm.name: tuple(gloss_words.value_of(arm.cell[each.path]) for each in factors) for arm in arms}
         return cls(across, tuple(others), cells)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        known = [(arm, value) for arm in summary.arms if arm.name in self.cells and (value := _value(summary, arm))]
+        differences = {arm.name: arm.comparison.difference for arm in summary.arms if arm.comparison}
+        differences[summary.baseline] = NO_DIFFERENCE
+        shown = [arm for arm in summary.arms if arm.name in self.cells]
+        known = [(arm, value) for arm in shown if (value := differences.get(arm.name))]
         if len(known) > 1:
             yield self._figure(summary, known)
 
@@ -62,7 +67,10 @@ class Factors(Section):
         for arm, value in known:
             first, *others = self.cells[arm.name]
             lines.setdefault(tuple(others), []).append((first, value))
-        named = {rest: self._line(rest) for rest in lines}
+        named = {}  # `window 32 · post`: the arm itself has no name of its factor
+        for rest in lines:
+            pairs = zip(self.others, rest, strict=True)
+            named[rest] = " · ".join(each if of.path == "arm" else f"{of.name} {each}" for of, each in pairs)
         style = looks(list(named.values()))
         figure = blank(label(self.across.path, 60), f"loss minus {label(summary.baseline)}’s ({summary.unit})", 380)
         for rest, points in lines.items():
@@ -86,7 +94,10 @@ class Factors(Section):
         figure.add_hline(y=0, line=NEUTRAL)
         figure.update_xaxes(type="category", categoryorder="array", categoryarray=list(map(label, self.across.values)))
         figure.update_layout(showlegend=bool(self.others))
-        rows = [(*self.cells[arm.name], words.signed(value.mean, 4), _ends(value)) for arm, value in known]
+        rows = []
+        for arm, value in known:
+            ends = [words.signed(end, 4) for end in (value.low, value.high) if end is not None]
+            rows.append((*self.cells[arm.name], words.signed(value.mean, 4), " to ".join(ends) or words.NONE))
         names = [self.across.path, *(each.path for each in self.others)]
         by = listed([self.across.name, *(each.name for each in self.others)])
         return Figure(
@@ -99,31 +110,9 @@ class Factors(Section):
             wide=True,
         )
 
-    def _line(self, values: Sequence[str]) -> str:
-        """`window 32 · post`: the arm itself has no name of its factor."""
-        pairs = zip(self.others, values, strict=True)
-        return " · ".join(value if each.path == "arm" else f"{each.name} {value}" for each, value in pairs)
-
 
 def _factor(path: str, arms: Sequence[StudyArm]) -> Factor:
     values = list({gloss_words.value_of(arm.cell[path]): arm.cell[path] for arm in arms}.items())
     if all(isinstance(value, int | float) for _, value in values):
         values.sort(key=lambda each: each[1])  # type: ignore[arg-type,return-value]
     return Factor(path, tuple(text for text, _ in values))
-
-
-def _lines_last(factor: Factor) -> tuple[bool, int]:
-    """Arms make lines; of axes, the one with the most values lies across."""
-    return factor.path == "arm", -len(factor.values)
-
-
-def _value(summary: StudySummary, arm: ArmSummary) -> Estimate | None:
-    if arm.name == summary.baseline:
-        return NO_DIFFERENCE
-    return arm.comparison.difference if arm.comparison else None
-
-
-def _ends(value: Estimate) -> str:
-    if value.low is None or value.high is None:
-        return words.NONE
-    return f"{words.signed(value.low, 4)} to {words.signed(value.high, 4)}"

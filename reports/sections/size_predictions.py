@@ -14,7 +14,7 @@ from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.sections.ladder import Ladder
 from reports.statistics.interval import Interval
-from reports.statistics.prediction import AccuracyFrom, Prediction
+from reports.statistics.prediction import AccuracyFrom
 from reports.wording import words
 from reports.wording.table import frame_table
 
@@ -65,17 +65,14 @@ class SizePredictionsSection(Section):
     def _sentence(self, place: int) -> str:
         size, last, found = self.found.sizes[place], self.found.sizes[-1], self.found.predictions[place]
         correlations = f"Kendall’s τ {_number(found.kendall)}, Spearman’s ρ {_number(found.spearman)}"
-        return (
-            f"{size.size}, at {_share(size, last)} of the compute: {percent(found.accuracy)} of pairs; {correlations}."
-            f"{self._of_half(place)}"
-        )
-
-    def _of_half(self, place: int) -> str:
-        """Accuracy over the half of the pairs that are furthest apart, in words; of few pairs nothing."""
+        # the half of the pairs that are furthest apart; nothing of few pairs
         halves = [step for step in _some(self.found.by_gap[place])[1:2] if step.pairs >= FEWEST_PAIRS]
         ceilings = [f"; the noise of its seeds would leave {100 * s.ceiling:.0f} %" for s in halves if s.ceiling]
         shares = [f" Of the {s.pairs} pairs furthest apart, {100 * s.accuracy:.0f} %" for s in halves]
-        return "".join([*shares, *ceilings, "." if shares else ""])
+        return (
+            f"{size.size}, at {_share(size, last)} of the compute: {percent(found.accuracy)} of pairs; {correlations}."
+            f"{''.join([*shares, *ceilings, '.' if shares else ''])}"
+        )
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         yield self._accuracy()
@@ -105,7 +102,10 @@ class SizePredictionsSection(Section):
             drawing=figure,
             table=frame_table(
                 ("size", "FLOPs", "decision accuracy", "Kendall’s τ", "Spearman’s ρ"),
-                [(size.size, words.large(size.flops), *_row(found)) for size, found in rows],
+                [
+                    (s.size, words.large(s.flops), percent(of.accuracy), _number(of.kendall), _number(of.spearman))
+                    for s, of in rows
+                ],
             ),
         )
 
@@ -225,7 +225,3 @@ def percent(found: Interval) -> str:
 def _number(found: Interval) -> str:
     value, low, high = (words.signed(each, 2).removeprefix("+") for each in (found.value, found.low, found.high))
     return f"{value} ({low} to {high})"
-
-
-def _row(found: Prediction) -> tuple[str, str, str]:
-    return percent(found.accuracy), _number(found.kendall), _number(found.spearman)
