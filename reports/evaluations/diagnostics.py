@@ -125,11 +125,6 @@ def _rungs(rows: pl.DataFrame) -> Iterator[Rung]:
         )
 
 
-def _of_chance(chances: Mapping[float, float | None]) -> str:
-    """Sentence on how the figure marks chance; empty for a language, which has no chance level."""
-    return "" if not chances else " Dotted: chance." if len(chances) > 1 else " Grey: chance."
-
-
 def figure_of(name: str, found: Sequence[AccuracyCurve], style: Mapping[str, ArmStyle]) -> Figure:
     figure = blank(label(name.replace("_", " ")), "accuracy")
     for curve in found:
@@ -155,11 +150,12 @@ def figure_of(name: str, found: Sequence[AccuracyCurve], style: Mapping[str, Arm
     )
     figure.update_yaxes(range=[-0.03, 1.03])
     reasons = dict.fromkeys(f" {curve.arm}: {reason}." for curve in found for reason in curve.reasons)
+    marked = f" {'Dotted' if len(chances) > 1 else 'Grey'}: chance." if chances else ""  # a language has none
     return Figure(
         key=f"accuracy-{name}",
         title=f"Accuracy by {name.replace('_', ' ')}",
         note="Share of targets that are the model's likeliest token, on held-out examples that are the same in all"
-        f" arms. Bands: range over seeds.{_of_chance(chances)}{''.join(reasons)}",
+        f" arms. Bands: range over seeds.{marked}{''.join(reasons)}",
         alt="; ".join(
             f"{curve.arm} at {words.whole(rung.accuracy.x)}: {rung.accuracy.mean:.3f}"
             for curve in found

@@ -48,7 +48,10 @@ class Samples(EvaluationSection):
         rows = data.frames[cls.name()]
         if rows.is_empty():
             return None
-        seeds, written = _shared(rows.drop_nulls("sample"))
+        written = rows.drop_nulls("sample")
+        having = [set(seeds) for seeds in written.group_by("arm").agg("seed")["seed"]]
+        seeds = set.intersection(*having) if having else set()  # those that all arms have, of which the first is shown
+        written = written.filter(pl.col("seed") == min(seeds)) if seeds else written[:0]
         prompts = tuple(_prompts(written))
         reasons = list(rows.drop_nulls("reason").select("arm", "reason").unique(maintain_order=True).iter_rows())
         if written.height and not prompts:
@@ -64,13 +67,6 @@ class Samples(EvaluationSection):
             for number, row in enumerate(table.rows, 1)
             if "reason" not in row
         )
-
-
-def _shared(rows: pl.DataFrame) -> tuple[set[int], pl.DataFrame]:
-    """The seeds that all arms have, and the rows of the first of them."""
-    having = [set(seeds) for seeds in rows.group_by("arm").agg("seed")["seed"]]
-    seeds = set.intersection(*having) if having else set()
-    return seeds, rows.filter(pl.col("seed") == min(seeds)) if seeds else rows[:0]
 
 
 def _prompts(rows: pl.DataFrame) -> Iterator[Prompt]:
