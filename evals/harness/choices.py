@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from lm_eval.api.group import Group
 from lm_eval.api.metrics import bits_per_byte
 from lm_eval.api.task import Task
 
@@ -27,7 +26,12 @@ def add_bits_per_byte(results: Any, loaded: Loaded) -> None:
         if task.OUTPUT_TYPE == "multiple_choice" and KEY not in results["results"][name]:
             _add(results, name, task)
     for group in loaded.groups.values():
-        _add_mean(results, group)
+        # a group's is the mean of its tasks', where all have one and the group has scores at all
+        found = results["results"].get(group.name, {})
+        parts = [results["results"][task.task_name].get(KEY) for task in group.get_all_tasks()]
+        if any("," in key for key in found) and KEY not in found and None not in parts:
+            found[KEY] = sum(parts) / len(parts)
+            results["higher_is_better"].setdefault(group.name, {})[METRIC] = False
 
 
 def _add(results: Any, name: str, task: Task) -> None:
@@ -35,21 +39,14 @@ def _add(results: Any, name: str, task: Task) -> None:
     for sample in results["samples"].get(name, []):
         right = _right(task, sample) if sample["filter"] == "none" else None
         if right is not None:
-            sample[METRIC] = _of(sample, right)
+            log_p, _is_likeliest = sample["filtered_resps"][right]
+            _context, answer = sample["arguments"][right]
+            sample[METRIC] = log_p, len(answer.encode())  # of the right answer, with the space before it
             sample["metrics"] = [*sample["metrics"], METRIC]
             values.append(sample[METRIC])
     if values:
         results["results"][name][KEY] = bits_per_byte(values)
         results["higher_is_better"].setdefault(name, {})[METRIC] = False
-
-
-def _add_mean(results: Any, group: Group) -> None:
-    """A group's is the mean of its tasks', where all have one and the group has scores at all."""
-    found = results["results"].get(group.name, {})
-    parts = [results["results"][task.task_name].get(KEY) for task in group.get_all_tasks()]
-    if any("," in key for key in found) and KEY not in found and None not in parts:
-        found[KEY] = sum(parts) / len(parts)
-        results["higher_is_better"].setdefault(group.name, {})[METRIC] = False
 
 
 def _right(task: Task, sample: Sample) -> int | None:
@@ -59,10 +56,3 @@ def _right(task: Task, sample: Sample) -> int | None:
     if isinstance(target, str) and target in choices:
         target = choices.index(target)
     return target if isinstance(target, int) and 0 <= target < len(choices) else None
-
-
-def _of(sample: Sample, right: int) -> tuple[float, int]:
-    """(log p of the right answer, its bytes), with the space before it."""
-    log_p, _is_likeliest = sample["filtered_resps"][right]
-    _context, answer = sample["arguments"][right]
-    return log_p, len(answer.encode())

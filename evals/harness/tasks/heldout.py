@@ -96,7 +96,10 @@ def passages(documents: Sequence[str], seed: int, passages: int, passage_bytes: 
     draw = random.Random(seed)
     encoded = [(i, text.encode()) for i, text in enumerate(documents) if text.strip()]
     draw.shuffle(encoded)
-    places = [_places(len(data), passage_bytes, passages, draw) for _i, data in encoded]
+    places = []  # of each document, where its passages start, in random order
+    for _i, data in encoded:
+        slots = max(1, len(data) // passage_bytes)
+        places.append([slot * passage_bytes for slot in draw.sample(range(slots), min(slots, passages))])
     rows = [
         {"document": i, "text": data[start : start + passage_bytes].decode(errors="ignore")}
         # Round by round: every document's first passage comes before any document's second.
@@ -139,12 +142,6 @@ def _line_ends(text: str) -> Iterator[tuple[int, str]]:
         line = text[text.rfind("\n", 0, match.start()) + 1 : match.end()]
         if len(line.split()) >= _FEWEST_WORDS:
             yield match.start(), match[1]
-
-
-def _places(size: int, step: int, most: int, draw: random.Random) -> list[int]:
-    """Where up to `most` passages of a document of `size` bytes start, in random order."""
-    slots = max(1, size // step)
-    return [slot * step for slot in draw.sample(range(slots), min(slots, most))]
 
 
 def _dataset(rows: list[Item]) -> Dataset:
