@@ -37,8 +37,13 @@ def add_bits_per_byte(results: Any, loaded: Loaded) -> None:
 def _add(results: Any, name: str, task: Task) -> None:
     values = []
     for sample in results["samples"].get(name, []):
-        right = _right(task, sample) if sample["filter"] == "none" else None
-        if right is not None:
+        if sample["filter"] != "none":
+            continue
+        # the right choice as lm-eval finds it, where there is one and no more
+        right, choices = sample["target"], task.doc_to_choice(sample["doc"])
+        if isinstance(right, str) and right in choices:
+            right = choices.index(right)
+        if isinstance(right, int) and 0 <= right < len(choices):
             log_p, _is_likeliest = sample["filtered_resps"][right]
             _context, answer = sample["arguments"][right]
             sample[METRIC] = log_p, len(answer.encode())  # of the right answer, with the space before it
@@ -47,12 +52,3 @@ def _add(results: Any, name: str, task: Task) -> None:
     if values:
         results["results"][name][KEY] = bits_per_byte(values)
         results["higher_is_better"].setdefault(name, {})[METRIC] = False
-
-
-def _right(task: Task, sample: Sample) -> int | None:
-    """Place of the right choice, as lm-eval finds it; None where there are several, or none."""
-    target = sample["target"]
-    choices = task.doc_to_choice(sample["doc"])
-    if isinstance(target, str) and target in choices:
-        target = choices.index(target)
-    return target if isinstance(target, int) and 0 <= target < len(choices) else None

@@ -74,6 +74,12 @@ class Attention(EvaluationSection):
         heads = max(len(each.heads) for each in found)
         options = tuple(_option(each, heads, style[each.arm]) for each in found)
         more = f" {left_out} more layers are in the store." if left_out else ""
+        rows = []  # means over the tokens that have one before them
+        for each in found:
+            for number, head in enumerate(each.heads):
+                later = head[1:]
+                means = [sum(row[place] for row in later) / len(later) for place in (-1, -2, 0)]
+                rows.append((each.arm, str(each.layer), str(number), *(f"{mean:.3f}" for mean in means)))
         yield Figure(
             key="attention",
             title="What the heads attend to",
@@ -85,8 +91,7 @@ class Attention(EvaluationSection):
             alt=f"{len(found)} layers, up to {heads} heads each, over {len(found[0].pieces)} tokens",
             drawing=_drawing(options[0], heads),
             table=frame_table(
-                ("arm", "layer", "head", "weight on itself", "on the token before", "on the first"),
-                [row for each in found for row in _rows(each)],
+                ("arm", "layer", "head", "weight on itself", "on the token before", "on the first"), rows
             ),
             switches=(Switch("layer", "show", options),),
             wide=True,
@@ -126,13 +131,3 @@ def _drawing(first: SwitchOption, heads: int) -> Drawing:
             col=head % COLUMNS + 1,
         )
     return figure
-
-
-def _rows(found: AttentionMap) -> list[tuple[str, ...]]:
-    """Means over the tokens that have one before them."""
-    rows = []
-    for number, head in enumerate(found.heads):
-        later = head[1:]
-        means = [sum(row[place] for row in later) / len(later) for place in (-1, -2, 0)]
-        rows.append((found.arm, str(found.layer), str(number), *(f"{mean:.3f}" for mean in means)))
-    return rows

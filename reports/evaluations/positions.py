@@ -130,35 +130,32 @@ class Positions(EvaluationSection):
 
 
 def _curve(arm: str, extension: Any, rows: pl.DataFrame) -> PositionCurve:
-    """A bucket without a loss in some seed is left out: the others' mean would flatter."""
     read = rows.filter(pl.col("last").is_not_null())
     multiple = read["multiple"].max()
     longest = read.filter(pl.col("multiple") == pl.col("multiple").max())
     refused = rows.drop_nulls("reason").select("multiple", "reason").unique(maintain_order=True)
+    buckets = []
+    for (first, last), seeds in longest.sort("last").group_by("first", "last", maintain_order=True):
+        losses, bits, end = seeds["nats_per_token"], seeds["bits_per_byte"], int(str(last))
+        if losses.null_count():
+            continue  # without a loss in some seed the others' mean would flatter
+        buckets.append(
+            Bucket(
+                first=int(str(first)),
+                last=end,
+                loss=over_seeds(end, losses.to_list()),
+                stderr=combined_stderr(seeds["stderr"].to_list(), losses.to_list()),
+                bits_per_byte=None if bits.null_count() else sum(bits) / len(bits),
+            )
+        )
     return PositionCurve(
         arm=arm,
         context=rows["context"][0],
         multiple=None if multiple is None else int(str(multiple)),
-        buckets=tuple(_buckets(longest)),
+        buckets=tuple(buckets),
         reasons=tuple((int(multiple), str(reason)) for multiple, reason in refused.iter_rows()),
         extension=extension,
     )
-
-
-def _buckets(rows: pl.DataFrame) -> Iterator[Bucket]:
-    for (first, last), seeds in rows.sort("last").group_by("first", "last", maintain_order=True):
-        losses = seeds["nats_per_token"]
-        if losses.null_count():
-            continue
-        values, end = losses.to_list(), int(str(last))
-        bits = seeds["bits_per_byte"]
-        yield Bucket(
-            first=int(str(first)),
-            last=end,
-            loss=over_seeds(end, values),
-            stderr=combined_stderr(seeds["stderr"].to_list(), values),
-            bits_per_byte=None if bits.null_count() else sum(bits) / len(bits),
-        )
 
 
 def _figure(

@@ -60,9 +60,23 @@ class Plane:
         x, y = self.across[0].option("x"), self.up[0].option("y")
         figure = blank("", "", 520)
         every = {**x.traces, **y.traces, **self._together(self.across[0], self.up[0])}
+        faint = self._is_crowded
         for place, look in enumerate(self.looks):
             own = {name: values[place] for name, values in every.items()}
-            figure.add_scatter(**_style(look, faint=self._is_crowded), **own)
+            colour, thickness, width = (look.fill(0.3), 1, 0) if faint else (look.colour, 1.8, 5)
+            bars = {"type": "data", "symmetric": False, "color": colour, "thickness": thickness, "width": width}
+            figure.add_scatter(
+                mode="markers+text",
+                name=look.label,
+                legendgroup=look.label,
+                marker={"color": look.colour, "size": 9 if faint else 12, "line": {"width": 2, "color": look.colour}},
+                opacity=0.75 if faint else 1.0,
+                textfont={"size": 13},
+                hoverinfo="text",
+                error_x=bars,
+                error_y=bars,
+                **own,
+            )
         figure.update_layout(x.layout | y.layout)
         figure.add_vline(x=1, line=NEUTRAL)
         figure.add_hline(y=0, line=NEUTRAL)
@@ -114,19 +128,3 @@ class Plane:
         told = [place for place in every if not dull[place]]
         told.sort(key=lambda place: span[1] if (span := spans[place]) else math.inf)
         return {*told[:MOST_NAMED], *([0] if self.rivals else [])}
-
-
-def _style(look: ArmStyle, faint: bool) -> Attributes:
-    colour, thickness, width = (look.fill(0.3), 1, 0) if faint else (look.colour, 1.8, 5)
-    bars = {"type": "data", "symmetric": False, "color": colour, "thickness": thickness, "width": width}
-    return {
-        "mode": "markers+text",
-        "name": look.label,
-        "legendgroup": look.label,
-        "marker": {"color": look.colour, "size": 9 if faint else 12, "line": {"width": 2, "color": look.colour}},
-        "opacity": 0.75 if faint else 1.0,
-        "textfont": {"size": 13},
-        "hoverinfo": "text",
-        "error_x": bars,
-        "error_y": bars,
-    }

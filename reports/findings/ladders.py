@@ -215,13 +215,11 @@ def _speed_up(
         return None
     used = float(pairs["flops"][0])
     factor = Interval(*(end / used for end in (needed.value, needed.low, needed.high)))
-    return SpeedUp(factor, None, None) if ratio is None else SpeedUp(factor, ratio.mean, _product(factor, ratio))
-
-
-def _product(factor: Interval, ratio: Estimate) -> Interval:
-    """With the ends of both in quadrature, as logarithms; a single ratio has none."""
+    if ratio is None:
+        return SpeedUp(factor, None, None)
+    # the product has the ends of both in quadrature, as logarithms; a single ratio has none
     value = factor.value * ratio.mean
     low, high = ratio.low or ratio.mean, ratio.high or ratio.mean
     down = math.hypot(math.log(factor.value / factor.low), math.log(ratio.mean / low))
     up = math.hypot(math.log(factor.high / factor.value), math.log(high / ratio.mean))
-    return Interval(value, value * math.exp(-down), value * math.exp(up))
+    return SpeedUp(factor, ratio.mean, Interval(value, value * math.exp(-down), value * math.exp(up)))

@@ -90,20 +90,9 @@ def judge_effects(data: Collected) -> tuple[EffectSummary, ...]:
     if design is None:
         return ()
     blocks = _Blocks(data.study, design, data.runs)
-    reason = waiting(data.study, data.runs)
-    found, costs = _corrected(data, design, blocks, judged=reason is None), effect_costs(data, design)
-    summaries = []
-    for effect, comparison in zip(design.effects, found, strict=True):
-        with_costs = replace(comparison, costs=costs.get(effect.name, NO_COSTS))
-        high = data.runs.filter(pl.col("arm").is_in(effect.arms))
-        summaries.append(EffectSummary(effect, judgement(_pair(data.study, effect), high, with_costs, reason)))
-    return tuple(summaries)
-
-
-def _corrected(data: Collected, design: StudyDesign, blocks: _Blocks, *, judged: bool) -> list[Comparison]:
-    tests = blocks.tests()
+    tests, reason = blocks.tests(), waiting(data.study, data.runs)
     recorded = [
-        _ledger_test(data.study, effect, test if judged else None, blocks.alpha)
+        _ledger_test(data.study, effect, test if reason is None else None, blocks.alpha)
         for effect, test in zip(design.effects, tests, strict=True)
     ]
     evidence = {
@@ -112,11 +101,14 @@ def _corrected(data: Collected, design: StudyDesign, blocks: _Blocks, *, judged:
         if test is not None and own.p is not None
     }
     standings = differences(recorded, evidence, data.ledger, design.correction, data.elsewhere)
-    alike = ties(recorded, data.ledger, data.elsewhere)
-    return [
-        _standing(replace(plain, test=own), test, standings, alike)
-        for plain, own, test in zip(blocks.plain(), recorded, tests, strict=True)
-    ]
+    alike, costs = ties(recorded, data.ledger, data.elsewhere), effect_costs(data, design)
+    summaries = []
+    for effect, plain, own, test in zip(design.effects, blocks.plain(), recorded, tests, strict=True):
+        comparison = _standing(replace(plain, test=own), test, standings, alike)
+        with_costs = replace(comparison, costs=costs.get(effect.name, NO_COSTS))
+        high = data.runs.filter(pl.col("arm").is_in(effect.arms))
+        summaries.append(EffectSummary(effect, judgement(_pair(data.study, effect), high, with_costs, reason)))
+    return tuple(summaries)
 
 
 def _ledger_test(study: StudyDocument, effect: StudyEffect, test: EffectTest | None, alpha: float) -> LedgerTest:

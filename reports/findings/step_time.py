@@ -37,19 +37,15 @@ def step_time_errors(data: Collected) -> Mapping[Pair, float]:
             # larger where few processes tell it: times Student's quantile over the normal
             student = special.stdtrit(processes - 1, ALPHA / 2)
             relative = arm.step_time_error * float(student / special.ndtri(ALPHA / 2))
-        errors[arm.name] = relative * _slope(data, arm.name)
+        # |dL/d ln steps| over the second half of the arm's runs
+        slopes = []
+        for _, (steps, losses) in lines_of(data, arm.name, "validation_loss"):
+            half = int(np.searchsorted(steps, steps[-1] / 2))
+            if 0 < steps[half] < steps[-1]:
+                slopes.append(abs(float(losses[half] - losses[-1])) / math.log(float(steps[-1] / steps[half])))
+        errors[arm.name] = relative * (fmean(slopes) if slopes else math.inf)
     found = {}
     for arm, base in data.study.pairs:
         shared = arm.calibration is not None and arm.calibration == base.calibration  # one step time, whatever it is
         found[arm.name, base.name] = 0.0 if shared else math.hypot(errors[arm.name], errors[base.name])
     return found
-
-
-def _slope(data: Collected, arm: str) -> float:
-    """|dL/d ln steps| over the second half of the arm's runs; infinite without validation losses there."""
-    found = []
-    for _, (steps, losses) in lines_of(data, arm, "validation_loss"):
-        half = int(np.searchsorted(steps, steps[-1] / 2))
-        if 0 < steps[half] < steps[-1]:
-            found.append(abs(float(losses[half] - losses[-1])) / math.log(float(steps[-1] / steps[half])))
-    return fmean(found) if found else math.inf

@@ -148,6 +148,7 @@ def _arm(
     known = finished.with_columns(excess=pl.col("loss") - pl.col("floor"))
     means = {column: estimate(known[column].drop_nulls().to_list()) for column in (*NUMBERS, "excess")}
     seconds = finished["train_seconds"].drop_nulls().to_list()
+    took = sum(seconds) / len(seconds) if seconds else None
     untested: Verdict = "baseline" if name == data.study.baseline else "not compared"  # a run of a design
     return ArmSummary(
         name=name,
@@ -165,14 +166,7 @@ def _arm(
         cache_bytes=tuple((each.context, each.bytes) for each in arm.cache_bytes),
         parameters_embedding=arm.parameters_embedding,
         flops_per_token=arm.flops_per_token,
-        budget=ArmBudget(
-            tokens=arm.tokens,
-            steps=arm.steps,
-            flops=arm.flops,
-            parameters=arm.parameters,
-            train_seconds=sum(seconds) / len(seconds) if seconds else None,
-            allowed_seconds=data.study.budget.seconds,
-        ),
+        budget=ArmBudget(arm.tokens, arm.steps, arm.flops, arm.parameters, took, data.study.budget.seconds),
         scores=_scores(data, name),
         items=items,
         comparison=judged.comparison if judged else None,

@@ -75,28 +75,27 @@ class Group:
 
 def render_trade_offs(studies: Sequence[Studied], imported: Sequence[Group] = ()) -> str:
     """The page as text, with imported models in groups of their own. Smoke runs are left out."""
-    groups = [*_groups([each for each in studies if each.summary.study.scale not in UNJUDGED]), *imported]
-    figures = {
-        group.figure.key: {**drawn(group.figure, group.studies, "store"), "links": group.links} for group in groups
-    }
-    return render(
-        "trade_offs.html.j2", SCRIPTS, {"config": CONFIG, "figures": figures}, groups=groups, home="index.html"
-    )
-
-
-def _groups(studies: Sequence[Studied]) -> Iterator[Group]:
     by: dict[tuple[str, ...], list[Studied]] = {}
     for each in studies:
         study = each.summary.study
         objective = study.objective.kind if study.objective else ""
         # what two studies must share to be comparable: scale, unit of the loss, objective and text
         alike = (study.scale, study.per, objective, *sorted({arm.data for arm in study.arms}))
-        by.setdefault(alike, []).append(each)
+        if study.scale not in UNJUDGED:
+            by.setdefault(alike, []).append(each)
+    groups = []
     for number, found in enumerate(by.values()):
         arms = [arm for studied in found for arm in _arms(studied)]
         shown = [studied for studied in found if any(arm.studied is studied for arm in arms)]
         if shown:
-            yield _group(number, shown, arms)
+            groups.append(_group(number, shown, arms))
+    groups += imported
+    figures = {
+        group.figure.key: {**drawn(group.figure, group.studies, "store"), "links": group.links} for group in groups
+    }
+    return render(
+        "trade_offs.html.j2", SCRIPTS, {"config": CONFIG, "figures": figures}, groups=groups, home="index.html"
+    )
 
 
 def _arms(studied: Studied) -> Iterator[_Arm]:

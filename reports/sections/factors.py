@@ -67,10 +67,7 @@ class Factors(Section):
         for arm, value in known:
             first, *others = self.cells[arm.name]
             lines.setdefault(tuple(others), []).append((first, value))
-        named = {}  # `window 32 · post`: the arm itself has no name of its factor
-        for rest in lines:
-            pairs = zip(self.others, rest, strict=True)
-            named[rest] = " · ".join(each if of.path == "arm" else f"{of.name} {each}" for of, each in pairs)
+        named = {rest: self._line(rest) for rest in lines}
         style = looks(list(named.values()))
         figure = blank(label(self.across.path, 60), f"loss minus {label(summary.baseline)}’s ({summary.unit})", 380)
         for rest, points in lines.items():
@@ -94,10 +91,7 @@ class Factors(Section):
         figure.add_hline(y=0, line=NEUTRAL)
         figure.update_xaxes(type="category", categoryorder="array", categoryarray=list(map(label, self.across.values)))
         figure.update_layout(showlegend=bool(self.others))
-        rows = []
-        for arm, value in known:
-            ends = [words.signed(end, 4) for end in (value.low, value.high) if end is not None]
-            rows.append((*self.cells[arm.name], words.signed(value.mean, 4), " to ".join(ends) or words.NONE))
+        rows = [(*self.cells[arm.name], words.signed(value.mean, 4), _ends(value)) for arm, value in known]
         names = [self.across.path, *(each.path for each in self.others)]
         by = listed([self.across.name, *(each.name for each in self.others)])
         return Figure(
@@ -109,6 +103,16 @@ class Factors(Section):
             table=frame_table((*names, f"difference ({summary.unit})", "95 %"), rows, len(names)),
             wide=True,
         )
+
+    def _line(self, values: Sequence[str]) -> str:
+        """`window 32 · post`: the arm itself has no name of its factor."""
+        pairs = zip(self.others, values, strict=True)
+        return " · ".join(value if each.path == "arm" else f"{each.name} {value}" for each, value in pairs)
+
+
+def _ends(value: Estimate) -> str:
+    ends = [words.signed(end, 4) for end in (value.low, value.high) if end is not None]
+    return " to ".join(ends) or words.NONE
 
 
 def _factor(path: str, arms: Sequence[StudyArm]) -> Factor:

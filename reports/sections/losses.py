@@ -224,19 +224,16 @@ def _marks(figure: Drawing, style: Mapping[str, ArmStyle], runs: Sequence[RunLos
         spikes = [(run, *spike) for run in own for spike in run.spikes]
         for (kind, symbol), marks in zip(MARKS, (spikes, diverged), strict=True):
             if marks:
-                _mark(figure, style[arm], kind, symbol, marks)
+                look = style[arm]
+                figure.add_scatter(
+                    x=[step for _, step, _ in marks],
+                    y=[short(loss) for _, _, loss in marks],
+                    text=[f"seed {run.seed}" for run, _, _ in marks],
+                    name=look.label,
+                    legendgroup=look.label,
+                    showlegend=False,
+                    mode="markers",
+                    marker={"symbol": symbol, "color": look.colour, "size": 10, "line": {"width": 1.5}},
+                    hovertemplate=f"{kind}: %{{y:.4f}} at %{{x}}, %{{text}}",
+                )
                 yield kind, arm, [step for _, step, _ in marks]
-
-
-def _mark(figure: Drawing, look: ArmStyle, kind: str, symbol: str, marks: list[tuple[RunLoss, float, float]]) -> None:
-    figure.add_scatter(
-        x=[step for _, step, _ in marks],
-        y=[short(loss) for _, _, loss in marks],
-        text=[f"seed {run.seed}" for run, _, _ in marks],
-        name=look.label,
-        legendgroup=look.label,
-        showlegend=False,
-        mode="markers",
-        marker={"symbol": symbol, "color": look.colour, "size": 10, "line": {"width": 1.5}},
-        hovertemplate=f"{kind}: %{{y:.4f}} at %{{x}}, %{{text}}",
-    )

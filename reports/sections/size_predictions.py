@@ -82,10 +82,13 @@ class SizePredictionsSection(Section):
     def _accuracy(self) -> Figure:
         rows = list(zip(self.found.sizes, self.found.predictions, strict=False))
         figure = blank("size", "pairs in the same order (%)")
+        shares = [found.accuracy for _, found in rows]
+        above = [short(100 * (each.high - each.value)) for each in shares]
+        below = [short(100 * (each.value - each.low)) for each in shares]
         figure.add_scatter(
             x=[size.size for size, _ in rows],
-            y=[short(100 * found.accuracy.value) for _, found in rows],
-            error_y=_bars([found.accuracy for _, found in rows]),
+            y=[short(100 * each.value) for each in shares],
+            error_y={"type": "data", "array": above, "arrayminus": below},
             mode="lines+markers",
             hovertemplate="%{x}: %{y:.3g} %<extra></extra>",
         )
@@ -207,14 +210,6 @@ def _repeats(last: SizeOrder) -> str:
     if last.repeatability is None:
         return ""
     return f"; two single seeds of {last.size} agree on {100 * last.repeatability:.0f} %"
-
-
-def _bars(found: list[Interval]) -> dict[str, object]:
-    return {
-        "type": "data",
-        "array": [short(100 * (each.high - each.value)) for each in found],
-        "arrayminus": [short(100 * (each.value - each.low)) for each in found],
-    }
 
 
 def percent(found: Interval) -> str:

@@ -117,7 +117,10 @@ def _cost(told: Judgement, none: str = "no measurable") -> str:
 
 def _also(others: Sequence[Judgement], what: str) -> str:
     if len(others) == 1 and what.startswith(("better", "worse")):
-        return f"; {others[0].arm} is {_size(others[0])} {what.partition(' ')[0]}"
+        value = others[0].comparison.difference
+        assert value is not None
+        size = f"{abs(value.mean):.{words.decimals(value.half_width)}f}"
+        return f"; {others[0].arm} is {size} {what.partition(' ')[0]}"
     return f"; {_names(others)} {_plural(others, 'is', 'are')} {what}" if others else ""
 
 
@@ -169,13 +172,6 @@ def _ends(value: Estimate, digits: int) -> str:
     if math.isinf(high):
         return f"at least {shown[0]}"
     return f"at most {shown[1]}" if math.isinf(low) else f"{shown[0]} to {shown[1]}"
-
-
-def _size(judged: Judgement) -> str:
-    """`0.152`."""
-    value = judged.comparison.difference
-    assert value is not None
-    return f"{abs(value.mean):.{words.decimals(value.half_width)}f}"
 
 
 def _interval(judged: Judgement) -> str:
