@@ -180,11 +180,7 @@ class Point:
             next(repeats)  # warms up, and reads the prompt that decoding goes on from
             spent = time.perf_counter() - begun
             with executed_backends(training=False) as backends:
-                # repeats of the measurement, in what is left of a turn
-                deadline = time.perf_counter() + self.seconds / self.turns - spent
-                seconds: list[float] = []
-                while len(seconds) * self.turns < _FEWEST_REPEATS or time.perf_counter() < deadline:
-                    seconds.append(next(repeats))
+                seconds = self._repeated(repeats, spent)
         return Turn(seconds, memory.bytes, ", ".join(sorted(backends)) or None)
 
     def prefilled(self, turns: Turns) -> PrefillPoint:
@@ -239,6 +235,14 @@ class Point:
         middle = self.context + _DECODED_PER_REPEAT // 2
         weights = replace(decode_cost(self.model.spec, self.batch, middle), cache_elements=0)
         return weights.bytes(self.dtype) + self._bytes(middle)
+
+    def _repeated(self, timings: Iterator[float], spent: float = 0.0) -> list[float]:
+        """Seconds of repeats of the measurement, in what is left of a turn of which so many seconds are spent."""
+        deadline = time.perf_counter() + self.seconds / self.turns - spent
+        seconds: list[float] = []
+        while len(seconds) * self.turns < _FEWEST_REPEATS or time.perf_counter() < deadline:
+            seconds.append(next(timings))
+        return seconds
 
     def _prefill_seconds(self, turn: int = 0) -> Iterator[float]:
         for tokens in self._inputs(turn):
