@@ -59,7 +59,12 @@ def section(settings: Mapping[str, object], conditions: Conditions) -> SectionMa
     found: SectionMap = {}
     known = _by_name()
     for name, value in settings.items():
-        *around, last = _path(name, known.get(name, []), conditions)
+        asked = known.get(name, [])
+        reading = [each for each in asked if each.cls is None or each.cls.reads is conditions.data]
+        if asked and not reading:
+            raise EvaluationError(name, str(asked[0].cls and asked[0].cls.unmet(conditions)))
+        # an unknown one is left for the section to refuse
+        *around, last = (name,) if name in evaluations() or not reading else reading[0].path
         inner = found
         for key in around:
             inner[key] = inner.get(key) if isinstance(inner.get(key), dict) else {}  # `true` says nothing more
@@ -69,14 +74,6 @@ def section(settings: Mapping[str, object], conditions: Conditions) -> SectionMa
         default = {n: cls for n, cls in evaluations().items() if cls.by_default and cls.reads is conditions.data}
         found |= {name: nothing(cls) for name, cls in default.items() if name not in found}
     return found
-
-
-def _path(name: str, settings: list[Setting], conditions: Conditions) -> tuple[str, ...]:
-    """Where a setting stands in the section. An unknown one is left for the section to refuse."""
-    reading = [each for each in settings if each.cls is None or each.cls.reads is conditions.data]
-    if settings and not reading:
-        raise EvaluationError(name, str(settings[0].cls and settings[0].cls.unmet(conditions)))
-    return (name,) if name in evaluations() or not reading else reading[0].path
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

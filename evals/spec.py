@@ -47,13 +47,13 @@ class EvalSettings(Spec):
 
     def asked(self) -> dict[str, EvaluationSpec]:
         """The evaluations that are asked for, by name."""
-        return {name: self._evaluation(name, cls) for name, cls in evaluations().items() if getattr(self, name)}
-
-    def _evaluation(self, name: str, cls: type[EvaluationSpec]) -> EvaluationSpec:
-        if not cls.inline:
-            evaluation: EvaluationSpec = getattr(self, name)
-            return evaluation
-        return cls.model_validate({key: getattr(self, key) for key in cls.model_fields})
+        found: dict[str, EvaluationSpec] = {}
+        for name, cls in evaluations().items():
+            if own := getattr(self, name):
+                found[name] = own
+                if cls.inline:
+                    found[name] = cls.model_validate({key: getattr(self, key) for key in cls.model_fields})
+        return found
 
     def content(self) -> dict[str, str]:
         """Digests of the files that evaluations name, by evaluation."""
@@ -70,7 +70,8 @@ class EvalSettings(Spec):
         Raises EvaluationError where something cannot be had.
         """
         for name, cls in evaluations().items():
-            said = [key for key in keys_of(name, cls) if self._says(key)]
+            given = [key for key in keys_of(name, cls) if key in self.model_fields_set]
+            said = [key for key in given if getattr(self, key) not in EMPTY]
             if said and (reason := cls.unmet(conditions)):
                 raise EvaluationError(said[0], reason)
         if self.bos != "auto" and conditions.data is not HeldOutText:
@@ -81,18 +82,14 @@ class EvalSettings(Spec):
         if not asked:
             empty = (key for key in self.model_fields_set if getattr(self, key) in EMPTY)
             raise EvaluationError(next(empty, ""), "is empty, and no other evaluation is requested")
-        for name, each in asked.items():
-            _check(name, each, conditions)
-        return spec._with(asked)
-
-    def _with(self, asked: dict[str, EvaluationSpec]) -> Self:
         update: dict[str, object] = {}
-        for name, evaluation in asked.items():
-            update |= dict(evaluation) if evaluation.inline else {name: evaluation}
-        return self.model_copy(update=update)
-
-    def _says(self, key: str) -> bool:
-        return key in self.model_fields_set and getattr(self, key) not in EMPTY
+        for name, each in asked.items():
+            if reason := each.unmet(conditions):
+                raise EvaluationError("", reason)  # without a path: nobody asked for it
+            for key, reason in each.problems(conditions):
+                raise EvaluationError(key if each.inline else f"{name}.{key}", reason)
+            update |= dict(each) if each.inline else {name: each}
+        return spec.model_copy(update=update)
 
     def _defaults(self, conditions: Conditions) -> dict[str, object]:
         """The keys of evaluations that are made by default, as far as the section says nothing of them."""
@@ -100,14 +97,6 @@ class EvalSettings(Spec):
         return {
             name: _default(name, cls) if cls.reads is conditions.data else nothing(cls) for name, cls in silent.items()
         }
-
-
-def _check(name: str, evaluation: EvaluationSpec, conditions: Conditions) -> None:
-    """Raises EvaluationError, without a path where nobody asked for the evaluation."""
-    if reason := evaluation.unmet(conditions):
-        raise EvaluationError("", reason)
-    for key, reason in evaluation.problems(conditions):
-        raise EvaluationError(key if evaluation.inline else f"{name}.{key}", reason)
 
 
 def keys_of(name: str, cls: type[EvaluationSpec]) -> list[str]:

@@ -50,16 +50,14 @@ def loss_by_cache(model: Decoder, text: Text, kinds: Sequence[CacheKind], length
     rows = Batches("auto", model.spec.vocab_size).rows(length)
     with evaluating(model):
         found = {kind.label: _through(model, windows, kind, rows, length) for kind in kinds}
-    losses = {name: _loss(value, found[kinds[0].label]) for name, value in found.items()}
+    first, losses = found[kinds[0].label], {}
+    for name, value in found.items():
+        if isinstance(value, str):
+            losses[name] = LossThroughCache(reason=value)
+        else:
+            added = None if value is first or isinstance(first, str) else _mean(value - first)
+            losses[name] = LossThroughCache(nats_per_token=_mean(value), added=added)
     return CacheLoss(length=length, windows=len(starts), kinds=losses)
-
-
-def _loss(found: Floats | Reason, first: Floats | Reason) -> LossThroughCache:
-    """Mean of (windows, length) nats, or the reason why there are none."""
-    if isinstance(found, str):
-        return LossThroughCache(reason=found)
-    added = None if found is first or isinstance(first, str) else _mean(found - first)
-    return LossThroughCache(nats_per_token=_mean(found), added=added)
 
 
 def _mean(nats: Floats) -> MeanNats:

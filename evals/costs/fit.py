@@ -3,7 +3,7 @@ spec declares: weights and cache, and a share of the memory left for everything 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evals.costs.spec import NO_CACHE
@@ -64,16 +64,10 @@ def largest_context(costs: Cost, free: float, batch: int, dtype: str) -> int | N
     def fits(context: int) -> bool:
         return costs.cache_bytes(batch, context, dtype) <= free
 
-    limit = longest or ENDLESS
-    if fits(limit):
+    low, high = 0, longest or ENDLESS
+    if fits(high):
         return longest
-    return _last(fits, limit)
-
-
-def _last(fits: Callable[[int], bool], limit: int) -> int:
-    """The largest number below `limit` that fits, 0 if none from 1: what is larger than one that does not, does not."""
-    low, high = 0, limit
-    while high - low > 1:
+    while high - low > 1:  # what is larger than one that does not fit, does not
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low

@@ -103,20 +103,14 @@ def peak_growth(device: torch.device | str) -> Iterator[PeakGrowth]:
     """
     device, growth = torch.device(device), PeakGrowth()
     gc.collect()
-    if device.type == "cpu":
-        _give_back()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if device.type == "cpu" else None
+    if trim is not None:  # where there is glibc
+        trim(0)
     with peak_memory(device) as peak:
         before = torch.cuda.memory_allocated(device) if device.type == "cuda" else _status("VmRSS")
         yield growth
     if peak.source in ("VmHWM", "cuda allocated"):
         growth.bytes = max(0, peak.bytes - before)
-
-
-def _give_back() -> None:
-    """glibc's malloc_trim, where there is one."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 @contextmanager
@@ -137,7 +131,11 @@ def _process_peak() -> Iterator[PeakMemory]:
     try:
         yield peak
     finally:
-        peak.bytes = high_water_mark() if peak.source == "VmHWM" else _max_resident()
+        if peak.source == "VmHWM":
+            peak.bytes = high_water_mark()
+        else:  # it never falls; Linux counts it in KiB, macOS in bytes
+            unit = 1 if sys.platform == "darwin" else 1024
+            peak.bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _reset_high_water_mark() -> bool:
@@ -162,12 +160,6 @@ def _status(name: str) -> int:
     if found is None:
         raise OSError(f"{_STATUS} has no {name}")
     return int(found[1]) * 1024
-
-
-def _max_resident() -> int:
-    """ru_maxrss in bytes: it never falls. Linux counts it in KiB, macOS in bytes."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def available_bytes() -> int | None:

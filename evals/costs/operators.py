@@ -112,9 +112,14 @@ class Operators(TorchDispatchMode):
         out = operation(*args, **settings)
         packet = operation.overloadpacket
         name = packet.__name__
-        if operation.namespace != "prim" and name not in FREE and not _is_view(operation):
+        returned = [each.alias_info for each in operation._schema.returns]
+        is_view = any(alias is not None and not alias.is_write for alias in returned)
+        if operation.namespace != "prim" and name not in FREE and not is_view:
             counted = flop_registry.get(packet)
-            flops = float(counted(*args, **settings, out_val=out)) if counted else _grouped_flops(name, args)
+            flops = float(counted(*args, **settings, out_val=out)) if counted else 0.0
+            if name == "_grouped_mm" and not counted:
+                # products of experts: of (M, in) by (E, in, out), or, for the weight's gradient, of (in, M) by (M, out)
+                flops = 2.0 * args[0].numel() * args[1].shape[-1]
             given = [x for x in tree_leaves((args, settings)) if isinstance(x, Tensor)]
             made = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
             listed = max((len(x) for x in args if isinstance(x, list | tuple)), default=0)
@@ -151,17 +156,6 @@ class Operators(TorchDispatchMode):
             size = min(tensor.numel() * tensor.element_size(), storage.nbytes())
             found.append(Use(storage._cdata, int(tensor.storage_offset()), size, storage.nbytes()))
         return tuple(dict.fromkeys(found))
-
-
-def _grouped_flops(name: str, args: Sequence[Any]) -> float:
-    """Products of experts, which torch does not count: of (M, in) by (E, in, out), or, for the weight's gradient, of
-    (in, M) by (M, out)."""
-    return 2.0 * args[0].numel() * args[1].shape[-1] if name == "_grouped_mm" else 0.0
-
-
-def _is_view(operation: Any) -> bool:
-    returned = operation._schema.returns
-    return any(each.alias_info is not None and not each.alias_info.is_write for each in returned)
 
 
 def _across_rows(name: str, args: Sequence[Any]) -> bool:
@@ -299,7 +293,7 @@ def _grouped(kernels: Sequence[Kernel]) -> Iterator[list[Kernel]]:
         group.append(number)
         for source in near if kernel.fusible else ():
             if kernels[source].fusible and levels[source] == levels[number]:
-                _join(group, source, number)
+                group[_root(group, number)] = _root(group, source)
         for use in kernel.writes:
             maker[use.storage] = number
     found: dict[int, list[Kernel]] = {}
@@ -312,10 +306,6 @@ def _root(group: list[int], number: int) -> int:
     while group[number] != number:
         number = group[number]
     return number
-
-
-def _join(group: list[int], one: int, other: int) -> None:
-    group[_root(group, other)] = _root(group, one)
 
 
 def _moved(groups: Sequence[list[Kernel]]) -> tuple[float, int, float]:

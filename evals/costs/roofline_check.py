@@ -69,7 +69,13 @@ def check(rounds: int, seconds: float) -> tuple[Device, list[Sample]]:
         devices.append(this_device("float32", clock=time.process_time))
         for key, passed in ((key, s) for name, model in models.items() for key, s in _timed(model, name, seconds)):
             fastest[key] = min(passed, fastest.get(key, passed))
-    device = _fastest(devices)
+    best = {  # each constant at its best
+        "flops_per_second": {"float32": max(d.flops_per_second["float32"] for d in devices)},
+        "bandwidth_bytes_per_second": (copied := max(d.bandwidth_bytes_per_second for d in devices)),
+        "bandwidth_share": max(d.bandwidth_share * d.bandwidth_bytes_per_second for d in devices) / copied,
+        "overhead_seconds_per_layer": min(d.overhead_seconds_per_layer for d in devices),
+    }
+    device = devices[0].model_copy(update=best)
     return device, [_sample(models[key[0]].spec, key, passed, device) for key, passed in fastest.items()]
 
 
@@ -80,17 +86,6 @@ def _timed(model: Decoder, name: str, seconds: float) -> Iterator[tuple[tuple[st
             point = Point(model, context, batch, seconds, time.process_time)
             yield (name, context, batch, "prefill"), batch * context / rate(point.prefill())
             yield (name, context, batch, "decode"), batch / rate(point.decode())
-
-
-def _fastest(devices: list[Device]) -> Device:
-    """Each constant at its best."""
-    best = {
-        "flops_per_second": {"float32": max(d.flops_per_second["float32"] for d in devices)},
-        "bandwidth_bytes_per_second": (copied := max(d.bandwidth_bytes_per_second for d in devices)),
-        "bandwidth_share": max(d.bandwidth_share * d.bandwidth_bytes_per_second for d in devices) / copied,
-        "overhead_seconds_per_layer": min(d.overhead_seconds_per_layer for d in devices),
-    }
-    return devices[0].model_copy(update=best)
 
 
 def _sample(spec: ModelSpec, key: tuple[str, int, int, str], seconds: float, device: Device) -> Sample:
@@ -120,8 +115,11 @@ def summary(found: list[Sample]) -> Iterator[str]:
 
 def setting(device: Device, rounds: int) -> Iterator[str]:
     """The machine, the versions, and the constants."""
+    listed = _CPUINFO.read_text() if _CPUINFO.exists() else ""
+    found = re.search(r"^model name\s*:\s*(.+)$", listed, re.MULTILINE)
+    processor = found[1] if found else platform.machine()
     yield (
-        f"- {_processor()}, {torch.get_num_threads()} thread · Python {platform.python_version()} · "
+        f"- {processor}, {torch.get_num_threads()} thread · Python {platform.python_version()} · "
         f"torch {torch.__version__} · float32, matmul precision {torch.get_float32_matmul_precision()} · "
         f"fastest of {rounds} rounds · {os.cpu_count()} processors, load average {os.getloadavg()[1]:.1f}"
     )
@@ -130,11 +128,6 @@ def setting(device: Device, rounds: int) -> Iterator[str]:
         f"{100 * device.bandwidth_share:.0f} % of {device.bandwidth_bytes_per_second / 1e9:.1f} GB/s · "
         f"{1e6 * device.overhead_seconds_per_layer:.0f} µs overhead per layer"
     )
-
-
-def _processor() -> str:
-    found = re.search(r"^model name\s*:\s*(.+)$", _CPUINFO.read_text(), re.MULTILINE) if _CPUINFO.exists() else None
-    return found[1] if found else platform.machine()
 
 
 def main() -> None:

@@ -21,13 +21,10 @@ def extended(model: Decoder, scaling: str, factor: float, original_length: int) 
     Raises SpecError where no layer has them, or the scaling needs more than a factor and the original length.
     """
     weights = {name: value.detach() for name, value in model.state_dict().items()}
-    return assemble(_stretched(model.spec, _settings(scaling, factor, original_length)), weights)
-
-
-def _settings(scaling: str, factor: float, original_length: int) -> SpecJson:
     fields = variants(AXIS)[scaling].model_fields
     given = {"factor": float(factor), "original_length": original_length}
-    return {"kind": scaling} | {name: value for name, value in given.items() if name in fields}
+    settings = {"kind": scaling} | {name: value for name, value in given.items() if name in fields}
+    return assemble(_stretched(model.spec, settings), weights)
 
 
 def _stretched(spec: ModelSpec, scaling: SpecJson) -> ModelSpec:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Annotated
 
 import numpy as np
 import torch
 from pydantic import Field, JsonValue
-from torch import Tensor
 
 import zoo
 from ablate.store.documents import JsonObject
@@ -38,26 +38,18 @@ class AttentionSpec(EvaluationSpec):
             return nothing(reason)
         starts = starts_of(data.text, length, 1, subject.seed)
         (tokens,) = data.text.windows(starts, length - 1)
-        layers = _weights(subject, torch.from_numpy(tokens[None]))
+        with evaluating(subject.model), zoo.taps(subject.model, "blocks.*.mixer.weights") as seen:
+            subject.model.hidden(torch.from_numpy(tokens[None]).to(subject.model.embedding.weight.device))
+        # (layer, (H, T, T)) of the layers that have weights, in their order
+        layers = sorted(((int(name.split(".")[1]), each[0][0]) for name, each in seen.items()), key=itemgetter(0))
         if not layers:
             return nothing("no layer has attention weights")
         pieces: JsonValue = [plain(data.tokenizer, [token]) for token in tokens.tolist()]
         chosen = sorted({round(place) for place in np.linspace(0, len(layers) - 1, min(self.layers, len(layers)))})
-        rows: list[JsonObject] = [
-            {"layer": layer, "pieces": pieces, "heads": [_triangle(head) for head in weights[: self.heads]]}
-            for layer, weights in (layers[place] for place in chosen)
-        ]
+        rows: list[JsonObject] = []
+        for layer, weights in (layers[place] for place in chosen):
+            heads = weights[: self.heads].double().cpu().tolist()
+            # (T, T) → rows of 1, 2, … T weights
+            kept: JsonValue = [[[round(v, 3) for v in row[: t + 1]] for t, row in enumerate(head)] for head in heads]
+            rows.append({"layer": layer, "pieces": pieces, "heads": kept})
         return Found(rows=rows)
-
-
-def _weights(subject: Subject, tokens: Tensor) -> list[tuple[int, Tensor]]:
-    """(layer, (H, T, T)) of the layers that have weights, in their order."""
-    with evaluating(subject.model), zoo.taps(subject.model, "blocks.*.mixer.weights") as seen:
-        subject.model.hidden(tokens.to(subject.model.embedding.weight.device))
-    return sorted(((int(name.split(".")[1]), found[0][0]) for name, found in seen.items()), key=lambda pair: pair[0])
-
-
-def _triangle(weights: Tensor) -> JsonValue:
-    """(T, T) → rows of 1, 2, … T weights."""
-    rows = weights.double().cpu().tolist()
-    return [[round(value, 3) for value in row[: place + 1]] for place, row in enumerate(rows)]

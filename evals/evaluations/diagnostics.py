@@ -7,7 +7,7 @@ models are asked the same examples, so that they can be compared in pairs; error
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -70,9 +70,17 @@ class DiagnosticsSpec(EvaluationSpec):
                 continue
             found.append(_answers(subject.model, question, batches.rows(length)))
             rows.append(found[-1].row())
+        items = []  # every example, for paired tests
+        for each in found:
+            level = ", ".join(f"{name} {value}" for name, value in each.question.level.items())
+            metrics = _metrics(each, found)
+            items += [
+                SampleRecord(task=data.source, doc_id=row, doc_hash=level, metrics=dict.fromkeys(metrics, right))
+                for row, right in enumerate(each.right.tolist())
+            ]
         return Found(
             scores={data.source: _scores(found)},
-            items=[item for each in found for item in _items(data.source, each, _metrics(each, found))],
+            items=items,
             about={"task": data.source},
             rows=rows,
         )
@@ -146,13 +154,6 @@ def _metrics(each: ExampleAnswers, found: Sequence[ExampleAnswers]) -> list[str]
     """Metrics that an example counts for: `accuracy`, and `accuracy (pairs 8)` if numbers of pairs vary."""
     varied = [name for name in each.question.level if len({other.question.level[name] for other in found}) > 1]
     return ["accuracy", *(f"accuracy ({name} {each.question.level[name]})" for name in varied)]
-
-
-def _items(task: str, each: ExampleAnswers, metrics: Sequence[str]) -> Iterable[SampleRecord]:
-    """Every example, for paired tests."""
-    level = ", ".join(f"{name} {value}" for name, value in each.question.level.items())
-    for row, right in enumerate(each.right.tolist()):
-        yield SampleRecord(task=task, doc_id=row, doc_hash=level, metrics=dict.fromkeys(metrics, right))
 
 
 def _with_error(values: Floats) -> tuple[float, float | None]:

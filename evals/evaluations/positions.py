@@ -11,14 +11,14 @@ reads there a negative one. After Press et al. 2022, arXiv:2108.12409, who compa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
 from pydantic import AfterValidator, Field, PositiveInt
 
-from ablate.store.documents import JsonObject, SampleRecord, Score
+from ablate.store.documents import JsonObject, Score
 from evals.evaluations import EvaluationSpec
 from evals.evaluations._extension import extended
 from evals.evaluations._multiples import Multiples
@@ -31,7 +31,6 @@ from evals.reading.windows import (
     Ints,
     Reader,
     Reason,
-    Stretches,
     Text,
     bits_per_byte,
     buckets,
@@ -98,9 +97,15 @@ def loss_by_position(model: Decoder, text: Text, spec: PositionsSpec, *, context
     }
     everything = [(name, m, value) for name, of in ((None, found), *stretched.items()) for m, value in of.items()]
     readings = [value for _, _, value in everything if isinstance(value, WindowLosses)]
+    items = []  # every stretch, for paired tests
+    for row in range(len(within.starts) if readings else 0):
+        values: JsonObject = {
+            metric: finite(each[row]) for reading in readings for metric, each in reading.by_stretch()
+        }
+        items.append(reader.item(TASK, within, row, values))
     return Found(
         scores={TASK: {metric: score for each in readings for metric, score in each.scores()}},
-        items=[_item(reader, within, row, readings) for row in range(len(within.starts))] if readings else [],
+        items=items,
         about=reader.about(within),
         rows=[row for name, m, value in everything for row in _rows(name, m, m * context, value)],
     )
@@ -177,22 +182,18 @@ def _read(reader: Reader, multiple: int, starts: Ints) -> WindowLosses | Reason:
     length = multiple * reader.context
     if reason := reader.reason(length):
         return reason
+    # the last quarter of each window, a quarter of the training context at a time, which precedes it
+    quarter = max(1, reader.context // 4)
+    ends = starts[..., None] + length - quarter * np.arange(multiple)[::-1]
     return unless_out_of_memory(
         lambda: WindowLosses(
             multiple,
             reader.context,
             reader.nats(starts, length, length),
             reader.sizes(starts, length),
-            _again(reader, multiple, starts),
+            reader.nats(ends - reader.context, reader.context, quarter).reshape(*starts.shape, -1),
         )
     )
-
-
-def _again(reader: Reader, multiple: int, starts: Ints) -> Floats:
-    """The last quarter of each window, a quarter of the training context at a time, which precedes it."""
-    quarter = max(1, reader.context // 4)
-    ends = starts[..., None] + multiple * reader.context - quarter * np.arange(multiple)[::-1]
-    return reader.nats(ends - reader.context, reader.context, quarter).reshape(*starts.shape, -1)
 
 
 def _extended(reader: Reader, scaling: str, plain: WindowLosses | Reason, starts: Ints) -> WindowLosses | Reason:
@@ -205,9 +206,3 @@ def _extended(reader: Reader, scaling: str, plain: WindowLosses | Reason, starts
     except SpecError as error:
         return str(error)
     return replace(plain, nats=replace(reader, model=model).nats(starts, length, length), extension=scaling)
-
-
-def _item(reader: Reader, within: Stretches, row: int, readings: Sequence[WindowLosses]) -> SampleRecord:
-    """One stretch, for paired tests."""
-    values: JsonObject = {metric: finite(values[row]) for each in readings for metric, values in each.by_stretch()}
-    return reader.item(TASK, within, row, values)

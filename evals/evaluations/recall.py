@@ -142,13 +142,9 @@ class RecallWindows:
         yield self._part((self.distances > 0) & self.frequent, part="frequent")
         yield self._part(self.unseen, part="unseen")
         for first, last in buckets(self.nats.shape[-1], self.context):
-            chosen = self._between(first, last)
+            chosen: Mask = self.hits & (self.distances >= first) & (self.distances <= last)
             if chosen.any():
                 yield self._part(chosen, part="distance", first=first, last=last)
-
-    def _between(self, first: int, last: int) -> Mask:
-        chosen: Mask = self.hits & (self.distances >= first) & (self.distances <= last)
-        return chosen
 
     def _part(self, chosen: Mask, **which: JsonScalar) -> JsonObject:
         """The loss of some of the targets, with its error over stretches."""
@@ -226,7 +222,9 @@ def occurrences(pairs: Ints, train: NDArray[Any], vocab_size: int) -> Floats:
     """Count of each pair in the training text; an estimate if that has more than `COUNTED` tokens."""
     known, place = np.unique(pairs, return_inverse=True)
     counts, read = np.zeros(len(known)), 0
-    for start in _pieces(len(train)):
+    starts = np.arange(0, max(0, len(train) - 1), PIECE)
+    most = COUNTED // PIECE
+    for start in starts if len(starts) <= most else starts[np.arange(most) * len(starts) // most]:
         piece = _pairs(train[start : start + PIECE + 1], vocab_size)
         at = np.searchsorted(known, piece).clip(max=len(known) - 1)
         counts += np.bincount(at[known[at] == piece], minlength=len(known))
@@ -234,10 +232,3 @@ def occurrences(pairs: Ints, train: NDArray[Any], vocab_size: int) -> Floats:
     scale = (len(train) - 1) / read if read else 1.0
     found: Floats = (counts * scale)[place].reshape(pairs.shape)
     return found
-
-
-def _pieces(tokens: int) -> Ints:
-    """Where the pieces that are counted begin."""
-    starts = np.arange(0, max(0, tokens - 1), PIECE)
-    most = COUNTED // PIECE
-    return starts if len(starts) <= most else starts[np.arange(most) * len(starts) // most]

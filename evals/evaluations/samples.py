@@ -36,7 +36,13 @@ class SamplesSpec(EvaluationSpec):
             return nothing(reason)
         starts = starts_of(data.text, length, self.prompts, subject.seed)
         real = [data.text.tokens[start : start + length].tolist() for start in starts]
-        written = self._written(subject, data, [before + tokens[: self.prompt_tokens] for tokens in real])
+        sampling, stops = Sampling(temperature=self.temperature), data.conventions.stops
+        requests = [
+            GenerationRequest(place, before + tokens[: self.prompt_tokens], stops, self.new_tokens, sampling)
+            for place, tokens in enumerate(real)
+        ]
+        with evaluating(subject.model):
+            written = decode(subject.model, data.conventions, requests, seed=subject.seed)
         rows: list[JsonObject] = [
             {
                 "prompt": plain(data.tokenizer, tokens[: self.prompt_tokens]),
@@ -46,12 +52,3 @@ class SamplesSpec(EvaluationSpec):
             for tokens, sample in zip(real, written, strict=True)
         ]
         return Found(about={"temperature": self.temperature}, rows=rows)
-
-    def _written(self, subject: Subject, data: HeldOutText, prompts: list[list[int]]) -> list[str]:
-        sampling = Sampling(temperature=self.temperature)
-        requests = [
-            GenerationRequest(place, prompt, data.conventions.stops, self.new_tokens, sampling)
-            for place, prompt in enumerate(prompts)
-        ]
-        with evaluating(subject.model):
-            return decode(subject.model, data.conventions, requests, seed=subject.seed)

@@ -11,7 +11,6 @@ from traceback import walk_tb
 from typing import Any
 
 import numpy as np
-from lm_eval.api.task import Task
 from lm_eval.evaluator import evaluate as lm_evaluate
 
 from evals.harness import lm as adapter
@@ -48,18 +47,14 @@ def results_of(loaded: Loaded, lm: ZooLM, spec: TaskSelection) -> Any:
 
 def _evaluate(lm: ZooLM, loaded: Loaded, spec: TaskSelection) -> Any:
     for task in loaded.tasks.values():
-        _set_fewshot(task, spec, lm.seed)
+        # lm-eval's rule: a task that fixes the number at 0 keeps it, since its items make no sense after others
+        own = task.get_config("num_fewshot")
+        if own is None or (spec.fewshot is not None and own != 0):
+            task.set_config(key="num_fewshot", value=spec.fewshot or 0)
+        task.set_fewshot_seed(seed=lm.seed)
     wanted = {"tasks": loaded.tasks, "groups": loaded.groups}
     chat = {"apply_chat_template": True, "fewshot_as_multiturn": True} if spec.chat_template else {}
     return lm_evaluate(lm, wanted, limit=spec.limit, bootstrap_iters=0, **chat)
-
-
-def _set_fewshot(task: Task, spec: TaskSelection, seed: int) -> None:
-    """lm-eval's rule: a task that fixes the number at 0 keeps it, since its items make no sense after others."""
-    own = task.get_config("num_fewshot")
-    if own is None or (spec.fewshot is not None and own != 0):
-        task.set_config(key="num_fewshot", value=spec.fewshot or 0)
-    task.set_fewshot_seed(seed=seed)
 
 
 def _is_a_tasks(error: Exception) -> bool:

@@ -64,17 +64,11 @@ def _official(names: set[str]) -> Index:
     wanted, found = set(names), dict[str, Entry]()
     while new := sorted(_mentioning(wanted) - parsed.keys()):
         parsed |= {path: _parse(Path(path)) for path in new}
-        found = _build(parsed)
+        found = {}
+        for path, config in sorted(parsed.items()):  # lm-eval's own rule: the first definition of a name counts
+            if path.endswith(".yaml") and config and config.keys() & {"class", "group", "task"}:
+                TaskIndex.process_cfg(config, Path(path), found)
         wanted = set(reached(names, found))
-    return found
-
-
-def _build(parsed: Mapping[str, TaskConfig | None]) -> Index:
-    """lm-eval's own rule: in the order of paths, the first definition of a name counts."""
-    found: Index = {}
-    for path, config in sorted(parsed.items()):
-        if path.endswith(".yaml") and config and config.keys() & {"class", "group", "task"}:
-            TaskIndex.process_cfg(config, Path(path), found)
     return found
 
 

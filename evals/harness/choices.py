@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from lm_eval.api.group import Group
 from lm_eval.api.metrics import bits_per_byte
 from lm_eval.api.task import Task
 
@@ -27,42 +26,29 @@ def add_bits_per_byte(results: Any, loaded: Loaded) -> None:
         if task.OUTPUT_TYPE == "multiple_choice" and KEY not in results["results"][name]:
             _add(results, name, task)
     for group in loaded.groups.values():
-        _add_mean(results, group)
+        # a group's is the mean of its tasks', where all have one and the group has scores at all
+        found = results["results"].get(group.name, {})
+        parts = [results["results"][task.task_name].get(KEY) for task in group.get_all_tasks()]
+        if any("," in key for key in found) and KEY not in found and None not in parts:
+            found[KEY] = sum(parts) / len(parts)
+            results["higher_is_better"].setdefault(group.name, {})[METRIC] = False
 
 
 def _add(results: Any, name: str, task: Task) -> None:
     values = []
     for sample in results["samples"].get(name, []):
-        right = _right(task, sample) if sample["filter"] == "none" else None
-        if right is not None:
-            sample[METRIC] = _of(sample, right)
+        if sample["filter"] != "none":
+            continue
+        # the right choice as lm-eval finds it, where there is one and no more
+        right, choices = sample["target"], task.doc_to_choice(sample["doc"])
+        if isinstance(right, str) and right in choices:
+            right = choices.index(right)
+        if isinstance(right, int) and 0 <= right < len(choices):
+            log_p, _is_likeliest = sample["filtered_resps"][right]
+            _context, answer = sample["arguments"][right]
+            sample[METRIC] = log_p, len(answer.encode())  # of the right answer, with the space before it
             sample["metrics"] = [*sample["metrics"], METRIC]
             values.append(sample[METRIC])
     if values:
         results["results"][name][KEY] = bits_per_byte(values)
         results["higher_is_better"].setdefault(name, {})[METRIC] = False
-
-
-def _add_mean(results: Any, group: Group) -> None:
-    """A group's is the mean of its tasks', where all have one and the group has scores at all."""
-    found = results["results"].get(group.name, {})
-    parts = [results["results"][task.task_name].get(KEY) for task in group.get_all_tasks()]
-    if any("," in key for key in found) and KEY not in found and None not in parts:
-        found[KEY] = sum(parts) / len(parts)
-        results["higher_is_better"].setdefault(group.name, {})[METRIC] = False
-
-
-def _right(task: Task, sample: Sample) -> int | None:
-    """Place of the right choice, as lm-eval finds it; None where there are several, or none."""
-    target = sample["target"]
-    choices = task.doc_to_choice(sample["doc"])
-    if isinstance(target, str) and target in choices:
-        target = choices.index(target)
-    return target if isinstance(target, int) and 0 <= target < len(choices) else None
-
-
-def _of(sample: Sample, right: int) -> tuple[float, int]:
-    """(log p of the right answer, its bytes), with the space before it."""
-    log_p, _is_likeliest = sample["filtered_resps"][right]
-    _context, answer = sample["arguments"][right]
-    return log_p, len(answer.encode())

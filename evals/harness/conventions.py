@@ -152,25 +152,24 @@ class Published(Conventions):
         tokenizer.model_max_length = 10**30  # else a text longer than the model reads at once is a warning
         eos = self._tokenizer.eos_token_id
         self.first = eos if self._tokenizer.bos_token_id is None else self._tokenizer.bos_token_id
-        self._settings = _generation_of(folder) if folder else {}
+        path = folder and folder / "generation_config.json"
+        written = read_json(path) if path and path.is_file() else {}
+        self._settings: Generation = written if isinstance(written, dict) else {}
         said = self._settings.get("eos_token_id")
         self.ends = frozenset([eos] if said is None else [said] if isinstance(said, int) else said)
         self.stops = (str(tokenizer.decode([eos])),)
         self.generation = {name: self._settings[name] for name in PROCESSORS if self._settings.get(name) is not None}
         self.has_template = bool(self._tokenizer.chat_template)
-        self.before = self._before()
+        # what the tokenizer puts before a text; where that is nothing and it is told to, what lm-eval puts there
+        whole, bare = self.encode("a"), self.encode_bare("a")
+        own = next((at for at in range(len(whole)) if whole[at : at + len(bare)] == bare), 0)
+        told = whole == bare and bos == "on"
+        self.before = (self.first,) if told else tuple(whole[:own])
 
     @classmethod
     def read(cls, folder: Path, bos: Bos = "auto") -> Published:
         """Raises ValueError where transformers cannot read the tokenizer in a folder."""
         return cls(_read_tokenizer(folder, bos), bos, folder)
-
-    def _before(self) -> tuple[int, ...]:
-        """Tokens that the tokenizer puts before a text; where it has none and is told to, what lm-eval puts there."""
-        whole, bare = self.encode("a"), self.encode_bare("a")
-        if whole == bare:
-            return (self.first,) if self.bos == "on" else ()
-        return tuple(whole[: next((at for at in range(len(whole)) if whole[at : at + len(bare)] == bare), 0)])
 
     @cached_property
     def _first_text(self) -> str:
@@ -246,9 +245,3 @@ def _read_tokenizer(folder: Path, bos: Bos) -> PreTrainedTokenizerBase:
     if found.eos_token_id is None:
         raise ValueError("the tokenizer names no end of text")
     return found
-
-
-def _generation_of(folder: Path) -> Generation:
-    path = folder / "generation_config.json"
-    found = read_json(path) if path.is_file() else {}
-    return found if isinstance(found, dict) else {}

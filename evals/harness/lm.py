@@ -227,22 +227,18 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         """Text that continues each prompt, without the stop sequence that ended it."""
         if problem := self.conventions.generation_problem():
             raise UnsupportedGenerationError(f"{problem}, which is not supported")
-        prompts = [self._prompt(i, text, settings) for i, (text, settings) in enumerate(r.args for r in requests)]
+        known = self.conventions
+        prompts = []
+        for place, (text, settings) in enumerate(request.args for request in requests):
+            read, whole = known.encode(text) or [known.first], {**known.generation, **settings}
+            prompts.append(GenerationRequest.parse(place, read, whole, self.context, known.stops))
         questions = [(self.seed, *prompt.question) for prompt in prompts]
         return self._remembered("text", questions, lambda missing: self._texts([prompts[i] for i in missing]))
-
-    def _prompt(self, place: int, text: str, settings: Mapping[str, Any]) -> GenerationRequest:
-        read = self.conventions.encode(text) or [self.conventions.first]
-        whole = {**self.conventions.generation, **settings}
-        return GenerationRequest.parse(place, read, whole, self.context, self.conventions.stops)
 
     def _texts(self, prompts: list[GenerationRequest]) -> Iterator[tuple[int, str]]:
         found = self._batches.run(
             prompts,
             lambda request: len(request.prompt) + request.max_new,
-            self._decoded,
+            lambda asked: decode(self.model, self.conventions, asked, seed=self.seed),
         )
         yield from ((request.place, text) for request, text in found)
-
-    def _decoded(self, prompts: list[GenerationRequest]) -> list[str]:
-        return decode(self.model, self.conventions, prompts, seed=self.seed)

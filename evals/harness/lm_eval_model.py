@@ -64,12 +64,15 @@ class Checkpoint(ZooLM):
             raise ModelFolderError(f"device={where}: there is no GPU here")
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         begins: Bos = ("on" if bos else "off") if isinstance(bos, bool) else bos
+        read = context if context or run is None else run.train.get("context")
+        if not isinstance(read, int):
+            raise ModelFolderError(f"{folder} is not the folder of a run: give the context, e.g. context=1024")
         published = folder.parent / "published"
         own = run is not None and run.conventions is not None and eos is None
         super().__init__(
             zoo.open(folder, device=where),
             Published.read(published, begins) if own else tokenizer,
-            context=_context(folder, run, context),
+            context=read,
             eos=None if own else _eos(folder, run, tokenizer, eos),
             bos=begins,
             batch="auto" if str(batch_size).startswith("auto") else int(batch_size),
@@ -124,13 +127,6 @@ def _folder(path: Path) -> tuple[Path, RunDocument | None]:
             raise ModelFolderError(f"{path}: neither this folder nor its model/ is a model: there is no {name}")
     run = jsonfile.read(folder.parent / "run.json", RunDocument, f"copy {folder} elsewhere to read it without its run")
     return folder, run
-
-
-def _context(folder: Path, run: RunDocument | None, given: int | None) -> int:
-    found = given if given or run is None else run.train.get("context")
-    if not isinstance(found, int):
-        raise ModelFolderError(f"{folder} is not the folder of a run: give the context, e.g. context=1024")
-    return found
 
 
 def _eos(folder: Path, run: RunDocument | None, tokenizer: Tokenizer, given: str | int | None) -> int:

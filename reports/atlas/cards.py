@@ -15,7 +15,7 @@ from ablate.store.documents.claims import COSTS, LOSS
 from reports.atlas.sources import StatedStudy, year_of
 from reports.atlas.topics import topics_of
 from reports.reading.inputs import Inputs
-from reports.results.document import RecordedArm, RecordedClaim, RecordedInterval, RecordedResult, RecordedRung
+from reports.results.document import RecordedArm, RecordedInterval, RecordedResult
 from reports.results.parts import parts_of
 from reports.results.sizes import size_and_length
 from reports.wording import words
@@ -227,21 +227,18 @@ def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[Row]:
     on_loss = claim.measure == LOSS and arm is not None and claim.against in (None, result.baseline)
     for rung in result.rungs if on_loss else ():
         if arm is not None and arm.name in rung.differences:
-            yield Row(f"{result.scale}, {rung.name}", _of_rung(rung), rung.differences[arm.name], "not judged")
+            size = size_and_length(rung.parameters, rung.tokens_per_parameter)
+            yield Row(f"{result.scale}, {rung.name}", size, rung.differences[arm.name], "not judged")
     seeds = _paired(result, arm) if on_loss and arm else ()
     if judged is not None:
-        yield _judged(judged, result, seeds)
+        digits = words.decimals(judged.seen)
+        unseen = judged.seen and judged.outcome == "cannot tell"
+        seen = f" (would have seen {judged.seen:.{digits}f})" if unseen else ""
+        reason = f"{judged.reason}{seen}{'; stated or changed after a result' * judged.edited}"
+        yield Row(result.scale, conditions_of(result), judged.effect, judged.outcome, reason, seeds)
     elif any(name in {each.name for each in result.arms} for name in (claim.arm, *claim.order)):
         effect = arm.difference if on_loss and arm else None
         yield Row(result.scale, conditions_of(result), effect, "not tested", UNSTATED, seeds)
-
-
-def _judged(judged: RecordedClaim, result: RecordedResult, seeds: tuple[float, ...]) -> Row:
-    digits = words.decimals(judged.seen)
-    seen = f" (would have seen {judged.seen:.{digits}f})" if judged.seen and judged.outcome == "cannot tell" else ""
-    edited = "; stated or changed after a result" if judged.edited else ""
-    reason = f"{judged.reason}{seen}{edited}"
-    return Row(result.scale, conditions_of(result), judged.effect, judged.outcome, reason, seeds)
 
 
 def _paired(result: RecordedResult, arm: RecordedArm) -> tuple[float, ...]:
@@ -265,7 +262,3 @@ def conditions_of(result: RecordedResult) -> str:
     read = Inputs(tuple(filter(None, setting.data.split(", "))), setting.vocabularies, contexts)
     length = size_and_length(setting.parameters, setting.tokens_per_parameter)
     return " · ".join((length, f"{setting.seeds} seeds", *inputs(read)))
-
-
-def _of_rung(rung: RecordedRung) -> str:
-    return size_and_length(rung.parameters, rung.tokens_per_parameter)

@@ -68,7 +68,11 @@ def words_in(text: str) -> int:
 
 
 def _lines(found: Sequence[Card], results: Sequence[RecordedResult], image: str, detail: Detail) -> Iterator[str]:
-    yield ABOUT.format(counted=_counted(found, results))
+    # `3 results are recorded. Of 9 claims: 4 holds, 5 not run.`
+    recorded = "One result is recorded." if len(results) == 1 else f"{len(results)} results are recorded."
+    claims = [card for card in found if card.claim is not None]
+    stated = f"Of {len(claims)} claims: {_outcomes(claims)}." if claims else "No study states a claim yet."
+    yield ABOUT.format(counted=f"{recorded} {stated}")
     yield f"![Every recorded effect on the loss, with its interval]({image})"
     rows = detail in ("arms", "claims")
     for topic in TOPICS:
@@ -85,15 +89,6 @@ def _lines(found: Sequence[Card], results: Sequence[RecordedResult], image: str,
     if absent:
         yield ABSENT
         yield ", ".join(map(_linked, absent)) + "."
-
-
-def _counted(found: Sequence[Card], results: Sequence[RecordedResult]) -> str:
-    """`3 results are recorded. Of 9 claims: 4 holds, 5 not run.`"""
-    recorded = "One result is recorded." if len(results) == 1 else f"{len(results)} results are recorded."
-    claims = [card for card in found if card.claim is not None]
-    return (
-        f"{recorded} {f'Of {len(claims)} claims: {_outcomes(claims)}.' if claims else 'No study states a claim yet.'}"
-    )
 
 
 def _outcomes(claims: Sequence[Card]) -> str:
@@ -131,6 +126,8 @@ def _linked(study: str, result: RecordedResult | None = None) -> str:
 
 
 WIDTH, LEFT, ROW, TOP = 760, 330, 24, 34
+MOST_LETTERS = 48
+"""Letters of a row's label."""
 COLOURS = {"holds": "#0b7a55", "better": "#0b7a55", "does not hold": "#b3261e", "worse": "#b3261e"}
 STYLE = "text{font:12px system-ui,sans-serif;fill:#1e2227}.muted{fill:#5d6670}rect{fill:#fff}"
 
@@ -164,14 +161,11 @@ def picture(found: Sequence[Card]) -> str:
     ]
     for number, (label, row) in enumerate(rows):
         assert row.effect is not None
+        shown = label if len(label) <= MOST_LETTERS else f"{label[: MOST_LETTERS - 1]}…"
         y, colour = TOP + ROW * number + ROW / 2, COLOURS.get(row.outcome, "#7a5a00")
         low, high = (place(-limit if row.effect.low is None else row.effect.low), row.effect.high)
         right = place(limit if high is None else high)
-        parts.append(f'<text x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{escape(_short(label))}</text>')
+        parts.append(f'<text x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{escape(shown)}</text>')
         parts.append(f'<line x1="{low}" x2="{right}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<circle cx="{place(row.effect.mean)}" cy="{y}" r="4.5" fill="{colour}"/>')
     return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _short(text: str, most: int = 48) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -49,12 +49,9 @@ def cell(model: PublishedModel, key: str) -> str:
 def as_csv(models: Sequence[PublishedModel]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerows([[*COLUMNS.values(), "note"], *_with_notes(models)])
+    writer.writerow([*COLUMNS.values(), "note"])
+    writer.writerows([*row, model.note] for row, model in zip(rows(models), sorted(models, key=_age), strict=True))
     return out.getvalue()
-
-
-def _with_notes(models: Sequence[PublishedModel]) -> list[list[str]]:
-    return [[*row, model.note] for row, model in zip(rows(models), sorted(models, key=_age), strict=True)]
 
 
 def as_markdown(models: Sequence[PublishedModel]) -> str:

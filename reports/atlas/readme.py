@@ -61,8 +61,9 @@ def _answers(results: Sequence[RecordedResult], links: Mapping[str, str], names:
     for result in results:
         if result.name not in names:
             continue
+        answer = result.answer.replace("|", "&#124;") or NONE
         study = f"[`{result.study}`]({links[result.study]})" if result.study in links else f"`{result.study}`"
-        yield f"| {study} | {_cell(result.answer)} | `{result.scale}`: {size_of(result)} |"
+        yield f"| {study} | {answer} | `{result.scale}`: {size_of(result)} |"
     more, absent = len(results) - len(names), len(set(links) - {result.study for result in results})
     told = [f"{more} more {'is' if more == 1 else 'are'} recorded"] if more else []
     told += [f"{absent} of the {len(links)} studies that ship have no recorded result yet"] if absent else []
@@ -76,7 +77,9 @@ def _arms(result: RecordedResult) -> Iterator[str]:
     yield f"| arm | loss ({result.unit}) | difference | verdict |"
     yield "|---|--:|--:|---|"
     for arm in result.arms:
-        yield f"| `{arm.name}` | {_loss(arm)} | {said(arm.difference) or NONE} | {_verdict(arm)} |"
+        failed = len(arm.stalled) + len(arm.diverged)
+        seeds = f": {failed} of {len(arm.seeds) + failed} seeds did not train" if failed else ""
+        yield f"| `{arm.name}` | {_loss(arm)} | {said(arm.difference) or NONE} | {arm.verdict}{seeds} |"
     yield ""
     yield f"**{result.answer}**"
     yield ""
@@ -92,12 +95,3 @@ def _loss(arm: RecordedArm) -> str:
         return f"{mean:.3f}"
     half = (arm.loss.high - arm.loss.low) / 2
     return f"{mean:.{decimals(half)}f} ± {half:.{decimals(half)}f}"
-
-
-def _verdict(arm: RecordedArm) -> str:
-    failed, seeds = (*arm.stalled, *arm.diverged), len(arm.seeds) + len(arm.stalled) + len(arm.diverged)
-    return f"{arm.verdict}: {len(failed)} of {seeds} seeds did not train" if failed else arm.verdict
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "&#124;") or NONE

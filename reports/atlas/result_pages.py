@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from reports.pages.ranked import Ranked, Row
 from reports.pages.ranking import differs, said_alike
 from reports.reading.outcomes import FAILED
-from reports.results.document import RecordedArm, RecordedInterval, RecordedResult
+from reports.results.document import RecordedInterval, RecordedResult
 from reports.sections._costs import Cost
 from reports.sections.trade_off import rank
 from reports.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, Estimate
@@ -22,27 +22,31 @@ DECLARED = ("kv-", "parameters", "flops-per-token")
 
 def ranked_result(result: RecordedResult) -> Ranked:
     """The figure. A design, whose arms are compared with nothing, has a row for each effect."""
-    costs = sorted(_costs(result.arms), key=rank)
+    labels = {key: cost.label for arm in result.arms for key, cost in arm.costs.items()}
+    costs = []
+    for key, label in labels.items():
+        known = {arm.name: arm.costs[key] for arm in result.arms if key in arm.costs}
+        ratios = {name: Estimate(cost.ratio, cost.low, cost.high, None, ()) for name, cost in known.items()}
+        costs.append(Cost(key, label, ratios, declared=key.startswith(DECLARED)))
+    costs.sort(key=rank)
     columns = [cost for cost in costs if differs(cost)][:MOST_COLUMNS]
-    rows = list(_effects(result) if result.effects else _arms(result, costs))
+    found = [(each, _estimate(each.difference, ()) if each.difference else None) for each in result.effects]
+    effects = [Row(each.name, each.name, "", each.verdict, of, _said(of), "", {}) for each, of in found]
+    rows = effects or list(_arms(result, costs))
     rows.sort(key=lambda row: (row.difference is None, row.difference.mean if row.difference else 0.0))
     alike = said_alike([cost for cost in costs if cost not in columns])
     return Ranked(tuple(rows), tuple(columns), alike, result.baseline, result.unit, bool(result.effects))
-
-
-def _costs(arms: Sequence[RecordedArm]) -> Iterator[Cost]:
-    labels = {key: cost.label for arm in arms for key, cost in arm.costs.items()}
-    for key, label in labels.items():
-        known = {arm.name: arm.costs[key] for arm in arms if key in arm.costs}
-        ratios = {name: Estimate(cost.ratio, cost.low, cost.high, None, ()) for name, cost in known.items()}
-        yield Cost(key, label, ratios, declared=key.startswith(DECLARED))
 
 
 def _arms(result: RecordedResult, costs: Sequence[Cost]) -> Iterator[Row]:
     names, base = brief([arm.name for arm in result.arms]), result.arm(result.baseline)
     for arm in result.arms:
         is_base = arm.name == result.baseline
-        found = None if arm.verdict in FAILED else _paired(arm, base)
+        known = base.seeds if base else {}
+        seeds = tuple(loss - known[seed] for seed, loss in arm.seeds.items() if seed in known)
+        difference = None if arm.verdict in FAILED else arm.difference
+        found = None if difference is None else _estimate(difference, seeds)
+        loss = "" if arm.loss is None else plus_minus(_estimate(arm.loss, ()))
         failed = len(arm.stalled) + len(arm.diverged)
         yield Row(
             name=arm.name,
@@ -50,27 +54,14 @@ def _arms(result: RecordedResult, costs: Sequence[Cost]) -> Iterator[Row]:
             gloss="",
             verdict=arm.verdict,
             difference=NO_DIFFERENCE if is_base else found,
-            said=_loss(arm) if is_base else _said(found),
+            said=loss if is_base else _said(found),
             note=f"{failed} of {failed + len(arm.seeds)} seeds did not train" if failed else "",
-            costs={c.key: SAME_RATIO for c in costs} if is_base else _ratios(arm.name, costs),
+            costs={
+                cost.key: SAME_RATIO if is_base else cost.ratios[arm.name]
+                for cost in costs
+                if is_base or arm.name in cost.ratios
+            },
         )
-
-
-def _ratios(arm: str, costs: Sequence[Cost]) -> dict[str, Estimate]:
-    return {cost.key: cost.ratios[arm] for cost in costs if arm in cost.ratios}
-
-
-def _effects(result: RecordedResult) -> Iterator[Row]:
-    for effect in result.effects:
-        found = None if effect.difference is None else _estimate(effect.difference, ())
-        yield Row(effect.name, effect.name, "", effect.verdict, found, _said(found), "", {})
-
-
-def _paired(arm: RecordedArm, base: RecordedArm | None) -> Estimate | None:
-    """The difference with its seeds."""
-    known = base.seeds if base else {}
-    seeds = tuple(loss - known[seed] for seed, loss in arm.seeds.items() if seed in known)
-    return None if arm.difference is None else _estimate(arm.difference, seeds)
 
 
 def _estimate(found: RecordedInterval, values: tuple[float, ...]) -> Estimate:
@@ -79,10 +70,6 @@ def _estimate(found: RecordedInterval, values: tuple[float, ...]) -> Estimate:
         return Estimate(found.mean, None, None, None, values)
     low, high = (-math.inf if found.low is None else found.low), (math.inf if found.high is None else found.high)
     return Estimate(found.mean, low, high, None, values)
-
-
-def _loss(arm: RecordedArm) -> str:
-    return "" if arm.loss is None else plus_minus(_estimate(arm.loss, ()))
 
 
 def _said(found: Estimate | None) -> str:

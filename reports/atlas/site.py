@@ -18,7 +18,7 @@ from reports.atlas.handbook import answers, choices, rows
 from reports.atlas.result_pages import ranked_result
 from reports.atlas.sources import ARXIV, Sources, year_of
 from reports.atlas.topics import TOPICS
-from reports.atlas.variants import VariantPage, by_axis, variant_pages, variants_in
+from reports.atlas.variants import by_axis, variant_pages, variants_in
 from reports.pages.ranked import RING, SHAPES
 from reports.pages.templating import render_plain, source
 from reports.results.document import RecordedResult
@@ -47,8 +47,18 @@ def atlas_pages(
         "entries": {entry.id for entry in sources.handbook},
         "reports": {name: Path(path).as_posix() for name, path in (reports or {}).items()},
     }
+    inner = {**shared, "root": "../"}
     return {
-        "index.html": _index(found, results, shared),
+        "index.html": _page(
+            "index",
+            source("atlas/atlas.js"),
+            shared,
+            cards=found,
+            results=results,
+            counts=counts(found),
+            topics=[topic for topic in TOPICS if any(topic in card.topics for card in found)],
+            years=sorted({card.year for card in found if card.year}, reverse=True),
+        ),
         "handbook.html": _page(
             "handbook",
             source("atlas/handbook.js"),
@@ -59,7 +69,7 @@ def atlas_pages(
             year=year_of,
         ),
         "variants.html": _page("variants", "", shared, axes=by_axis(variants)),
-        **{f"variants/{page.entry.slug}.html": _variant(page, shared) for page in variants},
+        **{f"variants/{page.entry.slug}.html": _page("variant", "", inner, page=page) for page in variants},
         "models.html": _page(
             "models",
             "",
@@ -68,23 +78,10 @@ def atlas_pages(
             models=sorted(sources.models, key=lambda each: (each.values["year"], each.name)),
             cell=model_table.cell,
         ),
-        **{f"results/{result.name}.html": _result(result, found, shared) for result in results},
+        **{f"results/{result.name}.html": _result(result, found, inner) for result in results},
         "models.md": model_table.as_markdown(sources.models),
         "models.csv": model_table.as_csv(sources.models),
     }
-
-
-def _index(found: Sequence[Card], results: Sequence[RecordedResult], shared: Mapping[str, object]) -> str:
-    return _page(
-        "index",
-        source("atlas/atlas.js"),
-        shared,
-        cards=found,
-        results=results,
-        counts=counts(found),
-        topics=[topic for topic in TOPICS if any(topic in card.topics for card in found)],
-        years=sorted({card.year for card in found if card.year}, reverse=True),
-    )
 
 
 def counts(found: Iterable[Card]) -> dict[str, int]:
@@ -93,15 +90,11 @@ def counts(found: Iterable[Card]) -> dict[str, int]:
     return {standing: known[standing] for standing in STANDINGS if known[standing]}
 
 
-def _variant(page: VariantPage, shared: Mapping[str, object]) -> str:
-    return _page("variant", "", {**shared, "root": "../"}, page=page)
-
-
 def _result(result: RecordedResult, found: Iterable[Card], shared: Mapping[str, object]) -> str:
     return _page(
         "result",
         "",
-        {**shared, "root": "../"},
+        shared,
         result=result,
         figure=ranked_result(result),
         conditions=conditions_of(result),

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from reports.figures.base import Figure, Switch, SwitchOption, mean_and_range, optional, short
+from reports.figures.base import (
+    Figure,
+    Switch,
+    SwitchOption,
+    bucket_name,
+    bucket_ticks,
+    mean_and_range,
+    no_windows,
+    optional,
+    short,
+)
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank
 from reports.findings.curves import Point
@@ -65,7 +74,10 @@ def figure_of(
     far = 8 * max(hits.last or 1 for curve in found for hits in curve.hits)
     for curve in found:
         _line(figure, style[curve.arm], curve, far, summary.baseline)
-    figure.update_xaxes(type="log", tickmode="array", tickangle=0, **_ticks(found, far))
+    ends = bucket_ticks((hits.last for curve in found for hits in curve.hits if hits.last), TICKS)
+    ticks: Attributes = {"tickvals": [*ends, far], "ticktext": [*map(words.whole, ends), UNSEEN]}
+    figure.update_xaxes(type="log", tickmode="array", tickangle=0, **ticks)
+    refused = "".join(text for curve in curves for text in no_windows(curve.arm, curve.reasons))
     return Figure(
         key="recall",
         title="Associative recall by distance",
@@ -74,7 +86,7 @@ def figure_of(
             f" a model that looks back knows what followed. Windows of {found[0].length:,} tokens, the same for all"
             f" arms.{_frequent(found[0])} Rightmost: tokens whose bigram is new to the window. Bars: 95 % intervals"
             " over stretches of text and seeds. Arms read the same text, so differences between them are more certain"
-            f" than the bars suggest: the table has them paired by seed.{_refusals(curves)}"
+            f" than the bars suggest: the table has them paired by seed.{refused}"
         ),
         alt="; ".join(f"{c.arm} {NAMES[p.part]}: {p.loss.mean:.4f}" for c in found for p in c.parts),
         drawing=figure,
@@ -100,10 +112,12 @@ def figure_of(
 
 def _line(figure: Drawing, look: ArmStyle, curve: RecallCurve, far: int, baseline: str) -> None:
     for place, targets in enumerate(_traces(curve)):
+        halves = [each.half_width or 0 for each in targets]
+        bars = {"array": halves, "arrayminus": halves, "thickness": 1.2, "width": 3}
         figure.add_scatter(
             x=_x(targets, far),
             y=[short(each.loss.mean) for each in targets],
-            error_y=_bars([each.half_width or 0 for each in targets]),
+            error_y={"type": "data", "symmetric": False, **bars},
             name=look.label,
             legendgroup=look.label,
             showlegend=place == 0,
@@ -117,12 +131,12 @@ def _line(figure: Drawing, look: ArmStyle, curve: RecallCurve, far: int, baselin
 
 def _hover(targets: Sequence[Targets], baseline: str) -> list[str]:
     """`; less attention: +0.1230 (+0.1010 to +0.1450)` for each point, nothing for the baseline's."""
-    return ["" if each.difference is None else f"; less {baseline}: {_apart(each.difference)}" for each in targets]
-
-
-def _apart(difference: Estimate) -> str:
-    mean, interval = _difference(difference)
-    return mean if interval == words.NONE else f"{mean} ({interval})"
+    found = []
+    for each in targets:
+        mean, interval = _difference(each.difference)
+        apart = mean if interval == words.NONE else f"{mean} ({interval})"
+        found.append("" if each.difference is None else f"; less {baseline}: {apart}")
+    return found
 
 
 def _difference(difference: Estimate | None) -> tuple[str, str]:
@@ -142,10 +156,6 @@ def _traces(curve: RecallCurve) -> tuple[tuple[Targets, ...], tuple[Targets, ...
 
 def _x(targets: tuple[Targets, ...], far: int) -> list[float]:
     return [each.last or far for each in targets]
-
-
-def _bars(sizes: list[float]) -> dict[str, object]:
-    return {"type": "data", "symmetric": False, "array": sizes, "arrayminus": sizes, "thickness": 1.2, "width": 3}
 
 
 def _switches(found: list[RecallCurve], summary: StudySummary, far: int) -> tuple[Switch, ...]:
@@ -179,31 +189,18 @@ def _switches(found: list[RecallCurve], summary: StudySummary, far: int) -> tupl
     return (Switch("shown", "show", (losses, differences)),)
 
 
-def _ticks(found: list[RecallCurve], far: int) -> Attributes:
-    """Ends of buckets, every second or third where there are many, and the place of what was not seen."""
-    ends = sorted({hits.last for curve in found for hits in curve.hits if hits.last})
-    kept = ends[:: -math.ceil(len(ends) / TICKS)][::-1]
-    return {"tickvals": [*kept, far], "ticktext": [*map(words.whole, kept), UNSEEN]}
-
-
 def _row(curve: RecallCurve, targets: Targets) -> tuple[str, ...]:
     share = f"{100 * targets.tokens / curve.tokens:.1f} %"
+    first, last = targets.first, targets.last
     return (
         curve.arm,
-        _places(targets),
+        NAMES[targets.part] if first is None or last is None else bucket_name(first, last),
         share,
         *mean_and_range(targets.loss),
         optional(targets.half_width),
         optional(targets.bits_per_byte),
         *_difference(targets.difference),
     )
-
-
-def _places(targets: Targets) -> str:
-    if targets.first is None or targets.last is None:
-        return NAMES[targets.part]
-    first, last = words.whole(targets.first), words.whole(targets.last)
-    return last if first == last else f"{first}–{last}"
 
 
 def _frequent(curve: RecallCurve) -> str:
@@ -213,13 +210,3 @@ def _frequent(curve: RecallCurve) -> str:
         f" Bigrams that occur more than {curve.frequent:,} times in the training text are left out, since weights"
         " alone may know them."
     )
-
-
-def _refusals(curves: tuple[RecallCurve, ...]) -> str:
-    return "".join(f" {line}." for curve in curves for line in _reasons(curve))
-
-
-def _reasons(curve: RecallCurve) -> Iterator[str]:
-    for reason in dict.fromkeys(why for _, why in curve.reasons):
-        lengths = " and ".join(f"{multiple}×" for multiple, why in curve.reasons if why == reason)
-        yield f"{curve.arm} has no windows of {lengths}: {reason}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar, Self
@@ -66,41 +66,40 @@ class Attention(EvaluationSection):
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """One heat map for each head, and a choice of arm and layer."""
-        found = _drawn(self.maps)
-        if found:
-            yield _figure(found, len(self.maps) - len(found), style)
+        sizes = accumulate(len(each.heads) * len(each.pieces) ** 2 for each in self.maps)
+        found = [each for each, size in zip(self.maps, sizes, strict=True) if size <= MOST_WEIGHTS]
+        left_out = len(self.maps) - len(found)
+        if not found:
+            return
+        heads = max(len(each.heads) for each in found)
+        options = tuple(_option(each, heads, style[each.arm]) for each in found)
+        more = f" {left_out} more layers are in the store." if left_out else ""
+        rows = []  # means over the tokens that have one before them
+        for each in found:
+            for number, head in enumerate(each.heads):
+                later = head[1:]
+                means = [sum(row[place] for row in later) / len(later) for place in (-1, -2, 0)]
+                rows.append((each.arm, str(each.layer), str(number), *(f"{mean:.3f}" for mean in means)))
+        yield Figure(
+            key="attention",
+            title="What the heads attend to",
+            note=(
+                "One passage of held-out text. Rows are queries, columns keys, in the order of the text. Weights of a "
+                "row sum to 1, or less with sinks. Models of the first seed. Weights show where a head attends, not "
+                f"what it does with it.{more}"
+            ),
+            alt=f"{len(found)} layers, up to {heads} heads each, over {len(found[0].pieces)} tokens",
+            drawing=_drawing(options[0], heads),
+            table=frame_table(
+                ("arm", "layer", "head", "weight on itself", "on the token before", "on the first"), rows
+            ),
+            switches=(Switch("layer", "show", options),),
+            wide=True,
+        )
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
         for arm, reason in self.reasons:
             yield f"{arm} has no attention maps: {reason}."
-
-
-def _figure(found: list[AttentionMap], left_out: int, style: Mapping[str, ArmStyle]) -> Figure:
-    heads = max(len(each.heads) for each in found)
-    options = tuple(_option(each, heads, style[each.arm]) for each in found)
-    more = f" {left_out} more layers are in the store." if left_out else ""
-    return Figure(
-        key="attention",
-        title="What the heads attend to",
-        note=(
-            "One passage of held-out text. Rows are queries, columns keys, in the order of the text. Weights of a row"
-            " sum to 1, or less with sinks. Models of the first seed. Weights show where a head attends, not what it"
-            f" does with it.{more}"
-        ),
-        alt=f"{len(found)} layers, up to {heads} heads each, over {len(found[0].pieces)} tokens",
-        drawing=_drawing(options[0], heads),
-        table=frame_table(
-            ("arm", "layer", "head", "weight on itself", "on the token before", "on the first"),
-            [row for each in found for row in _rows(each)],
-        ),
-        switches=(Switch("layer", "show", options),),
-        wide=True,
-    )
-
-
-def _drawn(found: Sequence[AttentionMap]) -> list[AttentionMap]:
-    sizes = accumulate(len(each.heads) * len(each.pieces) ** 2 for each in found)
-    return [each for each, size in zip(found, sizes, strict=True) if size <= MOST_WEIGHTS]
 
 
 def _option(found: AttentionMap, heads: int, look: ArmStyle) -> SwitchOption:
@@ -132,13 +131,3 @@ def _drawing(first: SwitchOption, heads: int) -> Drawing:
             col=head % COLUMNS + 1,
         )
     return figure
-
-
-def _rows(found: AttentionMap) -> list[tuple[str, ...]]:
-    """Means over the tokens that have one before them."""
-    rows = []
-    for number, head in enumerate(found.heads):
-        later = head[1:]
-        means = [sum(row[place] for row in later) / len(later) for place in (-1, -2, 0)]
-        rows.append((found.arm, str(found.layer), str(number), *(f"{mean:.3f}" for mean in means)))
-    return rows

@@ -102,32 +102,26 @@ class Diagnostics(EvaluationSection):
 def _curve(arm: str, name: str, rows: pl.DataFrame) -> AccuracyCurve:
     at = pl.col("level").map_elements(lambda level: json.loads(level)[name], return_dtype=pl.Int64)
     found = rows.with_columns(at.alias("at")).sort("at")
+    rungs = []
+    for (value,), here in found.drop_nulls("accuracy").group_by("at", maintain_order=True):
+        seeds = here.group_by("seed", maintain_order=True).agg(
+            pl.col("accuracy").mean(), stderr=(pl.col("stderr") ** 2).sum().sqrt() / pl.len()
+        )
+        scores, chance = seeds["accuracy"].to_list(), here["chance"]
+        rungs.append(
+            Rung(
+                accuracy=Point(int(str(value)), sum(scores) / len(scores), min(scores), max(scores), len(scores)),
+                stderr=combined_stderr(seeds["stderr"].to_list(), scores),
+                chance=None if chance.null_count() else float(str(chance.mean())),
+            )
+        )
     return AccuracyCurve(
         arm=arm,
         task=found["task"][0],
         difficulty=name,
-        rungs=tuple(_rungs(found.drop_nulls("accuracy"))),
+        rungs=tuple(rungs),
         reasons=tuple(found["reason"].drop_nulls().unique(maintain_order=True)),
     )
-
-
-def _rungs(rows: pl.DataFrame) -> Iterator[Rung]:
-    for (value,), here in rows.group_by("at", maintain_order=True):
-        seeds = here.group_by("seed", maintain_order=True).agg(
-            pl.col("accuracy").mean(), stderr=(pl.col("stderr") ** 2).sum().sqrt() / pl.len()
-        )
-        scores = seeds["accuracy"].to_list()
-        chance = here["chance"]
-        yield Rung(
-            accuracy=Point(int(str(value)), sum(scores) / len(scores), min(scores), max(scores), len(scores)),
-            stderr=combined_stderr(seeds["stderr"].to_list(), scores),
-            chance=None if chance.null_count() else float(str(chance.mean())),
-        )
-
-
-def _of_chance(chances: Mapping[float, float | None]) -> str:
-    """Sentence on how the figure marks chance; empty for a language, which has no chance level."""
-    return "" if not chances else " Dotted: chance." if len(chances) > 1 else " Grey: chance."
 
 
 def figure_of(name: str, found: Sequence[AccuracyCurve], style: Mapping[str, ArmStyle]) -> Figure:
@@ -155,11 +149,12 @@ def figure_of(name: str, found: Sequence[AccuracyCurve], style: Mapping[str, Arm
     )
     figure.update_yaxes(range=[-0.03, 1.03])
     reasons = dict.fromkeys(f" {curve.arm}: {reason}." for curve in found for reason in curve.reasons)
+    marked = f" {'Dotted' if len(chances) > 1 else 'Grey'}: chance." if chances else ""  # a language has none
     return Figure(
         key=f"accuracy-{name}",
         title=f"Accuracy by {name.replace('_', ' ')}",
         note="Share of targets that are the model's likeliest token, on held-out examples that are the same in all"
-        f" arms. Bands: range over seeds.{_of_chance(chances)}{''.join(reasons)}",
+        f" arms. Bands: range over seeds.{marked}{''.join(reasons)}",
         alt="; ".join(
             f"{curve.arm} at {words.whole(rung.accuracy.x)}: {rung.accuracy.mean:.3f}"
             for curve in found

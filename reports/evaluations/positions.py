@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -12,11 +11,21 @@ import polars as pl
 from ablate.store.documents import JsonObject, JsonScalar
 from ablate.store.result_columns import Schema
 from reports.evaluations import EvaluationSection
-from reports.figures.base import NEUTRAL, Figure, band, line, mean_and_range, optional
-from reports.figures.drawing import Attributes
+from reports.figures.base import (
+    NEUTRAL,
+    Figure,
+    band,
+    bucket_name,
+    bucket_ticks,
+    line,
+    mean_and_range,
+    no_windows,
+    optional,
+    range_of,
+)
 from reports.figures.style import ArmStyle, blank, label
 from reports.findings.curves import Curve, Point, over_seeds
-from reports.findings.shapes import Score, StudySummary
+from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.statistics.estimates import combined_stderr
 from reports.wording import words
@@ -113,47 +122,40 @@ class Positions(EvaluationSection):
         for curve in self.curves:
             found = scores.get((curve.arm, f"extrapolation_gap_{curve.multiple}x"))
             if curve.extension is None and found is not None and found.value is not None:
-                yield _gap(curve, found, summary.unit)
-
-
-def _gap(curve: PositionCurve, gap: Score, unit: str) -> str:
-    """`learned: in windows of 4 × the training context the same tokens cost 0.3100 nats/token more`"""
-    value = gap.value or 0.0
-    error = "" if gap.stderr is None else f" (standard error {gap.stderr:.4f})"
-    cost = f"{abs(value):.4f} {unit} {'more' if value > 0 else 'less'}{error}" if abs(value) >= 5e-5 else "the same"
-    return f"{curve.arm}: in windows of {curve.multiple} × the training context the same tokens cost {cost}."
+                error = "" if found.stderr is None else f" (standard error {found.stderr:.4f})"
+                way = "more" if found.value > 0 else "less"
+                size = abs(found.value)
+                cost = "the same" if size < 5e-5 else f"{size:.4f} {summary.unit} {way}{error}"
+                yield f"{curve.arm}: in windows of {curve.multiple} × the training context the same tokens cost {cost}."
 
 
 def _curve(arm: str, extension: Any, rows: pl.DataFrame) -> PositionCurve:
-    """A bucket without a loss in some seed is left out: the others' mean would flatter."""
     read = rows.filter(pl.col("last").is_not_null())
     multiple = read["multiple"].max()
     longest = read.filter(pl.col("multiple") == pl.col("multiple").max())
     refused = rows.drop_nulls("reason").select("multiple", "reason").unique(maintain_order=True)
+    buckets = []
+    for (first, last), seeds in longest.sort("last").group_by("first", "last", maintain_order=True):
+        losses, bits, end = seeds["nats_per_token"], seeds["bits_per_byte"], int(str(last))
+        if losses.null_count():
+            continue  # without a loss in some seed the others' mean would flatter
+        buckets.append(
+            Bucket(
+                first=int(str(first)),
+                last=end,
+                loss=over_seeds(end, losses.to_list()),
+                stderr=combined_stderr(seeds["stderr"].to_list(), losses.to_list()),
+                bits_per_byte=None if bits.null_count() else sum(bits) / len(bits),
+            )
+        )
     return PositionCurve(
         arm=arm,
         context=rows["context"][0],
         multiple=None if multiple is None else int(str(multiple)),
-        buckets=tuple(_buckets(longest)),
+        buckets=tuple(buckets),
         reasons=tuple((int(multiple), str(reason)) for multiple, reason in refused.iter_rows()),
         extension=extension,
     )
-
-
-def _buckets(rows: pl.DataFrame) -> Iterator[Bucket]:
-    for (first, last), seeds in rows.sort("last").group_by("first", "last", maintain_order=True):
-        losses = seeds["nats_per_token"]
-        if losses.null_count():
-            continue
-        values, end = losses.to_list(), int(str(last))
-        bits = seeds["bits_per_byte"]
-        yield Bucket(
-            first=int(str(first)),
-            last=end,
-            loss=over_seeds(end, values),
-            stderr=combined_stderr(seeds["stderr"].to_list(), values),
-            bits_per_byte=None if bits.null_count() else sum(bits) / len(bits),
-        )
 
 
 def _figure(
@@ -172,8 +174,10 @@ def _figure(
             dash = EXTENDED[extensions.index(curve.extension) % len(EXTENDED)]
             figure.data[-1].set({"name": label(curve.name, 60), "line": {"dash": dash, "width": 1.4}})
     figure.add_vline(x=context, line=NEUTRAL)
-    figure.update_xaxes(type="log", tickmode="array", **_ticks(found))
-    figure.update_yaxes(range=_range(found))
+    ends = bucket_ticks((bucket.last for curve in found for bucket in curve.buckets), TICKS)
+    figure.update_xaxes(type="log", tickmode="array", tickvals=ends, ticktext=[words.whole(end) for end in ends])
+    # where a model has read enough to be told from others
+    figure.update_yaxes(range=range_of([b.loss for c in found for b in c.buckets if b.last * SHOWN > c.context]))
     return Figure(
         key="positions",
         title="Loss by position",
@@ -199,7 +203,7 @@ def _figure(
             [
                 (
                     c.name,
-                    _places(b.first, b.last),
+                    bucket_name(b.first, b.last),
                     *mean_and_range(b.loss),
                     optional(b.stderr),
                     optional(b.bits_per_byte),
@@ -221,40 +225,14 @@ def _stretched(extensions: list[str]) -> str:
     )
 
 
-def _ticks(curves: list[PositionCurve]) -> Attributes:
-    """The ends of buckets, every second or third where there are many; the last is among them."""
-    ends = sorted({bucket.last for curve in curves for bucket in curve.buckets})
-    kept = ends[:: -math.ceil(len(ends) / TICKS)][::-1]
-    return {"tickvals": kept, "ticktext": [words.whole(end) for end in kept]}
-
-
-def _range(curves: list[PositionCurve]) -> list[float]:
-    """From the lowest loss to the highest where a model has read enough to be told from others, with a margin."""
-    points = [b.loss for c in curves for b in c.buckets if b.last * SHOWN > c.context]
-    low, high = min(p.low for p in points), max(p.high for p in points)
-    margin = 0.05 * (high - low) or 0.05
-    return [low - margin, high + margin]
-
-
-def _places(first: int, last: int) -> str:
-    return words.whole(last) if first == last else f"{words.whole(first)}–{words.whole(last)}"
-
-
 def _refusals(curves: tuple[PositionCurve, ...]) -> str:
     """Why some arms end before others: ` learned has no windows of 2× and 4×: positions end at 256.`"""
-    lines = []
-    for curve in curves:
-        for reason in dict.fromkeys(why for _, why in curve.reasons if curve.extension is None):
-            lengths = " and ".join(f"{multiple}×" for multiple, why in curve.reasons if why == reason)
-            lines.append(f" {curve.arm} has no windows of {lengths}: {reason}.")
-    return "".join((*lines, *_unscaled(curves)))
-
-
-def _unscaled(curves: tuple[PositionCurve, ...]) -> Iterator[str]:
-    """` nope is not read with ntk and yarn: no layer has rotary positions.`"""
+    plain = [curve for curve in curves if curve.extension is None]
+    lines = [text for curve in plain for text in no_windows(curve.arm, curve.reasons)]
     without: dict[tuple[str, str], list[str]] = {}
     for curve in curves:
         for reason in dict.fromkeys(why for _, why in curve.reasons if curve.extension):
             without.setdefault((curve.arm, reason), []).append(str(curve.extension))
-    for (arm, reason), names in without.items():
-        yield f" {arm} is not read with {' and '.join(names)}: {reason}."
+    # ` nope is not read with ntk and yarn: no layer has rotary positions.`
+    lines += [f" {arm} is not read with {' and '.join(names)}: {why}." for (arm, why), names in without.items()]
+    return "".join(lines)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -48,13 +47,22 @@ class Samples(EvaluationSection):
         rows = data.frames[cls.name()]
         if rows.is_empty():
             return None
-        seeds, written = _shared(rows.drop_nulls("sample"))
-        prompts = tuple(_prompts(written))
+        written = rows.drop_nulls("sample")
+        having = [set(seeds) for seeds in written.group_by("arm").agg("seed")["seed"]]
+        seeds = set.intersection(*having) if having else set()  # those that all arms have, of which the first is shown
+        written = written.filter(pl.col("seed") == min(seeds)) if seeds else written[:0]
+        by_arm = [written.filter(arm=arm).iter_rows(named=True) for arm in written["arm"].unique(maintain_order=True)]
+        prompts = []  # only those that are the same in all arms are side by side
+        for texts in zip(*by_arm, strict=False):
+            prompt = texts[0]["prompt"]
+            if all(text["prompt"] == prompt for text in texts):
+                samples = tuple((text["arm"], text["sample"]) for text in texts)
+                prompts.append(Prompt(prompt, texts[0]["held_out"], samples))
         reasons = list(rows.drop_nulls("reason").select("arm", "reason").unique(maintain_order=True).iter_rows())
         if written.height and not prompts:
             reasons.append(("samples", "the arms' prompts are not the same text"))
         temperature = written["temperature"][0] if written.height else 0.0
-        return cls(min(seeds, default=None), temperature, prompts, tuple(reasons))
+        return cls(min(seeds, default=None), temperature, tuple(prompts), tuple(reasons))
 
     @classmethod
     def printed(cls, table: Stored) -> str:
@@ -64,20 +72,3 @@ class Samples(EvaluationSection):
             for number, row in enumerate(table.rows, 1)
             if "reason" not in row
         )
-
-
-def _shared(rows: pl.DataFrame) -> tuple[set[int], pl.DataFrame]:
-    """The seeds that all arms have, and the rows of the first of them."""
-    having = [set(seeds) for seeds in rows.group_by("arm").agg("seed")["seed"]]
-    seeds = set.intersection(*having) if having else set()
-    return seeds, rows.filter(pl.col("seed") == min(seeds)) if seeds else rows[:0]
-
-
-def _prompts(rows: pl.DataFrame) -> Iterator[Prompt]:
-    """Only prompts that are the same in all arms are side by side."""
-    arms = rows["arm"].unique(maintain_order=True)
-    by_arm = [rows.filter(arm=arm).iter_rows(named=True) for arm in arms]
-    for texts in zip(*by_arm, strict=False):
-        first = texts[0]
-        if all(text["prompt"] == first["prompt"] for text in texts):
-            yield Prompt(first["prompt"], first["held_out"], tuple((text["arm"], text["sample"]) for text in texts))

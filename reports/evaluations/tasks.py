@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import ClassVar, Self
@@ -61,7 +61,12 @@ class Tasks(EvaluationSection):
                 reasons = tasks["task", "reason"].iter_rows()
                 yield from (f"{task} was not evaluated: {reason}." for task, reason in reasons)
             else:
-                yield _lacks(str(group), tasks, scored=group in data.scores["task"])
+                first = tasks.row(0, named=True)
+                since = f"{first['task']} since {first['reason']}."
+                if group in data.scores["task"]:
+                    yield f"{group}: {tasks.height} of its tasks are not in its score, {since}"
+                else:
+                    yield f"{group} was not evaluated: none of its {tasks.height} tasks was, {since}"
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """A row for each task, from where the baseline is best to where it is worst."""
@@ -75,17 +80,12 @@ def _lacking(document: EvalsDocument, task: str) -> str | None:
     return max(missing, key=lambda name: len(missing[name]), default=None)
 
 
-def _lacks(group: str, tasks: pl.DataFrame, scored: bool) -> str:
-    first = tasks.row(0, named=True)
-    since = f"{first['task']} since {first['reason']}."
-    if scored:
-        return f"{group}: {tasks.height} of its tasks are not in its score, {since}"
-    return f"{group} was not evaluated: none of its {tasks.height} tasks was, {since}"
-
-
 def _figure(metric: str, scores: Scores, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
-    apart = sorted(scores, key=lambda task: _span(scores[task]), reverse=True)
-    tasks = sorted(apart[:MOST], key=lambda task: _of_baseline(scores[task], summary), reverse=True)
+    values = {task: {arm: score.value or 0.0 for arm, score in of.items()} for task, of in scores.items()}
+    spans = {task: max(of.values()) - min(of.values()) for task, of in values.items()}
+    best = {task: of.get(summary.baseline, next(iter(of.values()))) for task, of in values.items()}
+    apart = sorted(scores, key=spans.__getitem__, reverse=True)
+    tasks = sorted(apart[:MOST], key=best.__getitem__, reverse=True)
     left_out = f" Shown: of {len(scores)} tasks, those in which arms differ most." if len(scores) > MOST else ""
     rows = [
         (task, arm, optional(score.value), optional(score.half_width), optional(score.chance))
@@ -120,18 +120,10 @@ def _scores(summary: StudySummary) -> tuple[str, Scores]:
     return metric, scores
 
 
-def _span(scores: dict[str, Score]) -> float:
-    values = [score.value or 0.0 for score in scores.values()]
-    return max(values) - min(values)
-
-
-def _of_baseline(scores: dict[str, Score], summary: StudySummary) -> float:
-    score = scores.get(summary.baseline) or next(iter(scores.values()))
-    return score.value or 0.0
-
-
 def _drawing(metric: str, scores: Scores, style: Mapping[str, ArmStyle]) -> Drawing:
-    shared = _first_words(scores)
+    columns = zip(*(task.split("_")[:-1] for task in scores), strict=False)
+    # `blimp_` where all of them begin with it
+    shared = "".join(f"{each[0]}_" for each in takewhile(lambda each: len(set(each)) == 1, columns))
     names = [two_lines(label(task.removeprefix(shared), 46)) for task in scores]
     figure = blank(
         label(" ".join(filter(None, (shared.rstrip("_"), metric)))), "", 110 + len(names) * (22 + 5 * len(style))
@@ -139,7 +131,17 @@ def _drawing(metric: str, scores: Scores, style: Mapping[str, ArmStyle]) -> Draw
     for number, (arm, look) in enumerate(style.items()):
         below = beside_row(number, len(style))
         found = [(place + below, of[arm]) for place, of in enumerate(scores.values()) if arm in of]
-        _points(figure, look, found)
+        figure.add_scatter(
+            x=[short(score.value or 0.0) for _, score in found],
+            y=[place for place, _ in found],
+            error_x={"type": "data", "array": [short(score.half_width or 0.0) for _, score in found], "thickness": 1.2},
+            text=[label(score.task, 60) for _, score in found],
+            name=look.label,
+            legendgroup=look.label,
+            mode="markers",
+            marker={"color": look.colour, "symbol": look.symbol, "size": 7},
+            hovertemplate="%{text}: %{x:.4f}",
+        )
     for place, of in enumerate(scores.values()):
         chance = next(iter(of.values())).chance
         if chance is not None:
@@ -148,23 +150,3 @@ def _drawing(metric: str, scores: Scores, style: Mapping[str, ArmStyle]) -> Draw
         range=[len(names) - 0.5, -0.5], tickvals=list(range(len(names))), ticktext=names, tickfont={"size": 11}
     )
     return figure
-
-
-def _first_words(tasks: Iterable[str]) -> str:
-    """`blimp_` where all of them begin with it."""
-    columns = zip(*(task.split("_")[:-1] for task in tasks), strict=False)
-    return "".join(f"{words[0]}_" for words in takewhile(lambda words: len(set(words)) == 1, columns))
-
-
-def _points(figure: Drawing, look: ArmStyle, found: list[tuple[float, Score]]) -> None:
-    figure.add_scatter(
-        x=[short(score.value or 0.0) for _, score in found],
-        y=[place for place, _ in found],
-        error_x={"type": "data", "array": [short(score.half_width or 0.0) for _, score in found], "thickness": 1.2},
-        text=[label(score.task, 60) for _, score in found],
-        name=look.label,
-        legendgroup=look.label,
-        mode="markers",
-        marker={"color": look.colour, "symbol": look.symbol, "size": 7},
-        hovertemplate="%{text}: %{x:.4f}",
-    )

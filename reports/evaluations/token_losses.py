@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -74,7 +74,7 @@ class TokenDifferences:
     def table(self) -> Table:
         """Mean difference in loss for each kind of token."""
         rows = [
-            (part.name, words.whole(part.tokens), words.signed(part.difference, 4), _error(part.stderr))
+            (part.name, words.whole(part.tokens), words.signed(part.difference, 4), words.fixed(part.stderr, 4))
             for part in self.parts
         ]
         return frame_table(("tokens", "how many", "difference (nats/token)", "standard error over passages"), rows)
@@ -107,7 +107,11 @@ class TokenLosses(EvaluationSection):
         passages = rows.drop_nulls("pieces")
         differences = tuple(_differences(passages, baseline))
         reasons = rows.drop_nulls("reason").select("arm", "reason").unique(maintain_order=True).iter_rows()
-        unlike = _unlike(passages, baseline, {each.arm for each in differences})
+        arms = list(passages["arm"].unique(maintain_order=True))
+        known = {baseline, *(each.arm for each in differences)}
+        # arms with tokenizers of their own cut the text into other pieces, at other places
+        why = f"its tokens or seeds differ from those of {baseline}"
+        unlike = [(arm, why) for arm in arms if arm not in known and baseline in arms]
         return cls(baseline, differences, (*reasons, *unlike))
 
     @staticmethod
@@ -117,21 +121,9 @@ class TokenLosses(EvaluationSection):
         return f"{'win' if difference < 0 else 'lose'}{size}" if size else ""
 
 
-def _error(stderr: float | None) -> str:
-    return words.NONE if stderr is None else f"{stderr:.4f}"
-
-
-def _unlike(passages: pl.DataFrame, baseline: str, compared: set[str]) -> Iterator[tuple[str, str]]:
-    """Arms with tokenizers of their own cut the text into other pieces, at other places."""
-    arms = list(passages["arm"].unique(maintain_order=True))
-    for arm in arms:
-        if arm not in compared and arm != baseline and baseline in arms:
-            yield arm, f"its tokens or seeds differ from those of {baseline}"
-
-
 def _differences(passages: pl.DataFrame, baseline: str) -> Iterator[TokenDifferences]:
     runs = {
-        (str(arm), int(str(seed))): (_pieces(rows), np.array(rows["nats"].to_list()))
+        (str(arm), int(str(seed))): (tuple(map(tuple, rows["pieces"].to_list())), np.array(rows["nats"].to_list()))
         for (arm, seed), rows in passages.group_by("arm", "seed", maintain_order=True)
     }
     pieces = next((found for found, _ in runs.values()), ())
@@ -142,26 +134,21 @@ def _differences(passages: pl.DataFrame, baseline: str) -> Iterator[TokenDiffere
         if arm != baseline and paired:
             mean = np.mean([same[arm, seed] - same[baseline, seed] for seed in paired], axis=0)
             found[arm] = mean, len(paired)
-    shown = _most_different([difference for difference, _ in found.values()])
+    shown = []  # the passages that differ most
+    if found:
+        size = sum(np.abs(difference).sum(axis=1) for difference, _ in found.values())
+        shown = sorted(np.argsort(-np.asarray(size), kind="stable")[:MOST_PASSAGES].tolist())
     for arm, (difference, seeds) in found.items():
         yield _of_arm(arm, seeds, pieces, difference, shown)
-
-
-def _pieces(rows: pl.DataFrame) -> Pieces:
-    return tuple(map(tuple, rows["pieces"].to_list()))
-
-
-def _most_different(differences: Sequence[Floats]) -> list[int]:
-    if not differences:
-        return []
-    size = sum(np.abs(difference).sum(axis=1) for difference in differences)
-    return sorted(np.argsort(-np.asarray(size), kind="stable")[:MOST_PASSAGES].tolist())
 
 
 def _of_arm(arm: str, seeds: int, pieces: Pieces, difference: Floats, shown: list[int]) -> TokenDifferences:
     order = np.argsort(difference, axis=None, kind="stable").tolist()
     width = difference.shape[1]
-    spots = [_spot(pieces, difference, *divmod(place, width)) for place in (*order[:CONTEXTS], *order[-CONTEXTS:])]
+    spots = []
+    for row, place in (divmod(place, width) for place in (*order[:CONTEXTS], *order[-CONTEXTS:])):
+        before = "".join(pieces[row][max(0, place - BEFORE) : place])
+        spots.append(Spot(before, pieces[row][place], float(difference[row, place])))
     return TokenDifferences(
         arm=arm,
         seeds=seeds,
@@ -172,11 +159,6 @@ def _of_arm(arm: str, seeds: int, pieces: Pieces, difference: Floats, shown: lis
         best=tuple(spot for spot in spots[:CONTEXTS] if spot.difference < 0),
         worst=tuple(spot for spot in spots[CONTEXTS:][::-1] if spot.difference > 0),
     )
-
-
-def _spot(pieces: Pieces, difference: Floats, row: int, place: int) -> Spot:
-    before = "".join(pieces[row][max(0, place - BEFORE) : place])
-    return Spot(before, pieces[row][place], float(difference[row, place]))
 
 
 def _parts(pieces: Pieces, difference: Floats) -> Iterator[TokenKind]:

@@ -140,35 +140,25 @@ class Ratios(Against):
         low, high = self.range
         far = max(abs(self.place(value.mean)) for value in self.known) > math.log10(FACTORS)
         far |= 10**high - 10**low > MOST_TICKS * STEPS[-1]
-        found = _factors(low, high) if far else _percentages(low, high)
+        if far:  # powers of two, `1/2×`; fewer of them where they are many
+            first, last = math.ceil(low / math.log10(2)), math.floor(high / math.log10(2))
+            every = max(1, math.ceil((last - first + 1) / MOST_TICKS))
+            shown = [power for power in range(first, last + 1) if power % every == 0]
+            found = {2.0**power: f"1/{2**-power}×" if power < 0 else f"{2**power}×" for power in shown}
+        else:  # `−5 %`, `same`, `+5 %`
+            least, most = 10**low - 1, 10**high - 1
+            step = next((step for step in STEPS if (most - least) / step <= MOST_TICKS), STEPS[-1])
+            changes = [place * step for place in range(math.ceil(least / step), math.floor(most / step) + 1)]
+            found = {
+                1 + change: f"{'+' if change > 0 else '−'}{abs(100 * change):.3g} %" if change else "same"
+                for change in changes
+                if change > -1
+            }
         return {"type": "log", "tickvals": list(found), "ticktext": list(found.values())}
 
     @property
     def least(self) -> float:
         return 0.01
-
-
-def _factors(low: float, high: float) -> dict[float, str]:
-    """Powers of two, `1/2×`; fewer of them where they are many."""
-    first, last = math.ceil(low / math.log10(2)), math.floor(high / math.log10(2))
-    step = max(1, math.ceil((last - first + 1) / MOST_TICKS))
-    return {2.0**power: _power(power) for power in range(first, last + 1) if power % step == 0}
-
-
-def _power(power: int) -> str:
-    return f"1/{2**-power}×" if power < 0 else f"{2**power}×"
-
-
-def _percentages(low: float, high: float) -> dict[float, str]:
-    """`−5 %`, `same`, `+5 %`."""
-    least, most = 10**low - 1, 10**high - 1
-    step = next((step for step in STEPS if (most - least) / step <= MOST_TICKS), STEPS[-1])
-    changes = [place * step for place in range(math.ceil(least / step), math.floor(most / step) + 1)]
-    return {1 + change: _percentage(change) for change in changes if change > -1}
-
-
-def _percentage(change: float) -> str:
-    return f"{'+' if change > 0 else '−'}{abs(100 * change):.3g} %" if change else "same"
 
 
 def points(x: Against, y: Against) -> Sequence[tuple[Span, Span] | None]:

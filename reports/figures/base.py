@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,25 +61,31 @@ class Figure:
     wide: bool = False
 
 
-def drawn_seeds(found: Sequence[Estimate]) -> str:
-    """Words for the seeds that are drawn as points, and listed, of each of these."""
-    all_drawn = all(len(value.values) <= MOST_SEEDS for value in found)
-    return "seeds" if all_drawn else f"the first {MOST_SEEDS:,} seeds"
-
-
-def seed_points(figure: Drawing, look: ArmStyle, values: Sequence[float]) -> None:
-    """One open point per seed in the arm's row, of the first `MOST_SEEDS`."""
-    shown = [short(value) for value in values[:MOST_SEEDS]]
-    figure.add_scatter(
-        x=shown,
-        y=[look.label] * len(shown),
-        mode="markers",
-        marker={"color": look.colour, "symbol": f"{look.symbol}-open", "size": 7},
-        opacity=0.75,
-        showlegend=False,
-        legendgroup=look.label,
-        hovertemplate="seed: %{x:.5g}, %{y}<extra></extra>",
-    )
+def forest(title: str, rows: Sequence[tuple[ArmStyle, Estimate | None]]) -> tuple[Drawing, str, str]:
+    """Differences from top to bottom: means with intervals, and seeds, of the first `MOST_SEEDS`, as open points. With
+    it words for the seeds that are drawn, and a note where the axis cuts an interval off."""
+    figure = blank(title, "", 130 + 46 * len(rows))
+    for look, value in reversed(rows):
+        if value is not None:
+            shown = [short(each) for each in value.values[:MOST_SEEDS]]
+            figure.add_scatter(
+                x=shown,
+                y=[look.label] * len(shown),
+                mode="markers",
+                marker={"color": look.colour, "symbol": f"{look.symbol}-open", "size": 7},
+                opacity=0.75,
+                showlegend=False,
+                legendgroup=look.label,
+                hovertemplate="seed: %{x:.5g}, %{y}<extra></extra>",
+            )
+            mean_point(figure, look, "", value, None, look.label)
+    figure.add_vline(x=0, line=NEUTRAL)
+    figure.update_layout(showlegend=False, margin={"t": 16})
+    known = [value for _, value in rows if value is not None]
+    cut = GOES_ON * _frame_open(figure, known)
+    name_rows(figure, [look.label for look, _ in rows])
+    every = all(len(value.values) <= MOST_SEEDS for value in known)
+    return figure, "seeds" if every else f"the first {MOST_SEEDS:,} seeds", cut
 
 
 def mean_point(figure: Drawing, look: ArmStyle, name: str, x: Estimate, y: Estimate | None, row: str = "") -> None:
@@ -115,7 +121,7 @@ def reach(value: Estimate, side: int) -> float:
     return min(FAR, short(value.high - value.mean if side else value.mean - value.low))
 
 
-def frame_open(figure: Drawing, found: Sequence[Estimate]) -> bool:
+def _frame_open(figure: Drawing, found: Sequence[Estimate]) -> bool:
     """Ends the axis of differences, zero on it, a little beyond what has an end, if some interval has none."""
     ends = [end for value in found for end in (value.low, value.high) if end is not None]
     if all(map(math.isfinite, ends)):
@@ -203,9 +209,33 @@ APART = 2
 def late_range(curves: Sequence[Curve]) -> list[float]:
     """From the lowest loss to the highest after the early part of training, of curves that end together; a margin."""
     late = [p for curve in _together(curves) for p in curve.points if p.x >= EARLY * curve.points[-1].x]
-    low, high = min(p.low for p in late), max(p.high for p in late)
+    return range_of(late)
+
+
+def range_of(points: Sequence[Point]) -> list[float]:
+    """From the lowest to the highest, with a margin."""
+    low, high = min(p.low for p in points), max(p.high for p in points)
     margin = 0.05 * (high - low) or 0.05
     return [low - margin, high + margin]
+
+
+def bucket_ticks(ends: Iterable[int], most: int) -> list[int]:
+    """The ends of buckets, every second or third where there are many; the last is among them."""
+    every = sorted(set(ends))
+    return every[:: -math.ceil(len(every) / most)][::-1]
+
+
+def no_windows(arm: str, reasons: Iterable[tuple[int, str]]) -> Iterator[str]:
+    """` learned has no windows of 2× and 4×: positions end at 256.` of multiples of the training context."""
+    by: dict[str, list[str]] = {}
+    for multiple, reason in reasons:
+        by.setdefault(reason, []).append(f"{multiple}×")
+    yield from (f" {arm} has no windows of {' and '.join(lengths)}: {reason}." for reason, lengths in by.items())
+
+
+def bucket_name(first: int, last: int) -> str:
+    """`129–256`."""
+    return words.whole(last) if first == last else f"{words.whole(first)}–{words.whole(last)}"
 
 
 def _together(curves: Sequence[Curve]) -> list[Curve]:

@@ -42,18 +42,14 @@ class Part(Attributes):
                 self._inner(first).set(value)
             elif value is None:
                 self.pop(name, None)
+            elif isinstance(value, list | tuple):
+                self[name] = [Part.of(each) if isinstance(each, Mapping) else each for each in value]
             else:
-                self[name] = _plain(value)
+                self[name] = value
 
     def _inner(self, name: str) -> Part:
         inner: Part = self.setdefault(name, Part())
         return inner
-
-
-def _plain(value: Any) -> Any:
-    if not isinstance(value, list | tuple):
-        return value
-    return [Part.of(each) if isinstance(each, Mapping) else each for each in value]
 
 
 class Panel(NamedTuple):

@@ -55,17 +55,16 @@ def _placed(
         every = {place: _box(point, name, sides) for place, sides in PLACES.items()}
         free = {place: box for place, box in every.items() if covering or not any(map(box.covers, taken))}
         boxes = free or every
-        best = min(boxes, key=lambda place: _cost(boxes[place], others, width))
+        costs = {}
+        for place, box in boxes.items():
+            # names that run out of the drawing are cut off, which is worse than covering; and the farther, the worse
+            outside = box.outside(width)
+            costs[place] = sum(map(box.covers, others)) + (3 + outside if outside else 0)
+        best = min(costs, key=costs.__getitem__)
         stays = name if free else ""
         taken += [boxes[best]] * bool(stays)
         found.append((best, stays))
     return found
-
-
-def _cost(box: _Box, others: Sequence[_Box], width: float) -> float:
-    """Names that run out of the drawing are cut off, which is worse than covering; and the farther, the worse."""
-    outside = box.outside(width)
-    return sum(map(box.covers, others)) + (3 + outside if outside else 0)
 
 
 def _box(point: tuple[float, float], name: str, sides: tuple[int, int]) -> _Box:

@@ -42,12 +42,16 @@ def parallel(
         members[next(i for i, (_, most, *_) in enumerate(groups) if rank / len(order) < most)].append(trial)
     for (name, _, colour, width), own in [*zip(groups, members, strict=True)][::-1]:
         figure.add_scatter(**_lines(trials, scores, axes, own), name=name, line={"color": colour, "width": width})
+    upright = {"color": GRID, "width": 2}
     figure.update_layout(
         margin={"l": 24, "r": 64, "t": 76, "b": 24},
         legend={"y": -0.02, "yanchor": "top", "traceorder": "reversed"},
         meta={"leastWidth": AXIS_PIXELS * len(axes)},
         annotations=[note for place, axis in enumerate(axes) for note in _ticks(place, axis)],
-        shapes=[_upright(place) for place in range(len(axes))],
+        shapes=[
+            {"type": "line", "x0": place, "x1": place, "y0": 0, "y1": 1, "line": upright, "layer": "below"}
+            for place in range(len(axes))
+        ],
     )
     figure.update_xaxes(
         side="top",
@@ -90,15 +94,3 @@ def _ticks(place: int, axis: SettingAxis) -> Iterator[Attributes]:
             "showarrow": False,
             "font": {"size": 11},
         }
-
-
-def _upright(place: int) -> Attributes:
-    return {
-        "type": "line",
-        "x0": place,
-        "x1": place,
-        "y0": 0,
-        "y1": 1,
-        "line": {"color": GRID, "width": 2},
-        "layer": "below",
-    }

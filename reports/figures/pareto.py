@@ -24,22 +24,29 @@ def front_figure(search: SearchSummary) -> Figure:
     figure = blank(objective_title(across), objective_title(up), 460)
     others = [trial for trial in search.scored if trial.number not in search.best_numbers]
     front = sorted(search.best, key=lambda trial: trial.scores[1])
+    # steps through what is reached: where less is better, a trial's loss can be had at any greater cost
+    shape = "hv" if search.objectives[across] == "minimize" else "vh"
+    # of the members that fresh seeds were spent on
+    spent = [search.standing(trial.number) for trial in front]
+    halves = [(each.half_widths[up] if each else None) or 0.0 for each in spent]
     figure.add_scatter(**_points(search, others, "other trials"), mode="markers", marker={"color": "#888", "size": 7})
     figure.add_scatter(
         **_points(search, front, "front"),
         mode="lines+markers" + "+text" * (len(front) <= MOST_NAMED),
-        line={"color": PALETTE[0], "width": 1.5, "dash": "dot", "shape": _shape(search)},
+        line={"color": PALETTE[0], "width": 1.5, "dash": "dot", "shape": shape},
         marker={"color": PALETTE[0], "size": 11, "symbol": "diamond"},
         text=[str(trial.number) for trial in front],
         textposition="top right",
-        error_y=_intervals(search, front, up),
+        error_y={"type": "data", "array": halves, "thickness": 1} if any(halves) else None,
     )
     if search.document.base.values and None not in search.document.base.values:
         y, x = search.document.base.values
         marker = {"color": "#444", "size": 11, "symbol": "x"}
         figure.add_scatter(x=[x], y=[y], mode="markers", name=search.document.base.name, marker=marker)
     for axis, place in (("xaxis", 1), ("yaxis", 0)):
-        figure.update_layout({axis: {"type": _scale([trial.scores[place] for trial in search.scored])}})
+        values = [trial.scores[place] for trial in search.scored]
+        spread = min(values) > 0 and max(values) / min(values) > LOGARITHMIC
+        figure.update_layout({axis: {"type": "log" if spread else "linear"}})
     figure.update_layout(hoverlabel={"align": "left"}, hovermode="closest")
     note = (
         "Diamonds are on the front: no other trial is better in both. Their numbers are those of the table; click a"
@@ -56,18 +63,6 @@ def front_figure(search: SearchSummary) -> Figure:
     alt = "; ".join(f"trial {trial.number}: {_scores(search, trial)}" for trial in front)
     title = f"Front of {up} and {across}" if search.is_judged else f"{up} and {across} of every trial"
     return Figure("front", title, note, alt, figure, closing_table(search))
-
-
-def _intervals(search: SearchSummary, trials: Sequence[TrialRecord], name: str) -> dict[str, object] | None:
-    """95 % intervals of the members that fresh seeds were spent on."""
-    found = [search.standing(trial.number) for trial in trials]
-    halves = [(each.half_widths[name] if each else None) or 0.0 for each in found]
-    return {"type": "data", "array": halves, "thickness": 1} if any(halves) else None
-
-
-def _shape(search: SearchSummary) -> str:
-    """Steps through what is reached: where less is better, a trial's loss can be had at any greater cost."""
-    return "hv" if search.objectives[list(search.objectives)[1]] == "minimize" else "vh"
 
 
 def _points(search: SearchSummary, trials: Sequence[TrialRecord], name: str) -> Attributes:
@@ -91,8 +86,3 @@ def _hover(search: SearchSummary, trial: TrialRecord) -> Iterator[str]:
 def _scores(search: SearchSummary, trial: TrialRecord) -> str:
     pairs = zip(search.objectives, trial.scores, strict=True)
     return ", ".join(f"{name} {value:.5g}" for name, value in pairs)
-
-
-def _scale(values: Sequence[float]) -> str:
-    spread = min(values) > 0 and max(values) / min(values) > LOGARITHMIC
-    return "log" if spread else "linear"

@@ -60,9 +60,23 @@ class Plane:
         x, y = self.across[0].option("x"), self.up[0].option("y")
         figure = blank("", "", 520)
         every = {**x.traces, **y.traces, **self._together(self.across[0], self.up[0])}
+        faint = self._is_crowded
         for place, look in enumerate(self.looks):
             own = {name: values[place] for name, values in every.items()}
-            figure.add_scatter(**_style(look, faint=self._is_crowded), **own)
+            colour, thickness, width = (look.fill(0.3), 1, 0) if faint else (look.colour, 1.8, 5)
+            bars = {"type": "data", "symmetric": False, "color": colour, "thickness": thickness, "width": width}
+            figure.add_scatter(
+                mode="markers+text",
+                name=look.label,
+                legendgroup=look.label,
+                marker={"color": look.colour, "size": 9 if faint else 12, "line": {"width": 2, "color": look.colour}},
+                opacity=0.75 if faint else 1.0,
+                textfont={"size": 13},
+                hoverinfo="text",
+                error_x=bars,
+                error_y=bars,
+                **own,
+            )
         figure.update_layout(x.layout | y.layout)
         figure.add_vline(x=1, line=NEUTRAL)
         figure.add_hline(y=0, line=NEUTRAL)
@@ -83,11 +97,16 @@ class Plane:
         places = [(x.share(a), y.share(b)) for a, b in zip(x.values, y.values, strict=True)]
         if self._is_crowded:
             names = readable(places, names, self.width)
+        hover = []
+        for place, look in enumerate(self.looks):
+            said = (f"{label(axis.name, 90)}: {axis.text(axis.values[place])}" for axis in (y, x))
+            about = [label(self.about[place], 90)] if self.about and self.about[place] else []
+            hover.append("<br>".join((f"<b>{look.label}</b>", *about, *said)))
         return {
             "marker.symbol": [look.symbol + "-open" * gone for look, gone in zip(self.looks, beaten, strict=True)],
             "text": [[name] for name in names],
             "textposition": label_places(places, names, self.width),
-            "hovertext": [[self._hover(place, x, y)] for place in range(len(self.looks))],
+            "hovertext": [[text] for text in hover],
         }
 
     def _beaten(self, x: Against, y: Against) -> list[bool]:
@@ -109,24 +128,3 @@ class Plane:
         told = [place for place in every if not dull[place]]
         told.sort(key=lambda place: span[1] if (span := spans[place]) else math.inf)
         return {*told[:MOST_NAMED], *([0] if self.rivals else [])}
-
-    def _hover(self, place: int, x: Against, y: Against) -> str:
-        said = (f"{label(axis.name, 90)}: {axis.text(axis.values[place])}" for axis in (y, x))
-        about = [label(self.about[place], 90)] if self.about and self.about[place] else []
-        return "<br>".join((f"<b>{self.looks[place].label}</b>", *about, *said))
-
-
-def _style(look: ArmStyle, faint: bool) -> Attributes:
-    colour, thickness, width = (look.fill(0.3), 1, 0) if faint else (look.colour, 1.8, 5)
-    bars = {"type": "data", "symmetric": False, "color": colour, "thickness": thickness, "width": width}
-    return {
-        "mode": "markers+text",
-        "name": look.label,
-        "legendgroup": look.label,
-        "marker": {"color": look.colour, "size": 9 if faint else 12, "line": {"width": 2, "color": look.colour}},
-        "opacity": 0.75 if faint else 1.0,
-        "textfont": {"size": 13},
-        "hoverinfo": "text",
-        "error_x": bars,
-        "error_y": bars,
-    }

@@ -10,7 +10,6 @@ from typing import Literal
 import optuna
 import plotly.graph_objects as go
 
-from ablate.store.documents import TrialRecord
 from reports.figures.base import Figure
 from reports.figures.drawing import Drawing
 from reports.figures.parallel import parallel
@@ -142,13 +141,10 @@ def _study(search: SearchSummary, places: Sequence[int]) -> optuna.Study:
     """An optuna study in memory of the scored trials, with some of their objectives."""
     ways = list(search.objectives.values())
     study = in_memory([ways[place] for place in places])
-    study.add_trials(_numbered(trial, places) for trial in search.scored)
+    for trial in search.scored:
+        values = trial.values or ()
+        study.add_trial(frozen(trial, [value for place in places if (value := values[place]) is not None]))
     return study
-
-
-def _numbered(trial: TrialRecord, places: Sequence[int]) -> optuna.trial.FrozenTrial:
-    values = trial.values or ()
-    return frozen(trial, [value for place in places if (value := values[place]) is not None])
 
 
 def _styled(drawing: go.Figure, height: int = 380) -> Drawing:

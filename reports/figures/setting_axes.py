@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ablate.store.documents import Choices, Range, TrialRecord
+from ablate.store.documents import Choices, TrialRecord
 from reports.figures.style import label
 from reports.wording.arm_names import setting_name
 from reports.wording.search_tables import setting_text
@@ -74,25 +74,16 @@ def _axis(path: str, title: str, trials: Sequence[TrialRecord]) -> SettingAxis:
     if isinstance(ends, Choices):
         choices = [choice for choice in ends.choices if choice in texts]
         at = {choice: float(place) for place, choice in enumerate(choices)}
-        ticks = tuple((at[choice], _tick(texts[choice])) for choice in choices)
+        ticks = tuple((at[choice], label(texts[choice], LONGEST_TICK)) for choice in choices)
         places = tuple(at[trial.params[path]] if path in trial.params else math.nan for trial in trials)
         return SettingAxis(path, title, places, 0.0, max(1.0, len(choices) - 1.0), ticks)
     of_width = any(str(text).endswith("x") for text in texts.values())
-    places = tuple(_place(trial, path, ends) for trial in trials)
+    values = [trial.params.get(path) for trial in trials]
+    numbers = [float(value) if isinstance(value, int | float) else math.nan for value in values]
+    places = tuple(map(math.log10, numbers)) if ends.log else tuple(numbers)
     low, high = (math.log10(end) if ends.log else float(end) for end in (ends.low, ends.high))
     drawn = _log_ticks(low, high) if ends.log else _ticks(low, high, whole=isinstance(ends.low, int))
     return SettingAxis(path, f"{title} (× d_model)" if of_width else title, places, low, high, tuple(drawn))
-
-
-def _place(trial: TrialRecord, path: str, ends: Range) -> float:
-    value = trial.params.get(path)
-    if not isinstance(value, int | float):
-        return math.nan
-    return math.log10(value) if ends.log else float(value)
-
-
-def _tick(text: str) -> str:
-    return label(text, LONGEST_TICK)
 
 
 def _log_ticks(low: float, high: float) -> Iterator[Tick]:

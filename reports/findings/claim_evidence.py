@@ -20,7 +20,7 @@ from reports.findings.shapes import Comparison, Judgement, StudySummary
 from reports.findings.verdicts import level
 from reports.findings.waiting import waiting
 from reports.reading.outcomes import FAILED, UNJUDGED
-from reports.statistics.estimates import ALPHA, Estimate, estimate
+from reports.statistics.estimates import ALPHA, Estimate, estimate, exact
 from reports.verdicts import Verdict
 
 SAME_COST = 1.005
@@ -129,7 +129,7 @@ def _declared(summary: StudySummary, arm: str, against: str | None, measure: str
     else:
         own, other = summary.study.arm(arm), summary.study.arm(against)
         ratio = cache_ratio(own, other)[0] if measure == "kv_bytes" else own.parameters / other.parameters
-    return Estimate(ratio, ratio, ratio, None, (ratio,)) if ratio else None
+    return exact(ratio) if ratio else None
 
 
 def _measured(ratio: Estimate | None, inverted: bool, reason: str) -> Evidence:

@@ -18,8 +18,6 @@ from reports.findings.shapes import StudySummary
 from reports.findings.waiting import waiting
 from reports.verdicts import Outcome, Verdict
 
-__all__ = ["JudgedClaim", "judge_claims"]
-
 GRAVITY: tuple[Outcome, ...] = ("does not hold", "not tested", "cannot tell", "holds")
 """Of the pairs of an order the first of these decides."""
 SAME_MEASURED = 1.02

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import polars as pl
 
-from ablate.store.documents import CostPoint, CostsDocument, StudyArm, StudyDesign, StudyDocument
+from ablate.store.documents import CostPoint, CostsDocument, StudyArm, StudyDesign
 from ablate.store.documents.costs import CROWDED, FEWEST_PROCESSES, Work
 from reports.findings.judging import Pair
 from reports.reading.collected import Collected
@@ -64,7 +64,10 @@ def study_costs(data: Collected) -> StudyCosts:
     """Every pair that the study compares, with the speed of every arm that was measured."""
     pairs = {(arm.name, base.name): (arm, base) for arm, base in data.study.pairs}
     ratios = judged_ratios(data, {pair: {pair[0]: 1.0, pair[1]: -1.0} for pair in pairs})
-    missing = {pair for pair in pairs if any((pair, work) not in ratios for work in _asked(data.study, pairs[pair]))}
+    # an encoder generates nothing
+    decode = [pair for pair, arms in pairs.items() if all(arm.kv_bytes_per_token is not None for arm in arms)]
+    asked = {*((pair, "training") for pair in pairs), *((pair, "decoding") for pair in decode)}
+    missing = {pair for pair, work in asked if (pair, work) not in ratios}
     known = speeds(data)
     reason = unmeasured(data) if missing or len(known) < len(data.study.arms) else None
     found = {
@@ -80,11 +83,6 @@ def study_costs(data: Collected) -> StudyCosts:
         for kv in [cache_ratio(arm, base)]
     }
     return StudyCosts(found, known, reason)
-
-
-def _asked(study: StudyDocument, arms: Sequence[StudyArm]) -> tuple[Work, ...]:
-    """Work that is timed of these arms: an encoder generates nothing."""
-    return TIMED if all(arm.kv_bytes_per_token is not None for arm in arms) else ("training",)
 
 
 def effect_costs(data: Collected, design: StudyDesign) -> dict[str, ArmCosts]:
@@ -182,15 +180,11 @@ def unmeasured(data: Collected) -> str | None:
         return "this study was measured before its arms were timed against each other"
     if data.costs is None:
         return "the measurement was interrupted, or has not begun"
-    shares = [share or 0.0 for process in data.costs.processes for point in process.points for share in _shares(point)]
+    points = [point for process in data.costs.processes for point in process.points]
+    shares = [share or 0.0 for point in points for of in point.waited.values() for share in of]
     if max(shares, default=0.0) < CROWDED:
         return f"{len(data.costs.processes)} processes measured, of which at least {FEWEST_PROCESSES} must"
     return f"other programs had the processor for {100 * fmean(shares):.0f} % of the time"
-
-
-def _shares(point: CostPoint) -> Iterator[float | None]:
-    for shares in point.waited.values():
-        yield from shares
 
 
 def cache_ratio(arm: StudyArm, base: StudyArm) -> tuple[float | None, int | None]:

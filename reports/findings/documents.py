@@ -9,7 +9,6 @@ from pydantic_core import to_jsonable_python
 
 from ablate.store.documents import JsonObject, StudyClaim
 from reports.findings.costs import ArmCosts
-from reports.findings.items import ItemDifference
 from reports.findings.judged_claim import JudgedClaim
 from reports.findings.shapes import ArmSummary, Comparison, EffectSummary, Score, StudySummary
 from reports.statistics.estimates import Estimate
@@ -39,6 +38,9 @@ def claim_document(found: JudgedClaim) -> JsonObject:
 
 
 def _arm(arm: ArmSummary) -> JsonObject:
+    tasks: dict[str, JsonObject] = {}
+    for found in arm.items:
+        tasks.setdefault(found.task, {})[found.metric] = found.document()
     return {
         "name": arm.name,
         "edits": _settings(arm.edits),
@@ -65,7 +67,7 @@ def _arm(arm: ArmSummary) -> JsonObject:
         "difference_with_failures": _interval(arm.comparison.overall if arm.comparison else None),
         "detectable_interval": _interval(arm.comparison.detectable if arm.comparison else None),
         "seeds_needed": arm.seeds_needed,
-        "eval_differences": _items(arm.items),
+        "eval_differences": {**tasks},
     }
 
 
@@ -84,13 +86,12 @@ def _costs(found: ArmCosts | None) -> JsonObject | None:
         return None
     ratios = {"training_speed": found.training, "decoding_speed": found.decoding, "peak_memory": found.memory}
     return {
-        **{name: _ratio(ratio) for name, ratio in ratios.items()},
+        **{
+            name: None if each is None else {"ratio": each.mean, "interval": ends_as_json(each.low, each.high)}
+            for name, each in ratios.items()
+        },
         "unmeasured": found.unmeasured,
     }
-
-
-def _ratio(found: Estimate | None) -> JsonObject | None:
-    return None if found is None else {"ratio": found.mean, "interval": ends_as_json(found.low, found.high)}
 
 
 def _difference(found: Comparison | None) -> JsonObject:
@@ -122,11 +123,4 @@ def _scores(scores: tuple[Score, ...]) -> JsonObject:
             "stderr": score.stderr,
             "half_width": score.half_width,
         }
-    return {**tasks}
-
-
-def _items(items: tuple[ItemDifference, ...]) -> JsonObject:
-    tasks: dict[str, JsonObject] = {}
-    for found in items:
-        tasks.setdefault(found.task, {})[found.metric] = found.document()
     return {**tasks}

@@ -67,7 +67,10 @@ def _entries(
     number: int, ledger: Sequence[LedgerRecord], told: Sequence[LedgerClaim], rule: Rule | None
 ) -> Iterator[HistoryEntry]:
     """The comparisons of one question."""
-    first = _first(ledger)
+    first: dict[LedgerClaim, tuple[LedgerRecord, LedgerTest]] = {}
+    for each in ledger:
+        for judged_test in each.tests:
+            first.setdefault(difference_claim(judged_test), (each, judged_test))
     judged = judgements(difference_claim, lambda test: test.p, (), ledger)
     p_corrected, in_rounds = corrected(judged, told), rounds(judged, told)
     p_values = [p for claims in in_rounds for p in claims.values() if p is not None]
@@ -90,12 +93,3 @@ def _entries(
                 level=decision.level if decision else None,
                 discovery=decision.discovery if decision else None,
             )
-
-
-def _first(ledger: Sequence[LedgerRecord]) -> dict[LedgerClaim, tuple[LedgerRecord, LedgerTest]]:
-    """Where each comparison was judged first."""
-    found: dict[LedgerClaim, tuple[LedgerRecord, LedgerTest]] = {}
-    for record in ledger:
-        for test in record.tests:
-            found.setdefault(difference_claim(test), (record, test))
-    return found

@@ -67,14 +67,14 @@ def importances(search: SearchSummary, place: int) -> tuple[Importance, ...]:
     ped = _ped_anova(trials, values, search.objectives[name])
     exact = search.document.cost_shares.get(name)
     if name in DECLARED and exact is not None:
-        found = [_exact(path, exact.get(path, 0.0), ped.get(path)) for path in paths]
+        shares = {path: exact.get(path, 0.0) for path in paths}
+        found = [
+            Importance(path, "matters" if share > 0 else "no effect", share, share, share, ped.get(path))
+            for path, share in shares.items()
+        ]
     else:
         found = _estimated(trials, values, paths, ped)
     return tuple(sorted(found, key=lambda each: (-each.share, each.path)))
-
-
-def _exact(path: str, share: float, ped: float | None) -> Importance:
-    return Importance(path, "matters" if share > 0 else "no effect", share, share, share, ped)
 
 
 def _estimated(

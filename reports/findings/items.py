@@ -78,9 +78,13 @@ def item_differences(
     """Differences by arm. `levels`: α of an arm's look, 0.05 where there is one look. `withheld`: arms that are not
     judged yet, though they count."""
     arms = [arm for arm in data.study.arms if arm.name != data.study.baseline]
+    sampled, summed = set(data.items["task"]), set(data.items.select("task", "metric").unique().iter_rows())
+    # scores that are sums over items; one of a task without any samples is among them, and will say so
+    metrics = data.scores.select("task", "metric").unique(maintain_order=True).iter_rows()
+    compared = [pair for pair in metrics if pair in summed or pair[0] not in sampled]
     found: dict[Key, ItemDifference] = {}
     evidence: dict[Key, Evidence] = {}
-    for arm, (task, metric) in itertools.product(arms, _metrics(data)):
+    for arm, (task, metric) in itertools.product(arms, compared):
         known, table = _compare(data, arm.name, task, metric)
         if known is None:
             continue
@@ -131,14 +135,6 @@ def unpaired(items: Mapping[str, tuple[ItemDifference, ...]]) -> Iterator[str]:
                 yield f"{arm}: {value.task} {value.metric} is not compared item by item: {value.reason}."
 
 
-def _metrics(data: Collected) -> list[tuple[str, str]]:
-    """The scores that are sums over items; one of a task without any samples is among them, and will say so."""
-    pairs = data.scores.select("task", "metric").unique(maintain_order=True)
-    sampled = set(data.items["task"])
-    known = set(data.items.select("task", "metric").unique().iter_rows())
-    return [pair for pair in pairs.iter_rows() if pair in known or pair[0] not in sampled]
-
-
 def _compare(data: Collected, arm: str, task: str, metric: str) -> tuple[ItemDifference | None, Crossed | None]:
     """The difference, and its table over seeds and items where that can be judged.
 
@@ -184,13 +180,17 @@ def _not_a_mean(pairs: pl.DataFrame, scores: pl.DataFrame) -> str | None:
 
 
 def _difference(empty: ItemDifference, pairs: pl.DataFrame) -> tuple[ItemDifference, Crossed | None]:
-    by_seed = _by_seed(pairs)
+    ratio = (pl.col("value") - pl.col("value_base")).sum() / pl.col("weight").sum()
+    by_seed = tuple(pairs.group_by("seed").agg(difference=ratio).sort("seed")["difference"])
     cells, weights = _cells(pairs)
     mean = float((cells * weights).sum() / weights.sum() / len(by_seed))
     known = replace(empty, difference=mean, items=len(weights), by_seed=by_seed)
     if len(weights) < 2:
         return known, None
-    if not cells.any() and _are_shares(pairs):
+    shares = (pl.col(side).is_between(0, pl.col("weight")).all() for side in ("value", "value_base"))
+    # Scores that are right or wrong, or shares of what is right, differ by at most one. Where no item of n differs, at
+    # most 1 − α^(1/n) of all items do, at level α, and so much is the difference at most.
+    if not cells.any() and all(pairs.select(*shares).row(0)):
         differing = 1 - ALPHA ** (1 / len(weights))
         return replace(known, low=-differing, high=differing), None
     if np.ptp(by_seed) == 0:  # one seed, or several that are not independent
@@ -201,13 +201,6 @@ def _difference(empty: ItemDifference, pairs: pl.DataFrame) -> tuple[ItemDiffere
     return replace(known, low=interval.low, high=interval.high), table
 
 
-def _are_shares(pairs: pl.DataFrame) -> bool:
-    """Whether scores are right or wrong, or shares of what is right: none differs by more than one. Where no item of n
-    differs, at most 1 − α^(1/n) of all items do, at level α, and so much is the difference at most."""
-    shares = (pl.col(side).is_between(0, pl.col("weight")).all() for side in ("value", "value_base"))
-    return all(pairs.select(*shares).row(0))
-
-
 def _cells(pairs: pl.DataFrame) -> tuple[Floats, Floats]:
     """Differences (seeds, independent items), each a mean over the weight of its items, and these weights."""
     sums = (pl.col("value") - pl.col("value_base")).sum().alias("sum"), pl.col("weight").sum()
@@ -215,11 +208,6 @@ def _cells(pairs: pl.DataFrame) -> tuple[Floats, Floats]:
     seeds = rows["seed"].n_unique()
     sums_of, weights = (rows[name].to_numpy().reshape(seeds, -1) for name in ("sum", "weight"))
     return sums_of / weights, weights[0]
-
-
-def _by_seed(pairs: pl.DataFrame) -> tuple[float, ...]:
-    ratio = (pl.col("value") - pl.col("value_base")).sum() / pl.col("weight").sum()
-    return tuple(pairs.group_by("seed").agg(difference=ratio).sort("seed")["difference"])
 
 
 def _over_items(sums: Floats, weights: Floats) -> tuple[float, float]:

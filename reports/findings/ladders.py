@@ -147,14 +147,11 @@ def _fit(runs: pl.DataFrame, name: str) -> ScalingLaw | None:
 def _law(fit: ScalingLaw | None) -> Law | None:
     if fit is None or not fit.determined:
         return None
-    return Law(fit.exponent(), fit.irreducible(), tuple(_line(fit)))
-
-
-def _line(fit: ScalingLaw) -> list[LinePoint]:
     inside = np.geomspace(fit.flops[0], fit.flops[-1], POINTS).tolist()
     beyond = np.geomspace(fit.flops[-1], fit.flops[-1] * fit.reach, BEYOND).tolist()
     places = [*((flops, False) for flops in inside), *((flops, True) for flops in beyond)]
-    return [LinePoint(flops, fit.loss(flops), extrapolated) for flops, extrapolated in places]
+    line = tuple(LinePoint(flops, fit.loss(flops), extrapolated) for flops, extrapolated in places)
+    return Law(fit.exponent(), fit.irreducible(), line)
 
 
 def _undetermined(runs: pl.DataFrame, name: str, fit: ScalingLaw | None) -> str | None:
@@ -218,13 +215,11 @@ def _speed_up(
         return None
     used = float(pairs["flops"][0])
     factor = Interval(*(end / used for end in (needed.value, needed.low, needed.high)))
-    return SpeedUp(factor, None, None) if ratio is None else SpeedUp(factor, ratio.mean, _product(factor, ratio))
-
-
-def _product(factor: Interval, ratio: Estimate) -> Interval:
-    """With the ends of both in quadrature, as logarithms; a single ratio has none."""
+    if ratio is None:
+        return SpeedUp(factor, None, None)
+    # the product has the ends of both in quadrature, as logarithms; a single ratio has none
     value = factor.value * ratio.mean
     low, high = ratio.low or ratio.mean, ratio.high or ratio.mean
     down = math.hypot(math.log(factor.value / factor.low), math.log(ratio.mean / low))
     up = math.hypot(math.log(factor.high / factor.value), math.log(high / ratio.mean))
-    return Interval(value, value * math.exp(-down), value * math.exp(up))
+    return SpeedUp(factor, ratio.mean, Interval(value, value * math.exp(-down), value * math.exp(up)))

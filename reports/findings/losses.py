@@ -145,7 +145,9 @@ def _worded(
     if not arm.finished and arm.judging:
         return replace(found, verdict="diverged", reason=f"no run of {arm.name} has a finite loss")
     if found.p is None or found.difference is None:
-        return replace(found, reason=_nothing(arm, base))
+        few = [each.name for each in (arm, base) if len(each.finished) < 2]
+        reason = f"{' and '.join(few)}: fewer than two seeds" if few else "all seeds differ by the same amount"
+        return replace(found, reason=reason)
     verdict = verdict_of(found.difference, found.p, tie, failures)
     return replace(found, verdict=verdict, reason="; ".join(_reasons(found, verdict, arm, base, noise, margin)))
 
@@ -173,8 +175,3 @@ def _reasons(
     if verdict == "inconclusive" and found.detectable is not None:
         said.append(f"would detect {found.detectable:.2g} with 80 % power")
     return said
-
-
-def _nothing(arm: ArmLosses, base: ArmLosses) -> str:
-    few = [each.name for each in (arm, base) if len(each.finished) < 2]
-    return f"{' and '.join(few)}: fewer than two seeds" if few else "all seeds differ by the same amount"

@@ -139,7 +139,7 @@ def _larger(summary: StudySummary) -> str | None:
 
 
 def step_words(step: NextStep, at_once: int = 1) -> str:
-    """`Next, to settle 0.02 nats …: ablate run …  (about 12 minutes, 80 %)`."""
+    """`Next, to settle 0.02 nats …: ablate run …  (about 12 minutes, 80 %)`; at_once: how many runs share the work."""
     known = []
     if step.seconds is not None:
         minutes = step.seconds / at_once / 60

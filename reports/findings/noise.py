@@ -118,18 +118,13 @@ def tuning_tables(tunings: Iterable[StudyTuning]) -> list[SeedLosses]:
     """
     table: dict[tuple[str, int], dict[int, float]] = {}
     for each in tunings:
-        place = _taken(each) if each.fraction == 1 and each.trains else None
-        if place is not None:
+        reliable = [(place, trial) for place, trial in enumerate(each.trials) if trial in each.reliable]
+        if reliable and each.fraction == 1 and each.trains:
+            # the settings taken, or the best where these were not tried
+            _, _, place = min((trial.settings != each.chosen, trial.loss or 0.0, place) for place, trial in reliable)
             losses = each.trials[place].losses
             table[each.arm, place] = dict(enumerate(loss for loss in losses if loss is not None))
     return [table] if table else []
-
-
-def _taken(tuning: StudyTuning) -> int | None:
-    """Place of the reliable trial of the settings taken, or of the best where these were not tried."""
-    reliable = [(place, trial) for place, trial in enumerate(tuning.trials) if trial in tuning.reliable]
-    order = [(trial.settings != tuning.chosen, trial.loss or 0.0, place) for place, trial in reliable]
-    return min(order)[-1] if order else None
 
 
 def _choice(tuning: StudyTuning, noise: Noise | None, most: float) -> Choice:
@@ -137,19 +132,17 @@ def _choice(tuning: StudyTuning, noise: Noise | None, most: float) -> Choice:
     if not tuning.trains or tuning.edges or noise is None or not tuning.reliable:
         return Choice(UNBOUNDED)
     if list(tuning.chosen) != [RATE]:
-        return Choice(_of_settings(tuning, noise).at_most(most))
+        known = tuning.reliable
+        chosen = next((place for place, trial in enumerate(known) if trial.settings == tuning.chosen), None)
+        if chosen is None:
+            return Choice(UNBOUNDED.at_most(most))
+        means = [trial.loss for trial in known if trial.loss is not None]
+        return Choice(choice_penalty(means, chosen, noise.of_mean(len(known[0].losses))).at_most(most))
     curve = RateCurve.fit(_rate_losses(tuning), noise)
     if curve is None:
         return Choice(UNBOUNDED)
     low, high = curve.bounds
     return Choice(curve.penalty(tuning.rate).at_most(most), Interval(tuning.rate, low, high), curve.points())
-
-
-def _of_settings(tuning: StudyTuning, noise: Noise) -> Penalty:
-    known = tuning.reliable
-    chosen = next((place for place, trial in enumerate(known) if trial.settings == tuning.chosen), None)
-    means = [trial.loss for trial in known if trial.loss is not None]
-    return UNBOUNDED if chosen is None else choice_penalty(means, chosen, noise.of_mean(len(known[0].losses)))
 
 
 def _rate_losses(tuning: StudyTuning) -> dict[float, list[float]]:

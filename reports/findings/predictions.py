@@ -5,12 +5,10 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
-from reports.statistics.estimates import Floats
 from reports.statistics.prediction import (
     FEWEST_ARMS,
     AccuracyFrom,
@@ -56,7 +54,12 @@ def predict(runs: pl.DataFrame) -> SizePredictions | None:
     kept = [arm for arm in arms if arm not in gaps]
     if len(sizes) < 2 or len(kept) < FEWEST_ARMS:
         return None
-    tables = [_losses(runs.filter(rung=size), kept) for size in sizes]
+    tables = []  # of each size (arms, seeds), over the seeds that all these arms have
+    for size in sizes:
+        here = [runs.filter(rung=size, arm=arm) for arm in kept]
+        shared = set.intersection(*(set(each["seed"]) for each in here))
+        losses = [each.filter(pl.col("seed").is_in(sorted(shared))).sort("seed")["loss"].to_list() for each in here]
+        tables.append(pl.DataFrame(losses, orient="row").to_numpy())
     return SizePredictions(
         arms=tuple(kept),
         left_out=tuple(arm for arm in arms if arm in gaps),
@@ -72,11 +75,3 @@ def predict(runs: pl.DataFrame) -> SizePredictions | None:
         predictions=tuple(prediction(table, tables[-1]) for table in tables[:-1]),
         by_gap=tuple(accuracy_by_gap(table, tables[-1]) for table in tables[:-1]),
     )
-
-
-def _losses(runs: pl.DataFrame, arms: Sequence[str]) -> Floats:
-    """(arms, seeds), over the seeds that all these arms have."""
-    shared = set.intersection(*(set(runs.filter(arm=arm)["seed"]) for arm in arms))
-    seeds = pl.col("seed").is_in(sorted(shared))
-    rows = [runs.filter(seeds, arm=arm).sort("seed")["loss"].to_list() for arm in arms]
-    return pl.DataFrame(rows, orient="row").to_numpy()

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from ablate.noise.power import power_at
 from ablate.store.documents import StudyPublishedRow
 from reports.findings.judged_claim import JudgedClaim
-from reports.findings.shapes import Comparison, StudySummary
+from reports.findings.shapes import StudySummary
 from reports.verdicts import Outcome
 
 Agreement: TypeAlias = Literal["agrees", "disagrees", "cannot tell"]
@@ -50,15 +50,13 @@ def replicated(summary: StudySummary) -> tuple[ReplicatedRow, ...]:
 
 
 def _power(summary: StudySummary, row: StudyPublishedRow, judged: JudgedClaim) -> float | None:
+    """None where the noise, or what tuning leaves open, is not known."""
     pair = {row.arm, row.against}
     found = next((each.comparison for each in summary.judgements if {each.arm, each.base} == pair), None)
     sized = row.expect in ("better", "worse") and judged.outcome != "not tested"
-    return _of(found, row.difference) if found and row.difference is not None and sized else None
-
-
-def _of(found: Comparison, difference: float) -> float | None:
-    """None where the noise, or what tuning leaves open, is not known."""
+    if not found or row.difference is None or not sized:
+        return None
     gap, known = found.gap, found.detectable
     if gap is None or known is None or not math.isfinite(known.value):
         return None
-    return power_at(difference, known.value, math.hypot(gap.error, gap.shared), gap.freedom, found.tuning_room)
+    return power_at(row.difference, known.value, math.hypot(gap.error, gap.shared), gap.freedom, found.tuning_room)

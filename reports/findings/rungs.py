@@ -20,7 +20,6 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from ablate.noise.curve import Penalty
 from ablate.noise.difference import seed_difference
 from ablate.store.documents import JsonObject, StudyRung
 from reports.findings.noise import StudyNoise, study_noise
@@ -150,14 +149,11 @@ def _plain(data: Collected, arm: str, rung: StudyRung, repeated: bool) -> Change
         change=estimate((both["gap_last"] - both["gap"]).to_list()),
     )
     unjudged = waiting(data.study, runs, "comparison") or (REPEATED if repeated else None)
-    return replace(found, word="no verdict", reason=unjudged) if unjudged else replace(found, reason=_failed(runs))
-
-
-def _failed(runs: pl.DataFrame) -> str | None:
-    """Seeds that failed: what is left says nothing of the arm."""
-    failed = runs.filter(pl.col("status").is_in(FAILED))
+    if unjudged:
+        return replace(found, word="no verdict", reason=unjudged)
+    failed = runs.filter(pl.col("status").is_in(FAILED))  # what is left says nothing of the arm
     told = [f"seed {run['seed']} of {run['arm']} {run['status']} at {run['rung']}" for run in failed.to_dicts()]
-    return ", ".join(told) or None
+    return replace(found, reason=", ".join(told) or None)
 
 
 def _evidence(found: Change, baseline: str, known: Mapping[str, StudyNoise]) -> Evidence | None:
@@ -167,18 +163,12 @@ def _evidence(found: Change, baseline: str, known: Mapping[str, StudyNoise]) -> 
     test = seed_difference(np.asarray(found.change.values), None)
     if test is None:
         return None
-    own, other = _penalties(found, baseline, known)
-    test = replace(test, own=own, other=other)
-    return Evidence(found.change.mean, test.p(), test.interval)
-
-
-def _penalties(found: Change, baseline: str, known: Mapping[str, StudyNoise]) -> tuple[Penalty, Penalty]:
-    """Penalties for tuning noise: of the two results that can enlarge the change (arm at the last rung, baseline at
-    this one), and of the two that can shrink it."""
     (arm_last, base_last), (arm_here, base_here) = (
         (known[rung].penalty(found.arm), known[rung].penalty(baseline)) for rung in (found.last, found.rung)
     )
-    return arm_last.plus(base_here), base_last.plus(arm_here)
+    # noise of tuning: two of the four results can enlarge the change, two can shrink it
+    test = replace(test, own=arm_last.plus(base_here), other=base_last.plus(arm_here))
+    return Evidence(found.change.mean, test.p(), test.interval)
 
 
 def _told(found: Change) -> Change:

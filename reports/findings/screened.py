@@ -12,15 +12,14 @@ import polars as pl
 from ablate.store.documents import LedgerTest, StudyDesign, StudyDocument, StudyEffect
 from reports.findings.costs import NO_COSTS, effect_costs
 from reports.findings.judging import Pair, Standing, at_any_rate, difference_claim, differences, ties
-from reports.findings.shapes import Comparison, EffectSummary, Judgement
-from reports.findings.verdicts import decide, level, never_trained, reliability
-from reports.findings.waiting import REPEATED, waiting
+from reports.findings.shapes import Comparison, EffectSummary
+from reports.findings.verdicts import judgement, level, reliability
+from reports.findings.waiting import waiting
 from reports.reading.collected import Collected
 from reports.statistics.detectable import detectable_effect
 from reports.statistics.estimates import ALPHA, Estimate, Floats
 from reports.statistics.ledger import LedgerClaim
 from reports.statistics.screening import EffectTest, effect_tests, seed_effects
-from reports.statistics.simultaneous import Evidence
 from reports.statistics.stalled import Failures
 
 FEWEST_SEEDS = 2
@@ -69,32 +68,20 @@ class _Blocks:
     def plain(self) -> list[Comparison]:
         """Each effect by itself."""
         losses = seed_effects(self.signs, self.table("loss")) if self.seeds else np.empty((len(self.signs), 0))
-        return [
-            Comparison(
-                difference=_mean(losses[place]),
-                gap=None,
-                failures=self._failures(effect),
-                overall=None,
-                seeds=self.seeds,
-                alpha=self.alpha,
-            )
-            for place, effect in enumerate(self.design.effects)
-        ]
-
-    def _failures(self, effect: StudyEffect) -> Failures:
-        high = pl.col("arm").is_in(effect.arms)
-        return Failures(reliability(self.runs.filter(high)), reliability(self.runs.filter(~high)))
+        found = []
+        for effect, values in zip(self.design.effects, losses, strict=True):
+            high = pl.col("arm").is_in(effect.arms)
+            failures = Failures(reliability(self.runs.filter(high)), reliability(self.runs.filter(~high)))
+            mean = None
+            if len(values):
+                sd = float(values.std(ddof=1)) if len(values) > 1 else None
+                mean = Estimate(float(values.mean()), None, None, sd, tuple(values.tolist()))
+            found.append(Comparison(mean, None, failures, None, self.seeds, self.alpha))
+        return found
 
     @property
     def alpha(self) -> float:
         return level(self.study, *self.study.arms)
-
-
-def _mean(values: Floats) -> Estimate | None:
-    if not len(values):
-        return None
-    sd = float(values.std(ddof=1)) if len(values) > 1 else None
-    return Estimate(float(values.mean()), None, None, sd, tuple(values.tolist()))
 
 
 def judge_effects(data: Collected) -> tuple[EffectSummary, ...]:
@@ -103,33 +90,25 @@ def judge_effects(data: Collected) -> tuple[EffectSummary, ...]:
     if design is None:
         return ()
     blocks = _Blocks(data.study, design, data.runs)
-    reason = waiting(data.study, data.runs)
-    found, costs = _corrected(data, design, blocks, judged=reason is None), effect_costs(data, design)
-    return tuple(
-        EffectSummary(
-            effect, _judgement(data, effect, replace(comparison, costs=costs.get(effect.name, NO_COSTS)), reason)
-        )
-        for effect, comparison in zip(design.effects, found, strict=True)
-    )
-
-
-def _corrected(data: Collected, design: StudyDesign, blocks: _Blocks, *, judged: bool) -> list[Comparison]:
-    tests = blocks.tests()
+    tests, reason = blocks.tests(), waiting(data.study, data.runs)
     recorded = [
-        _ledger_test(data.study, effect, test if judged else None, blocks.alpha)
+        _ledger_test(data.study, effect, test if reason is None else None, blocks.alpha)
         for effect, test in zip(design.effects, tests, strict=True)
     ]
     evidence = {
-        difference_claim(own): _evidence(test, own.p, blocks.alpha)
+        difference_claim(own): test.evidence(own.p, blocks.alpha)
         for own, test in zip(recorded, tests, strict=True)
         if test is not None and own.p is not None
     }
     standings = differences(recorded, evidence, data.ledger, design.correction, data.elsewhere)
-    alike = ties(recorded, data.ledger, data.elsewhere)
-    return [
-        _standing(replace(plain, test=own), test, standings, alike)
-        for plain, own, test in zip(blocks.plain(), recorded, tests, strict=True)
-    ]
+    alike, costs = ties(recorded, data.ledger, data.elsewhere), effect_costs(data, design)
+    summaries = []
+    for effect, plain, own, test in zip(design.effects, blocks.plain(), recorded, tests, strict=True):
+        comparison = _standing(replace(plain, test=own), test, standings, alike)
+        with_costs = replace(comparison, costs=costs.get(effect.name, NO_COSTS))
+        high = data.runs.filter(pl.col("arm").is_in(effect.arms))
+        summaries.append(EffectSummary(effect, judgement(_pair(data.study, effect), high, with_costs, reason)))
+    return tuple(summaries)
 
 
 def _ledger_test(study: StudyDocument, effect: StudyEffect, test: EffectTest | None, alpha: float) -> LedgerTest:
@@ -160,10 +139,6 @@ def _planned_seeds(study: StudyDocument) -> tuple[int, ...]:
     return tuple(sorted(set.intersection(*({run.seed for run in arm.runs} for arm in study.arms))))
 
 
-def _evidence(test: EffectTest, p: float, alpha: float) -> Evidence:
-    return Evidence(test.value, p, lambda level: test.interval(level * alpha / ALPHA))
-
-
 def _standing(
     found: Comparison,
     test: EffectTest | None,
@@ -189,11 +164,3 @@ def _standing(
         if test.below or test.above
         else detectable_effect(test.error, test.freedom, standing.tests, alpha=spent),
     )
-
-
-def _judgement(data: Collected, effect: StudyEffect, found: Comparison, reason: str | None) -> Judgement:
-    withheld = reason or (REPEATED if found.repeated else None)
-    high = data.runs.filter(pl.col("arm").is_in(effect.arms))
-    said = never_trained(high) or decide(found, withheld=withheld is not None)
-    arm, base = _pair(data.study, effect)
-    return Judgement(arm, base, found, said, withheld)

@@ -114,22 +114,20 @@ def read_search(folder: Path) -> SearchSummary:
     runs |= {base.name: base.runs[0]} if base.runs else {}
     fresh = read_fresh(store, document.name, document.scale, scores, objectives, runs)
     found = SearchSummary(document, fresh, _runs(store, document))
-    return replace(found, document=_by_fresh_seeds(found)) if found.standings else found
-
-
-def _by_fresh_seeds(search: SearchSummary) -> SearchDocument:
-    """The document with scores of fresh seeds in place of those that trials were selected by."""
-    known = {each.trial: each for each in search.standings}
-    best = {each.trial for each in search.standings[:1]}
-    if len(search.objectives) > 1:
-        best = {trial.number for trial in search.trials if trial.best and trial.number not in known}
-        best |= {each.trial for each in search.standings if each.is_best}
+    if not found.standings:
+        return found
+    # scores of fresh seeds in place of those that trials were selected by
+    known = {each.trial: each for each in found.standings}
+    best = {each.trial for each in found.standings[:1]}
+    if len(objectives) > 1:
+        best = {trial.number for trial in found.trials if trial.best and trial.number not in known}
+        best |= {each.trial for each in found.standings if each.is_best}
     trials = []
-    for trial in search.trials:
+    for trial in found.trials:
         each = known.get(trial.number)
-        values = tuple(each.means[name] for name in search.objectives) if each else trial.values
-        trials.append(trial.model_copy(update={"values": values, "best": trial.number in best}))
-    return search.document.model_copy(update={"trials": tuple(trials)})
+        means = tuple(each.means[name] for name in objectives) if each else trial.values
+        trials.append(trial.model_copy(update={"values": means, "best": trial.number in best}))
+    return replace(found, document=document.model_copy(update={"trials": tuple(trials)}))
 
 
 def _runs(store: Store, document: SearchDocument) -> dict[str, TrialRun]:

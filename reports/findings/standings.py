@@ -54,7 +54,8 @@ def standings(document: SearchDocument, fresh: Iterable[Fresh]) -> Iterator[Stan
         if len(signs) == 1:
             best = sd is None or not _is_worse(scores, trial, order[0], float(sd[0]), freedom, float(signs[0]))
         else:
-            best = not any(_dominates(signs * other, signs * means[trial]) for other in means.values())
+            own = signs * means[trial]
+            best = not any((signs * of <= own).all() and (signs * of < own).any() for of in means.values())
         halves = None if sd is None else special.stdtrit(freedom, 1 - LEVEL / 2) * sd / math.sqrt(len(scores[trial]))
         yield Standing(
             trial,
@@ -72,10 +73,6 @@ def _is_worse(scores: Mapping[int, Floats], trial: int, leader: int, sd: float, 
     ours, best = scores[trial][:, 0], scores[leader][:, 0]
     error = sd * math.sqrt(1 / len(ours) + 1 / len(best))
     return bool(sign * (ours.mean() - best.mean()) > special.stdtrit(freedom, 1 - LEVEL / (len(scores) - 1)) * error)
-
-
-def _dominates(one: Floats, other: Floats) -> bool:
-    return bool((one <= other).all() and (one < other).any())
 
 
 def _promoted(document: SearchDocument, fresh: Iterable[Fresh]) -> dict[int, Floats]:

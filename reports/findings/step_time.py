@@ -15,7 +15,6 @@ from statistics import fmean
 import numpy as np
 from scipy import special  # scipy.stats takes seconds to load
 
-from ablate.store.documents import StudyArm
 from reports.findings.curves import lines_of
 from reports.findings.judging import Pair
 from reports.reading.collected import Collected
@@ -31,29 +30,22 @@ def step_time_errors(data: Collected) -> Mapping[Pair, float]:
     """Standard error in nats of each pair's difference; infinite where it is not known, empty for other budgets."""
     if data.study.budget.seconds is None:
         return {}
-    slopes = {arm.name: _slope(data, arm.name) for arm in data.study.arms}
-    return {(arm.name, base.name): _error(arm, base, slopes) for arm, base in data.study.pairs}
-
-
-def _error(arm: StudyArm, base: StudyArm, slopes: Mapping[str, float]) -> float:
-    if arm.calibration is not None and arm.calibration == base.calibration:
-        return 0.0  # the same step time, whatever it is
-    return math.hypot(*(_relative(each) * slopes[each.name] for each in (arm, base)))
-
-
-def _relative(arm: StudyArm) -> float:
-    """Standard error of ln step time, larger where few processes tell it: times Student's quantile over the normal."""
-    if arm.step_time_error is None or (arm.step_time_processes or 0) < 2:
-        return math.inf
-    student = special.stdtrit((arm.step_time_processes or 0) - 1, ALPHA / 2)
-    return arm.step_time_error * float(student / special.ndtri(ALPHA / 2))
-
-
-def _slope(data: Collected, arm: str) -> float:
-    """|dL/d ln steps| over the second half of the arm's runs; infinite without validation losses there."""
-    found = []
-    for _, (steps, losses) in lines_of(data, arm, "validation_loss"):
-        half = int(np.searchsorted(steps, steps[-1] / 2))
-        if 0 < steps[half] < steps[-1]:
-            found.append(abs(float(losses[half] - losses[-1])) / math.log(float(steps[-1] / steps[half])))
-    return fmean(found) if found else math.inf
+    errors = {}
+    for arm in data.study.arms:
+        processes, relative = arm.step_time_processes or 0, math.inf  # standard error of ln step time
+        if arm.step_time_error is not None and processes >= 2:
+            # larger where few processes tell it: times Student's quantile over the normal
+            student = special.stdtrit(processes - 1, ALPHA / 2)
+            relative = arm.step_time_error * float(student / special.ndtri(ALPHA / 2))
+        # |dL/d ln steps| over the second half of the arm's runs
+        slopes = []
+        for _, (steps, losses) in lines_of(data, arm.name, "validation_loss"):
+            half = int(np.searchsorted(steps, steps[-1] / 2))
+            if 0 < steps[half] < steps[-1]:
+                slopes.append(abs(float(losses[half] - losses[-1])) / math.log(float(steps[-1] / steps[half])))
+        errors[arm.name] = relative * (fmean(slopes) if slopes else math.inf)
+    found = {}
+    for arm, base in data.study.pairs:
+        shared = arm.calibration is not None and arm.calibration == base.calibration  # one step time, whatever it is
+        found[arm.name, base.name] = 0.0 if shared else math.hypot(errors[arm.name], errors[base.name])
+    return found

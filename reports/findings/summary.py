@@ -6,12 +6,13 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 import polars as pl
 
 from ablate.store import Store
-from ablate.store.documents import StudyArm, StudyDocument
+from ablate.store.documents import StudyArm
 from ablate.store.result_columns import NUMBERS
 from reports.errors import ReportError
 from reports.findings import warnings
@@ -33,25 +34,33 @@ from reports.findings.shapes import (
     StudySummary,
 )
 from reports.findings.step_time import UNKNOWN, step_time_errors
-from reports.findings.verdicts import compare, decide, level, never_trained
+from reports.findings.verdicts import compare, judgement, level, never_trained
 from reports.findings.waiting import REPEATED, waiting
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
 from reports.reading.units import comparable
 from reports.sections import sections
 from reports.statistics.estimates import Estimate, combined_stderr, estimate, score_half_width
-from reports.statistics.interval import Interval
 from reports.verdicts import Verdict
 
 
 def summarise_study(study_dir: Path | str, store: Store | None = None) -> StudySummary:
-    """Collect and summarise. Raises ReportError where the runs must not be compared."""
+    """Intervals, paired differences and verdicts of the study in a store's folder. A `store` that has read its results
+    does not read them again.
+
+    Raises ReportError where the runs must not be compared.
+    """
     return summarise(collect(study_dir, store))
 
 
 def summarise(data: Collected) -> StudySummary:
     """Pure: frames in, tuples out. Raises ReportError when runs were trained on different data."""
-    _check_data(data)
+    # Runs read one corpus, or each that of its arm where arms have tokenizers of their own.
+    planned = {arm.name: arm.data for arm in data.study.arms} if data.study.per == "byte" else {}
+    read = data.runs.drop_nulls("data").select("arm", "data").rows()
+    digests = sorted({digest for arm, digest in read if digest != planned.get(arm)})
+    if len(digests) > (0 if planned else 1):
+        raise ReportError(f"runs trained on different data cannot be compared: {', '.join(digests)}")
     data = comparable(data)
     costs, noise = study_costs(data), study_noise(data.study.tuning, data.runs)
     judged = _judged(data, costs, noise)
@@ -76,15 +85,6 @@ def summarise(data: Collected) -> StudySummary:
         sections={name: section for name, section in found.items() if section is not None},
     )
     return replace(plain, claims=judge_claims(plain))
-
-
-def _check_data(data: Collected) -> None:
-    """Runs read one corpus, or each that of its arm where arms have tokenizers of their own."""
-    planned = {arm.name: arm.data for arm in data.study.arms} if data.study.per == "byte" else {}
-    found = data.runs.drop_nulls("data").select("arm", "data").rows()
-    digests = sorted({digest for arm, digest in found if digest != planned.get(arm)})
-    if len(digests) > (0 if planned else 1):
-        raise ReportError(f"runs trained on different data cannot be compared: {', '.join(digests)}")
 
 
 def open_arms(summary: StudySummary) -> tuple[str, ...]:
@@ -114,14 +114,10 @@ def _judged(data: Collected, costs: StudyCosts, noise: StudyNoise) -> dict[Pair,
     known = {pair: error for pair, error in errors.items() if pair not in unknown}
     found = compare(data.study, data.runs, data.ledger, withheld, data.losses, data.elsewhere, known, noise)
     with_costs = {pair: replace(each, costs=costs.pairs[pair]) for pair, each in found.items()}
-    return {pair: _judgement(data, pair, each, withheld.get(pair)) for pair, each in with_costs.items()}
-
-
-def _judgement(data: Collected, pair: Pair, comparison: Comparison, waiting: str | None) -> Judgement:
-    arm, base = pair
-    withheld = waiting or (REPEATED if comparison.repeated else None)
-    said = never_trained(data.runs.filter(arm=arm)) or decide(comparison, withheld=withheld is not None)
-    return Judgement(arm, base, comparison, said, withheld)
+    return {
+        pair: judgement(pair, data.runs.filter(arm=pair[0]), each, withheld.get(pair))
+        for pair, each in with_costs.items()
+    }
 
 
 def _arms(
@@ -143,12 +139,17 @@ def _arm(
     data: Collected,
     arm: StudyArm,
     training_speed: float | None,
-    judgement: Judgement | None,
+    judged: Judgement | None,
     items: tuple[ItemDifference, ...],
 ) -> ArmSummary:
     name = arm.name
     runs = data.runs.filter(arm=name)
-    finished = _finished(data, name)
+    finished = runs.filter(status="finished").sort("seed")
+    known = finished.with_columns(excess=pl.col("loss") - pl.col("floor"))
+    means = {column: estimate(known[column].drop_nulls().to_list()) for column in (*NUMBERS, "excess")}
+    seconds = finished["train_seconds"].drop_nulls().to_list()
+    took = sum(seconds) / len(seconds) if seconds else None
+    untested: Verdict = "baseline" if name == data.study.baseline else "not compared"  # a run of a design
     return ArmSummary(
         name=name,
         edits=_edits(arm.edits),
@@ -158,92 +159,57 @@ def _arm(
         stalled=tuple(runs.filter(status="stalled")["seed"]),
         diverged=tuple(runs.filter(status="diverged")["seed"]),
         missing=tuple(runs.filter(pl.col("status").is_in(["absent", "partial"]))["seed"]),
-        means=_means(finished),
+        means={column: mean for column, mean in means.items() if mean is not None},
         training_speed=training_speed,
         outlier=None,
         kv_bytes_per_token=arm.kv_bytes_per_token,
         cache_bytes=tuple((each.context, each.bytes) for each in arm.cache_bytes),
         parameters_embedding=arm.parameters_embedding,
         flops_per_token=arm.flops_per_token,
-        budget=_budget(data.study, arm, finished),
+        budget=ArmBudget(arm.tokens, arm.steps, arm.flops, arm.parameters, took, data.study.budget.seconds),
         scores=_scores(data, name),
         items=items,
-        comparison=judgement.comparison if judgement else None,
-        verdict=judgement.verdict if judgement else never_trained(runs) or _unjudged(data.study, name),
-        withheld=judgement.withheld if judgement else None,
+        comparison=judged.comparison if judged else None,
+        verdict=judged.verdict if judged else never_trained(runs) or untested,
+        withheld=judged.withheld if judged else None,
     )
-
-
-def _unjudged(study: StudyDocument, arm: str) -> Verdict:
-    """Verdict for arms that have no test: the baseline, and the runs of a design."""
-    return "baseline" if arm == study.baseline else "not compared"
-
-
-def _finished(data: Collected, arm: str) -> pl.DataFrame:
-    return data.runs.filter(arm=arm, status="finished").sort("seed")
-
-
-def _means(runs: pl.DataFrame) -> dict[str, Estimate]:
-    known = runs.with_columns(excess=pl.col("loss") - pl.col("floor"))
-    found = {name: estimate(known[name].drop_nulls().to_list()) for name in (*NUMBERS, "excess")}
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _edits(edits: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     return tuple((path, json.dumps(value)) for path, value in edits.items())
 
 
-def _budget(study: StudyDocument, arm: StudyArm, finished: pl.DataFrame) -> ArmBudget:
-    seconds = finished["train_seconds"].drop_nulls().to_list()
-    return ArmBudget(
-        tokens=arm.tokens,
-        steps=arm.steps,
-        flops=arm.flops,
-        parameters=arm.parameters,
-        train_seconds=sum(seconds) / len(seconds) if seconds else None,
-        allowed_seconds=study.budget.seconds,
-    )
-
-
 def _scores(data: Collected, arm: str) -> tuple[Score, ...]:
     groups = data.scores.filter(arm=arm).group_by("task", "metric", maintain_order=True)
-    return tuple(
-        Score(
-            task=str(task),
-            metric=str(metric),
-            **_mean_score(rows["value"].to_list(), rows["stderr"].to_list()),
-            higher_is_better=rows["higher_is_better"][0],
-            chance=rows["chance"][0],
-            seeds=rows.height,
+    found = []
+    for (task, metric), rows in groups:
+        stderrs, known = rows["stderr"].to_list(), rows["value"].drop_nulls().to_list()
+        whole = len(known) == rows.height
+        found.append(
+            Score(
+                task=str(task),
+                metric=str(metric),
+                value=sum(known) / len(known) if whole else None,
+                stderr=combined_stderr(stderrs, known) if whole else None,
+                half_width=score_half_width(stderrs, known) if whole else None,
+                higher_is_better=rows["higher_is_better"][0],
+                chance=rows["chance"][0],
+                seeds=rows.height,
+            )
         )
-        for (task, metric), rows in groups
-    )
-
-
-def _mean_score(values: list[float | None], stderrs: list[float | None]) -> dict[str, float | None]:
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        return {"value": None, "stderr": None, "half_width": None}
-    return {
-        "value": sum(known) / len(known),
-        "stderr": combined_stderr(stderrs, known),
-        "half_width": score_half_width(stderrs, known),
-    }
+    return tuple(found)
 
 
 def _noise(noise: StudyNoise, arms: tuple[ArmSummary, ...], effects: tuple[EffectSummary, ...]) -> NoiseSummary:
     comparisons = [arm.comparison for arm in arms if arm.comparison] + [each.comparison for each in effects]
+    by_value = attrgetter("value")
     seen = [found for comparison in comparisons if (found := comparison.detectable) is not None]
     return NoiseSummary(
         run=noise.run,
         loss_sd=_pooled([arm.loss for arm in arms]),
         difference_sd=_pooled([comparison.difference for comparison in comparisons]),
-        detectable=(min(seen, key=_value), max(seen, key=_value)) if seen else None,
+        detectable=(min(seen, key=by_value), max(seen, key=by_value)) if seen else None,
     )
-
-
-def _value(interval: Interval) -> float:
-    return interval.value
 
 
 def _pooled(estimates: list[Estimate | None]) -> float | None:

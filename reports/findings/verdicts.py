@@ -28,7 +28,8 @@ from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
 from reports.findings.by_document import document_error
 from reports.findings.judging import Pair, Standing, difference_claim, differences, ledger_test, ties
 from reports.findings.noise import StudyNoise, study_noise
-from reports.findings.shapes import Comparison
+from reports.findings.shapes import Comparison, Judgement
+from reports.findings.waiting import REPEATED
 from reports.reading.outcomes import FAILED
 from reports.statistics.detectable import detectable_effect
 from reports.statistics.estimates import ALPHA, Estimate, estimate
@@ -168,22 +169,19 @@ def _standing(
         shown = max(0.0, abs(difference.mean) - room)
         sd = gap.error * math.sqrt(seeds)
         needed = seeds_needed(shown, sd, seeds, standing.tests, study.margin, last, gap.freedom)
+    if standing.p is None:  # no verdict: an interval that is corrected for as many tests
+        within = _corrected(difference, gap, found.alpha * standing.level / ALPHA / standing.tests)
+    else:
+        within = replace(difference, low=standing.interval.low, high=standing.interval.high)
     return replace(
         found,
-        difference=_within(difference, gap, standing, found.alpha),
+        difference=within,
         p_holm=standing.p,
         p_equivalence=p_equivalence,
         detectable=smallest,
         seeds_needed=needed,
         tuning_room=room,
     )
-
-
-def _within(difference: Estimate, gap: Difference, standing: Standing, alpha: float) -> Estimate:
-    """With the interval of the test; where it has no verdict, one that is corrected for as many tests."""
-    if standing.p is None:
-        return _corrected(difference, gap, alpha * standing.level / ALPHA / standing.tests)
-    return replace(difference, low=standing.interval.low, high=standing.interval.high)
 
 
 def _corrected(difference: Estimate, gap: Difference, level: float) -> Estimate:
@@ -197,6 +195,13 @@ def never_trained(runs: pl.DataFrame) -> Verdict | None:
     if not ended or "finished" in ended:
         return None
     return "stalled" if "stalled" in ended else "diverged"
+
+
+def judgement(pair: Pair, runs: pl.DataFrame, found: Comparison, reason: str | None) -> Judgement:
+    """The verdict on a pair. runs: of its first arm; reason: why nothing is judged yet."""
+    withheld = reason or (REPEATED if found.repeated else None)
+    said = never_trained(runs) or decide(found, withheld=withheld is not None)
+    return Judgement(*pair, found, said, withheld)
 
 
 def decide(comparison: Comparison, *, withheld: bool = False) -> Verdict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import polars as pl
 
@@ -153,9 +153,4 @@ def _by_arm(data: Collected) -> Iterator[tuple[str, pl.DataFrame]]:
 
 
 def _seeds(runs: pl.DataFrame) -> str:
-    return _listed("seed", runs["seed"])
-
-
-def _listed(noun: str, values: Iterable[object]) -> str:
-    texts = [str(value) for value in values]
-    return f"{noun}{'s' if len(texts) > 1 else ''} {', '.join(texts)}"
+    return f"seed{'s' if runs.height > 1 else ''} {', '.join(map(str, runs['seed']))}"

@@ -9,7 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from ablate.store import Store
-from ablate.store.documents import ProposalOutcome, ProposalRecord, ProposalTest
+from ablate.store.documents import ProposalOutcome, ProposalRecord
 from ablate.store.files import write_text
 from reports.findings.proposals import kept, latest
 from reports.pages.ranked import Axis, Row
@@ -89,13 +89,20 @@ def _gain(record: ProposalRecord) -> tuple[float, float]:
 def _row(record: ProposalRecord) -> Row:
     outcome = record.outcome
     assert outcome is not None
+    test, difference, said = outcome.test, None, words.NONE
+    if test.difference is not None:
+        bounded = test.low is not None and test.high is not None
+        low, high = (test.low, test.high) if bounded else (None, None)
+        difference = Estimate(test.difference, low, high, None, ())
+        ends = [words.signed(end, 3) if end is not None else "∞" for end in (test.low, test.high)]
+        said = f"{words.signed(test.difference, 3)} ({ends[0]} to {ends[1]})"
     return Row(
         name=record.name,
         label=record.name,
         gloss="",
         verdict=_mark(outcome),
-        difference=_estimate(outcome.test),
-        said=_said(outcome.test),
+        difference=difference,
+        said=said,
         note=outcome.reason,
         costs={},
     )
@@ -108,20 +115,6 @@ def _mark(outcome: ProposalOutcome) -> Verdict:
     if outcome.decision == "undecided":
         return "inconclusive"
     return "worse" if outcome.test.low is not None and outcome.test.low > 0 else "no difference"
-
-
-def _estimate(test: ProposalTest) -> Estimate | None:
-    if test.difference is None:
-        return None
-    bounded = test.low is not None and test.high is not None
-    return Estimate(test.difference, test.low if bounded else None, test.high if bounded else None, None, ())
-
-
-def _said(test: ProposalTest) -> str:
-    if test.difference is None:
-        return words.NONE
-    ends = [words.signed(end, 3) if end is not None else "∞" for end in (test.low, test.high)]
-    return f"{words.signed(test.difference, 3)} ({ends[0]} to {ends[1]})"
 
 
 @dataclass(frozen=True)

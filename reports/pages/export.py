@@ -19,7 +19,6 @@ from reports.pages.templating import render
 from reports.sections import draw
 from reports.wording import answers, tables, title_words
 from reports.wording.markup import latex, markdown
-from reports.wording.table import Table
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WIDTH = 760
@@ -39,17 +38,7 @@ def export_study(study_dir: Path | str, target: Path | str) -> tuple[list[Path],
     figures = draw(summary)
     drawn = _svg(figures, summary)
     files = {f"{key}.svg": text for key, text in drawn.items()}
-    for name, table in _tables(summary, figures).items():
-        files |= {f"{name}.md": markdown(table), f"{name}.tex": latex(table)}
-    folder = Path(target)
-    for name, text in files.items():
-        write_text(folder / name, text)
-    left_out = [figure.key for figure in figures if figure.key not in drawn]
-    return [folder / name for name in files], left_out
-
-
-def _tables(summary: StudySummary, figures: tuple[Figure, ...]) -> dict[str, Table]:
-    return {
+    tabled = {
         "summary": answers.compact_table(summary),
         "results": tables.arms_table(summary),
         "budgets": tables.budgets_table(summary),
@@ -58,6 +47,13 @@ def _tables(summary: StudySummary, figures: tuple[Figure, ...]) -> dict[str, Tab
         "environment": tables.environment_table(summary),
         **{f"figure-{figure.key}": figure.table for figure in figures},
     }
+    for name, table in tabled.items():
+        files |= {f"{name}.md": markdown(table), f"{name}.tex": latex(table)}
+    folder = Path(target)
+    for name, text in files.items():
+        write_text(folder / name, text)
+    left_out = [figure.key for figure in figures if figure.key not in drawn]
+    return [folder / name for name in files], left_out
 
 
 def _svg(figures: tuple[Figure, ...], summary: StudySummary) -> dict[str, str]:

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ablate.store import Store
-from reports.figures.base import Figure, Switch, SwitchOption, short
+from reports.figures.base import Figure, Switch, SwitchOption, optional, short
 from reports.figures.drawing import Drawing
 from reports.figures.labels import WIDE, label_places
 from reports.figures.plane import MOST_NAMED
 from reports.figures.style import PALETTE, blank, label
-from reports.findings.shapes import ArmSummary
 from reports.pages.trade_offs import Group, Studied
 from reports.reading.imports import ImportedModel, Text, text_of
 from reports.reading.outcomes import UNJUDGED
-from reports.statistics.estimates import Estimate
+from reports.statistics.estimates import Estimate, single
 from reports.wording import words
 from reports.wording.listing import listed
 from reports.wording.table import Columns, Table
@@ -55,30 +54,22 @@ def imports_table(models: Sequence[ImportedModel]) -> Table:
         "text": lambda model: model.source,
         "parameters": lambda model: words.count(model.result.parameters),
         "context": lambda model: str(model.run.train["context"]),
-        "loss (nats/token)": lambda model: _fixed(model.result.loss),
-        "bits/byte": lambda model: _fixed(model.result.bits_per_byte),
+        "loss (nats/token)": lambda model: words.fixed(model.result.loss, 3),
+        "bits/byte": lambda model: words.fixed(model.result.bits_per_byte, 3),
         "KV bytes/token": lambda model: words.whole(model.measured.kv_bytes_per_token if model.measured else None),
         "decoding tokens/s": lambda model: words.whole(model.measured.decoding_speed if model.measured else None),
     }
     return Table.of(models, columns, labels=2)
 
 
-def _fixed(value: float | None) -> str:
-    return words.NONE if value is None else f"{value:.3f}"
-
-
 def scores_table(models: Sequence[ImportedModel]) -> Table:
     """One row for each score of each model."""
     rows = (
-        (model.document.name, each.task, each.metric, words.score(each.value), _error(each.stderr))
+        (model.document.name, each.task, each.metric, words.score(each.value), optional(each.stderr))
         for model in models
         for each in model.scores
     )
     return Table(("model", "task", "metric", "value", "± standard error"), tuple(rows), labels=3)
-
-
-def _error(stderr: float | None) -> str:
-    return words.NONE if stderr is None else words.score(stderr)
 
 
 def imported_groups(store: Store, models: Sequence[ImportedModel], studies: Sequence[Studied]) -> Iterator[Group]:
@@ -101,11 +92,7 @@ def _imported(model: ImportedModel) -> ModelPoint:
     measured = model.measured
     speed = measured.decoding_speed if measured else None
     costs = (model.result.parameters, measured.kv_bytes_per_token if measured else None, speed and 1000 / speed)
-    return ModelPoint(model.document.name, "index.html#imported-models", True, _exact(bits), costs)
-
-
-def _exact(value: float) -> Estimate:
-    return Estimate(value, None, None, None, (value,))
+    return ModelPoint(model.document.name, "index.html#imported-models", True, single(bits), costs)
 
 
 def _arms(store: Store, studied: Studied, text: Text) -> Iterator[ModelPoint]:
@@ -117,12 +104,9 @@ def _arms(store: Store, studied: Studied, text: Text) -> Iterator[ModelPoint]:
     for arm in summary.arms:
         if arm.bits_per_byte is not None and known[corpora[arm.name]] == text:
             name = f"{summary.study.name}: {arm.name}"
-            yield ModelPoint(name, studied.link, False, arm.bits_per_byte, _costs(arm))
-
-
-def _costs(arm: ArmSummary) -> tuple[float | None, ...]:
-    speed = arm.means.get("decode_tokens_per_second")
-    return arm.budget.parameters, arm.kv_bytes_per_token, 1000 / speed.mean if speed else None
+            speed = arm.means.get("decode_tokens_per_second")
+            costs = (arm.budget.parameters, arm.kv_bytes_per_token, 1000 / speed.mean if speed else None)
+            yield ModelPoint(name, studied.link, False, arm.bits_per_byte, costs)
 
 
 def _figure(number: int, points: Sequence[ModelPoint], source: str) -> Figure:
@@ -133,6 +117,11 @@ def _figure(number: int, points: Sequence[ModelPoint], source: str) -> Figure:
     what = f"{imported} imported model{'s' if imported != 1 else ''}{beside}"
     up = _range([point.bits.mean + side * (point.bits.half_width or 0.0) for point in points for side in (-1, 1)])
     options = tuple(_option(place, points, up) for place in axes)
+    rows = []
+    for point in points:
+        parameters, cache, decoding = point.costs
+        costs = words.count(parameters), words.whole(cache), words.NONE if decoding is None else f"{decoding:.3g}"
+        rows.append((point.name, point.kind, words.plus_minus(point.bits), *costs))
     return Figure(
         key=f"imports-{number}",
         title=f"{what}: bits per byte on the same text ({source})",
@@ -141,16 +130,10 @@ def _figure(number: int, points: Sequence[ModelPoint], source: str) -> Figure:
         "are 95 % intervals over seeds, which an imported model, shown as a star, does not have.",
         alt="; ".join(f"{point.name}: {words.plus_minus(point.bits)}" for point in points),
         drawing=_drawing(points, options[0], up),
-        table=Table(("model", "kind", "bits/byte", *COSTS), tuple(map(_table_row, points)), labels=2),
+        table=Table(("model", "kind", "bits/byte", *COSTS), tuple(rows), labels=2),
         switches=(Switch("x", "cost", options),),
         wide=True,
     )
-
-
-def _table_row(point: ModelPoint) -> tuple[str, ...]:
-    parameters, cache, decoding = point.costs
-    time = words.NONE if decoding is None else f"{decoding:.3g}"
-    return point.name, point.kind, words.plus_minus(point.bits), words.count(parameters), words.whole(cache), time
 
 
 def _option(place: int, points: Sequence[ModelPoint], up: Range) -> SwitchOption:

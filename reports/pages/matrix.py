@@ -40,8 +40,11 @@ class Row:
 def render_matrix(axes: Mapping[str, list[str]], conflicts: Mapping[str, list[list[str]]]) -> str:
     """The page as text, of the choices by axis, and of those that a reason excludes: [axis, choice, axis, choice]."""
     choices = [(axis, name) for axis, names in axes.items() for name in names]
-    reasons = _reasons(conflicts)
-    refused = _refused(conflicts, reasons)
+    reasons = [Reason(number, text, _pairs(rows)) for number, (text, rows) in enumerate(conflicts.items(), start=1)]
+    refused: dict[Any, Reason] = {}  # by pair of (axis, choice), both ways round
+    for reason, excluded in zip(reasons, conflicts.values(), strict=True):
+        for axis, name, other, choice in excluded:
+            refused[(axis, name), (other, choice)] = refused[(other, choice), (axis, name)] = reason
     rows = [
         Row(axis, name, tuple(Cell(axis == other[0], refused.get(((axis, name), other))) for other in choices))
         for axis, name in choices
@@ -63,22 +66,9 @@ def render_matrix(axes: Mapping[str, list[str]], conflicts: Mapping[str, list[li
     return page
 
 
-def _reasons(conflicts: Mapping[str, list[list[str]]]) -> list[Reason]:
-    return [Reason(number, text, _pairs(rows)) for number, (text, rows) in enumerate(conflicts.items(), start=1)]
-
-
 def _pairs(rows: list[list[str]]) -> tuple[str, ...]:
     """`mixer mla with mixer.kv_heads 2, 1`: the partners of one choice on one axis together."""
     partners: dict[tuple[str, str, str], list[str]] = {}
     for axis, name, other, choice in rows:
         partners.setdefault((axis, name, other), []).append(choice)
     return tuple(f"{axis} {name} with {other} {', '.join(of)}" for (axis, name, other), of in partners.items())
-
-
-def _refused(conflicts: Mapping[str, list[list[str]]], reasons: list[Reason]) -> dict[Any, Reason]:
-    """The reason of each refused pair of (axis, choice), both ways round."""
-    found: dict[Any, Reason] = {}
-    for reason in reasons:
-        for axis, name, other, choice in conflicts[reason.text]:
-            found[(axis, name), (other, choice)] = found[(other, choice), (axis, name)] = reason
-    return found

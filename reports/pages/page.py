@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -87,7 +86,7 @@ def record(summary: StudySummary, store: Store) -> None:
 
 
 def record_look(study_dir: Path | str) -> None:
-    """The same of a study that is not drawn."""
+    """The same of a study that is not drawn: its losses were seen, so its seeds may not be chosen by them."""
     record(summarise_study(study_dir), Store.of_study(study_dir))
 
 
@@ -97,7 +96,8 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None, ho
     found = galleries(summary)
     source, name = title_words.source(summary), name_of(summary.study)
     drawn_already = [figure for figures in found.values() for figure in figures if figure.key in RANKED]
-    shown = _without(RANKED, found)
+    others = {heading: [each for each in figures if each.key not in RANKED] for heading, figures in found.items()}
+    shown = {heading: figures for heading, figures in others.items() if figures}
     figures = {figure.key: figure for figures in shown.values() for figure in figures}
     listed = tables.listed(summary.runs)
     data = {
@@ -130,12 +130,6 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None, ho
         home=home,
         **WORDS,
     )
-
-
-def _without(keys: Container[str], found: Mapping[str, Sequence[Figure]]) -> dict[str, list[Figure]]:
-    """The other figures by heading."""
-    others = {heading: [each for each in figures if each.key not in keys] for heading, figures in found.items()}
-    return {heading: figures for heading, figures in others.items() if figures}
 
 
 def drawn(figure: Figure, source: str, name: str) -> Attributes:

@@ -6,7 +6,7 @@ Positions across a row are percentages of its width, so that the figure fits any
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
@@ -94,7 +94,9 @@ class Axis:
     def of(cls, rows: Sequence[Row]) -> Axis:
         reaches = [row.reach for row in rows if row.reach]
         limit = min(max(reaches, default=0.01), FARTHEST * median(reaches or [0.01]))
-        shown = [value for row in rows for value in _drawn(row) if math.isfinite(value)]
+        known = [row.difference for row in rows if row.difference is not None]
+        ends = [end for each in known for end in (each.mean, each.low, each.high)]
+        shown = [end for end in ends if end is not None and math.isfinite(end)]
         low, high = (min(limit, max(-limit, end)) for end in (min(shown, default=0.0), max(shown, default=0.0)))
         least = 0.1 * limit
         return cls(min(low, -least), max(high, least))
@@ -119,12 +121,6 @@ class Axis:
         digits = max(0, -math.floor(math.log10(step)))
         found = (place * step for place in range(math.ceil(self.low / step), math.floor(self.high / step) + 1))
         return tuple((self.place(value), words.signed(value, digits) if value else "0") for value in found)
-
-
-def _drawn(row: Row) -> Iterator[float]:
-    if row.difference is not None:
-        known = (row.difference.mean, row.difference.low, row.difference.high)
-        yield from (each for each in known if each is not None)
 
 
 @dataclass(frozen=True)
@@ -152,11 +148,6 @@ class Ranked:
     def scrolls(self) -> bool:
         return len(self.rows) > SCREEN
 
-    def _reach(self, cost: Cost) -> float:
-        """Doublings at which a column's bars end: those of its farthest ratio, and at least one."""
-        known = (row.costs.get(cost.key) for row in self.rows)
-        return max(1.0, *(abs(math.log2(value.mean)) for value in known if value is not None))
-
     def cell(self, row: Row, cost: Cost) -> Cell | None:
         """A cost of a row; None where it is not known."""
         value = row.costs.get(cost.key)
@@ -164,10 +155,13 @@ class Ranked:
             return None
         told = value.low == value.high or value.excludes(1)
         kind = "same" if not told or abs(value.mean - 1) < VISIBLE / 4 else "cheaper" if value.mean < 1 else "dearer"
+        # a column's bars end at the doublings of its farthest ratio, and at one at least
+        known = (each.costs.get(cost.key) for each in self.rows)
+        reach = max(1.0, *(abs(math.log2(each.mean)) for each in known if each is not None))
         interval = "" if value.low == value.high else f"{value.low:.2f} to {value.high:.2f}"
         return Cell(
             f"{value.mean:.2f}×" if value.mean >= 0.1 else f"{value.mean:.2g}×",
             interval,
             kind,
-            round(50 + 46 * math.log2(value.mean) / self._reach(cost), 2),
+            round(50 + 46 * math.log2(value.mean) / reach, 2),
         )

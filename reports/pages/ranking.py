@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ablate.noise.scatter import Odd
 from reports.findings.shapes import ArmSummary, Comparison, StudySummary
 from reports.pages.ranked import SCREEN, VISIBLE, Ranked, Row
 from reports.reading.outcomes import FAILED
-from reports.sections._costs import Cost, exact, measured_costs
+from reports.sections._costs import Cost, measured_costs
 from reports.sections.failures import Failures
 from reports.sections.trade_off import TradeOff
-from reports.statistics.estimates import NO_DIFFERENCE, SAME_RATIO
+from reports.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, exact
 from reports.statistics.front import surely_beaten
 from reports.verdicts import Verdict
 from reports.wording import cost_words, failure_words, gloss_words, words
@@ -25,12 +24,18 @@ MOST_COLUMNS = 5
 
 def ranked(summary: StudySummary) -> Ranked:
     """The figure of a study, with a row for each arm, or for each effect of a design."""
-    costs = _effect_costs(summary) if summary.effects else _arm_costs(summary)
+    section = summary.section(TradeOff)
+    costs = section.distinct if section else ()
+    if summary.effects:  # costs of factors: times, memory and the bytes of the cache
+        found = {each.effect.name: each.comparison.costs for each in summary.effects}
+        caches = {name: exact(each.kv_ratio) for name, each in found.items() if each.kv_ratio is not None}
+        every = (*measured_costs(found), Cost("kv", "KV cache", caches, declared=True))
+        costs = tuple(cost for cost in every if cost.ratios)
     names = brief([arm.name for arm in summary.arms])
     arms = (_arm(summary, arm, names[arm.name], costs) for arm in summary.arms)
     rows = list(_effects(summary, costs) if summary.effects else arms)
     columns = [cost for cost in costs if differs(cost)][:MOST_COLUMNS]
-    rows.sort(key=_order)
+    rows.sort(key=lambda row: (row.difference is None, row.difference.mean if row.difference else 0.0))
     if len(rows) > SCREEN and columns:
         beaten = surely_beaten([_point(row, columns[0]) for row in rows])
         rows = [replace(row, beaten=lost) for lost, row in zip(beaten, rows, strict=True)]
@@ -38,10 +43,6 @@ def ranked(summary: StudySummary) -> Ranked:
     others = said_alike([cost for cost in costs if cost not in columns])
     alike = " ".join(filter(None, (others, cost_words.unmeasured(summary))))
     return Ranked(tuple(rows), tuple(columns), alike, summary.baseline, summary.unit, bool(summary.effects))
-
-
-def _order(row: Row) -> tuple[bool, float]:
-    return row.difference is None, row.difference.mean if row.difference else 0.0
 
 
 def _point(row: Row, cost: Cost) -> tuple[tuple[float, float], tuple[float, float]] | None:
@@ -83,21 +84,15 @@ def _said(comparison: Comparison | None, verdict: Verdict) -> str:
 def _note(summary: StudySummary, arm: ArmSummary) -> str:
     """Seeds that must be known beside the number: those that failed or are missing, or one far from the others."""
     failed, total = failure_words.failed(arm), len(arm.seeds) + arm.failed + len(arm.missing)
-    missing = f"no result of {len(arm.missing)} of {total} runs{_why(summary, arm)}" if arm.missing else ""
-    odd = _odd(arm.outlier) if arm.outlier else ""
+    missing = odd = ""
+    if arm.missing:
+        section = summary.section(Failures)
+        failure = section.of(arm.name) if section else None
+        why = f": {gloss_words.short(failure.error)}" if failure else ""  # `: CheckpointError: …`
+        missing = f"no result of {len(arm.missing)} of {total} runs{why}"
+    if run := arm.outlier:
+        odd = f"seed {run.seed}, {abs(run.above):.2g} {run.side} the others{', left out' * run.left_out}"
     return ", ".join(filter(None, [failed, missing, odd]))
-
-
-def _odd(run: Odd) -> str:
-    """`seed 2, 0.23 above the others, left out`."""
-    return f"seed {run.seed}, {abs(run.above):.2g} {run.side} the others{', left out' * run.left_out}"
-
-
-def _why(summary: StudySummary, arm: ArmSummary) -> str:
-    """`: CheckpointError: …`, the beginning of what ended a run."""
-    section = summary.section(Failures)
-    failure = section.of(arm.name) if section else None
-    return f": {gloss_words.short(failure.error)}" if failure else ""
 
 
 def _effects(summary: StudySummary, costs: Sequence[Cost]) -> Iterator[Row]:
@@ -112,19 +107,6 @@ def _effects(summary: StudySummary, costs: Sequence[Cost]) -> Iterator[Row]:
             note="",
             costs={cost.key: cost.ratios[each.effect.name] for cost in costs if each.effect.name in cost.ratios},
         )
-
-
-def _arm_costs(summary: StudySummary) -> tuple[Cost, ...]:
-    section = summary.section(TradeOff)
-    return section.distinct if section else ()
-
-
-def _effect_costs(summary: StudySummary) -> tuple[Cost, ...]:
-    """Costs of factors: times, memory and the bytes of the cache."""
-    found = {each.effect.name: each.comparison.costs for each in summary.effects}
-    caches = {name: exact(each.kv_ratio) for name, each in found.items() if each.kv_ratio is not None}
-    costs = (*measured_costs(found), Cost("kv", "KV cache", caches, declared=True))
-    return tuple(cost for cost in costs if cost.ratios)
 
 
 def differs(cost: Cost) -> bool:

@@ -55,7 +55,10 @@ class ServedStore:
         with self._lock:
             asked = path.removeprefix("/")
             if asked in ("", link_to(self.store, self.store.index_path)):
-                return self._index()
+                entries = [self._study(folder).entry for folder in self.store.studies()]
+                searches = [search_entry(self.store, folder) for folder in self.store.searches()]
+                running = any(entry.progress and entry.progress.is_running for entry in entries)
+                return render_index([*entries, *searches], read_imports(self.store), refresh=running)
             if asked == link_to(self.store, self.store.trade_offs_path):
                 entries = [self._study(folder).entry for folder in self.store.studies()]
                 return trade_offs_of(self.store, entries, read_imports(self.store))
@@ -66,12 +69,6 @@ class ServedStore:
                 if link_to(self.store, study.report_path) == quote(unquote(asked)):
                     return self._report(study)
             return None
-
-    def _index(self) -> str:
-        entries = [self._study(folder).entry for folder in self.store.studies()]
-        searches = [search_entry(self.store, folder) for folder in self.store.searches()]
-        running = any(entry.progress and entry.progress.is_running for entry in entries)
-        return render_index([*entries, *searches], read_imports(self.store), refresh=running)
 
     def _report(self, folder: StudyFolder) -> str | None:
         study = self._study(folder)

@@ -68,16 +68,15 @@ def render_site(root: Path | str) -> Path:
     store.write_trade_offs(trade_offs_of(store, entries, imports))
     for folder, entry in zip(store.studies(), entries, strict=True):
         if entry.summary is not None:
-            render_study(folder.path, _still(store, entry.summary))
+            # summarised again where more was judged since, as by the page of another scale: verdicts count that
+            still = store.read_ledger(entry.summary.study.name) == entry.summary.ledger
+            render_study(folder.path, entry.summary if still else None)
     for search, entry in zip(store.searches(), searches, strict=True):
         if not entry.error:
-            _render_search(search.path)
+            from reports.pages.search_page import render as render_search  # noqa: PLC0415 (optuna is slow to import)
+
+            render_search(search.path)
     return index
-
-
-def _still(store: Store, summary: StudySummary) -> StudySummary | None:
-    """None where more was judged since, as by the page of another scale: verdicts count that."""
-    return summary if store.read_ledger(summary.study.name) == summary.ledger else None
 
 
 def trade_offs_of(store: Store, entries: Iterable[Entry], imports: Imports) -> str:
@@ -129,19 +128,15 @@ def entry_of(
         summary = summarise(collected(documents))
     except (ReportError, StoreError, OSError) as error:
         return replace(entry, error=str(error))
+    found = Counter(each.verdict for each in summary.judgements)
     return replace(
         entry,
         headline=answers.headline(summary),
         statuses=tables.statuses(summary.runs),
-        verdicts=_verdicts(summary),
+        verdicts=tuple(sorted(found.items(), key=lambda each: RANKS.index(each[0]))),
         ranked=ranked(summary).brief(MOST_ROWS),
         summary=summary,
     )
-
-
-def _verdicts(summary: StudySummary) -> tuple[tuple[str, int], ...]:
-    found = Counter(each.verdict for each in summary.judgements)
-    return tuple(sorted(found.items(), key=lambda each: RANKS.index(each[0])))
 
 
 def _said(entry: Entry, document: StudyDocument | SearchDocument) -> Entry:
@@ -174,9 +169,3 @@ def search_entry(store: Store, folder: SearchFolder) -> Entry:
         headline=search_words.headline(search),
         statuses=", ".join(f"{count} trials {state}" for state, count in search.states.most_common()),
     )
-
-
-def _render_search(folder: Path) -> None:
-    from reports.pages.search_page import render as render_page  # noqa: PLC0415 (optuna takes seconds to import)
-
-    render_page(folder)

@@ -99,9 +99,7 @@ def packed(text: str) -> Markup:
     return Markup(base64.b85encode(deflate.compress(text.encode()) + deflate.flush()).decode().replace("<", ","))
 
 
-@cache
-def _packed_once(text: str) -> Markup:
-    return packed(text)
+_packed_once = cache(packed)
 
 
 def _policy(*scripts: str) -> str:

@@ -11,12 +11,12 @@ from reports.figures.against import Against, Differences, Ratios
 from reports.figures.base import Figure
 from reports.figures.labels import WIDE
 from reports.figures.plane import Plane
-from reports.figures.style import ArmStyle, label, looks
+from reports.figures.style import label, looks
 from reports.findings.shapes import StudySummary
 from reports.pages.page import drawn
 from reports.pages.templating import FIGURES, render
 from reports.reading.outcomes import UNJUDGED
-from reports.sections._costs import Cost, all_one
+from reports.sections._costs import all_one
 from reports.sections.trade_off import TradeOff
 from reports.statistics.estimates import Estimate
 from reports.wording.listing import listed
@@ -75,7 +75,21 @@ class Group:
 
 def render_trade_offs(studies: Sequence[Studied], imported: Sequence[Group] = ()) -> str:
     """The page as text, with imported models in groups of their own. Smoke runs are left out."""
-    groups = [*_groups([each for each in studies if each.summary.study.scale not in UNJUDGED]), *imported]
+    by: dict[tuple[str, ...], list[Studied]] = {}
+    for each in studies:
+        study = each.summary.study
+        objective = study.objective.kind if study.objective else ""
+        # what two studies must share to be comparable: scale, unit of the loss, objective and text
+        alike = (study.scale, study.per, objective, *sorted({arm.data for arm in study.arms}))
+        if study.scale not in UNJUDGED:
+            by.setdefault(alike, []).append(each)
+    groups = []
+    for number, found in enumerate(by.values()):
+        arms = [arm for studied in found for arm in _arms(studied)]
+        shown = [studied for studied in found if any(arm.studied is studied for arm in arms)]
+        if shown:
+            groups.append(_group(number, shown, arms))
+    groups += imported
     figures = {
         group.figure.key: {**drawn(group.figure, group.studies, "store"), "links": group.links} for group in groups
     }
@@ -84,38 +98,14 @@ def render_trade_offs(studies: Sequence[Studied], imported: Sequence[Group] = ()
     )
 
 
-def _groups(studies: Sequence[Studied]) -> Iterator[Group]:
-    by: dict[tuple[str, ...], list[Studied]] = {}
-    for each in studies:
-        by.setdefault(_comparable(each.summary), []).append(each)
-    for number, found in enumerate(by.values()):
-        arms = [arm for studied in found for arm in _arms(studied)]
-        shown = [studied for studied in found if any(arm.studied is studied for arm in arms)]
-        if shown:
-            yield _group(number, shown, arms)
-
-
-def _comparable(summary: StudySummary) -> tuple[str, ...]:
-    """Properties that two studies must share to be comparable: scale, text, unit of the loss, and objective."""
-    study = summary.study
-    objective = study.objective.kind if study.objective else ""
-    return (study.scale, study.per, objective, *sorted({arm.data for arm in study.arms}))
-
-
 def _arms(studied: Studied) -> Iterator[_Arm]:
     section = studied.summary.section(TradeOff)
     for arm in studied.summary.arms:
         if section and arm.comparison and arm.comparison.difference:
-            costs = {key: cost.ratios[arm.name] for key, cost in _first(section.costs) if arm.name in cost.ratios}
+            # the first cost of each kind: those at the longest context come first
+            first = [(key, next((cost for cost in section.costs if cost.key.startswith(key)), None)) for key in COSTS]
+            costs = {key: cost.ratios[arm.name] for key, cost in first if cost and arm.name in cost.ratios}
             yield _Arm(studied, arm.name, arm.comparison.difference, costs)
-
-
-def _first(costs: Sequence[Cost]) -> Iterator[tuple[str, Cost]]:
-    """The first cost of each kind: those at the longest context come first."""
-    for key in COSTS:
-        found = next((cost for cost in costs if cost.key.startswith(key)), None)
-        if found is not None:
-            yield key, found
 
 
 def _group(number: int, studies: Sequence[Studied], arms: Sequence[_Arm]) -> Group:
@@ -123,8 +113,12 @@ def _group(number: int, studies: Sequence[Studied], arms: Sequence[_Arm]) -> Gro
     names = [each.name for each in studies]
     style = looks(names)
     up: list[Against] = [Differences(f"difference in loss ({first.unit})", tuple(arm.difference for arm in arms))]
-    across = sorted((axis for key in COSTS if (axis := _axis(key, arms)) is not None), key=_last)
-    plane = Plane([_look(style[arm.studied.name], arm) for arm in arms], across, up, rivals=False, width=WIDE)
+    ratios = {key: tuple(arm.costs.get(key) for arm in arms) for key in COSTS}
+    axes = [Ratios(f"{COSTS[key]}, relative to the baseline", values) for key, values in ratios.items() if any(values)]
+    across = sorted(axes, key=_last)
+    # the study's colour and symbol, the arm's name
+    named = [replace(style[arm.studied.name], label=label(arm.title, 40)) for arm in arms]
+    plane = Plane(named, across, up, rivals=False, width=WIDE)
     columns = ("arm", *(axis.name for axis in (*up, *across)))
     data = ", ".join(sorted({each.data[:8] for each in first.study.arms}))
     figure = Figure(
@@ -144,20 +138,9 @@ def _group(number: int, studies: Sequence[Studied], arms: Sequence[_Arm]) -> Gro
     return Group(title, listed(names), figure, [arm.studied.link for arm in arms], colours)
 
 
-def _axis(key: str, arms: Sequence[_Arm]) -> Ratios | None:
-    """None where no arm has this cost."""
-    values = tuple(arm.costs.get(key) for arm in arms)
-    return Ratios(f"{COSTS[key]}, relative to the baseline", values) if any(values) else None
-
-
 def _last(axis: Ratios) -> tuple[bool, bool, float]:
     """Axes on which all arms are the same are chosen last, before them those that most arms are not on; of the others
     the one that spreads arms most comes first."""
     known = [value for value in axis.values if value]
     spread = pstdev(axis.place(value.mean) for value in known)
     return all_one(known), 2 * len(known) < len(axis.values), -spread
-
-
-def _look(look: ArmStyle, arm: _Arm) -> ArmStyle:
-    """The study's colour and symbol, the arm's name."""
-    return replace(look, label=label(arm.title, 40))

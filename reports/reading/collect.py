@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from ablate.store import Store
-from ablate.store.documents import Environment, GpuState, MeasureDocument, Part
+from ablate.store.documents import Environment, GpuState, Part
 from ablate.store.documents.costs import CROWDED
 from ablate.store.result_columns import RESULT, Schema
 from reports.reading import evaluations
@@ -56,6 +56,7 @@ def collect(study_dir: Path | str, store: Store | None = None) -> Collected:
 def collected(documents: StudyDocuments) -> Collected:
     """Frames of a study's documents."""
     store, keys = documents.store, documents.keys
+    per = "bytes" if documents.study.per == "byte" else "targets"
     return Collected(
         study=documents.study,
         runs=_runs(documents),
@@ -64,7 +65,8 @@ def collected(documents: StudyDocuments) -> Collected:
         items=evaluations.items(documents.evaluated),
         grouped=evaluations.grouped(documents.evaluated),
         environments=_parsed(documents, "environment", Environment),
-        losses=_losses(documents),
+        # by document: of text that arms split in tokens of their own, by bytes
+        losses=_logged(documents.tables.losses, keys, LOSSES, {"weight": per}),
         gpus=_parsed(documents, "gpu", GpuState),
         ledger=store.read_ledger(documents.study.name),
         elsewhere=tuple(store.read_ledger(other) for other in store.ledgers() if other != documents.study.name),
@@ -79,9 +81,11 @@ def _runs(documents: StudyDocuments) -> pl.DataFrame:
     """A row for each run: its own result, where what it ended with does not say otherwise."""
     found = pl.DataFrame(documents.keys, schema=KEYS, orient="row").hstack(documents.tables.results)
     known = [documents.outcomes.get(key.digest, {}) for key in documents.keys]
-    speeds = {
-        digest: speed for digest, each in documents.measurements.items() if (speed := _decoding(each)) is not None
-    }
+    speeds = {}
+    for digest, each in documents.measurements.items():
+        longest = each.longest_decoding
+        if longest is not None and longest.tokens_per_second is not None and (each.waiting or 0.0) < CROWDED:
+            speeds[digest] = longest.tokens_per_second.median
     return found.with_columns(
         *(pl.Series(name, [row.get(name) for row in known], RUNS[name]).fill_null(found[name]) for name in OVERRULED),
         pl.Series("uniform", [row.get("uniform") for row in known], pl.Float64),
@@ -90,24 +94,11 @@ def _runs(documents: StudyDocuments) -> pl.DataFrame:
     ).select(*RUNS)
 
 
-def _decoding(measured: MeasureDocument) -> float | None:
-    longest = measured.longest_decoding
-    if longest is None or longest.tokens_per_second is None or (measured.waiting or 0.0) >= CROWDED:
-        return None
-    return longest.tokens_per_second.median
-
-
 def _parsed(documents: StudyDocuments, column: str, model: type[AnyPart]) -> dict[str, AnyPart]:
     """Documents in a column of JSON, by the run's digest. Thousands of runs share a few, and each is parsed once."""
     parse = cache(model.model_validate_json)
     known = zip(documents.keys, documents.tables.results[column].to_list(), strict=True)
     return {key.digest: parse(text) for key, text in known if text is not None}
-
-
-def _losses(documents: StudyDocuments) -> pl.DataFrame:
-    """The final loss of every run by document: of text that arms split in tokens of their own, by bytes."""
-    per = "bytes" if documents.study.per == "byte" else "targets"
-    return _logged(documents.tables.losses, documents.keys, LOSSES, {"weight": per})
 
 
 def _logged(

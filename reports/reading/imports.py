@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ablate.store import Store, StoreError
@@ -70,16 +69,11 @@ def _read(store: Store, name: str) -> ImportedModel:
     meta = corpus.read() if corpus.path.is_dir() else None
     source = str(meta.spec["source"]) if meta else f"data {run.data.digest[:8]}"
     text = text_of(store, run.data.digest)
-    return ImportedModel(document, run, result, measured, tuple(_scores(store, run.digest)), source, text)
-
-
-def _scores(store: Store, digest: str) -> Iterator[ImportedScore]:
-    """Those of the newest evaluation where several have the same."""
-    found = {
+    scores = {  # those of the newest evaluation where several have the same
         (task, metric): ImportedScore(task, metric, score.value, score.stderr)
-        for document in store.all_evals(digest)
-        for task, metrics in document.scores.items()
+        for evaluated in store.all_evals(run.digest)
+        for task, metrics in evaluated.scores.items()
         for metric, score in metrics.items()
         if score.value is not None
     }
-    yield from found.values()
+    return ImportedModel(document, run, result, measured, tuple(scores.values()), source, text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ablate.store.documents import SyntheticMeta, TextMeta
+from ablate.store.documents import SyntheticMeta
 from reports.reading.documents import StudyDocuments
 
 
@@ -24,18 +24,18 @@ class Inputs:
         found = documents.data.values()
         first = (documents.store.read_run(arm.runs[0].digest) for arm in documents.study.arms if arm.runs)
         contexts = {context for run in first if run and isinstance(context := run.train.get("context"), int)}
+        sources = []
+        for meta in found:
+            if isinstance(meta, SyntheticMeta):
+                sources.append(meta.synthetic)
+            else:
+                source = str(meta.spec.get("source", ""))
+                sources.append(str(meta.spec["path"]) if source == "hf" else source)
         return cls(
-            sources=tuple(dict.fromkeys(filter(None, map(_source, found)))),
+            sources=tuple(dict.fromkeys(filter(None, sources))),
             vocabularies=tuple(sorted({meta.vocab_size for meta in found})),
             contexts=tuple(sorted(contexts)),
         )
-
-
-def _source(meta: TextMeta | SyntheticMeta) -> str:
-    if isinstance(meta, SyntheticMeta):
-        return meta.synthetic
-    source = str(meta.spec.get("source", ""))
-    return str(meta.spec["path"]) if source == "hf" else source
 
 
 NO_INPUTS = Inputs()

@@ -45,7 +45,12 @@ def outcomes(
     for arm in arms:
         if study.objective is not None or arm.data not in corpora:
             continue  # losses of other objectives do not compare with those of token frequencies
-        known, own = corpora[arm.data].references, dict(_losses(arm, results))
+        known, ended = corpora[arm.data].references, [(run.digest, results.get(run.digest)) for run in arm.runs]
+        own = {
+            digest: result.loss
+            for digest, result in ended
+            if result is not None and result.status == "finished" and result.loss is not None
+        }
         losses |= own
         found |= {digest: {"uniform": known.uniform} for digest in own}
         for digest, loss in own.items():
@@ -60,13 +65,6 @@ def outcomes(
         if not _learns(curve(digest), fmean(trained)):
             found[digest] |= _failed("stalled", losses[digest], "unigram", known.unigram)
     return found
-
-
-def _losses(arm: StudyArm, results: Mapping[str, Ended | None]) -> Iterator[tuple[str, float]]:
-    for run in arm.runs:
-        result = results.get(run.digest)
-        if result is not None and result.status == "finished" and result.loss is not None:
-            yield run.digest, result.loss
 
 
 def _near_frequencies(losses: LossByRun, known: ReferenceLosses) -> Iterator[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 
 from ablate.store import Store
-from ablate.store.documents import StudyArm, StudyDocument, StudyRun
+from ablate.store.documents import StudyDocument
 from ablate.store.store import Status
 from reports.reading.outcomes import ENDED
 
@@ -49,45 +49,26 @@ class StudyProgress:
 
 def study_progress(store: Store, study: StudyDocument, known: Mapping[str, Status] = NONE_KNOWN) -> StudyProgress:
     """Progress now. known: statuses of runs, by digest, that the store need not be asked for."""
-    keys = {run.digest: (arm, run) for arm, run in _planned(study)}
+    # those of the size that is compared last; sizes may share some
+    arms = [*(arm for size in study.ladder for arm in size.arms), *study.arms]
+    keys = {run.digest: (arm, run) for arm in arms for run in arm.runs}
     statuses = {digest: known.get(digest) or store.status(digest) for digest in keys}
     ended = sum(status in ENDED for status in statuses.values())
-    last = _last_written(store, study, keys) if ended < len(keys) else _last_beat(store, keys)
+    # Seconds since 1970. A worker that measures or evaluates writes only its heartbeat, and has no run left to train.
+    last = max(map(store.last_beat, keys), default=0.0)
+    if ended < len(keys):
+        written = [entry.stat().st_mtime for digest in keys for entry in store.written(digest)]
+        last = max(last, datetime.fromisoformat(study.created).timestamp(), *written)
+    running = []
+    for digest, status in statuses.items():
+        if status == "partial":
+            (arm, run), step = keys[digest], store.last_step(digest)
+            at, loss = (step.step, step.loss) if step else (0, None)
+            running.append(Running(digest, arm.name, run.seed, at, arm.steps, loss))
     return StudyProgress(
         ended=ended,
         failed=sum(store.read_error(digest) is not None for digest, status in statuses.items() if status not in ENDED),
         total=len(keys),
-        runs=tuple(_running(store, *keys[digest]) for digest, status in statuses.items() if status == "partial"),
+        runs=tuple(running),
         is_running=time.time() - last < STALLED_SECONDS,
     )
-
-
-def _planned(study: StudyDocument) -> Iterator[tuple[StudyArm, StudyRun]]:
-    """Runs of every size, those of the size that is compared last. Sizes may share some."""
-    arms = [*(arm for size in study.ladder for arm in size.arms), *study.arms]
-    return ((arm, run) for arm in arms for run in arm.runs)
-
-
-def _planned_at(study: StudyDocument) -> float:
-    """Time of planning in seconds since 1970."""
-    return datetime.fromisoformat(study.created).timestamp()
-
-
-def _running(store: Store, arm: StudyArm, run: StudyRun) -> Running:
-    last = store.last_step(run.digest)
-    return Running(run.digest, arm.name, run.seed, last.step if last else 0, arm.steps, last.loss if last else None)
-
-
-def _last_written(store: Store, study: StudyDocument, digests: Iterable[str]) -> float:
-    """Last write in seconds since 1970. A worker that measures or evaluates writes only its heartbeat."""
-    return max(_planned_at(study), _last_beat(store, digests), *(_written(store, digest) for digest in digests))
-
-
-def _last_beat(store: Store, digests: Iterable[str]) -> float:
-    """Last heartbeat of a worker that has a run now, also of one that is trained and not yet measured."""
-    return max(map(store.last_beat, digests), default=0.0)
-
-
-def _written(store: Store, digest: str) -> float:
-    """When a run was last written to, in seconds since 1970; 0 where it was not begun."""
-    return max((entry.stat().st_mtime for entry in store.written(digest)), default=0.0)

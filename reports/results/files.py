@@ -38,28 +38,24 @@ def write(result: RecordedResult, folder: Path) -> Path:
 
 def with_curves(result: RecordedResult, points: int) -> RecordedResult:
     """The same result with curves of at most so many points, the last among them."""
-    arms = tuple(arm.model_copy(update={"curve": _thinned(arm.curve, points)}) for arm in result.arms)
-    return result.model_copy(update={"arms": arms})
-
-
-def _thinned(curve: RecordedCurve, points: int) -> RecordedCurve:
-    if not points:
-        return RecordedCurve()
-    step = max(1, math.ceil(len(curve.steps) / points))
-    return RecordedCurve(steps=curve.steps[::-1][::step][::-1], loss=curve.loss[::-1][::step][::-1])
+    arms = []
+    for arm in result.arms:
+        curve, thinned = arm.curve, RecordedCurve()
+        if points:
+            step = max(1, math.ceil(len(curve.steps) / points))
+            thinned = RecordedCurve(steps=curve.steps[::-1][::step][::-1], loss=curve.loss[::-1][::step][::-1])
+        arms.append(arm.model_copy(update={"curve": thinned}))
+    return result.model_copy(update={"arms": tuple(arms)})
 
 
 def as_text(result: RecordedResult) -> str:
     """Strict JSON with sorted keys and a line for each arm, so that a diff shows what changed."""
     plain = rounded(result.model_dump(mode="json"))
-    lines = [f" {json.dumps(key)}: {_value(key, plain[key])}" for key in sorted(plain)]
+    lines = []
+    for key, value in sorted(plain.items()):
+        several = ",\n".join(f"  {_line(each)}" for each in value) if key in LISTS and value else ""
+        lines.append(f" {json.dumps(key)}: " + (f"[\n{several}\n ]" if several else _line(value)))
     return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _value(key: str, value: Any) -> str:
-    if key in LISTS and value:
-        return "[\n" + ",\n".join(f"  {_line(each)}" for each in value) + "\n ]"
-    return _line(value)
 
 
 def _line(value: Any) -> str:

@@ -11,8 +11,7 @@ from pathlib import Path
 from ablate.store.documents import StudyArm, StudyDocument
 from ablate.store.documents.tuning import RATE
 from ablate.store.documents.tuning_words import untuned
-from reports.findings.judged_claim import JudgedClaim
-from reports.findings.shapes import ArmSummary, Comparison, Judgement, StudySummary
+from reports.findings.shapes import ArmSummary, Comparison, StudySummary
 from reports.reading.documents import StudyDocuments
 from reports.results.document import (
     Range,
@@ -69,9 +68,23 @@ def recorded(summary: StudySummary, documents: StudyDocuments, notes: Sequence[s
             )
             for each in summary.effects
         ),
-        contrasts=tuple(map(_contrast, summary.contrasts)),
+        contrasts=tuple(
+            RecordedContrast(
+                arm=each.arm, against=each.base, difference=_difference(each.comparison), verdict=each.verdict
+            )
+            for each in summary.contrasts
+        ),
         rungs=tuple(_rungs(summary)),
-        claims=tuple(map(_claim, summary.claims)),
+        claims=tuple(
+            RecordedClaim(
+                **each.claim.model_dump(),
+                outcome=each.outcome,
+                effect=interval(each.effect),
+                seen=_end(each.seen),
+                reason=each.reason,
+            )
+            for each in summary.claims
+        ),
     )
 
 
@@ -131,6 +144,17 @@ def _range(values: Sequence[float]) -> Range:
 def _arm(summary: StudySummary, arm: ArmSummary, run: Plain, parts: tuple[str, ...]) -> RecordedArm:
     loss = arm.loss
     edits = {path: json.loads(text) for path, text in (*arm.edits, *arm.tuned, *arm.matching)}
+    rate = edits.get(RATE, run.get("train", {}).get("lr"))
+    section = summary.section(Losses)
+    curves = section.curves if section else ()
+    points = next((curve.points for curve in curves if (curve.arm, curve.kind) == (arm.name, "validation")), ())
+    trade_off = summary.section(TradeOff)
+    ratios = ((cost, cost.ratios.get(arm.name)) for cost in (trade_off.distinct if trade_off else ()))
+    costs = {
+        cost.key: RecordedCost(label=cost.label, ratio=ratio.mean, low=_end(ratio.low), high=_end(ratio.high))
+        for cost, ratio in ratios
+        if ratio is not None
+    }
     return RecordedArm(
         name=arm.name,
         edits=edits,
@@ -139,19 +163,14 @@ def _arm(summary: StudySummary, arm: ArmSummary, run: Plain, parts: tuple[str, .
         loss=interval(loss),
         difference=_difference(arm.comparison) if arm.comparison else None,
         detectable=_detectable(arm.comparison) if arm.comparison else None,
-        rate=_rate(edits, run),
+        rate=float(rate) if isinstance(rate, int | float) else None,
         seeds={str(seed): value for seed, value in zip(arm.seeds, loss.values, strict=True)} if loss else {},
         stalled=arm.stalled,
         diverged=arm.diverged,
         tuning=tuple(_tuning(summary.study, arm.name)),
-        curve=_curve(summary, arm.name),
-        costs=_costs(summary, arm.name),
+        curve=RecordedCurve(steps=tuple(int(point.x) for point in points), loss=tuple(point.mean for point in points)),
+        costs=costs,
     )
-
-
-def _rate(edits: Plain, run: Plain) -> float | None:
-    found = edits.get(RATE, run.get("train", {}).get("lr"))
-    return float(found) if isinstance(found, int | float) else None
 
 
 def interval(value: Estimate | None, p: float | None = None) -> RecordedInterval | None:
@@ -172,22 +191,6 @@ def _detectable(found: Comparison) -> float | None:
     return _end(found.detectable.value) if found.detectable else None
 
 
-def _contrast(found: Judgement) -> RecordedContrast:
-    return RecordedContrast(
-        arm=found.arm, against=found.base, difference=_difference(found.comparison), verdict=found.verdict
-    )
-
-
-def _claim(found: JudgedClaim) -> RecordedClaim:
-    return RecordedClaim(
-        **found.claim.model_dump(),
-        outcome=found.outcome,
-        effect=interval(found.effect),
-        seen=_end(found.seen),
-        reason=found.reason,
-    )
-
-
 def _tuning(study: StudyDocument, arm: str) -> Iterator[RecordedTrial]:
     """Every rate that an arm tried, where the rate was tuned."""
     for tuning in study.tuning:
@@ -195,23 +198,6 @@ def _tuning(study: StudyDocument, arm: str) -> Iterator[RecordedTrial]:
             rate = trial.settings[RATE]
             if isinstance(rate, int | float):
                 yield RecordedTrial(rate=float(rate), losses=trial.losses)
-
-
-def _curve(summary: StudySummary, arm: str) -> RecordedCurve:
-    section = summary.section(Losses)
-    curves = section.curves if section else ()
-    points = next((curve.points for curve in curves if (curve.arm, curve.kind) == (arm, "validation")), ())
-    return RecordedCurve(steps=tuple(int(point.x) for point in points), loss=tuple(point.mean for point in points))
-
-
-def _costs(summary: StudySummary, arm: str) -> dict[str, RecordedCost]:
-    section = summary.section(TradeOff)
-    found = ((cost, cost.ratios.get(arm)) for cost in (section.distinct if section else ()))
-    return {
-        cost.key: RecordedCost(label=cost.label, ratio=ratio.mean, low=_end(ratio.low), high=_end(ratio.high))
-        for cost, ratio in found
-        if ratio is not None
-    }
 
 
 def _rungs(summary: StudySummary) -> Iterator[RecordedRung]:

@@ -52,10 +52,5 @@ def results_of_store(root: Path) -> Iterator[tuple[RecordedResult, Path | None]]
     """The result of every study of a store that has one, with its report where there is one."""
     for folder in Store(root).studies():
         study = folder.read()
-        if study is not None and study.scale not in UNJUDGED and _has_result(folder.path):
+        if study is not None and study.scale not in UNJUDGED and StudyDocuments.of(folder.path).ended:
             yield result_of(folder.path), folder.report_path if folder.report_path.exists() else None
-
-
-def _has_result(study_dir: Path) -> bool:
-    documents = StudyDocuments.of(study_dir)
-    return bool(documents.ended)

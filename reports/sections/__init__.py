@@ -79,14 +79,10 @@ class Section(SectionSummary, ABC):
 @cache
 def sections() -> dict[str, type[Section]]:
     """Every section by name, in the order of the page."""
-    found = [section for package in PACKAGES for section in _of_package(importlib.import_module(package))]
+    folders = {package: importlib.import_module(package).__path__ for package in PACKAGES}
+    names = [(package, each.name) for package, paths in folders.items() for each in pkgutil.iter_modules(paths)]
+    found = [_only(importlib.import_module(f"{of}.{name}")) for of, name in names if not name.startswith("_")]
     return {section.name(): section for section in sorted(found, key=lambda section: (section.place, section.name()))}
-
-
-def _of_package(package: ModuleType) -> Iterator[type[Section]]:
-    for module in pkgutil.iter_modules(package.__path__):
-        if not module.name.startswith("_"):
-            yield _only(importlib.import_module(f"{package.__name__}.{module.name}"))
 
 
 def _only(module: ModuleType) -> type[Section]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reports.findings.costs import ArmCosts, study_costs
 from reports.reading.collected import Collected
-from reports.statistics.estimates import Estimate
+from reports.statistics.estimates import Estimate, exact
 from reports.wording.cost_words import TIME
 
 ALIKE = 5e-3
@@ -46,10 +46,18 @@ def all_one(ratios: Iterable[Estimate]) -> bool:
 
 def cost_ratios(data: Collected) -> tuple[Cost, ...]:
     """Those that any arm has beside the baseline: caches from the longest context on, times, memory and sizes."""
-    base = data.study.baseline
+    base, arms = data.study.baseline, data.study.arms
     measured = {arm: found for (arm, other), found in study_costs(data).pairs.items() if other == base}
-    found = (*_caches(data), *measured_costs(measured, _where(data)), *_sizes(data))
-    return tuple(cost for cost in found if cost.ratios)
+    caches = []
+    for context in sorted({each.context for arm in arms for each in arm.cache_bytes}, reverse=True):
+        sizes = {a.name: e.bytes for a in arms for e in a.cache_bytes if e.context == context}
+        caches.append(_declared(data, f"kv-{context}", f"KV cache at {context:,} tokens", sizes))
+    parameters = _declared(data, "parameters", "parameters", {arm.name: arm.parameters for arm in arms})
+    flops = _declared(data, "flops-per-token", "FLOPs per token", {arm.name: arm.flops_per_token for arm in arms})
+    processes = data.costs.processes if data.costs else ()
+    point = next((point for each in processes if (point := each.judged("decoding"))), None)
+    where = f" at {point.context:,} tokens, batch {point.batch}" if point else ""
+    return tuple(cost for cost in (*caches, *measured_costs(measured, where), parameters, flops) if cost.ratios)
 
 
 def measured_costs(measured: Mapping[str, ArmCosts], where: str = "") -> tuple[Cost, ...]:
@@ -64,32 +72,7 @@ def measured_costs(measured: Mapping[str, ArmCosts], where: str = "") -> tuple[C
     )
 
 
-def _where(data: Collected) -> str:
-    """Where decoding is judged."""
-    points = (process.judged("decoding") for process in data.costs.processes) if data.costs else ()
-    point = next(filter(None, points), None)
-    return f" at {point.context:,} tokens, batch {point.batch}" if point else ""
-
-
-def _caches(data: Collected) -> Iterator[Cost]:
-    contexts = {each.context for arm in data.study.arms for each in arm.cache_bytes}
-    for context in sorted(contexts, reverse=True):
-        sizes = {a.name: e.bytes for a in data.study.arms for e in a.cache_bytes if e.context == context}
-        yield _declared(data, f"kv-{context}", f"KV cache at {context:,} tokens", sizes)
-
-
-def _sizes(data: Collected) -> Iterator[Cost]:
-    arms = data.study.arms
-    yield _declared(data, "parameters", "parameters", {arm.name: arm.parameters for arm in arms})
-    yield _declared(data, "flops-per-token", "FLOPs per token", {arm.name: arm.flops_per_token for arm in arms})
-
-
 def _declared(data: Collected, key: str, label: str, by_arm: Mapping[str, float]) -> Cost:
     base = by_arm.get(data.study.baseline)
     others = {name: value / base for name, value in by_arm.items() if name != data.study.baseline} if base else {}
     return Cost(key, label, {name: exact(ratio) for name, ratio in others.items() if ratio > 0}, declared=True)
-
-
-def exact(ratio: float) -> Estimate:
-    """A ratio that needs no measurement."""
-    return Estimate(ratio, ratio, ratio, None, (ratio,))

@@ -80,20 +80,22 @@ def figure_of(found: KindsOfCache, summary: StudySummary, style: Mapping[str, Ar
     if not drawn:
         return None
     batches = sorted({cost.batch for cost in drawn})
-    figure = _drawing(found, summary, style, drawn, batches)
+    sinks = any(kind.startswith("sink") for kind in kinds)
+    told = " Once it is full, a cache with sinks reads prompts one token at a time." if sinks else ""
+    losses = {(loss.arm, loss.cache, loss.length): loss for loss in found.losses}
     return Figure(
         key="kinds-of-cache",
         title="Kinds of cache",
         note=(
             f"At {context:,} tokens, against a plain cache of the same run; left is better in every panel. Means over"
             " seeds, with their range; of the loss, 95 % intervals over windows of text and seeds. Peak memory is that"
-            f" of a whole process on a CPU.{_sinks(kinds)}{''.join(_refusals(found))}"
+            f" of a whole process on a CPU.{told}{''.join(_refusals(found))}"
         ),
         alt="; ".join(_alt(cost) for cost in drawn if cost.batch == batches[0]),
-        drawing=figure,
+        drawing=_drawing(found, summary, style, drawn, batches),
         table=frame_table(
             ("arm", "kind of cache", "context", "batch", *COLUMNS.values(), f"loss added ({summary.unit})"),
-            [_row(found, cost) for cost in found.costs],
+            [_row(cost, losses.get((cost.arm, cost.cache, cost.context))) for cost in found.costs],
             2,
         ),
     )
@@ -111,43 +113,39 @@ def _drawing(
     measured = [(*each, [c for c in drawn if c.batch == each[1] and each[0] in c.ratios]) for each in asked]
     panels = [panel for panel in measured if panel[2]]
     losses = [loss for loss in found.losses if loss.cache in kinds]
-    titles = [_title(name, batch, batches) for name, batch, _ in panels]
+    titles = []
+    for name, batch, _ in panels:
+        of = f", batch {batch}" if name != "cache" and len(batches) > 1 else ""
+        titles.append(f"{PANELS[name]}{of} (× plain)")
     titles += [f"loss added at {losses[0].length:,} tokens ({summary.unit})"] * bool(losses)
     figure = stacked(titles, [label(kind) for kind in kinds], row=max(30, 14 * len(style)))
     for place, (name, _, costs) in enumerate(panels, 1):
         for cost in costs:
-            y = _height(summary, kinds, cost.arm, cost.cache)
-            _ratio(figure, style[cost.arm], cost.ratios[name], y, place)
+            ratio, look = cost.ratios[name], style[cost.arm]
+            bars = {"array": [short(ratio.high - ratio.mean)], "arrayminus": [short(ratio.mean - ratio.low)]}
+            hover = f"{label(look.label)}: %{{x:.3g}} × plain<extra></extra>"
+            _point(figure, look, ratio.mean, _height(summary, kinds, cost.arm, cost.cache), bars, hover, place)
         _ratio_axis(figure, [cost.ratios[name] for cost in costs], place)
     for loss in losses:
-        y = _height(summary, kinds, loss.arm, loss.cache)
-        _loss(figure, style[loss.arm], loss, y, len(titles))
+        look, bars = style[loss.arm], {"array": [short(loss.half_width or 0)]}
+        hover = f"{label(look.label)}: %{{x:.4f}}<extra></extra>"
+        _point(figure, look, loss.added.mean, _height(summary, kinds, loss.arm, loss.cache), bars, hover, len(titles))
     if losses:
         figure.add_vline(x=0, line=NEUTRAL, row=len(titles), col=1)
-    _rows_of_kinds(figure, kinds)
+    figure.update_yaxes(
+        type="linear",
+        range=[len(kinds) - 0.5, -0.5],
+        tickvals=list(range(len(kinds))),
+        ticktext=[label(kind).replace(", ", "<br>", 1) for kind in kinds],
+    )
     _legend(figure, style, {cost.arm for cost in drawn})
     return figure
-
-
-def _title(name: str, batch: int, batches: list[int]) -> str:
-    of = f", batch {batch}" if name != "cache" and len(batches) > 1 else ""
-    return f"{PANELS[name]}{of} (× plain)"
 
 
 def _height(summary: StudySummary, kinds: tuple[str, ...], arm: str, cache: str) -> float:
     """The arms of a row lie below each other in the order of the study."""
     arms = [each.name for each in summary.arms]
     return kinds.index(cache) + beside_row(arms.index(arm), len(arms))
-
-
-def _ratio(figure: Drawing, look: ArmStyle, ratio: Point, y: float, place: int) -> None:
-    bars = {"array": [short(ratio.high - ratio.mean)], "arrayminus": [short(ratio.mean - ratio.low)]}
-    _point(figure, look, ratio.mean, y, bars, f"{label(look.label)}: %{{x:.3g}} × plain<extra></extra>", place)
-
-
-def _loss(figure: Drawing, look: ArmStyle, loss: AddedLoss, y: float, place: int) -> None:
-    bars = {"array": [short(loss.half_width or 0)]}
-    _point(figure, look, loss.added.mean, y, bars, f"{label(look.label)}: %{{x:.4f}}<extra></extra>", place)
 
 
 def _point(
@@ -183,15 +181,6 @@ def _ratio_axis(figure: Drawing, points: list[Point], place: int) -> None:
     figure.add_vline(x=1, line=NEUTRAL, row=place, col=1)
 
 
-def _rows_of_kinds(figure: Drawing, kinds: tuple[str, ...]) -> None:
-    figure.update_yaxes(
-        type="linear",
-        range=[len(kinds) - 0.5, -0.5],
-        tickvals=list(range(len(kinds))),
-        ticktext=[label(kind).replace(", ", "<br>", 1) for kind in kinds],
-    )
-
-
 def _legend(figure: Drawing, style: Mapping[str, ArmStyle], arms: set[str]) -> None:
     """The arms once, above all panels."""
     for arm in (name for name in style if name in arms):
@@ -207,36 +196,17 @@ def _alt(cost: CacheCost) -> str:
     return f"{cost.arm} with {cost.cache}: {', '.join(found)}"
 
 
-def _row(found: KindsOfCache, cost: CacheCost) -> tuple[str, ...]:
-    of = (cost.arm, cost.cache, cost.context)
-    losses = {(loss.arm, loss.cache, loss.length): loss for loss in found.losses}
+def _row(cost: CacheCost, loss: AddedLoss | None) -> tuple[str, ...]:
+    points = [cost.values.get(name) for name in COLUMNS]
+    added = words.NONE
+    if loss is not None:
+        added = words.signed(loss.added.mean, 4)
+        added += "" if loss.half_width is None else f" ± {loss.half_width:.4f}"
     return (
-        cost.arm,
-        cost.cache,
-        words.whole(cost.context),
-        str(cost.batch),
-        *(_cell(cost.values.get(name)) for name in COLUMNS),
-        _added(losses.get(of)),
+        *(cost.arm, cost.cache, words.whole(cost.context), str(cost.batch)),
+        *(words.NONE if point is None else words.three_digits(point.mean) for point in points),
+        added,
     )
-
-
-def _cell(point: Point | None) -> str:
-    if point is None:
-        return words.NONE
-    return words.whole(point.mean) if point.mean >= 100 else f"{point.mean:.3g}"
-
-
-def _added(loss: AddedLoss | None) -> str:
-    if loss is None:
-        return words.NONE
-    error = "" if loss.half_width is None else f" ± {loss.half_width:.4f}"
-    return words.signed(loss.added.mean, 4) + error
-
-
-def _sinks(kinds: tuple[str, ...]) -> str:
-    if not any(kind.startswith("sink") for kind in kinds):
-        return ""
-    return " Once it is full, a cache with sinks reads prompts one token at a time."
 
 
 def _refusals(found: KindsOfCache) -> Iterator[str]:

@@ -174,7 +174,10 @@ def scaling_figure(found: Sequence[Scaling], style: Mapping[str, ArmStyle]) -> F
     drawn.update_yaxes(**LOG)
     for scaling in found:
         _line(drawn, style[scaling.curve.arm], scaling.curve)
-    slopes = {s.curve.arm: _slope(s.slope) for s in found}
+    slopes = {}
+    for s in found:
+        half = "" if s.slope.half_width is None else f" ± {s.slope.half_width:.2f}"
+        slopes[s.curve.arm] = words.signed(s.slope.mean, 2) + half
     said = "; ".join(f"{arm} {slope}" for arm, slope in slopes.items())
     rows = [
         (s.curve.arm, slopes[s.curve.arm], f"{point.x:.0f}", *_numbers(point))
@@ -208,11 +211,6 @@ def _line(drawn: Drawing, look: ArmStyle, curve: Curve, faint: bool = False, nam
     line(drawn, look, curve, width=1.4 if faint else 2.2, named=named)
     if faint:
         drawn.data[-1].set({"mode": "lines", "line.dash": "dot"})
-
-
-def _slope(slope: Estimate) -> str:
-    text = words.signed(slope.mean, 2)
-    return text if slope.half_width is None else f"{text} ± {slope.half_width:.2f}"
 
 
 def _numbers(point: Point) -> tuple[str, str, str]:

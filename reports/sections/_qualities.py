@@ -25,13 +25,10 @@ class Quality:
 
 def qualities(summary: StudySummary) -> tuple[Quality, ...]:
     """The loss, then scores of which it is known which way is better."""
-    return tuple(each for each in (_loss(summary), *_scores(summary)) if each.differences)
-
-
-def _loss(summary: StudySummary) -> Quality:
-    found = {arm.name: arm.comparison.difference for arm in summary.arms if arm.comparison}
-    known = {name: value for name, value in found.items() if value is not None}
-    return Quality(f"difference in loss ({summary.unit})", "low", known)
+    losses = {arm.name: arm.comparison.difference for arm in summary.arms if arm.comparison}
+    known = {name: value for name, value in losses.items() if value is not None}
+    loss = Quality(f"difference in loss ({summary.unit})", "low", known)
+    return tuple(each for each in (loss, *_scores(summary)) if each.differences)
 
 
 def _scores(summary: StudySummary) -> Iterator[Quality]:

@@ -136,7 +136,8 @@ def _clock(data: Collected, arm: StudyArm) -> Clock | None:
     last = int(longest[0]["step"].max())
     grid = np.unique(np.linspace(0, last, KNOTS + 1))
     tokens, seconds = (
-        np.mean([_read(log, column, grid) for log in longest], axis=0) for column in ("tokens", "seconds")
+        np.mean([np.interp(grid, log["step"], log[column]) for log in longest], axis=0)
+        for column in ("tokens", "seconds")
     )
     return Clock(arm.name, grid, tokens, tokens * arm.flops_per_token, seconds)
 
@@ -148,7 +149,3 @@ def _longest(logs: ArmLogs) -> list[RunCurve]:
     each = [log for digest in logs.digests if (log := logs.of(digest)) is not None]
     last = max(log["step"].max() for log in each)
     return [log for log in each if log["step"].max() == last]
-
-
-def _read(log: RunCurve, column: str, grid: Floats) -> Floats:
-    return np.asarray(np.interp(grid, log["step"], log[column]))

@@ -47,7 +47,10 @@ class Caches(Section):
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
         measured = documents.measured
-        costs = [row for key, found in measured for row in _cache_rows(key, found)]
+        costs = []
+        for key, found in measured:
+            kinds: dict[str, Measured] = {PLAIN: found, **found.caches} if found.caches else {}
+            costs += [{**row, "cache": cache} for cache, each in kinds.items() for row in measured_rows(key, each)]
         losses = [row for key, found in measured for row in _cache_loss_rows(key, found)]
         return {
             "caches": pl.DataFrame(costs, schema=CACHES),
@@ -63,10 +66,17 @@ class Caches(Section):
         rows, losses = data.frames["caches"], data.frames["cache_losses"]
         refused = pl.concat([frame.drop_nulls("reason").select("arm", "cache", "reason") for frame in (rows, losses)])
         reasons = ((str(a), str(c), str(r)) for a, c, r in refused.unique(maintain_order=True).iter_rows())
+        added = []
+        for (arm, cache, length), own in losses.group_by("arm", "cache", "length", maintain_order=True):
+            more = own["added"]
+            if not more.null_count():  # without a loss in some seed the others' mean would flatter
+                point = over_seeds(int(str(length)), more.to_list())
+                half = score_half_width(own["stderr"].to_list(), more.to_list())
+                added.append(AddedLoss(str(arm), str(cache), int(str(length)), point, half))
         found = KindsOfCache(
             kinds=tuple(rows["cache"].unique(maintain_order=True)),
             costs=tuple(_costs(rows)),
-            losses=tuple(_losses(losses)),
+            losses=tuple(added),
             reasons=tuple(reasons),
         )
         return cls(found) if found.kinds else None
@@ -79,13 +89,6 @@ class Caches(Section):
         figure = figure_of(self.found, summary, style)
         if figure is not None:
             yield figure
-
-
-def _cache_rows(key: RunKey, found: MeasureDocument) -> Iterator[Row]:
-    kinds: dict[str, Measured] = {PLAIN: found, **found.caches} if found.caches else {}
-    for cache, measured in kinds.items():
-        for row in measured_rows(key, measured):
-            yield {**row, "cache": cache}
 
 
 def _cache_loss_rows(key: RunKey, found: MeasureDocument) -> Iterator[Row]:
@@ -131,13 +134,3 @@ def _costs(caches: pl.DataFrame) -> Iterator[CacheCost]:
 def _by_quantity(rows: pl.DataFrame, context: int) -> dict[str, Point]:
     groups = rows.drop_nulls().group_by("quantity", maintain_order=True)
     return {str(quantity): over_seeds(context, part["value"].to_list()) for (quantity,), part in groups}
-
-
-def _losses(losses: pl.DataFrame) -> Iterator[AddedLoss]:
-    """A kind without a loss in some seed is left out: the others' mean would flatter."""
-    for (arm, cache, length), rows in losses.group_by("arm", "cache", "length", maintain_order=True):
-        added = rows["added"]
-        if not added.null_count():
-            point = over_seeds(int(str(length)), added.to_list())
-            half = score_half_width(rows["stderr"].to_list(), added.to_list())
-            yield AddedLoss(str(arm), str(cache), int(str(length)), point, half)

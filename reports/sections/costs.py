@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar, Self
 
 import polars as pl
@@ -63,8 +64,17 @@ class Costs(Section):
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         declared = {arm.name: arm.cache_bytes for arm in summary.arms if arm.cache_bytes}
-        allocated = _allocated(self.curves)
-        if not _all_agree([*declared.values(), *allocated.values()]):
+        cached = [curve for curve in self.curves if curve.kind == "cache"]
+        smallest = min((curve.batch or 1 for curve in cached), default=1)  # batch that was measured
+        allocated = {
+            curve.arm: tuple((point.x, point.mean / smallest) for point in curve.points)
+            for curve in cached
+            if curve.batch == smallest
+        }
+        sizes: dict[float, set[float]] = {}
+        for context, size in chain.from_iterable([*declared.values(), *allocated.values()]):
+            sizes.setdefault(context, set()).add(size)
+        if any(len(each) > 1 for each in sizes.values()):  # else a figure has nothing to tell
             yield _cache_by_context(declared, allocated, summary, style)
         told = " ".join((BANDWIDTH, cost_words.overhead(self.overhead, len(summary.arms)))).strip()
         yield from _serving(self.curves, summary, style, DECODE, "Decoding by context", told)
@@ -98,14 +108,6 @@ def _in_alternation(data: Collected) -> Iterator[Curve]:
         own = own.filter(pl.len().over("arm", "context", "batch") >= FEWEST_PROCESSES)
         for (arm, batch), curve in own.group_by("arm", "batch", maintain_order=True):
             yield Curve(str(arm), kind, _over_context(curve), int(str(batch)))
-
-
-def _all_agree(found: Iterable[Points]) -> bool:
-    """Whether all arms have the same bytes at every context, so that a figure has nothing to tell."""
-    sizes: dict[float, set[float]] = {}
-    for context, size in (point for points in found for point in points):
-        sizes.setdefault(context, set()).add(size)
-    return all(len(each) == 1 for each in sizes.values())
 
 
 def _over_context(rows: pl.DataFrame) -> tuple[Point, ...]:
@@ -152,17 +154,6 @@ def _cache_by_context(
         drawing=figure,
         table=frame_table(("arm", "context (tokens)", "bytes per sequence", "source"), rows),
     )
-
-
-def _allocated(curves: tuple[Curve, ...]) -> dict[str, Points]:
-    """(context, bytes per sequence) at the smallest batch that was measured."""
-    cached = [curve for curve in curves if curve.kind == "cache"]
-    smallest = min((curve.batch or 1 for curve in cached), default=1)
-    return {
-        curve.arm: tuple((point.x, point.mean / smallest) for point in curve.points)
-        for curve in cached
-        if curve.batch == smallest
-    }
 
 
 def _cache(figure: Drawing, look: ArmStyle, points: Points, mode: str, width: float) -> None:
@@ -231,29 +222,28 @@ def _serving(
         line(figure, style[curve.arm], curve, 1.2 + 1.6 * place, named=place == 0)
     figure.update_yaxes(rangemode="tozero")
     rows = _rows(first, shown)
-    named = note if len(shown) > 1 else ""
+    of = f"Batch {batches[0]}." if len(batches) == 1 else f"From thin to thick: batch {', '.join(map(str, batches))}."
+    several = len(shown) > 1
+    switches = []
+    if several:
+        lines = [(curve.arm, curve.batch) for curve in first]
+        options = tuple(_option(lines, curves, kinds[kind]) for kind, curves in shown.items())
+        switches.append(Switch("shown", "show", options))
     yield Figure(
         key=f"{key}-by-context",
         title=title,
         note=" ".join(
             (
-                f"Mean over processes in which all arms took turns. {_batches(batches)}",
-                *filter(None, [named]),
+                f"Mean over processes in which all arms took turns. {of}",
+                *([note] if note and several else []),
                 *summary.study.conventions,
             )
         ),
         alt="; ".join(f"{r[0]} batch {r[1]} context {r[2]}: {r[3]} tokens/s" for r in rows),
         drawing=figure,
         table=frame_table(("arm", "batch", "context (tokens)", *map(kinds.__getitem__, shown)), rows),
-        switches=_switches(first, shown, kinds),
+        switches=tuple(switches),
     )
-
-
-def _switches(first: list[Curve], shown: dict[str, list[Curve]], kinds: Mapping[str, str]) -> tuple[Switch, ...]:
-    if len(shown) < 2:
-        return ()
-    lines = [(curve.arm, curve.batch) for curve in first]
-    return (Switch("shown", "show", tuple(_option(lines, curves, kinds[kind]) for kind, curves in shown.items())),)
 
 
 def _option(lines: list[tuple[str, int | None]], curves: list[Curve], label: str) -> SwitchOption:
@@ -282,11 +272,5 @@ def _cell(point: Point | None) -> str:
     """A mean with its range over processes, or over seeds."""
     if point is None:
         return words.NONE
-    mean, low, high = (words.whole(v) if v >= 100 else f"{v:.3g}" for v in (point.mean, point.low, point.high))
+    mean, low, high = map(words.three_digits, (point.mean, point.low, point.high))
     return mean if point.seeds < 2 else f"{mean} ({low} to {high})"
-
-
-def _batches(batches: list[int]) -> str:
-    if len(batches) == 1:
-        return f"Batch {batches[0]}."
-    return f"From thin to thick: batch {', '.join(map(str, batches))}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -48,8 +48,35 @@ class DifferenceCurves(Section):
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         curves = [curve for curve in self.curves if len(curve.points) > 1]
-        if curves:
-            yield _figure(curves, self.seeds, summary, style)
+        if not curves:
+            return
+        figure = blank("share of training done", f"loss minus the baseline's ({summary.unit})", 320)
+        thin = self.seeds if len(curves) <= MOST_WITH_SEEDS and len(self.seeds) <= MOST_SEEDS else ()
+        for curve in thin:
+            thin_line(figure, style[curve.arm], curve)
+        for curve in curves:
+            line(figure, style[curve.arm], curve)
+        figure.add_hline(y=0, line=NEUTRAL)
+        figure.update_xaxes(tickformat=".0%")
+        low, high = late_range(curves)
+        figure.update_yaxes(range=[min(low, 0), max(high, 0)])
+        rows = [
+            (curve.arm, f"{point.x:.0%}", *mean_and_range(point)) for curve in curves for point in thinned(curve.points)
+        ]
+        yield Figure(
+            key="difference-curves",
+            title=f"Loss minus that of {summary.baseline} over training",
+            note=(
+                "Validation loss minus the baseline's with the same seed at the same share of training. "
+                + "Thin lines: seeds. " * bool(thin)
+                + "Verdicts use the end of training only. The axis leaves out the first steps and arms far above the "
+                "others: zoom out to see them."
+            ),
+            alt=ends(curves, "difference"),
+            drawing=figure,
+            table=frame_table(("arm", "training done", "mean", "lowest seed", "highest seed"), rows),
+            wide=True,
+        )
 
 
 def _differences(data: Collected, arm: str, baseline: dict[int, Line]) -> list[Line]:
@@ -59,35 +86,3 @@ def _differences(data: Collected, arm: str, baseline: dict[int, Line]) -> list[L
         for (x, y), (base_x, base_y) in pairs
         if x[-1] > 0 and base_x[-1] > 0
     ]
-
-
-def _figure(
-    curves: list[Curve], seeds: Sequence[Curve], summary: StudySummary, style: Mapping[str, ArmStyle]
-) -> Figure:
-    figure = blank("share of training done", f"loss minus the baseline's ({summary.unit})", 320)
-    thin = seeds if len(curves) <= MOST_WITH_SEEDS and len(seeds) <= MOST_SEEDS else ()
-    for curve in thin:
-        thin_line(figure, style[curve.arm], curve)
-    for curve in curves:
-        line(figure, style[curve.arm], curve)
-    figure.add_hline(y=0, line=NEUTRAL)
-    figure.update_xaxes(tickformat=".0%")
-    low, high = late_range(curves)
-    figure.update_yaxes(range=[min(low, 0), max(high, 0)])
-    rows = [
-        (curve.arm, f"{point.x:.0%}", *mean_and_range(point)) for curve in curves for point in thinned(curve.points)
-    ]
-    return Figure(
-        key="difference-curves",
-        title=f"Loss minus that of {summary.baseline} over training",
-        note=(
-            "Validation loss minus the baseline's with the same seed at the same share of training. "
-            + "Thin lines: seeds. " * bool(thin)
-            + "Verdicts use the end of training only. The axis leaves out the first steps and arms far above the "
-            "others: zoom out to see them."
-        ),
-        alt=ends(curves, "difference"),
-        drawing=figure,
-        table=frame_table(("arm", "training done", "mean", "lowest seed", "highest seed"), rows),
-        wide=True,
-    )

@@ -46,13 +46,18 @@ class Factors(Section):
         arms = [arm for arm in data.study.arms if arm.cell]
         if not arms:
             return None
-        factors = sorted((_factor(path, arms) for path in arms[0].cell), key=_lines_last)
+        # arms make lines; of axes, the one with the most values lies across
+        factors = [_factor(path, arms) for path in arms[0].cell]
+        factors.sort(key=lambda factor: (factor.path == "arm", -len(factor.values)))
         across, *others = factors
         cells = {arm.name: tuple(gloss_words.value_of(arm.cell[each.path]) for each in factors) for arm in arms}
         return cls(across, tuple(others), cells)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        known = [(arm, value) for arm in summary.arms if arm.name in self.cells and (value := _value(summary, arm))]
+        differences = {arm.name: arm.comparison.difference for arm in summary.arms if arm.comparison}
+        differences[summary.baseline] = NO_DIFFERENCE
+        shown = [arm for arm in summary.arms if arm.name in self.cells]
+        known = [(arm, value) for arm in shown if (value := differences.get(arm.name))]
         if len(known) > 1:
             yield self._figure(summary, known)
 
@@ -105,25 +110,13 @@ class Factors(Section):
         return " · ".join(value if each.path == "arm" else f"{each.name} {value}" for each, value in pairs)
 
 
+def _ends(value: Estimate) -> str:
+    ends = [words.signed(end, 4) for end in (value.low, value.high) if end is not None]
+    return " to ".join(ends) or words.NONE
+
+
 def _factor(path: str, arms: Sequence[StudyArm]) -> Factor:
     values = list({gloss_words.value_of(arm.cell[path]): arm.cell[path] for arm in arms}.items())
     if all(isinstance(value, int | float) for _, value in values):
         values.sort(key=lambda each: each[1])  # type: ignore[arg-type,return-value]
     return Factor(path, tuple(text for text, _ in values))
-
-
-def _lines_last(factor: Factor) -> tuple[bool, int]:
-    """Arms make lines; of axes, the one with the most values lies across."""
-    return factor.path == "arm", -len(factor.values)
-
-
-def _value(summary: StudySummary, arm: ArmSummary) -> Estimate | None:
-    if arm.name == summary.baseline:
-        return NO_DIFFERENCE
-    return arm.comparison.difference if arm.comparison else None
-
-
-def _ends(value: Estimate) -> str:
-    if value.low is None or value.high is None:
-        return words.NONE
-    return f"{words.signed(value.low, 4)} to {words.signed(value.high, 4)}"

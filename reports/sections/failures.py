@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import polars as pl
 
-from ablate.store.result_columns import Row
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS
@@ -46,7 +45,13 @@ class Failures(Section):
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
-        return {cls.name(): pl.DataFrame(list(_rows(documents)), schema=FAILURES)}
+        rows = []
+        for key in documents.keys:
+            error = None if key.digest in documents.ended else documents.store.read_error(key.digest)
+            if error is not None:
+                lines = documents.store.read_traceback(key.digest).rstrip().splitlines()
+                rows.append(key.row({"error": error, "traceback": "\n".join(lines[-LINES:])}))
+        return {cls.name(): pl.DataFrame(rows, schema=FAILURES)}
 
     @classmethod
     def summarise(cls, data: Collected) -> Self | None:
@@ -60,11 +65,3 @@ class Failures(Section):
     def of(self, arm: str) -> Failure | None:
         """The first failure of an arm."""
         return next((each for each in self.found if each.arm == arm), None)
-
-
-def _rows(documents: StudyDocuments) -> Iterator[Row]:
-    for key in documents.keys:
-        error = None if key.digest in documents.ended else documents.store.read_error(key.digest)
-        if error is not None:
-            lines = documents.store.read_traceback(key.digest).rstrip().splitlines()
-            yield key.row({"error": error, "traceback": "\n".join(lines[-LINES:])})

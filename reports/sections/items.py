@@ -80,11 +80,11 @@ def verdict(arm: ArmSummary, item: ItemDifference) -> str:
 def _figure(drawn: Found, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
     panels = list(dict.fromkeys((item.task, item.metric) for _, item in drawn))
     scores = {(score.task, score.metric): score for arm in summary.arms[:1] for score in arm.scores}
-    titles = {
-        (item.task, item.metric): _title(item, summary.baseline, scores)
-        + _signal(signal_to_noise(summary.arms, item.task, item.metric))
-        for _, item in reversed(drawn)
-    }
+    titles = {}
+    for _, item in reversed(drawn):
+        ratio = signal_to_noise(summary.arms, item.task, item.metric)
+        signal = "" if ratio is None else f" · signal to noise {ratio:.1f}"
+        titles[item.task, item.metric] = _title(item, summary.baseline, scores) + signal
     figure = stacked(
         [titles[panel] for panel in panels], [style[arm].label for arm in dict.fromkeys(arm for arm, _ in drawn)]
     )
@@ -117,10 +117,6 @@ def _title(item: ItemDifference, baseline: str, scores: Mapping[tuple[str, str],
     own = f" · {label(baseline)} {score.value:.3g}" if score and score.value is not None else ""
     chance = f", chance {score.chance:.2g}" if own and score and score.chance is not None else ""
     return f"{label(item.task)}: {label(item.metric)}{own}{chance}{side}"
-
-
-def _signal(ratio: float | None) -> str:
-    return "" if ratio is None else f" · signal to noise {ratio:.1f}"
 
 
 def _row(figure: Drawing, look: ArmStyle, item: ItemDifference, place: int) -> None:

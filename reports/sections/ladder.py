@@ -20,7 +20,7 @@ from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS, RunKey
 from reports.reading.outcomes import outcomes
 from reports.sections import Section
-from reports.statistics.estimates import Estimate
+from reports.statistics.estimates import single
 from reports.wording import ladder_words, rung_words, words
 from reports.wording.listing import listed
 from reports.wording.table import frame_table
@@ -46,7 +46,27 @@ class Ladder(Section):
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
-        return {cls.name(): pl.DataFrame(list(_rows(documents)), schema=LADDER)}
+        """The runs of every rung. The loss of one that diverged or is absent is null."""
+        rows = []
+        for rung in documents.study.ladder:
+            keys = [(arm, RunKey(arm.name, run.seed, run.digest)) for arm in rung.arms for run in arm.runs]
+            results = {key.digest: documents.store.read_result(key.digest) for _, key in keys}
+            known = outcomes(documents.study, rung.arms, results, documents.corpora, documents.validations)
+            for arm, key in keys:
+                result = results[key.digest]
+                row: Row = {
+                    "rung": rung.name,
+                    "axis": rung.axis,
+                    **key._asdict(),
+                    "status": known.get(key.digest, {}).get("status", documents.store.status(key.digest)),
+                    "parameters": arm.parameters,
+                    "flops": arm.flops,
+                    "loss": result.loss if result else None,
+                    "accuracy": result.accuracy if result else None,
+                    "chance": documents.chances.get(arm.data),
+                }
+                rows.append(row)
+        return {cls.name(): pl.DataFrame(rows, schema=LADDER)}
 
     @classmethod
     def losses(cls) -> Mapping[str, Sequence[str]]:
@@ -57,7 +77,13 @@ class Ladder(Section):
         sizes = data.frames[cls.name()].filter(pl.col("axis").fill_null("size") == "size")
         if sizes["rung"].n_unique() <= 2:
             return None
-        return cls(summarise_ladder(sizes, data.study.baseline, _throughput(data)))
+        # FLOP/s of each arm over the baseline's, where its speed was measured against it
+        base, costs, throughput = data.study.baseline_arm, study_costs(data), {}
+        for arm in data.study.arms:
+            ratio = costs.pairs.get((arm.name, base.name), NO_COSTS).training
+            if ratio is not None:
+                throughput[arm.name] = ratio.scaled(arm.flops_per_token / base.flops_per_token)
+        return cls(summarise_ladder(sizes, base.name, throughput))
 
     def introduction(self, summary: StudySummary) -> str:
         trends = sum(arm.trend is not None for arm in self.arms)
@@ -81,78 +107,40 @@ class Ladder(Section):
         yield from map(ladder_words.sentence, self.arms)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        yield _loss_by_compute(self.arms, summary, style)
-
-
-def _throughput(data: Collected) -> dict[str, Estimate]:
-    """FLOP/s of each arm over the baseline's, where its speed was measured against it."""
-    base, costs, found = data.study.baseline_arm, study_costs(data), {}
-    for arm in data.study.arms:
-        ratio = costs.pairs.get((arm.name, base.name), NO_COSTS).training
-        if ratio is not None:
-            found[arm.name] = ratio.scaled(arm.flops_per_token / base.flops_per_token)
-    return found
-
-
-def _rows(documents: StudyDocuments) -> Iterator[Row]:
-    """The runs of every rung. The loss of one that diverged or is absent is null."""
-    for rung in documents.study.ladder:
-        keys = [RunKey(arm.name, run.seed, run.digest) for arm in rung.arms for run in arm.runs]
-        results = {key.digest: documents.store.read_result(key.digest) for key in keys}
-        known = outcomes(documents.study, rung.arms, results, documents.corpora, documents.validations)
-        for arm in rung.arms:
-            for run in arm.runs:
-                result = results[run.digest]
-                yield {
-                    "rung": rung.name,
-                    "axis": rung.axis,
-                    **RunKey(arm.name, run.seed, run.digest)._asdict(),
-                    "status": known.get(run.digest, {}).get("status", documents.store.status(run.digest)),
-                    "parameters": arm.parameters,
-                    "flops": arm.flops,
-                    "loss": result.loss if result else None,
-                    "accuracy": result.accuracy if result else None,
-                    "chance": documents.chances.get(arm.data),
-                }
-
-
-def _loss_by_compute(arms: Sequence[LadderArm], summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
-    """Every size of every arm, and the power laws that they determine, dotted beyond the largest."""
-    figure = blank("training FLOPs", f"validation loss ({summary.unit})")
-    for arm in arms:
-        look = style[arm.arm]
-        for beyond in (False, True):
-            _line(figure, [point for point in arm.law.line if point.extrapolated == beyond] if arm.law else [], look)
-        for place, size in enumerate(size for size in arm.sizes if size.loss):
-            mean_point(figure, look, look.label, _exactly(size.flops), size.loss)
-            figure.data[-1].set({"legendgroup": look.label, "showlegend": place == 0})
-    figure.update_xaxes(type="log")
-    figure.update_yaxes(type="log")
-    lines = (
-        " Lines are power laws with an irreducible loss, with the interval of the mean; dotted, up to one more step of"
-        " the ladder, where nothing was measured."
-    )
-    return Figure(
-        key="ladder",
-        title="Loss against compute, at every size",
-        note="Bars are 95 % intervals over seeds."
-        + (lines if any(arm.law for arm in arms) else " No line: the sizes do not determine a power law."),
-        alt="; ".join(ladder_words.sentence(arm) for arm in arms),
-        drawing=figure,
-        table=frame_table(
-            ("arm", "size", "parameters", "FLOPs", f"loss ({summary.unit})"),
-            [
-                (arm.arm, size.name, words.count(size.parameters), words.large(size.flops), words.plus_minus(size.loss))
-                for arm in arms
-                for size in arm.sizes
-            ],
-            2,
-        ),
-    )
-
-
-def _exactly(value: float) -> Estimate:
-    return Estimate(value, None, None, None, (value,))
+        """Every size of every arm, and the power laws that they determine, dotted beyond the largest."""
+        figure = blank("training FLOPs", f"validation loss ({summary.unit})")
+        for arm in self.arms:
+            look = style[arm.arm]
+            for beyond in (False, True):
+                points = arm.law.line if arm.law else ()
+                _line(figure, [point for point in points if point.extrapolated == beyond], look)
+            for place, size in enumerate(size for size in arm.sizes if size.loss):
+                mean_point(figure, look, look.label, single(size.flops), size.loss)
+                figure.data[-1].set({"legendgroup": look.label, "showlegend": place == 0})
+        figure.update_xaxes(type="log")
+        figure.update_yaxes(type="log")
+        lines = (
+            " Lines are power laws with an irreducible loss, with the interval of the mean; dotted, up to one more step"
+            " of the ladder, where nothing was measured."
+        )
+        rows = [
+            (arm.arm, s.name, words.count(s.parameters), words.large(s.flops), words.plus_minus(s.loss))
+            for arm in self.arms
+            for s in arm.sizes
+        ]
+        yield Figure(
+            key="ladder",
+            title="Loss against compute, at every size",
+            note="Bars are 95 % intervals over seeds."
+            + (lines if any(arm.law for arm in self.arms) else " No line: the sizes do not determine a power law."),
+            alt="; ".join(ladder_words.sentence(arm) for arm in self.arms),
+            drawing=figure,
+            table=frame_table(
+                ("arm", "size", "parameters", "FLOPs", f"loss ({summary.unit})"),
+                rows,
+                2,
+            ),
+        )
 
 
 def _line(figure: Drawing, points: Sequence[LinePoint], look: ArmStyle) -> None:

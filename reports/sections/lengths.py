@@ -39,18 +39,14 @@ class Lengths(Section):
 
     @classmethod
     def summarise(cls, data: Collected) -> Self:
-        return cls(dict(data.frames["corpora"].select("data", "train_tokens").rows()), _references(data))
+        corpora = data.frames["corpora"]
+        # losses per token compare with those of the one corpus that all arms read
+        one = corpora.height == 1 and data.study.per == "token"
+        references = ReferenceLosses(**corpora.select(LOSSES).row(0, named=True)) if one else None
+        return cls(dict(corpora.select("data", "train_tokens").rows()), references)
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
         for arm in summary.study.arms:
             yield length_words.trained(arm, self.train_tokens.get(arm.data))
         if self.references is not None:
             yield self.references.sentence
-
-
-def _references(data: Collected) -> ReferenceLosses | None:
-    """Losses per token compare with them, of the one corpus that all arms read."""
-    rows = data.frames["corpora"].select(LOSSES).rows(named=True)
-    if len(rows) != 1 or data.study.per != "token":
-        return None
-    return ReferenceLosses(**rows[0])

@@ -96,6 +96,8 @@ def _figure(curves: list[Curve], losses: Losses, summary: StudySummary, style: M
         if curve.kind == "validation"
         for point in thinned(curve.points)
     ]
+    raw = [len(runs) for runs in drawn_raw(runs).values()]
+    which = "every run" if sum(raw) == losses.logged else f"the first {max(raw)} runs of each arm"
     return Figure(
         key="losses",
         title="Validation loss over training" if curves else "Training loss so far",
@@ -104,7 +106,7 @@ def _figure(curves: list[Curve], losses: Losses, summary: StudySummary, style: M
         else (
             "Means over seeds on the held-out part that is watched; bands are ranges over seeds, open marks at the end "
             "the loss on the test part, which verdicts compare. The training loss can be added: averaged over "
-            f"neighbouring steps (a share of all) and seeds, or raw, {_which(losses)} as logged, thinned, peaks kept. "
+            f"neighbouring steps (a share of all) and seeds, or raw, {which} as logged, thinned, peaks kept. "
             "Triangles are spikes, crosses the last loss of runs that diverged. The axis leaves out the fall at the "
             "start and arms far above the others: zoom out to see them."
         ),
@@ -114,12 +116,6 @@ def _figure(curves: list[Curve], losses: Losses, summary: StudySummary, style: M
         switches=(_against(clock, steps), shown),
         wide=True,
     )
-
-
-def _which(losses: Losses) -> str:
-    """Runs whose raw losses are drawn, in words."""
-    drawn = [len(runs) for runs in drawn_raw(losses.runs).values()]
-    return "every run" if sum(drawn) == losses.logged else f"the first {max(drawn)} runs of each arm"
 
 
 Placed = tuple[str, str, list[float | None]]
@@ -184,7 +180,19 @@ def _averages(figure: Drawing, style: Mapping[str, ArmStyle], curves: Sequence[C
         before = len(figure.data)
         if curve.kind == "validation" and banded:
             band(figure, style[curve.arm], curve, 1.0, 0.14)
-        _loss_curve(figure, style[curve.arm], curve)
+        thick, look = curve.kind == "validation", style[curve.arm]
+        figure.add_scatter(
+            x=[short(point.x) for point in curve.points],
+            y=[short(point.mean) for point in curve.points],
+            name=look.label,
+            legendgroup=look.label,
+            showlegend=thick,
+            mode="lines+markers" if thick else "lines",
+            marker={"symbol": look.symbol, "size": 6},
+            line={"color": look.colour, "dash": look.dash, "width": 2.4 if thick else 0.9},
+            opacity=1 if thick else 0.65,
+            hovertemplate=f"{curve.kind} %{{y:.4f}} at %{{x:.4s}}",
+        )
         yield from ((curve.kind, curve.arm, list(trace.x)) for trace in figure.data[before:])
 
 
@@ -216,35 +224,16 @@ def _marks(figure: Drawing, style: Mapping[str, ArmStyle], runs: Sequence[RunLos
         spikes = [(run, *spike) for run in own for spike in run.spikes]
         for (kind, symbol), marks in zip(MARKS, (spikes, diverged), strict=True):
             if marks:
-                _mark(figure, style[arm], kind, symbol, marks)
+                look = style[arm]
+                figure.add_scatter(
+                    x=[step for _, step, _ in marks],
+                    y=[short(loss) for _, _, loss in marks],
+                    text=[f"seed {run.seed}" for run, _, _ in marks],
+                    name=look.label,
+                    legendgroup=look.label,
+                    showlegend=False,
+                    mode="markers",
+                    marker={"symbol": symbol, "color": look.colour, "size": 10, "line": {"width": 1.5}},
+                    hovertemplate=f"{kind}: %{{y:.4f}} at %{{x}}, %{{text}}",
+                )
                 yield kind, arm, [step for _, step, _ in marks]
-
-
-def _mark(figure: Drawing, look: ArmStyle, kind: str, symbol: str, marks: list[tuple[RunLoss, float, float]]) -> None:
-    figure.add_scatter(
-        x=[step for _, step, _ in marks],
-        y=[short(loss) for _, _, loss in marks],
-        text=[f"seed {run.seed}" for run, _, _ in marks],
-        name=look.label,
-        legendgroup=look.label,
-        showlegend=False,
-        mode="markers",
-        marker={"symbol": symbol, "color": look.colour, "size": 10, "line": {"width": 1.5}},
-        hovertemplate=f"{kind}: %{{y:.4f}} at %{{x}}, %{{text}}",
-    )
-
-
-def _loss_curve(figure: Drawing, look: ArmStyle, curve: Curve) -> None:
-    thick = curve.kind == "validation"
-    figure.add_scatter(
-        x=[short(point.x) for point in curve.points],
-        y=[short(point.mean) for point in curve.points],
-        name=look.label,
-        legendgroup=look.label,
-        showlegend=thick,
-        mode="lines+markers" if thick else "lines",
-        marker={"symbol": look.symbol, "size": 6},
-        line={"color": look.colour, "dash": look.dash, "width": 2.4 if thick else 0.9},
-        opacity=1 if thick else 0.65,
-        hovertemplate=f"{curve.kind} %{{y:.4f}} at %{{x:.4s}}",
-    )

@@ -9,7 +9,6 @@ from typing import ClassVar, Self
 
 import polars as pl
 
-from ablate.store.documents import StudyRung
 from reports.figures.base import NEUTRAL, Figure, mean_point, short
 from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, blank
@@ -17,7 +16,7 @@ from reports.findings.rungs import FRAME, Gap, gaps
 from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
-from reports.statistics.estimates import Estimate
+from reports.statistics.estimates import single
 from reports.wording import rung_words, words
 from reports.wording.table import frame_table
 
@@ -58,49 +57,38 @@ class Rungs(Section):
         yield from rung_words.sentences(summary.changes)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        if self.gaps:
-            yield _figure(self.gaps, summary, style)
-
-
-def _figure(found: Sequence[Gap], summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
-    """Every difference over the baseline's compute; sizes are joined by lines, lengths by dotted ones."""
-    figure = blank("training FLOPs of the baseline", f"difference in loss ({summary.unit})")
-    figure.add_hline(y=0, line=NEUTRAL)
-    for arm in dict.fromkeys(gap.arm for gap in found):
-        own = [gap for gap in found if gap.arm == arm]
-        for axis, dash in DASHES.items():
-            _join(figure, [gap for gap in own if gap.axis in (axis, None)], style[arm], dash)
-        for place, gap in enumerate(own):
-            mean_point(figure, style[arm], style[arm].label, _exactly(gap.flops), gap.difference)
-            figure.data[-1].set({"showlegend": place == 0})
-    _name_rungs(figure, found, summary)
-    figure.update_xaxes(type="log")
-    return Figure(
-        key="rungs",
-        title=f"Difference from {summary.baseline} at every size and length",
-        note="Below zero is better. Solid lines join sizes, dotted ones lengths. Differences are paired by seed; bars"
-        " are 95 % intervals of each mean by itself. Whether a difference changes is tested seed by seed, above.",
-        alt="; ".join(rung_words.sentence(each) for each in summary.changes),
-        drawing=figure,
-        table=frame_table(
-            ("arm", "rung", "FLOPs of the baseline", f"difference ({summary.unit})", "seeds"),
-            [
-                (
-                    gap.arm,
-                    gap.rung,
-                    words.large(gap.flops),
-                    words.interval(gap.difference).removesuffix(" nats"),
-                    str(len(gap.difference.values)),
-                )
-                for gap in found
-            ],
-            2,
-        ),
-    )
-
-
-def _exactly(value: float) -> Estimate:
-    return Estimate(value, None, None, None, (value,))
+        """Every difference over the baseline's compute; sizes are joined by lines, lengths by dotted ones."""
+        if not self.gaps:
+            return
+        figure = blank("training FLOPs of the baseline", f"difference in loss ({summary.unit})")
+        figure.add_hline(y=0, line=NEUTRAL)
+        for arm in dict.fromkeys(gap.arm for gap in self.gaps):
+            own = [gap for gap in self.gaps if gap.arm == arm]
+            for axis, dash in DASHES.items():
+                _join(figure, [gap for gap in own if gap.axis in (axis, None)], style[arm], dash)
+            for place, gap in enumerate(own):
+                mean_point(figure, style[arm], style[arm].label, single(gap.flops), gap.difference)
+                figure.data[-1].set({"showlegend": place == 0})
+        _name_rungs(figure, self.gaps, summary)
+        figure.update_xaxes(type="log")
+        rows = []
+        for gap in self.gaps:
+            difference, seeds = words.interval(gap.difference).removesuffix(" nats"), str(len(gap.difference.values))
+            rows.append((gap.arm, gap.rung, words.large(gap.flops), difference, seeds))
+        yield Figure(
+            key="rungs",
+            title=f"Difference from {summary.baseline} at every size and length",
+            note="Below zero is better. Solid lines join sizes, dotted ones lengths. Differences are paired by seed; "
+            "bars are 95 % intervals of each mean by itself. Whether a difference changes is tested seed by seed, "
+            "above.",
+            alt="; ".join(rung_words.sentence(each) for each in summary.changes),
+            drawing=figure,
+            table=frame_table(
+                ("arm", "rung", "FLOPs of the baseline", f"difference ({summary.unit})", "seeds"),
+                rows,
+                2,
+            ),
+        )
 
 
 def _join(figure: Drawing, found: Sequence[Gap], look: ArmStyle, dash: str) -> None:
@@ -118,7 +106,9 @@ def _join(figure: Drawing, found: Sequence[Gap], look: ArmStyle, dash: str) -> N
 
 def _name_rungs(figure: Drawing, found: Sequence[Gap], summary: StudySummary) -> None:
     """A line at every rung that is planned, so that one without a result is seen to be empty."""
-    planned = {rung.name: _flops(rung, summary.baseline) for rung in summary.study.ladder}
+    planned = {
+        rung.name: next(arm.flops for arm in rung.arms if arm.name == summary.baseline) for rung in summary.study.ladder
+    }
     ended = {gap.rung for gap in found}
     for name, flops in planned.items():
         figure.add_vline(x=short(flops), line={**NEUTRAL, "width": 0.5})
@@ -129,7 +119,3 @@ def _name_rungs(figure: Drawing, found: Sequence[Gap], summary: StudySummary) ->
     low, high = math.log10(min(planned.values())), math.log10(max(planned.values()))
     room = MARGIN * (high - low) or MARGIN
     figure.update_xaxes(range=[short(low - room), short(high + room)])
-
-
-def _flops(rung: StudyRung, baseline: str) -> float:
-    return next(arm.flops for arm in rung.arms if arm.name == baseline)

@@ -30,39 +30,36 @@ class Scores(Section):
         """One panel per task and metric, where no arm can be compared with the baseline item by item. A score without a
         value is in the table alone."""
         compared = any(item.difference is not None for arm in summary.arms for item in arm.items)
-        if not compared and any(score.task not in summary.grouped for arm in summary.arms for score in arm.scores):
-            yield _figure(summary, style)
-
-
-def _figure(summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
-    scores = [(arm, score) for arm in summary.arms for score in arm.scores]
-    drawn = [(arm, score) for arm, score in scores if score.task not in summary.grouped]
-    panels = list(dict.fromkeys((score.task, score.metric) for _, score in drawn))
-    figure = stacked(
-        [f"{label(task)}: {label(metric)}" for task, metric in panels], [look.label for look in style.values()]
-    )
-    chances = {(score.task, score.metric): score.chance for _, score in drawn if score.chance is not None}
-    for arm, score in reversed([(arm, score) for arm, score in drawn if score.value is not None]):
-        place = panels.index((score.task, score.metric)) + 1
-        _score(figure, style[arm.name], score, place)
-    for panel, chance in chances.items():
-        figure.add_vline(x=chance, line=NEUTRAL, row=panels.index(panel) + 1, col=1)
-    rows = [
-        (
-            *(arm.name, s.task, s.metric),
-            *map(optional, (s.value, s.half_width, s.chance, signal_to_noise(summary.arms, s.task, s.metric))),
+        scores = [(arm, score) for arm in summary.arms for score in arm.scores]
+        drawn = [(arm, score) for arm, score in scores if score.task not in summary.grouped]
+        if compared or not drawn:
+            return
+        panels = list(dict.fromkeys((score.task, score.metric) for _, score in drawn))
+        figure = stacked(
+            [f"{label(task)}: {label(metric)}" for task, metric in panels], [look.label for look in style.values()]
         )
-        for arm, s in scores
-    ]
-    return Figure(
-        key="evals",
-        title="Evaluation scores",
-        note="Over items and seeds; of a single seed, over items alone. Dotted: chance."
-        + (" Tasks of groups have a figure of their own." if summary.grouped else ""),
-        alt="; ".join(f"{r[0]} {r[1]} {r[2]}: {r[3]}" for r in rows if r[1] not in summary.grouped),
-        drawing=figure,
-        table=frame_table(("arm", "task", "metric", "score", "±", "chance", "signal to noise"), rows, 3),
-    )
+        chances = {(score.task, score.metric): score.chance for _, score in drawn if score.chance is not None}
+        for arm, score in reversed([(arm, score) for arm, score in drawn if score.value is not None]):
+            place = panels.index((score.task, score.metric)) + 1
+            _score(figure, style[arm.name], score, place)
+        for panel, chance in chances.items():
+            figure.add_vline(x=chance, line=NEUTRAL, row=panels.index(panel) + 1, col=1)
+        rows = [
+            (
+                *(arm.name, s.task, s.metric),
+                *map(optional, (s.value, s.half_width, s.chance, signal_to_noise(summary.arms, s.task, s.metric))),
+            )
+            for arm, s in scores
+        ]
+        yield Figure(
+            key="evals",
+            title="Evaluation scores",
+            note="Over items and seeds; of a single seed, over items alone. Dotted: chance."
+            + (" Tasks of groups have a figure of their own." if summary.grouped else ""),
+            alt="; ".join(f"{r[0]} {r[1]} {r[2]}: {r[3]}" for r in rows if r[1] not in summary.grouped),
+            drawing=figure,
+            table=frame_table(("arm", "task", "metric", "score", "±", "chance", "signal to noise"), rows, 3),
+        )
 
 
 def _score(figure: Drawing, look: ArmStyle, score: Score, place: int) -> None:

@@ -14,7 +14,7 @@ from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.sections.ladder import Ladder
 from reports.statistics.interval import Interval
-from reports.statistics.prediction import AccuracyFrom, Prediction
+from reports.statistics.prediction import AccuracyFrom
 from reports.wording import words
 from reports.wording.table import frame_table
 
@@ -65,17 +65,14 @@ class SizePredictionsSection(Section):
     def _sentence(self, place: int) -> str:
         size, last, found = self.found.sizes[place], self.found.sizes[-1], self.found.predictions[place]
         correlations = f"Kendall’s τ {_number(found.kendall)}, Spearman’s ρ {_number(found.spearman)}"
-        return (
-            f"{size.size}, at {_share(size, last)} of the compute: {percent(found.accuracy)} of pairs; {correlations}."
-            f"{self._of_half(place)}"
-        )
-
-    def _of_half(self, place: int) -> str:
-        """Accuracy over the half of the pairs that are furthest apart, in words; of few pairs nothing."""
+        # the half of the pairs that are furthest apart; nothing of few pairs
         halves = [step for step in _some(self.found.by_gap[place])[1:2] if step.pairs >= FEWEST_PAIRS]
         ceilings = [f"; the noise of its seeds would leave {100 * s.ceiling:.0f} %" for s in halves if s.ceiling]
         shares = [f" Of the {s.pairs} pairs furthest apart, {100 * s.accuracy:.0f} %" for s in halves]
-        return "".join([*shares, *ceilings, "." if shares else ""])
+        return (
+            f"{size.size}, at {_share(size, last)} of the compute: {percent(found.accuracy)} of pairs; {correlations}."
+            f"{''.join([*shares, *ceilings, '.' if shares else ''])}"
+        )
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         yield self._accuracy()
@@ -85,10 +82,13 @@ class SizePredictionsSection(Section):
     def _accuracy(self) -> Figure:
         rows = list(zip(self.found.sizes, self.found.predictions, strict=False))
         figure = blank("size", "pairs in the same order (%)")
+        shares = [found.accuracy for _, found in rows]
+        above = [short(100 * (each.high - each.value)) for each in shares]
+        below = [short(100 * (each.value - each.low)) for each in shares]
         figure.add_scatter(
             x=[size.size for size, _ in rows],
-            y=[short(100 * found.accuracy.value) for _, found in rows],
-            error_y=_bars([found.accuracy for _, found in rows]),
+            y=[short(100 * each.value) for each in shares],
+            error_y={"type": "data", "array": above, "arrayminus": below},
             mode="lines+markers",
             hovertemplate="%{x}: %{y:.3g} %<extra></extra>",
         )
@@ -105,7 +105,10 @@ class SizePredictionsSection(Section):
             drawing=figure,
             table=frame_table(
                 ("size", "FLOPs", "decision accuracy", "Kendall’s τ", "Spearman’s ρ"),
-                [(size.size, words.large(size.flops), *_row(found)) for size, found in rows],
+                [
+                    (s.size, words.large(s.flops), percent(of.accuracy), _number(of.kendall), _number(of.spearman))
+                    for s, of in rows
+                ],
             ),
         )
 
@@ -209,14 +212,6 @@ def _repeats(last: SizeOrder) -> str:
     return f"; two single seeds of {last.size} agree on {100 * last.repeatability:.0f} %"
 
 
-def _bars(found: list[Interval]) -> dict[str, object]:
-    return {
-        "type": "data",
-        "array": [short(100 * (each.high - each.value)) for each in found],
-        "arrayminus": [short(100 * (each.value - each.low)) for each in found],
-    }
-
-
 def percent(found: Interval) -> str:
     """`84 % (70 to 96 %)`."""
     return f"{100 * found.value:.0f} % ({100 * found.low:.0f} to {100 * found.high:.0f} %)"
@@ -225,7 +220,3 @@ def percent(found: Interval) -> str:
 def _number(found: Interval) -> str:
     value, low, high = (words.signed(each, 2).removeprefix("+") for each in (found.value, found.low, found.high))
     return f"{value} ({low} to {high})"
-
-
-def _row(found: Prediction) -> tuple[str, str, str]:
-    return percent(found.accuracy), _number(found.kendall), _number(found.spearman)

@@ -10,7 +10,6 @@ from typing import ClassVar, Self
 import polars as pl
 import scipy  # whose parts are loaded when they are first used
 
-from ablate.store.documents import StudyArm
 from reports.figures.base import Figure
 from reports.figures.style import ArmStyle
 from reports.findings.curves import Curve, Point
@@ -110,25 +109,16 @@ def _gradient_scaling(data: Collected) -> tuple[Scaling, ...]:
     rows = data.frames["probes"].filter(probe="gradient_norm", name="ffn.output", step=1).drop_nulls(["layer", "value"])
     last = rows.filter(pl.col("layer") == pl.col("layer").max().over("digest"), pl.col("value") > 0)
     last = last.with_columns(depth=pl.col("layer") + 1)
-    found = (_scaling(name, last.filter(pl.col("arm").is_in(arms))) for name, arms in _families(data))
-    return tuple(scaling for scaling in found if scaling is not None)
-
-
-def _families(data: Collected) -> Iterator[tuple[str, list[str]]]:
-    """Arms that differ in their number of layers only, under the first one's name."""
-    found: dict[str, list[StudyArm]] = {}
+    found = []
+    families: dict[str, list[str]] = {}  # arms that differ in their number of layers only
     for arm in data.study.arms:
         others = {path: value for path, value in arm.edits.items() if path != "n_layers"}
-        found.setdefault(json.dumps(others, sort_keys=True), []).append(arm)
-    for arms in found.values():
-        yield arms[0].name, [arm.name for arm in arms]
-
-
-def _scaling(name: str, rows: pl.DataFrame) -> Scaling | None:
-    by_seed = [seed for _, seed in rows.group_by("seed", maintain_order=True) if seed.height >= FEWEST_DEPTHS]
-    slope = estimate([_slope(seed) for seed in by_seed])
-    return None if slope is None else Scaling(Curve(name, "scaling", _points(rows, "depth")), slope)
-
-
-def _slope(rows: pl.DataFrame) -> float:
-    return float(scipy.stats.linregress(rows["depth"].log().to_numpy(), rows["value"].log().to_numpy()).slope)
+        families.setdefault(json.dumps(others, sort_keys=True), []).append(arm.name)
+    for arms in families.values():
+        own = last.filter(pl.col("arm").is_in(arms))
+        seeds = [rows for _, rows in own.group_by("seed", maintain_order=True) if rows.height >= FEWEST_DEPTHS]
+        logs = [(rows["depth"].log().to_numpy(), rows["value"].log().to_numpy()) for rows in seeds]
+        slope = estimate([float(scipy.stats.linregress(*each).slope) for each in logs])
+        if slope is not None:
+            found.append(Scaling(Curve(arms[0], "scaling", _points(own, "depth")), slope))
+    return tuple(found)

@@ -53,57 +53,45 @@ class TradeOff(Section):
         return tuple(found.values())
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        found = qualities(summary)
-        if self.shown and found:
-            differing = {cost.name for cost in self.shown}
-            same = dict.fromkeys(cost.name for cost in self.costs if cost.name not in differing)
-            yield _figure(self.shown, found, list(same), summary, style)
+        """An arm for each point, all named beside it; the baseline is where the dotted lines cross."""
+        found, costs = qualities(summary), self.shown
+        if not costs or not found:
+            return
+        differing = {cost.name for cost in costs}
+        same = list(dict.fromkeys(cost.name for cost in self.costs if cost.name not in differing))
+        base, serving = summary.baseline, summary.section(Costs)
+        arms = [base, *(arm.name for arm in summary.arms if any(arm.name in each.differences for each in found))]
+        across, up = [ratios(cost, arms, base) for cost in costs], [differences(each, arms) for each in found]
+        about = {arm.name: gloss_words.of_arm(summary, arm) for arm in summary.arms}
+        unjudged = {arm.name for arm in summary.arms if not is_judged(arm)}
+        places = frozenset(place for place, arm in enumerate(arms) if arm in unjudged and arm != base)
+        plane = Plane([style[arm] for arm in arms], across, up, unjudged=places, about=[about[arm] for arm in arms])
+        absent = [arm.name for arm in summary.arms if arm.name not in arms]
+        decodes = any(each.is_decoding for each in costs)
+        notes = (
+            f"Differences from {base}, where the dotted lines cross.",
+            plane.explained,
+            f"No loss to compare, so not shown: {listed(absent)}." if absent else "",
+            f"All arms have the same {listed(same)}." if same else "",
+            cost_words.unmeasured(summary),
+            cost_words.overhead(serving.overhead, len(summary.arms)) if serving and decodes else "",
+        )
+        yield Figure(
+            key="trade-off",
+            title=title_words.trade_off(summary, costs[0].label, costs[0].ratios) + mark(summary),
+            note=" ".join((*filter(None, notes), *summary.study.conventions)),
+            alt="; ".join(f"{row[0]}: {row[1]} {up[0].name}" for row in plane.rows(arms) if row[0] != base),
+            drawing=plane.drawing(),
+            table=frame_table(("arm", *(axis.name for axis in (*up, *across))), plane.rows(arms)),
+            switches=plane.switches,
+            combined=plane.combined,
+            wide=True,
+        )
 
 
 def rank(cost: Cost) -> int:
     """The cache, or else time. FLOPs are nearest to a time."""
     return next((place for place, key in enumerate(FIRST) if cost.key.startswith(key)), len(FIRST))
-
-
-def _decodes(costs: Sequence[Cost]) -> bool:
-    return any(each.is_decoding for each in costs)
-
-
-def _figure(
-    costs: Sequence[Cost],
-    found: Sequence[Quality],
-    same: Sequence[str],
-    summary: StudySummary,
-    style: Mapping[str, ArmStyle],
-) -> Figure:
-    """An arm for each point, all named beside it; the baseline is where the dotted lines cross."""
-    base, serving = summary.baseline, summary.section(Costs)
-    arms = [base, *(arm.name for arm in summary.arms if any(arm.name in each.differences for each in found))]
-    across, up = [ratios(cost, arms, base) for cost in costs], [differences(each, arms) for each in found]
-    about = {arm.name: gloss_words.of_arm(summary, arm) for arm in summary.arms}
-    unjudged = {arm.name for arm in summary.arms if not is_judged(arm)}
-    places = frozenset(place for place, arm in enumerate(arms) if arm in unjudged and arm != base)
-    plane = Plane([style[arm] for arm in arms], across, up, unjudged=places, about=[about[arm] for arm in arms])
-    absent = [arm.name for arm in summary.arms if arm.name not in arms]
-    notes = (
-        f"Differences from {base}, where the dotted lines cross.",
-        plane.explained,
-        f"No loss to compare, so not shown: {listed(absent)}." if absent else "",
-        f"All arms have the same {listed(same)}." if same else "",
-        cost_words.unmeasured(summary),
-        cost_words.overhead(serving.overhead, len(summary.arms)) if serving and _decodes(costs) else "",
-    )
-    return Figure(
-        key="trade-off",
-        title=title_words.trade_off(summary, costs[0].label, costs[0].ratios) + mark(summary),
-        note=" ".join((*filter(None, notes), *summary.study.conventions)),
-        alt="; ".join(f"{row[0]}: {row[1]} {up[0].name}" for row in plane.rows(arms) if row[0] != base),
-        drawing=plane.drawing(),
-        table=frame_table(("arm", *(axis.name for axis in (*up, *across))), plane.rows(arms)),
-        switches=plane.switches,
-        combined=plane.combined,
-        wide=True,
-    )
 
 
 def is_judged(arm: ArmSummary) -> bool:

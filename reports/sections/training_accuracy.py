@@ -31,23 +31,21 @@ class TrainingAccuracy(Section):
         return cls(curves) if curves else None
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        yield _figure(self.curves, style)
-
-
-def _figure(found: tuple[Curve, ...], style: Mapping[str, ArmStyle]) -> Figure:
-    figure = blank("training step", "accuracy")
-    for curve in found:
-        band(figure, style[curve.arm], curve, 1.0, 0.16)
-        line(figure, style[curve.arm], curve)
-    figure.update_yaxes(range=[-0.03, 1.03])
-    rows = [
-        (curve.arm, words.whole(point.x), *mean_and_range(point)) for curve in found for point in thinned(curve.points)
-    ]
-    return Figure(
-        key="training-accuracy",
-        title="Accuracy over training",
-        note="On the validation examples, all difficulties together. Bands: range over seeds.",
-        alt=ends(found, "accuracy"),
-        drawing=figure,
-        table=frame_table(("arm", "step", "accuracy", "lowest seed", "highest seed"), rows, 2),
-    )
+        figure = blank("training step", "accuracy")
+        for curve in self.curves:
+            band(figure, style[curve.arm], curve, 1.0, 0.16)
+            line(figure, style[curve.arm], curve)
+        figure.update_yaxes(range=[-0.03, 1.03])
+        rows = [
+            (curve.arm, words.whole(point.x), *mean_and_range(point))
+            for curve in self.curves
+            for point in thinned(curve.points)
+        ]
+        yield Figure(
+            key="training-accuracy",
+            title="Accuracy over training",
+            note="On the validation examples, all difficulties together. Bands: range over seeds.",
+            alt=ends(self.curves, "accuracy"),
+            drawing=figure,
+            table=frame_table(("arm", "step", "accuracy", "lowest seed", "highest seed"), rows, 2),
+        )

@@ -112,13 +112,19 @@ def _figure(found: Sequence[ArmTuning], path: str, unit: str, style: Mapping[str
         figure.update_xaxes(type="category")
     size, length = found[0].size, share(shown[0][1].fraction)
     title = f"Tuning {path}, first pass" if coarse else f"Tuning {path}"
+    rows = []
+    for each, at in shown:
+        for trial in at.trials:
+            for seed, loss in enumerate(trial.losses, start=1):
+                text = "diverged" if loss is None else words.signed(loss, 4).lstrip("+")
+                rows.append((each.arm, *map(str, trial.settings.values()), str(seed), text))
     return Figure(
         key="-".join(filter(None, ("tuning", path.replace(".", "-"), size, "first" * coarse))),
         title=title + (f" at size {size}" if size else ""),
         note=f"Loss after tuning runs at {length}, on separate seeds, the open points. {_note(shown, coarse)}",
         alt="; ".join(f"{each.arm}: {each.found.chosen[path]}" for each, _ in shown),
         drawing=figure,
-        table=frame_table(("arm", *found[0].found.chosen, "seed", f"loss ({unit})"), list(_rows(shown))),
+        table=frame_table(("arm", *found[0].found.chosen, "seed", f"loss ({unit})"), rows),
     )
 
 
@@ -128,14 +134,6 @@ def _note(shown: Sequence[tuple[ArmTuning, StudyPass]], coarse: bool) -> str:
     if any(len(each.found.chosen) > 1 for each, _ in shown):
         return "Lines are the best over the other settings; filled: the value taken."
     return "Lines: expected loss near the best rate. Filled: the rate taken, with the 95 % interval of the best rate."
-
-
-def _rows(shown: Sequence[tuple[ArmTuning, StudyPass]]) -> Iterator[tuple[str, ...]]:
-    for each, at in shown:
-        for trial in at.trials:
-            for seed, loss in enumerate(trial.losses, start=1):
-                text = "diverged" if loss is None else words.signed(loss, 4).lstrip("+")
-                yield each.arm, *(str(value) for value in trial.settings.values()), str(seed), text
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
@@ -149,12 +147,16 @@ def _draw(figure: Drawing, tuning: ArmTuning, at: StudyPass, path: str, look: Ar
     line = tuning.curve if is_last and tuning.curve else envelope(at, path)
     _scatter(figure, look, line, mode="lines", line={"dash": look.dash, "width": 2.2}, named=True)
     if is_last:
-        chosen = tuning.found.chosen[path]
+        chosen: Any = tuning.found.chosen[path]
         least = min((loss for value, loss in line if not is_number(value) or value == chosen), default=None)
         height = least if least is not None and not tuning.curve else min((loss for _, loss in line), default=None)
         if height is not None:
+            rate, bars = tuning.choice.rate if tuning.choice else None, None
+            if rate is not None:
+                ends = {"array": [rate.high - chosen], "arrayminus": [chosen - rate.low]}
+                bars = {"type": "data", "symmetric": False, "thickness": 1.8, "width": 5, **ends}
             marker = {"symbol": look.symbol, "size": 12}
-            _scatter(figure, look, [(chosen, height)], mode="markers", marker=marker, error_x=_bars(tuning, chosen))
+            _scatter(figure, look, [(chosen, height)], mode="markers", marker=marker, error_x=bars)
 
 
 def envelope(at: StudyPass, path: str) -> list[tuple[Any, float]]:
@@ -165,14 +167,6 @@ def envelope(at: StudyPass, path: str) -> list[tuple[Any, float]]:
             lowest[trial.settings[path]] = min(trial.loss, lowest.get(trial.settings[path], trial.loss))
     values = sorted(lowest) if all(is_number(value) for value in lowest) else list(lowest)
     return [(value, lowest[value]) for value in values]
-
-
-def _bars(tuning: ArmTuning, chosen: Any) -> dict[str, object] | None:
-    rate = tuning.choice.rate if tuning.choice else None
-    if rate is None:
-        return None
-    ends = {"array": [rate.high - chosen], "arrayminus": [chosen - rate.low]}
-    return {"type": "data", "symmetric": False, "thickness": 1.8, "width": 5, **ends}
 
 
 def _scatter(

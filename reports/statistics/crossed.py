@@ -27,7 +27,7 @@ import scipy  # whose parts are loaded when they are first used
 from numpy.typing import ArrayLike
 from scipy import special  # scipy.stats takes seconds to load
 
-from reports.statistics.estimates import ALPHA, Floats
+from reports.statistics.estimates import ALPHA
 from reports.statistics.interval import Interval
 
 LEAST_P = 1e-100
@@ -109,20 +109,13 @@ def crossed(table: ArrayLike, weights: ArrayLike | None = None) -> Crossed:
     values = np.asarray(table, dtype=np.float64)
     if values.ndim != 2 or min(values.shape) < 2 or not np.isfinite(values).all():
         raise ValueError(f"needs a full table of at least 2 × 2 numbers, not one of shape {values.shape}")
-    return _mean_squares(values if weights is None else _weighted(values, np.asarray(weights, dtype=np.float64)))
-
-
-def _weighted(values: Floats, weights: Floats) -> Floats:
-    """Values whose plain mean is the weighted one, and whose columns scatter as the ratio Σ w·y / Σ w does.
-
-    The delta method: y → ȳ + (w / w̄)·(y − ȳ), as long documents pull the ratio harder.
-    """
-    relative = weights / weights.mean()
-    mean = float((values * relative).mean())
-    return np.asarray(mean + relative * (values - mean))
-
-
-def _mean_squares(values: Floats) -> Crossed:
+    if weights is not None:
+        # Values whose plain mean is the weighted one, and whose columns scatter as the ratio Σ w·y / Σ w does. The
+        # delta method: y → ȳ + (w / w̄)·(y − ȳ), as long documents pull the ratio harder.
+        weight = np.asarray(weights, dtype=np.float64)
+        relative = weight / weight.mean()
+        weighted = float((values * relative).mean())
+        values = weighted + relative * (values - weighted)
     rows, columns = values.shape
     mean, by_row, by_column = values.mean(), values.mean(axis=1), values.mean(axis=0)
     left = values - by_row[:, None] - by_column + mean

@@ -55,6 +55,16 @@ class Estimate:
         return self.low is not None and self.high is not None and not self.low <= value <= self.high
 
 
+def single(value: float) -> Estimate:
+    """A value without an interval."""
+    return Estimate(value, None, None, None, (value,))
+
+
+def exact(ratio: float) -> Estimate:
+    """A ratio that needs no measurement."""
+    return Estimate(ratio, ratio, ratio, None, (ratio,))
+
+
 NO_DIFFERENCE = Estimate(0.0, 0.0, 0.0, None, ())
 SAME_RATIO = Estimate(1.0, 1.0, 1.0, None, ())
 """The baseline against itself."""
@@ -75,7 +85,7 @@ def estimate(values: Sequence[float], alpha: float = ALPHA) -> Estimate | None:
         return None
     array = np.asarray(values, dtype=np.float64)
     if len(values) == 1:
-        return Estimate(float(array[0]), None, None, None, (float(array[0]),))
+        return single(float(array[0]))
     mean, low, high = (float(number) for number in mean_interval(array, alpha))
     return Estimate(mean, low, high, float(array.std(ddof=1)), tuple(array.tolist()))
 

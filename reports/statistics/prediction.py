@@ -53,7 +53,11 @@ def prediction(small: ArrayLike, large: ArrayLike, alpha: float = ALPHA) -> Pred
         raise ValueError(f"needs the same {FEWEST_ARMS} arms or more at both sizes, not {arms} and {len(sizes[1])}")
     draw = np.random.default_rng(SEED)
     chosen = draw.integers(0, arms, (RESAMPLES, arms))
-    means = [_resampled(losses, chosen, draw) for losses in sizes]
+    means = []  # (resamples, arms): of the chosen arms over seeds drawn anew, the same for all arms
+    for losses in sizes:
+        seeds = losses.shape[1]
+        weights = draw.multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES) / seeds
+        means.append(np.asarray(np.take_along_axis(weights @ losses.T, chosen, axis=1)))
     observed = [losses.mean(axis=1)[None] for losses in sizes]
     everyone = np.arange(arms)[None]
     tau = _kendall(observed[0], observed[1], everyone), _kendall(means[0], means[1], chosen)
@@ -111,13 +115,6 @@ def repeatability(losses: ArrayLike) -> float | None:
     everyone = np.arange(len(table))[None]
     found = [_kendall(one[None], other[None], everyone) for one, other in combinations(table.T, 2)]
     return float((np.mean(found) + 1) / 2) if found else None
-
-
-def _resampled(losses: Floats, chosen: NDArray[np.int_], draw: np.random.Generator) -> Floats:
-    """Mean losses (resamples, arms) of the chosen arms over seeds drawn anew, the same for all arms."""
-    seeds = losses.shape[1]
-    weights = draw.multinomial(seeds, np.full(seeds, 1 / seeds), len(chosen)) / seeds
-    return np.asarray(np.take_along_axis(weights @ losses.T, chosen, axis=1))
 
 
 def _kendall(small: Floats, large: Floats, arms: NDArray[np.int_]) -> Floats:

@@ -70,9 +70,9 @@ class EffectTest:
         half = -self.error * float(special.stdtrit(self.freedom, level / 2))
         return -math.inf if self.below else self.value - half, math.inf if self.above else self.value + half
 
-    def evidence(self, p: float) -> Evidence:
-        """For a correction over several; `p` may have one for looks in it already."""
-        return Evidence(self.value, p, self.interval)
+    def evidence(self, p: float, alpha: float = ALPHA) -> Evidence:
+        """For a correction over several; `p` has one for looks, each at `alpha`, in it already."""
+        return Evidence(self.value, p, lambda level: self.interval(level * alpha / ALPHA))
 
 
 def seed_effects(contrasts: ArrayLike, losses: ArrayLike) -> Floats:
@@ -88,22 +88,17 @@ def effect_tests(contrasts: ArrayLike, losses: ArrayLike, *, tuned: bool = False
     """
     values = np.asarray(losses, dtype=np.float64)
     effects = seed_effects(contrasts, values).mean(axis=1)
-    error, freedom = _error_of_runs(effects, values) if tuned else _error_of_seeds(values)
+    (runs, seeds), means = values.shape, values.mean(axis=1)
+    if tuned:
+        freedom = runs - 1 - len(effects)
+        left = max(np.square(means - means.mean()).sum() - runs * np.square(effects / 2).sum(), 0.0)
+        count = runs
+    else:
+        freedom = (runs - 1) * (seeds - 1)
+        left = np.square(values - means[:, None] - values.mean(axis=0) + values.mean()).sum()
+        count = values.size
+    error = 2 * float(np.sqrt(left / freedom / count))
     return tuple(EffectTest(float(effect), error, freedom) for effect in effects)
-
-
-def _error_of_seeds(losses: Floats) -> tuple[float, int]:
-    runs, seeds = losses.shape
-    freedom = (runs - 1) * (seeds - 1)
-    left = losses - losses.mean(axis=1, keepdims=True) - losses.mean(axis=0) + losses.mean()
-    return 2 * float(np.sqrt(np.square(left).sum() / freedom / losses.size)), freedom
-
-
-def _error_of_runs(effects: Floats, losses: Floats) -> tuple[float, int]:
-    runs, means = len(losses), losses.mean(axis=1)
-    freedom = runs - 1 - len(effects)
-    left = np.square(means - means.mean()).sum() - runs * np.square(effects / 2).sum()
-    return 2 * float(np.sqrt(max(left, 0.0) / freedom / runs)), freedom
 
 
 def together(

@@ -36,7 +36,8 @@ def measured(found: JudgedClaim) -> str:
         return ""
     if found.claim.measure in COSTS:
         return ratio(found.effect)
-    return _difference(found.effect, found.claim.measure)
+    said = words.interval(found.effect)
+    return said if found.claim.measure == LOSS else said.removesuffix(" nats")
 
 
 def ratio(found: Estimate) -> str:
@@ -54,8 +55,3 @@ def could_see(found: JudgedClaim) -> str:
     if found.claim.measure in COSTS:
         return f"would have seen a factor of {found.seen:.3g}"
     return f"would have seen {found.seen:.2g}{' nats' * (found.claim.measure == LOSS)}"
-
-
-def _difference(effect: Estimate, measure: str) -> str:
-    said = words.interval(effect)
-    return said if measure == LOSS else said.removesuffix(" nats")

@@ -67,7 +67,8 @@ def sentence(summary: StudySummary, found: EffectSummary) -> str:
         filter(None, [words.difference(comparison), matching_words.matched(summary), costs(comparison.costs)])
     )
     ground = f": {found.judgement.withheld}" if found.judgement.withheld else _ground(summary, found)
-    return f"{value}; {found.verdict}{ground}.{_instead(found.effect)}"
+    instead = f" The runs cannot tell it from {aliases(found.effect)}." if found.effect.aliases else ""
+    return f"{value}; {found.verdict}{ground}.{instead}"
 
 
 def _ground(summary: StudySummary, found: EffectSummary) -> str:
@@ -89,10 +90,6 @@ def _ground(summary: StudySummary, found: EffectSummary) -> str:
     if comparison.detectable is None:
         return f"{tested}, since {rate_words.beyond(summary.study)}"
     return f"{tested}: could detect {words.detectable(comparison.detectable)} nats with 80 % power"
-
-
-def _instead(effect: StudyEffect) -> str:
-    return f" The runs cannot tell it from {aliases(effect)}." if effect.aliases else ""
 
 
 def aliases(effect: StudyEffect) -> str:

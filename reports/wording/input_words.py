@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from reports.reading.inputs import Inputs
 
@@ -22,12 +22,8 @@ def inputs(found: Inputs) -> Iterator[str]:
         yield " and ".join(map(source, found.sources))
     for name, values in (("vocabulary", found.vocabularies), ("context", found.contexts)):
         if values:
-            yield f"{name} {_range(values)}"
+            yield f"{name} {' to '.join(dict.fromkeys(f'{each:,}' for each in (values[0], values[-1])))}"
 
 
 def source(name: str) -> str:
     return SOURCES.get(name, name)
-
-
-def _range(values: Sequence[int]) -> str:
-    return " to ".join(dict.fromkeys(f"{each:,}" for each in (values[0], values[-1])))

@@ -18,12 +18,8 @@ def _falls(arm: LadderArm) -> str:
     law = arm.law
     if law is None:
         return arm.undetermined or ""
-    floor = words.ends(law.irreducible)
-    return f"loss falls towards {floor} as compute to the power {words.ends(_negative(law.exponent))}"
-
-
-def _negative(value: Interval) -> Interval:
-    return Interval(-value.value, -value.high, -value.low)
+    floor, b = words.ends(law.irreducible), law.exponent
+    return f"loss falls towards {floor} as compute to the power {words.ends(Interval(-b.value, -b.high, -b.low))}"
 
 
 def _gap_trend(arm: LadderArm) -> str:

@@ -14,21 +14,17 @@ from reports.wording.listing import listed
 def bars(summary: StudySummary) -> str:
     """Meaning of bars in figures and of ±, the same on the whole page."""
     what = "effects" if summary.effects else f"differences from {summary.baseline}"
+    measured = [each.comparison.costs for each in summary.judgements]
+    costs = ""
+    if any(found.training or found.decoding for found in measured):
+        costs = (
+            " Those of speeds are over processes in which the arms took turns, in a random order, and are corrected for"
+            " all arms and kinds of cost together."
+        )
     return (
         f"Bars and ± are 95 % intervals over seeds. Those of {what} are what the verdicts use: over held-out documents "
         "too where their losses are known, and for everything judged together. Shaded bands are ranges over seeds."
-        f"{_costs(summary)}"
-    )
-
-
-def _costs(summary: StudySummary) -> str:
-    """Costs are claims of their own."""
-    measured = [each.comparison.costs for each in summary.judgements]
-    if not any(found.training or found.decoding for found in measured):
-        return ""
-    return (
-        " Those of speeds are over processes in which the arms took turns, in a random order, and are corrected for all"
-        " arms and kinds of cost together."
+        f"{costs}"
     )
 
 
@@ -65,16 +61,29 @@ def method(summary: StudySummary) -> str:
         looks = ", ".join(str(look.seeds) for look in summary.study.looks)
         who = "Effects" if design else "Arms"
         parts.append(f"{who} may be judged several times, at {looks} seeds; these looks share the 5 %.")
-    return " ".join([*parts, failure_words.reliability(summary), *_earlier(summary)]).strip()
+    # earlier judgements of the question that this page does not show
+    shown = {_key(test) for test in summary.tests}
+    ledger, _ = as_one(summary.tests, summary.ledger, summary.elsewhere)
+    judged = {_key(test): test.arm for record in ledger for test in record.tests}
+    others = dict.fromkeys(name for key, name in judged.items() if key not in shown)
+    counted = f"Judged for this question before, and counted: {listed(list(others))}." if others else ""
+    earlier = filter(None, [look(summary), counted])
+    return " ".join([*parts, failure_words.reliability(summary), *earlier]).strip()
 
 
 def _compared(summary: StudySummary) -> list[str]:
     """Method of comparing arms against the baseline."""
+    # "right" is for these learning rates, unless they were tuned
+    but_tuning = "" if summary.study.rates.how == "tuned" else " at these learning rates"
+    gaps = [each.comparison.gap for each in summary.judgements if each.comparison.gap is not None]
+    over = ", over seeds: they speak of this held-out text"
+    if any(gap.shared for gap in gaps):
+        over = ", with the scatter of held-out documents added to that of seeds"
     parts = [
         f"Differences are paired: each seed of an arm against the same seed of {summary.baseline}.",
         "One standard deviation of a run is estimated from all judging and full-length tuning runs of the study, after "
         "what arm, rate and seed explain; a plainly noisier arm has its own. Better and worse are two-sided t-tests of "
-        f"the held-out loss after the last step{_over(summary)}. With probability 95 %{_but_tuning(summary)}, for "
+        f"the held-out loss after the last step{over}. With probability 95 %{but_tuning}, for "
         "noise that is close to normal, all verdicts of this question together are right: p-values are corrected "
         "(Holm) for every arm ever judged for it, and the intervals of differences agree with them.",
     ]
@@ -86,31 +95,7 @@ def _compared(summary: StudySummary) -> list[str]:
     return parts
 
 
-def _but_tuning(summary: StudySummary) -> str:
-    """Restriction of the error rate: it excludes the choice of learning rates, unless these were tuned."""
-    rates = summary.study.rates.how
-    return "" if rates == "tuned" else " at these learning rates"
-
-
-def _over(summary: StudySummary) -> str:
-    """Sources of variation in the tests: seeds, or seeds and held-out documents."""
-    gaps = [each.comparison.gap for each in summary.judgements if each.comparison.gap is not None]
-    if not any(gap.shared for gap in gaps):
-        return ", over seeds: they speak of this held-out text"
-    return ", with the scatter of held-out documents added to that of seeds"
-
-
 ORDINALS = ("First", "Second", "Third", "Fourth", "Fifth")
-
-
-def _earlier(summary: StudySummary) -> list[str]:
-    """Earlier judgements of the question that this page does not show."""
-    shown = {_key(test) for test in summary.tests}
-    ledger, _ = as_one(summary.tests, summary.ledger, summary.elsewhere)
-    judged = {_key(test): test.arm for record in ledger for test in record.tests}
-    others = dict.fromkeys(name for key, name in judged.items() if key not in shown)
-    counted = [f"Judged for this question before, and counted: {listed(list(others))}."] if others else []
-    return list(filter(None, [look(summary), *counted]))
 
 
 def look(summary: StudySummary) -> str:

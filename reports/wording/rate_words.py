@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from ablate.store.documents import StudyDocument, StudyPass, StudyTrial, StudyTuning
+from ablate.store.documents import StudyDocument, StudyPass, StudyTuning
 from ablate.store.documents.tuning import RATE
 from ablate.store.documents.tuning_words import share, trials, untuned
 from reports.statistics.interval import Interval
@@ -89,18 +89,12 @@ def taken(name: str, tuning: StudyTuning, interval: Interval | None) -> str:
     sure = f" (95 % interval {interval.low:.3g} to {interval.high:.3g})" if interval else ""
     why = f": {tuning.reason}" if tuning.reason else ""
     first = "".join(f" The best tried at {share(each.fraction)}: {_best(each)}." for each in tuning.coarse)
-    stalled = "".join(_stalled(tuning)) if tuning.trains else ""
-    return f"{name}: {chosen}{sure}{why}.{stalled}{first}"
-
-
-def _stalled(tuning: StudyTuning) -> Iterator[str]:
-    for trial in tuning.trials:
+    stalled = ""
+    for trial in tuning.trials if tuning.trains else ():
         if trial.stalled:
-            yield f" At {_at(trial)}, {trial.stalled} of {len(trial.losses)} seeds stalled."
-
-
-def _at(trial: StudyTrial) -> str:
-    return ", ".join(f"{path} {json.dumps(value)}" for path, value in trial.settings.items())
+            at = ", ".join(f"{path} {json.dumps(value)}" for path, value in trial.settings.items())
+            stalled += f" At {at}, {trial.stalled} of {len(trial.losses)} seeds stalled."
+    return f"{name}: {chosen}{sure}{why}.{stalled}{first}"
 
 
 def _best(found: StudyPass) -> str:

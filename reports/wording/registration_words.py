@@ -20,14 +20,8 @@ def line(summary: StudySummary) -> str:
     began = summary.began and datetime.fromisoformat(summary.began)
     before = [each for each in known if not began or datetime.fromisoformat(each.at) <= began]
     chosen = before[-1] if before else known[0]
-    said = f"Registered on {moment(chosen.at)}, {_order(bool(before), summary.began)}"
-    return f"{said}{_since(chosen)} (SHA-256 {chosen.sha256})."
-
-
-def _order(came_first: bool, began: str | None) -> str:
-    if came_first:
-        return "before its first run"
-    return f"after its first run, which began on {moment(str(began))}"
+    order = "before its first run" if before else f"after its first run, which began on {moment(str(summary.began))}"
+    return f"Registered on {moment(chosen.at)}, {order}{_since(chosen)} (SHA-256 {chosen.sha256})."
 
 
 def _since(registration: StudyRegistration) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from reports.findings.rungs import Change
 from reports.findings.shapes import StudySummary
-from reports.statistics.estimates import Estimate
 from reports.wording import words
 from reports.wording.change_words import VERBS
 from reports.wording.listing import listed
@@ -35,7 +34,10 @@ def sentence(found: Change) -> str:
         return f"{said} between {rungs}: {found.reason or 'no seed finished at both'}."
     digits = max(2, words.decimals(found.change.half_width))
     before, after = (words.signed(each.mean, digits) for each in (found.before, found.after))
-    return f"{said}: {before} at {found.rung}, {after} at {found.last} ({_ground(found, found.change)})."
+    count = len(found.change.values)
+    p = words.p_value(found.p) if found.p is not None else ""
+    ground = (f"change {words.interval(found.change)}", f"{count} seed{'s' * (count != 1)}", p, found.reason)
+    return f"{said}: {before} at {found.rung}, {after} at {found.last} ({', '.join(filter(None, ground))})."
 
 
 def _said(found: Change) -> str:
@@ -44,13 +46,6 @@ def _said(found: Change) -> str:
     if found.word == "cannot tell":
         return f"cannot tell whether the difference changes with {found.axis}"
     return f"the difference {VERBS[found.word]} with {found.axis}"
-
-
-def _ground(found: Change, change: Estimate) -> str:
-    count = len(change.values)
-    parts = [f"change {words.interval(change)}", f"{count} seed{'s' * (count != 1)}"]
-    parts += [words.p_value(found.p)] if found.p is not None else []
-    return ", ".join([*parts, *([found.reason] if found.reason else [])])
 
 
 def introduction(summary: StudySummary) -> str:

@@ -66,7 +66,7 @@ def _table(search: SearchSummary, trials: Sequence[TrialRecord]) -> Table:
 def _row(search: SearchSummary, trial: TrialRecord) -> tuple[str, ...]:
     values = trial.values or (None,) * len(search.objectives)
     standing = search.standing(trial.number)
-    shown = [_value(value) for value in values]
+    shown = [NONE if v is None else f"{v:,.0f}" if abs(v) >= 10_000 else f"{v:.5g}" for v in values]
     if standing is not None:
         shown = [_with_interval(name, value, standing) for name, value in zip(search.objectives, shown, strict=True)]
     settings = (trial.settings.get(path, NONE) for path in search.document.space)
@@ -90,10 +90,6 @@ def _with_interval(name: str, value: str, standing: Standing) -> str:
         return value
     seeds = "1 seed" if standing.seeds == 1 else f"{standing.seeds} seeds"
     return f"{value} ± {half:.2g} ({seeds})" if half is not None else f"{value} ({seeds})"
-
-
-def _value(value: float | None) -> str:
-    return NONE if value is None else f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.5g}"
 
 
 def setting_text(value: Any) -> str:

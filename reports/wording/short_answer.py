@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from reports.findings.costs import ArmCosts
 from reports.findings.shapes import Judgement, StudySummary
 from reports.findings.waiting import PILOT, UNDERTRAINED, UNLEARNT
 from reports.reading.outcomes import FAILED
@@ -37,7 +36,10 @@ def answer(summary: StudySummary) -> str:
     first = next((s.answer(summary) for s in summary.sections.values() if s.is_the_question), "")
     if first:
         return f"{first.partition('. ')[0].rstrip('.')}."
-    compared = _compared(summary)
+    # every effect of a design, or every arm against the baseline, the lowest loss first, by short names
+    names = brief([arm.name for arm in summary.arms])
+    shown = (each for each in summary.judgements if summary.effects or each.base == summary.baseline)
+    compared = sorted((replace(each, arm=names.get(each.arm, each.arm)) for each in shown), key=_mean)
     if not compared:
         reached = words.plus_minus(summary.arms[0].loss)
         return f"A single arm, so nothing is compared: {summary.baseline} reached {reached} nats."
@@ -46,13 +48,6 @@ def answer(summary: StudySummary) -> str:
         if len(f"{lead}{clause}".split()) <= MOST_WORDS:
             lead += clause
     return f"{lead}."
-
-
-def _compared(summary: StudySummary) -> list[Judgement]:
-    """Every effect of a design, or every arm against the baseline, the lowest loss first, by short names."""
-    names = brief([arm.name for arm in summary.arms])
-    shown = (each for each in summary.judgements if summary.effects or each.base == summary.baseline)
-    return sorted((replace(each, arm=names.get(each.arm, each.arm)) for each in shown), key=_mean)
 
 
 def _mean(judged: Judgement) -> float:
@@ -111,21 +106,21 @@ def _with(compared: Sequence[Judgement], *verdicts: str) -> list[Judgement]:
 def _cost(told: Judgement, none: str = "no measurable") -> str:
     """`, training takes 10 % longer`, the first change that is clear; `, at no measurable cost`; nothing of unknown
     costs. Times are ratios, as in the figure."""
-    untimed = replace(told.comparison.costs, training=None, decoding=None)
-    if clear := [*_times(told.comparison.costs), *sure_changes(untimed)]:
-        return f", {clear[0]}"
-    return f", at {none} cost" if none and clear_costs(told.comparison.costs) else ""
-
-
-def _times(costs: ArmCosts) -> Iterator[str]:
+    costs, clear = told.comparison.costs, []
     for what, speed in (("training", costs.training), ("decoding", costs.decoding)):
         if speed is not None and speed.excludes(1) and abs(change := 100 * (1 / speed.mean - 1)) >= LEAST:
-            yield f"{what} takes {abs(change):.0f} % {'longer' if change > 0 else 'less time'}"
+            clear.append(f"{what} takes {abs(change):.0f} % {'longer' if change > 0 else 'less time'}")
+    if clear := [*clear, *sure_changes(replace(costs, training=None, decoding=None))]:
+        return f", {clear[0]}"
+    return f", at {none} cost" if none and clear_costs(costs) else ""
 
 
 def _also(others: Sequence[Judgement], what: str) -> str:
     if len(others) == 1 and what.startswith(("better", "worse")):
-        return f"; {others[0].arm} is {_size(others[0])} {what.partition(' ')[0]}"
+        value = others[0].comparison.difference
+        assert value is not None
+        size = f"{abs(value.mean):.{words.decimals(value.half_width)}f}"
+        return f"; {others[0].arm} is {size} {what.partition(' ')[0]}"
     return f"; {_names(others)} {_plural(others, 'is', 'are')} {what}" if others else ""
 
 
@@ -177,13 +172,6 @@ def _ends(value: Estimate, digits: int) -> str:
     if math.isinf(high):
         return f"at least {shown[0]}"
     return f"at most {shown[1]}" if math.isinf(low) else f"{shown[0]} to {shown[1]}"
-
-
-def _size(judged: Judgement) -> str:
-    """`0.152`."""
-    value = judged.comparison.difference
-    assert value is not None
-    return f"{abs(value.mean):.{words.decimals(value.half_width)}f}"
 
 
 def _interval(judged: Judgement) -> str:

@@ -158,17 +158,18 @@ def runs_table(runs: pl.DataFrame) -> Table:
         "run": lambda run: str(run["digest"])[:12],
         "status": lambda run: f"{run['status']}: {run['reason']}" if run["reason"] else run["status"],
         "seed": lambda run: str(run["seed"]),
-        "loss": lambda run: _fixed(run["loss"], 4),
-        "bits per byte": lambda run: _fixed(run["bits_per_byte"], 4),
-        "accuracy": lambda run: _fixed(run["accuracy"], 4),
-        "training loss": lambda run: _fixed(run["train_loss"], 4),
+        "loss": lambda run: words.fixed(run["loss"], 4),
+        "bits per byte": lambda run: words.fixed(run["bits_per_byte"], 4),
+        "accuracy": lambda run: words.fixed(run["accuracy"], 4),
+        "training loss": lambda run: words.fixed(run["train_loss"], 4),
         "steps": lambda run: words.whole(run["steps"]),
         "tokens": lambda run: words.whole(run["tokens"]),
         "tokens/s": lambda run: words.NONE if _is_disturbed(run) else words.whole(run["tokens_per_second"]),
-        "devices": lambda run: _devices(run["devices"]),
-        "waited": lambda run: _waited(run["waiting"]),
+        "devices": lambda run: words.whole(None if run["devices"] == 1 else run["devices"]),  # one goes without saying
+        # for a processor, where that is why it has no speed
+        "waited": lambda run: f"{100 * run['waiting']:.0f} %" if (run["waiting"] or 0.0) >= CROWDED else words.NONE,
         "peak memory": lambda run: words.size(run["peak_memory_bytes"]),
-        "gradient norm": lambda run: _fixed(run["grad_norm"], 2),
+        "gradient norm": lambda run: words.fixed(run["grad_norm"], 2),
         "gradient spikes": lambda run: words.whole(run["grad_norm_spikes"]),
         "loss spikes": lambda run: words.whole(run["loss_spikes"]),
         "training time": lambda run: words.seconds(run["train_seconds"]),
@@ -182,26 +183,12 @@ def _is_disturbed(run: RunRow) -> bool:
     return (run["waiting"] or 0.0) >= CROWDED or bool(run["beside"])
 
 
-def _devices(count: float | None) -> str:
-    """One goes without saying."""
-    return words.NONE if count is None or count == 1 else words.whole(count)
-
-
-def _waited(share: float | None) -> str:
-    """For a processor, as a share of training, where that is why it has no speed."""
-    return words.NONE if share is None or share < CROWDED else f"{100 * share:.0f} %"
-
-
 def run_documents(runs: pl.DataFrame) -> list[Row]:
     """Each of these runs in full, in order, for the page's details and download: losses to 1e-7, times to 1e-3 s."""
     numbers = pl.selectors.float()
     losses = (numbers & pl.selectors.matches("loss$|bits_per_byte$|accuracy$")).round(7)
     times = (numbers & pl.selectors.matches("seconds$|tokens_per_second$")).round(3)
     return runs.drop("loss_spike_steps").with_columns(losses, times).to_dicts()
-
-
-def _fixed(value: float | None, digits: int) -> str:
-    return words.NONE if value is None else f"{value:.{digits}f}"
 
 
 def edits_table(summary: StudySummary) -> Table:

@@ -15,10 +15,11 @@ def grouped(warnings: Iterable[str]) -> tuple[str, ...]:
     for warning in warnings:
         arm, colon, said = warning.partition(": ")
         arms.setdefault(said if colon else warning, []).extend([arm] if colon else [])
-    return tuple(f"{_names(names)}: {said}" if names else said for said, names in arms.items())
-
-
-def _names(arms: list[str]) -> str:
-    return (
-        listed(arms) if len(arms) <= MOST_NAMED else f"{listed(arms[:MOST_NAMED])} and {len(arms) - MOST_NAMED} others"
-    )
+    found = []
+    for said, names in arms.items():
+        if len(names) > MOST_NAMED:
+            who = f"{listed(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} others: "
+        else:
+            who = f"{listed(names)}: " if names else ""
+        found.append(who + said)
+    return tuple(found)

@@ -89,9 +89,18 @@ def moment(text: str) -> str:
     return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
+def three_digits(value: float) -> str:
+    """`0.123`, `1,234`: three digits, or all of a whole part that has more."""
+    return whole(value) if value >= 100 else f"{value:.3g}"
+
+
 def whole(value: float | None) -> str:
     """`12,345`."""
     return NONE if value is None else f"{value:,.0f}"
+
+
+def fixed(value: float | None, digits: int) -> str:
+    return NONE if value is None else f"{value:.{digits}f}"
 
 
 CERTAIN = 0.99
@@ -140,7 +149,8 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
     """One arm's finding: difference with interval, costs, verdict and what could have been seen."""
     comparison = arm.comparison
     if comparison is None:
-        said = f"{plus_minus(arm.loss)} nats per {summary.study.per} ({_spread(arm)})" if arm.loss else ""
+        spread = f"{'95 % interval over ' * (len(arm.seeds) > 1)}{_seeds(len(arm.seeds))}"
+        said = f"{plus_minus(arm.loss)} nats per {summary.study.per} ({spread})" if arm.loss else ""
         own = (said or "no seed finished", answers(arm), failure_words.failed(arm))
         what = "the baseline" if arm.name == summary.baseline else "a run of the design"
         return f"{what}: {', '.join(filter(None, own))}."
@@ -153,12 +163,6 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
     said = ", ".join(filter(None, parts))
     ground = f": {arm.withheld}." if arm.withheld else _ground(summary, arm, comparison)
     return f"{said}; {arm.verdict}{ground}"
-
-
-def _spread(arm: ArmSummary) -> str:
-    """Meaning of ± for an arm."""
-    seeds = _seeds(len(arm.seeds))
-    return f"95 % interval over {seeds}" if len(arm.seeds) > 1 else seeds
 
 
 def answers(arm: ArmSummary) -> str:

@@ -15,7 +15,8 @@ from scipy import stats
 import reports
 from ablate.store import Store
 from ablate.store.documents import StudyClaim
-from reports.findings.claims import JudgedClaim, judge_claims
+from reports.findings.claims import judge_claims
+from reports.findings.judged_claim import JudgedClaim
 from reports.findings.shapes import StudySummary
 from reports.wording.claim_words import line
 from tests.reports.factory import Arm, StudyOf, typical

@@ -85,7 +85,9 @@ def indentation(
 
     def found(text: str, draw: random.Random) -> Iterator[tuple[tuple[Any, ...], Item]]:
         for place, *lines in _forced_lines(text, draw):
-            right, *_ = choices = [_cut(line, line_characters) for line in lines]
+            # the indentation, and so many characters after it
+            choices = [line[: len(line) - len(line.lstrip()) + line_characters] for line in lines]
+            right = choices[0]
             choices.sort(key=len)
             label = choices.index(right)
             context = text[max(0, place - context_characters) : place]
@@ -93,11 +95,6 @@ def indentation(
             yield (*levels, label), {"context": context, "choices": choices, "label": label}
 
     return {"test": _dataset(_balanced(documents, found, items, seed, answers=(0, 1)))}
-
-
-def _cut(line: str, characters: int) -> str:
-    """The indentation, and so many characters after it."""
-    return line[: len(line) - len(line.lstrip()) + characters]
 
 
 def _forced_lines(text: str, draw: random.Random) -> Iterator[tuple[int, str, str]]:
@@ -154,13 +151,13 @@ def names(documents: Sequence[str], seed: int, items: int, context_characters: i
         if pair[0]["name"] not in pair[1]["context"] and pair[1]["name"] not in pair[0]["context"]
     ]
     chosen = draw.sample(apart, min(len(apart), items // 2))
-    return {"test": _dataset([_named(place, pair, draw) for pair in chosen for place in pair])}
-
-
-def _named(place: Item, pair: tuple[Item, Item], draw: random.Random) -> Item:
-    contexts = [item["context"] for item in draw.sample(pair, 2)]
-    label = contexts.index(place["context"])
-    return {"document": place["document"], "contexts": contexts, "label": label, "continuation": place["name"]}
+    rows = []
+    for pair in chosen:
+        for place in pair:
+            contexts = [item["context"] for item in draw.sample(pair, 2)]
+            told = {"document": place["document"], "contexts": contexts, "label": contexts.index(place["context"])}
+            rows.append({**told, "continuation": place["name"]})
+    return {"test": _dataset(rows)}
 
 
 def _uses(text: str, reach: int) -> Iterator[tuple[int, str]]:

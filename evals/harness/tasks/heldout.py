@@ -96,7 +96,10 @@ def passages(documents: Sequence[str], seed: int, passages: int, passage_bytes: 
     draw = random.Random(seed)
     encoded = [(i, text.encode()) for i, text in enumerate(documents) if text.strip()]
     draw.shuffle(encoded)
-    places = [_places(len(data), passage_bytes, passages, draw) for _i, data in encoded]
+    places = []  # of each document, where its passages start, in random order
+    for _i, data in encoded:
+        slots = max(1, len(data) // passage_bytes)
+        places.append([slot * passage_bytes for slot in draw.sample(range(slots), min(slots, passages))])
     rows = [
         {"document": i, "text": data[start : start + passage_bytes].decode(errors="ignore")}
         # Round by round: every document's first passage comes before any document's second.
@@ -116,11 +119,13 @@ def last_words(
     LAMBADA (Paperno et al. 2016, arXiv:1606.06031), whose passages were chosen by people.
     """
     draw = random.Random(seed)
-    found = [
-        {"document": number, "context": text[max(0, place - context_characters) : place], "word": word}
-        for number, text in enumerate(documents)
-        for place, word in _line_ends(text)
-    ]
+    found = []
+    for number, text in enumerate(documents):
+        for match in _LAST_WORD.finditer(text):
+            place = match.start()  # of the space before the word
+            if len(text[text.rfind("\n", 0, place) + 1 : match.end()].split()) >= _FEWEST_WORDS:
+                context = text[max(0, place - context_characters) : place]
+                found.append({"document": number, "context": context, "word": match[1]})
     lines = draw.sample(found, min(len(found), CHOICES * items))
     rows = []
     for start in range(0, len(lines) - CHOICES + 1, CHOICES):
@@ -131,20 +136,6 @@ def last_words(
             choices = [*words[1 : label + 1], right, *words[label + 1 :]]
             rows.append({"document": line["document"], "context": line["context"], "choices": choices, "label": label})
     return {"test": _dataset(rows)}
-
-
-def _line_ends(text: str) -> Iterator[tuple[int, str]]:
-    """(place, last word) of the lines that have enough words: the place is that of the space before it."""
-    for match in _LAST_WORD.finditer(text):
-        line = text[text.rfind("\n", 0, match.start()) + 1 : match.end()]
-        if len(line.split()) >= _FEWEST_WORDS:
-            yield match.start(), match[1]
-
-
-def _places(size: int, step: int, most: int, draw: random.Random) -> list[int]:
-    """Where up to `most` passages of a document of `size` bytes start, in random order."""
-    slots = max(1, size // step)
-    return [slot * step for slot in draw.sample(range(slots), min(slots, most))]
 
 
 def _dataset(rows: list[Item]) -> Dataset:
