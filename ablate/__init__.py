@@ -83,7 +83,7 @@ _HOME = {
     "Problem": "ablate.study.problems",
     "Registration": "ablate.api.registering",
     "Replication": "ablate.api.replicating",
-    "ReportError": "reports.reading.documents",
+    "ReportError": "reports.errors",
     "Runs": "ablate.api.browsing",
     "ScaleUp": "ablate.api.scaling",
     "Scores": "ablate.api.evaluating",
