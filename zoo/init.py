@@ -151,9 +151,10 @@ def _check_initial(module: nn.Module) -> None:
     """Raise ValueError where `initial` or `initial_std` names what is no parameter of this very module, and would say
     nothing."""
     for table in ("initial", "initial_std"):
-        for name in getattr(module, table, ()):
-            if isinstance(getattr(module, name, module), nn.Module):
-                owner, _, own = name.rpartition(".")
+        names = getattr(module, table, None)
+        for name in names if isinstance(names, Mapping) else ():
+            owner, _, own = name.rpartition(".")
+            if owner or isinstance(getattr(module, name, None), nn.Module):
                 said = f"`self.{owner or name}.{table} = {{'{own if owner else 'bias'}': …}}`"
                 reason = f"`{table}` of {type(module).__name__} names '{name}', which is no parameter of its own"
                 raise ValueError(f"{reason}: a module inside it has its own, {said}")

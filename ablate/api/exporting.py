@@ -86,9 +86,9 @@ def _written(store: Store, run: RunDocument, target: Path, family: str | None, a
         if chosen is None:
             _write_with_code(model, run, target, end)
         else:
-            from transformers.utils import logging  # noqa: PLC0415 (slow to load)
-
             theirs = zoo.to_hf(model, family)
+            from transformers.utils import logging  # noqa: PLC0415 (slow to load, and what to_hf says if it is missing)
+
             logging.disable_progress_bar()
             if end is not None:
                 theirs.config.bos_token_id = theirs.config.eos_token_id = end

@@ -47,8 +47,8 @@ class StudyPlan:
     Attributes:
         outcome: every rung of the study's ladder with its arms and runs, as objects.
         tuned: whether tuning is done; if not, arms have the settings that the study gives them.
-        tuning: the runs of a tuning that is not done, as far as results lead: the arm tried, and whether its run has
-            one.
+        tuning: the trials of a tuning that is not done, as far as results lead, a pair for each run: the arm tried,
+            and whether the run has a result.
         speed: this machine's, measured, from which times are estimated.
         done: whether the store has the result of a run, by digest.
         asked: the study as it was read, with its tuning.

@@ -25,7 +25,8 @@ class Foreseen:
     tuned: bool = True
     """Whether all tuning is done."""
     tuning: tuple[tuple[ArmPlan, bool], ...] = ()
-    """The runs of a tuning that is not done, as far as results lead: the arm tried, and whether its run has one."""
+    """The trials of a tuning that is not done, as far as results lead, a pair for each run: the arm tried, and whether
+    the run has a result. Runs of arms that others need are no trials."""
 
 
 @dataclass(frozen=True)
@@ -67,17 +68,18 @@ class Planner:
 
     def foreseen(self) -> Foreseen:
         """What the results in the store lead to."""
-        tuning: list[tuple[ArmPlan, bool]] = []
+        trials: dict[str, tuple[ArmPlan, bool]] = {}  # by digest: a later round may try what an earlier one did
         for stage in self.stages():
             if stage.outcome is not None:
                 return Foreseen(stage.outcome)
-            if stage.tunes:
-                arms = [arm for plan in stage.plans for arm in plan.arms]
-                tuning += ((arm, self.loss(run.digest) is not None) for arm in arms for run in arm.runs)
-                if not all(is_done for _, is_done in tuning):
-                    break
+            for plan in stage.plans if stage.tunes else ():
+                needed = {arm.name for arm in plan.sources().arms}
+                tried = (arm for arm in plan.arms if arm.name not in needed)
+                trials |= {run.digest: (arm, self.loss(run.digest) is not None) for arm in tried for run in arm.runs}
+            if stage.tunes and any(self.loss(run.digest) is None for plan in stage.plans for run in plan.runs):
+                break
         untuned = (stage.outcome for stage in self._campaign(_without_tuning(self.study)))
-        return Foreseen(next(filter(None, untuned)), tuned=False, tuning=tuple(tuning))
+        return Foreseen(next(filter(None, untuned)), tuned=False, tuning=tuple(trials.values()))
 
 
 def _without_tuning(study: Study) -> Study:

@@ -78,18 +78,21 @@ class Learner:
         while True:
             seed_step(self.seed, step, self.numerics.device, self.accumulation.team.rank)
             try:
-                # The gradients and counts of the team are added up too.
-                nats = self.accumulation.gradients(self.loss, batch, self.numerics.autocast)
-                gradients, team = _gradients_of(self._moved()), self.accumulation.team
-                team.add_up([nats, *(each for each in gradients if not is_shared_out(each))])
-                team.add_up(self.counts)
-                return nats
+                return self._summed(self.accumulation.gradients(self.loss, batch, self.numerics.autocast))
             except (RuntimeError, MemoryError) as error:
                 self.accumulation.halve(batch, error)
             self.optimizer.zero_grad(set_to_none=True)
             for each in self.counts:
                 each.zero_()
             forget(self.numerics.device)
+
+    def _summed(self, nats: Tensor) -> Tensor:
+        """The same over the team, whose gradients and counts are added up too. A function of its own: what it holds is
+        free before a step starts over."""
+        gradients, team = _gradients_of(self._moved()), self.accumulation.team
+        team.add_up([nats, *(each for each in gradients if not is_shared_out(each))])
+        team.add_up(self.counts)
+        return nats
 
     def _moved(self) -> list[nn.Parameter]:
         """The parameters that have a gradient."""

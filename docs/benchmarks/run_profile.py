@@ -79,7 +79,7 @@ BESIDE = "batches, in a thread beside"
 def main(store: str, study: str, scale: str | None = None) -> None:
     imported = time.process_time()
     context = open_context(store, {"device": "cpu", "workers": 1})
-    plan = context.planner(load_study(study, scale, device="cpu")).foreseen()[0].plan
+    plan = context.planner(load_study(study, scale, device="cpu")).foreseen().outcome.plan
     request = context.request(plan, plan.arms[0].runs[0].identity)
     for part, places in PARTS.items():
         for owner, name in places:

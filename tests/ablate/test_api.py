@@ -148,25 +148,33 @@ def test_a_plan_says_that_its_arms_tune_first(question: dict[str, Any], tmp_path
     assert "tuning costs as much as 6.5 runs of every arm" in notes
 
 
-def test_a_plan_says_how_far_tuning_is(question: dict[str, Any], tmp_path: Path) -> None:
-    """Two rates at a quarter of the length, then three with two seeds: of two arms 2 · (0.5 + 6) runs of the whole."""
+TAUGHT = {"block.ffn": "gelu", "teacher": {"arm": "post"}}
+
+
+@pytest.mark.parametrize("arms", [{}, {"taught": TAUGHT}], ids=["alone", "taught"])
+def test_a_plan_says_how_far_tuning_is(question: dict[str, Any], tmp_path: Path, arms: dict[str, Any]) -> None:
+    """Two rates at a quarter of the length, then three with two seeds: of each arm 0.5 + 6 runs of the whole. A teacher
+    is trained for its student's trials, and is none of them."""
     tuned = question | {"tune": {"space": {"train.lr": [1e-3, 3e-3]}, "seeds": 2, "fraction": 0.25, "extend": 0}}
+    tuned["arms"] = {**tuned["arms"], **arms}
     first = ablate.plan(tuned, store=tmp_path, device="cpu")
     assert (first.tuned, first.document()["tuning"]) == (False, {"done": 0, "next": 4})
     assert not [note for note in first.notes() if note.startswith("tuning has begun")]
-    result = ablate.run(tuned, store=tmp_path, **QUIET)
+    assert ablate.run(tuned, store=tmp_path, **QUIET).trained
     whole = ablate.plan(tuned, store=tmp_path, device="cpu")
     assert (whole.tuned, whole.document()["tuning"], whole.time.tuning) == (True, None, 0)
 
     (document,) = tmp_path.glob("studies/*/study.json")
-    trials = json.loads(document.read_text())["tuning"][-1]["trials"]
-    (tmp_path / trials[-1]["runs"][0] / "result.json").unlink()
+    tunings = json.loads(document.read_text())["tuning"]
+    passes = [each for tuning in tunings for each in (*tuning["coarse"], tuning)]
+    trials = {run for each in passes for trial in each["trials"] for run in trial["runs"]}
+    assert len(trials) == 8 * (2 + len(arms))
+    (tmp_path / tunings[-1]["trials"][-1]["runs"][0] / "result.json").unlink()
     again = ablate.plan(tuned, store=tmp_path, device="cpu")
-    assert (again.tuned, again.document()["tuning"]) == (False, {"done": 4 + 11, "next": 1})
-    assert f"tuning has begun: 15 of its runs are in {tmp_path}/; planned next: 1" in again.notes()
-    a_run = sum(arm.estimated_seconds(again.speed) for arm in again.planned) / 2
+    assert (again.tuned, again.document()["tuning"]) == (False, {"done": len(trials) - 1, "next": 1})
+    assert f"tuning has begun: {len(trials) - 1} of its runs are in {tmp_path}/; planned next: 1" in again.notes()
+    a_run = again.planned[-1].estimated_seconds(again.speed)
     assert again._tuning_seconds == pytest.approx(a_run, rel=0.1)
-    assert result.trained
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,20 @@ def test_an_initial_value_of_what_a_module_does_not_own_is_refused() -> None:
         roles(Gated())
 
 
+class Remembering(nn.Module):
+    """A module with something else by the name `initial`: a learned first state."""
+
+    roles: ClassVar = {"initial": "input"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.initial = nn.Parameter(torch.ones(3))
+
+
+def test_a_parameter_may_be_called_initial() -> None:
+    assert roles(Remembering()) == {"initial": "input"}
+
+
 class Banana(nn.Module):
     """A module whose parameter has a role that there is not."""
 
