@@ -13,6 +13,7 @@ import pytest
 import ablate
 from ablate.store import Store, checking, stamps, sums
 from ablate.store.documents import ItemLoss, MetricsRecord
+from ablate.store.run_files import RunFiles
 from ablate.store.stamps import TICK_NS, WholeFolders, checked_name, stamp
 from tests.documents import result_of, run_of
 
@@ -59,7 +60,7 @@ def unchanged(root: Path) -> int:
 def test_what_was_found_whole_is_not_read_again(checked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert unchanged(checked) == len(RUNS)
     for name in ("read_run", "read_result", "read_metrics", "read_losses", "check_state"):
-        monkeypatch.delattr(Store, name)
+        monkeypatch.delattr(RunFiles, name)
     monkeypatch.delattr(checking.sums, "check")
     assert ablate.check(checked, quick=True) == []
 

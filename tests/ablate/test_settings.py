@@ -78,7 +78,9 @@ def fields_of(path: str, *, with_functions: bool) -> dict[str, list[str]]:
 
 def test_a_file_without_its_functions_has_the_same_fields(tmp_path: Path) -> None:
     catalogued()
-    files = {inspect.getsourcefile(cls) or "" for cls in subclasses(Spec) if cls.__module__.startswith(OURS)}
+    # Classes of plug-ins that other tests took out again may still be alive.
+    ours = [cls for cls in subclasses(Spec) if cls.__module__.startswith(OURS) and cls.__module__ in sys.modules]
+    files = {inspect.getsourcefile(cls) or "" for cls in ours}
     assert len(files) > 100
     for path in [*sorted(files), __file__]:
         assert fields_of(path, with_functions=False) == fields_of(path, with_functions=True), path

@@ -146,7 +146,7 @@ def is_not_a_number(model: zoo.Decoder) -> None:
             sees_all,
             r"logits with a cache, read in chunks of \[6, 1, 1, 9, 2\], and without one differ by",
         ),
-        (checks.left_padding, sees_all, "tokens of padding at the left and without differ"),
+        (checks.left_padding, sees_all, r"tokens of padding at the left and without \(see `on_text`\) differ"),
         (checks.parameters, has_more, r"declared parameters \(by `cost`\): .*, not "),
         (checks.shape, is_not_a_number, "logits are not finite"),
     ],
