@@ -21,7 +21,7 @@ from ablate.planning.trials import (
     best,
     trials_of,
 )
-from ablate.store.documents.tuning import RATE
+from ablate.store.documents.tuning import RATE, is_number
 from ablate.study.space import Choice, Space
 from ablate.study.tune_spec import TuneSpec
 
@@ -158,7 +158,7 @@ def _is_open(path: str, values: Sequence[Any], trials: Sequence[Trial], legal: L
 def _side(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> int:
     """−1 or 1 where the best value is the smallest or largest number tried, else 0. Where no seed trains, losses do not
     tell where the best rate lies, but stalling and diverging come of high ones: −1 for the rate."""
-    if len(values) < 2 or not all(_is_number(value) for value in values):
+    if len(values) < 2 or not all(is_number(value) for value in values):
         return 0
     if not any_trains(trials):
         return -1 if path == RATE else 0
@@ -179,7 +179,3 @@ def _beyond(tried: Sequence[Any], side: int) -> Any:
     value = last * last / before if tried[0] > 0 else 2 * last - before
     whole = all(isinstance(number, int) for number in tried)
     return round(value) if whole else float(f"{value:.6g}")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

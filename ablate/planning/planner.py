@@ -67,16 +67,19 @@ class Planner:
         return math.inf if found.loss is None else found.loss
 
     def foreseen(self) -> Foreseen:
-        """What the results in the store lead to."""
+        """The outcome that the results in the store lead to."""
         trials: dict[str, tuple[ArmPlan, bool]] = {}  # by digest: a later round may try what an earlier one did
         for stage in self.stages():
             if stage.outcome is not None:
                 return Foreseen(stage.outcome)
-            for plan in stage.plans if stage.tunes else ():
+            if not stage.tunes:
+                continue
+            known = {run.digest: self.loss(run.digest) is not None for plan in stage.plans for run in plan.runs}
+            for plan in stage.plans:
                 needed = {arm.name for arm in plan.sources().arms}
                 tried = (arm for arm in plan.arms if arm.name not in needed)
-                trials |= {run.digest: (arm, self.loss(run.digest) is not None) for arm in tried for run in arm.runs}
-            if stage.tunes and any(self.loss(run.digest) is None for plan in stage.plans for run in plan.runs):
+                trials |= {run.digest: (arm, known[run.digest]) for arm in tried for run in arm.runs}
+            if not all(known.values()):
                 break
         untuned = (stage.outcome for stage in self._campaign(_without_tuning(self.study)))
         return Foreseen(next(filter(None, untuned)), tuned=False, tuning=tuple(trials.values()))

@@ -69,9 +69,10 @@ def check(rounds: int, seconds: float) -> tuple[Device, list[Sample]]:
         devices.append(this_device("float32", clock=time.process_time))
         for key, passed in ((key, s) for name, model in models.items() for key, s in _timed(model, name, seconds)):
             fastest[key] = min(passed, fastest.get(key, passed))
+    copied = max(d.bandwidth_bytes_per_second for d in devices)
     best = {  # each constant at its best
         "flops_per_second": {"float32": max(d.flops_per_second["float32"] for d in devices)},
-        "bandwidth_bytes_per_second": (copied := max(d.bandwidth_bytes_per_second for d in devices)),
+        "bandwidth_bytes_per_second": copied,
         "bandwidth_share": max(d.bandwidth_share * d.bandwidth_bytes_per_second for d in devices) / copied,
         "overhead_seconds_per_layer": min(d.overhead_seconds_per_layer for d in devices),
     }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeGuard
+from typing import Any, ClassVar, Self
 
 from ablate.store.documents import StudyPass, StudyTuning
+from ablate.store.documents.tuning import is_number
 from ablate.store.documents.tuning_words import share
 from reports.figures.base import Figure, short
 from reports.figures.drawing import Attributes, Drawing
@@ -134,10 +135,6 @@ def _note(shown: Sequence[tuple[ArmTuning, StudyPass]], coarse: bool) -> str:
     if any(len(each.found.chosen) > 1 for each, _ in shown):
         return "Lines are the best over the other settings; filled: the value taken."
     return "Lines: expected loss near the best rate. Filled: the rate taken, with the 95 % interval of the best rate."
-
-
-def is_number(value: Any) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _draw(figure: Drawing, tuning: ArmTuning, at: StudyPass, path: str, look: ArmStyle) -> None:

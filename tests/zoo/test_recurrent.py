@@ -267,7 +267,13 @@ def test_a_part_of_the_wrong_shape_is_named(part: str, shape: tuple[int, ...], w
 
 def test_steps_of_a_token_are_rows_of_its_keys_and_not_of_its_decay() -> None:
     rows = {"q": (1, 2, 3, 4), "k": (1, 2, 6, 4), "v": (1, 2, 6, 4), "decay": (1, 2, 6), "strength": (1, 2, 6)}
-    with pytest.raises(ValueError, match=r"decay: \(B, H, 3\) for the 3 tokens of q, and k: .*, not \(1, 2, 6\) and"):
+    words = r"^decay: expected \(B, H, T\), T the tokens of q, here \(1, 2, 3\), not \(1, 2, 6\)$"
+    with pytest.raises(ValueError, match=words):
+        product_scan(**{name: torch.zeros(*size) for name, size in rows.items()}, chunk=8)
+    rows |= {"decay": (1, 2, 3), "k": (1, 2, 7, 4)}
+    with pytest.raises(
+        ValueError, match=r"^k: expected \(B, G, T, n\), as q, here \(1, 2, 6, 4\), not \(1, 2, 7, 4\)$"
+    ):
         product_scan(**{name: torch.zeros(*size) for name, size in rows.items()}, chunk=8)
 
 

@@ -64,8 +64,10 @@ def check_variant(kind: str, say: Callable[[str], None] = lambda _: None) -> lis
             failed |= not _add(finding, check, subject, name)
             if failed and check is shape:
                 break
-        raises = failed and not _runs(subject)
-        if number < len(models) and (raises or (failed and number == 1)):
+        if not failed or number == len(models):
+            continue
+        raises = not _runs(subject)
+        if raises or number == 1:
             why = "its forward pass raises an error" if raises else "what fails in the simplest fails in others"
             say(f"stopped after {number} of {len(models)} models: {why}")
             break

@@ -11,7 +11,17 @@ from torch.nn import functional as F
 from zoo.cache import LayerCache
 from zoo.fla import can_scan
 from zoo.mixers._fading import assembled, faded_products
-from zoo.mixers._scan import Chunks, ScanCost, by_group, check_parts, faded_read, faded_write, scan_in_kernel, stepwise
+from zoo.mixers._scan import (
+    Chunks,
+    ScanCost,
+    by_group,
+    check_parts,
+    check_shape,
+    faded_read,
+    faded_write,
+    scan_in_kernel,
+    stepwise,
+)
 
 
 @dataclass(frozen=True)
@@ -91,9 +101,7 @@ def product_scan(
     """
     length = q.shape[2]
     rank = k.shape[2] // length
-    if decay.shape[2] != length or k.shape[2] != rank * length:
-        expected = f"decay: (B, H, {length}) for the {length} tokens of q, and k: (B, G, {length}·r, n)"
-        raise ValueError(f"expected {expected}, not {tuple(decay.shape)} and {tuple(k.shape)}")
+    check_shape("decay", decay, (*v.shape[:2], length), "(B, H, T), T the tokens of q")
     if rank == 1:
         return delta_scan(q, k, v, decay, strength, chunk, cache)
     # A row for each step: queries read after the last, and what is read after the others is dropped.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeGuard
 
 from pydantic import JsonValue
 
@@ -10,6 +10,11 @@ from ablate.store.documents._document import JsonObject, NatsPerToken, Part, Uni
 
 RATE = "train.lr"
 """The learning rate, by its path."""
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a tuned setting's value has a place on an axis of numbers, as true and false have not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class StudyTrial(Part):
