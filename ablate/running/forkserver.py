@@ -1,8 +1,8 @@
-"""A process that has loaded what workers need and forks one for every request: `python -m ablate.running.forkserver`.
+"""A process that has loaded what workers need and forks one for every request: `python -m ablate.running.forkserver N`.
 
 Loading torch and lm-eval takes seconds, forking takes milliseconds, and each run still has a process of its own. Reads
-paths of requests from standard input, one at a time, and answers each with the worker's exit status (negative: the
-signal that ended it). Ends when standard input does; so does the worker, whose lifeline it is.
+paths of requests from standard input, one at a time, and answers each on pipe N with the worker's exit status
+(negative: the signal that ended it). Ends when standard input does; so does the worker, whose lifeline it is.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import sys
+from typing import IO
 
 # What takes long to load. Each worker would load these two by itself: they are first needed when its training begins,
 # and when it ends.
@@ -19,10 +20,11 @@ import torch._dynamo  # noqa: F401
 
 import ablate.running.phases  # noqa: F401
 from ablate.running import worker
+from ablate.running.answering import answers_to
 from evals.evaluations import load_imports
 
 
-def main() -> None:
+def main(answers: IO[str]) -> None:
     load_imports()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # sent to the whole group: the worker ends, and we wait for it
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody is left to answer
@@ -30,15 +32,15 @@ def main() -> None:
     while path := sys.stdin.readline().rstrip("\n"):
         child = os.fork()
         if child == 0:
+            os.close(answers.fileno())
             os._exit(_work(path))
         _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        print(os.waitstatus_to_exitcode(status), file=answers)
     os._exit(0)  # tearing down all that is loaded takes seconds
 
 
 def _work(path: str) -> int:
     """Run the work in the child. No exception may escape into its copy of the parent's loop."""
-    os.dup2(2, 1)  # standard output is for answers
     try:
         return worker.work([path, "--lifeline"])
     except SystemExit as end:
@@ -49,4 +51,4 @@ def _work(path: str) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    main(answers_to(sys.argv[1]))

@@ -1,7 +1,7 @@
-"""One process that times arms against each other: `python -m ablate.running.rehearsal request.json`.
+"""One process that times arms against each other: `python -m ablate.running.rehearsal N request.json`.
 
-Says `ready` on standard output once its libraries are loaded, and waits for a line on standard input. Then it measures,
-and prints a `CostProcess` as one line of JSON.
+Says `ready` on pipe N once its libraries are loaded, and waits for a line on standard input. Then it measures, and
+answers with a `CostProcess` as one line of JSON.
 
 Models are built in an order of their own in each process, and let go in between: what is built first lies elsewhere in
 memory than what is built last, and may be faster for that alone.
@@ -21,6 +21,7 @@ from random import Random
 import zoo
 from ablate.data import open_corpus
 from ablate.machine.numerics import Numerics, enforce
+from ablate.running.answering import answers_to
 from ablate.running.lifeline import end_with_parent
 from ablate.store import Store
 from ablate.store.documents import CostPoint, CostProcess, Environment, JsonObject, Part, RunDocument
@@ -68,15 +69,15 @@ class Rehearsal(Part):
 
 
 def main(arguments: list[str]) -> int:
-    request = Rehearsal.model_validate_json(Path(arguments[0]).read_bytes())
+    answers, request = answers_to(arguments[0]), Rehearsal.model_validate_json(Path(arguments[1]).read_bytes())
     importlib.import_module("torch._dynamo")  # loaded by the first optimizer, and slow
-    print("ready", flush=True)
+    print("ready", file=answers)
     if not sys.stdin.readline():
         return 1
     threading.Thread(target=end_with_parent, daemon=True).start()
     with watched(request.arms[0].identity.numerics.device) as sensors:
         points = tuple(_points(request))
-    print(CostProcess(points=points, gpu=sensors.state).model_dump_json(), flush=True)
+    print(CostProcess(points=points, gpu=sensors.state).model_dump_json(), file=answers)
     return 0
 
 

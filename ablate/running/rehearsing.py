@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from math import ceil
 from pathlib import Path
-from typing import IO
 
-from ablate.machine.environment import describe, environment_of_worker, worker_command
+from ablate.machine.environment import describe
+from ablate.running.answering import start
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.scratch import scratch
 from ablate.store import AblateError
@@ -67,23 +66,14 @@ class _Process:
         path.write_text(request.to_json(), encoding="utf-8")
         self._log = path.with_suffix(".log")
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                worker_command("ablate.running.rehearsal", str(path)),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=environment_of_worker(variables),
-            )
+            self._process = start("ablate.running.rehearsal", str(path), variables=variables, output=log)
 
     def begin(self) -> None:
-        pipe = _pipe(self._process.stdin)
-        pipe.write("go\n")
-        pipe.flush()
+        self._process.ask("go")
 
     def expect(self) -> str:
-        """The next line that it prints. Raises CalibrationError where it ends without one."""
-        line = _pipe(self._process.stdout).readline()
+        """The next line that it answers. Raises CalibrationError where it ends without one."""
+        line = self._process.answers.readline().decode()
         if not line.endswith("\n"):
             words = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
             last = next((line for line in reversed(words) if line.strip()), "its process ended")
@@ -92,10 +82,3 @@ class _Process:
 
     def end(self) -> None:
         self._process.kill()
-        self._process.communicate()
-
-
-def _pipe(pipe: IO[str] | None) -> IO[str]:
-    if pipe is None:
-        raise RuntimeError("the process has no pipe")
-    return pipe

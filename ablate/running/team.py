@@ -1,4 +1,4 @@
-"""A run on several devices of one machine: `python -m ablate.running.team request.json RANK MEETING` is one of its
+"""A run on several devices of one machine: `python -m ablate.running.team N request.json RANK MEETING` is one of its
 processes but the first, which is the run's worker. Only the worker logs, validates, saves and stops.
 
 The worker looks after the others: a process that dies leaves the rest waiting for its gradients, for half an hour with
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -18,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ablate.data import open_corpus
-from ablate.machine.environment import environment_of_worker, worker_command
+from ablate.running.answering import Answering, answers_to, start
 from ablate.running.lifeline import end_with_parent
 from ablate.running.request import Request
 from ablate.running.scratch import scratch
@@ -54,21 +53,20 @@ def team_of(request: Request) -> Iterator[Team]:
                 yield team
         finally:
             over.set()
-            for process in others:
-                process.kill()
-                process.communicate()
+            for other in others:
+                other.kill()
 
 
-def _expect(others: Sequence[subprocess.Popen[bytes]]) -> None:
+def _expect(others: Sequence[Answering]) -> None:
     """Wait until the others are about to meet. Raises TeamError where one ends before."""
-    for process in others:
-        if process.stdout is None or process.stdout.readline() != READY:
-            process.wait()
+    for other in others:
+        if other.answers.readline() != READY:
+            other.process.wait()
             raise TeamError(_death(others) or "a process of the run ended before it began")
 
 
 @contextmanager
-def _explained(others: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+def _explained(others: Sequence[Answering]) -> Iterator[None]:
     """Name the process that died in place of the connection that was lost. Raises TeamError."""
     try:
         yield
@@ -79,7 +77,7 @@ def _explained(others: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
         raise
 
 
-def _end_without(others: Sequence[subprocess.Popen[bytes]], request: Request, over: threading.Event) -> None:
+def _end_without(others: Sequence[Answering], request: Request, over: threading.Event) -> None:
     """End this process where it still waits for one that died: nothing else interrupts a sum over GPUs."""
     while not over.wait(LOOK_SECONDS):
         if death := _death(others):
@@ -89,24 +87,23 @@ def _end_without(others: Sequence[subprocess.Popen[bytes]], request: Request, ov
             return
 
 
-def _death(others: Sequence[subprocess.Popen[bytes]]) -> str | None:
+def _death(others: Sequence[Answering]) -> str | None:
     """Which of them ended before its time, and how."""
-    for rank, process in enumerate(others, start=1):
-        if status := process.poll():
+    for rank, other in enumerate(others, start=1):
+        if status := other.process.poll():
             how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
             return f"process {rank + 1} of {len(others) + 1} {how} (see the run's log)"
     return None
 
 
-def _start(rank: int, request: Path, meeting: Path) -> subprocess.Popen[bytes]:
+def _start(rank: int, request: Path, meeting: Path) -> Answering:
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     own = gpus[rank] if rank < len(gpus) else str(rank)
-    return subprocess.Popen(
-        worker_command("ablate.running.team", str(request), str(rank), str(meeting)),
-        stdin=subprocess.PIPE,  # the lifeline: it ends with us
-        stdout=subprocess.PIPE,  # says when it is ready
-        env=environment_of_worker({"CUDA_VISIBLE_DEVICES": own}),
-        start_new_session=True,  # who asks the worker to end does not mean the others
+    return start(
+        "ablate.running.team",
+        *(str(request), str(rank), str(meeting)),
+        variables={"CUDA_VISIBLE_DEVICES": own},
+        new_session=True,  # who asks the worker to end does not mean the others
     )
 
 
@@ -114,12 +111,10 @@ def main(arguments: list[str]) -> int:
     for number in ASKING:
         signal.signal(number, signal.SIG_IGN)  # the first process saves, and ends us
     threading.Thread(target=end_with_parent, daemon=True).start()
-    request, rank = Request.read(Path(arguments[0])), int(arguments[1])
-    sys.stdout.buffer.write(READY)
-    sys.stdout.buffer.flush()
-    os.dup2(2, 1)  # nobody reads the pipe any more
+    answers, request, rank = answers_to(arguments[0]), Request.read(Path(arguments[1])), int(arguments[2])
+    answers.write(READY.decode())
     unwatched = request.model_copy(update={"identity": request.identity.model_copy(update={"probes": None})})
-    with joined(Path(arguments[2]), rank, request.execution.devices, request.identity.numerics.device) as team:
+    with joined(Path(arguments[3]), rank, request.execution.devices, request.identity.numerics.device) as team:
         corpus = open_corpus(Path(request.corpus))
         for _ in session_of(unwatched, corpus, numerics_of(request), team).rehearse():
             pass

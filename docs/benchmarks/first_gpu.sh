@@ -63,9 +63,10 @@ interrupted() { # killed once it has saved something, and run again: the second 
     begin "${settings[@]}" &
     for _ in $(seq $((900 * patience))); do
         [ -z "$(find "$store/killed" -name state.pt 2>/dev/null)" ] || break
+        kill -0 $! 2>/dev/null || break
         sleep 0.1
     done
-    kill -KILL $!
+    kill -KILL $! 2>/dev/null
     wait
     find "$store/killed" -name state.pt | grep -q . || echo "nothing was saved before it was killed"
     study "${settings[@]}" || return

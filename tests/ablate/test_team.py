@@ -207,8 +207,8 @@ def request_of_two(tmp_path: Path) -> Request:
 
 
 def other(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """A shell script in the place of the second process."""
-    monkeypatch.setattr("ablate.running.team.worker_command", lambda *_: ["sh", "-c", script])
+    """A shell script in the place of the second process, with the number of its pipe for answers as $0."""
+    monkeypatch.setattr("ablate.running.answering.worker_command", lambda _, pipe, *__: ["sh", "-c", script, pipe])
 
 
 def test_a_process_that_ends_before_the_team_meets_is_named(
@@ -224,7 +224,7 @@ def test_a_process_that_ends_before_the_team_meets_is_named(
 
 def test_a_process_that_waits_for_a_dead_one_is_ended(request_of_two: Request, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first process of two waits to meet the second, which has just died, and would do so for half an hour."""
-    other(monkeypatch, "echo ready; exit 4")
+    other(monkeypatch, "echo ready > /dev/fd/$0; exit 4")
     monkeypatch.setattr("ablate.running.team.GRACE_SECONDS", 0.2)
     child = os.fork()
     if child == 0:
@@ -238,7 +238,7 @@ def test_a_process_that_waits_for_a_dead_one_is_ended(request_of_two: Request, m
 def test_an_error_of_the_first_process_is_not_put_on_the_others(
     request_of_two: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other(monkeypatch, "echo ready; exec sleep 60")
+    other(monkeypatch, "echo ready > /dev/fd/$0; exec sleep 60")
     monkeypatch.setattr("ablate.running.team.joined", lambda *_: nullcontext(Team(0, 2)))
     with pytest.raises(RuntimeError, match="my own"), team_of(request_of_two):
         raise RuntimeError("my own")

@@ -111,19 +111,26 @@ def test_gpus_are_shared_last(monkeypatch: pytest.MonkeyPatch) -> None:
         places(workers=5, workers_per_gpu=2)
 
 
+def servers(monkeypatch, script):
+    """A script in the place of the processes that fork workers; `answer` sends an exit status."""
+    begun = "import os, sys\nanswer = lambda status: os.write(int(sys.argv[1]), b'%d\\n' % status)\n"
+    command = [sys.executable, "-c", begun + script]
+    monkeypatch.setattr("ablate.running.answering.worker_command", lambda _, pipe: [*command, pipe])
+
+
 @pytest.mark.parametrize(
     ("script", "error"),
     [
         ("import os; os.kill(os.getpid(), 9)", "its process was ended by SIGKILL"),
         ("import sys; sys.stderr.write('a\\nno space\\n'); sys.exit(3)", "no space"),
-        ("input(); print(-9, flush=True); input()", "its process was ended by SIGKILL"),
-        ("input(); print(0, flush=True); input()", None),
-        ("input(); print(7, flush=True); input()", "its process ended with status 7"),
+        ("input(); answer(-9); input()", "its process was ended by SIGKILL"),
+        ("input(); answer(0); input()", None),
+        ("input(); answer(7); input()", "its process ended with status 7"),
     ],
 )
 def test_how_a_worker_ended_is_told(request_for, tmp_path, monkeypatch, script, error):
-    request, started = request_for(), subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda _, **how: started([sys.executable, "-c", script], **how))
+    request = request_for()
+    servers(monkeypatch, script)
     slot = Slot({}, tmp_path / "slot")
     slot.start(request)
     while (event := slot.ended()) is None:
@@ -133,10 +140,10 @@ def test_how_a_worker_ended_is_told(request_for, tmp_path, monkeypatch, script, 
 
 
 def test_what_ended_an_earlier_attempt_is_not_said_of_this_one(request_for, monkeypatch):
-    request, started = request_for(), subprocess.Popen
+    request = request_for()
     Store(request.store).write_error(request.digest, "an earlier error", "where it was")
     script = "import sys; sys.stderr.write('no module\\n'); sys.exit(3)"
-    monkeypatch.setattr(subprocess, "Popen", lambda _, **how: started([sys.executable, "-c", script], **how))
+    servers(monkeypatch, script)
     *_, last = filter(None, Pool("cpu", [{}]).run([request]))
     assert last == Event("failed", request.digest, "no module")
 
@@ -156,8 +163,8 @@ with Store(request.store).claim(request.digest), Path(request.store, "begun").op
 
 
 def test_a_worker_that_stands_still_is_begun_again_a_few_times(request_for, tmp_path, monkeypatch):
-    request, started = request_for(execution=Execution(stall_timeout=1.0)), subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda _, **how: started([sys.executable, "-c", STOPS], **how))
+    request = request_for(execution=Execution(stall_timeout=1.0))
+    servers(monkeypatch, STOPS)
     slot = Slot({}, tmp_path / "slot")
     slot.start(request)
     while (event := slot.ended()) is None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
-from ablate.machine.environment import SINGLE_THREADED, cores, device_name, environment_of_worker, worker_command
+from ablate.machine.environment import SINGLE_THREADED, cores, device_name
 from ablate.machine.gpus import alike_gpus, unlike_gpus
+from ablate.running.answering import Answering, start
 from ablate.running.engines import Engine, EngineError, Event
 from ablate.running.engines._here import device_here
 from ablate.running.engines._polling import Polling, how_it_ended
@@ -94,7 +93,7 @@ class Slot:
         self.variables = variables
         self.request: Request | None = None
         self._path, self._log = prefix.with_suffix(".json"), prefix.with_suffix(".log")
-        self._server: subprocess.Popen[bytes] | None = None
+        self._server: Answering | None = None
         self._answer = b""
         self._watch: Watch
         self._restarts = 0
@@ -105,33 +104,28 @@ class Slot:
 
     def _start(self, request: Request) -> None:
         self._path.write_text(request.to_json(), encoding="utf-8")
-        if self._server is not None and self._server.poll() is not None:
+        if self._server is not None and self._server.process.poll() is not None:
             self.close()
         if self._server is None:
             with self._log.open("wb") as log:
-                self._server = subprocess.Popen(
-                    worker_command("ablate.running.forkserver"),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    bufsize=0,
-                    start_new_session=True,  # Ctrl-C reaches us alone, and we end the workers
-                    env=environment_of_worker(self.variables),
+                # Ctrl-C reaches us alone, and we end the workers.
+                self._server = start(
+                    "ablate.running.forkserver", variables=self.variables, output=log, new_session=True
                 )
-            os.set_blocking(_pipe(self._server.stdout).fileno(), False)
+            os.set_blocking(self._server.answers.fileno(), False)
         self.request, self._answer = request, b""
         self._watch = Watch(Store(request.store).run_dir(request.digest))
         with suppress(BrokenPipeError):  # it has died: `ended` will say so
-            _pipe(self._server.stdin).write(f"{self._path}\n".encode())
+            self._server.ask(str(self._path))
 
     def ended(self) -> Event | None:
         """The outcome of the run, once it has ended; its slot is free then."""
         if self.request is None or self._server is None:
             return None
-        gone = self._server.poll()  # before reading, so that a last answer is not missed
-        self._answer += _pipe(self._server.stdout).read() or b""
+        gone = self._server.process.poll()  # before reading, so that a last answer is not missed
+        self._answer += self._server.answers.read() or b""
         if not self._answer.endswith(b"\n") and gone is None:
-            return self._restarted(self.request, self._server.pid)
+            return self._restarted(self.request, self._server.process.pid)
         request, self.request = self.request, None
         if gone is not None:
             self.close()
@@ -167,21 +161,12 @@ class Slot:
         """Ask the worker, if there is one, to save its state and end."""
         if self.request is not None and self._server is not None:
             with suppress(ProcessLookupError):  # it has just ended by itself
-                os.killpg(self._server.pid, signal.SIGTERM)
+                os.killpg(self._server.process.pid, signal.SIGTERM)
 
     def close(self) -> None:
         """End server and worker now."""
         if self._server is not None:
-            _pipe(self._server.stdin).close()
             with suppress(ProcessLookupError):  # it has just ended by itself
-                os.killpg(self._server.pid, signal.SIGKILL)
-            self._server.wait()
-            _pipe(self._server.stdout).close()
+                os.killpg(self._server.process.pid, signal.SIGKILL)
+            self._server.kill()
             self._server = None
-
-
-def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-    """A pipe that Popen was asked for."""
-    if pipe is None:
-        raise RuntimeError("the server has no pipe")
-    return pipe
