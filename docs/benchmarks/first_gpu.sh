@@ -13,7 +13,7 @@ device=${DEVICE:-cuda} python=${PYTHON:-python} in_all=${SECONDS_IN_ALL:-1740} p
 wanted=" $* "
 store=$(realpath -m "${STORE:-$(mktemp -d)}")
 [ -n "${STORE:-}" ] || trap 'rm -rf "$store"' EXIT
-export PYTHONUNBUFFERED=1 PYTHONPATH=$PWD
+export PYTHONUNBUFFERED=1 PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 
 part() { # name, title, seconds, command…
     local name=$1 title=$2 limit=$(($3 * patience)) left=$((in_all * patience - SECONDS - 10))
