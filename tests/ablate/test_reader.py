@@ -23,6 +23,7 @@ from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
 from ablate.training.validation import accuracy, validate
 from tests.ablate.conftest import TinyCorpus
+from tests.waits import no_waits
 from zoo.loss import IGNORED
 
 
@@ -96,12 +97,9 @@ def test_a_training_step_never_waits_for_the_gpu():
     learner = Learner(model.loss, optimizer, reader.spec, enforce("cuda", "bfloat16"))
     for _ in train(learner, reader.batch, 3):
         pass  # kernels are loaded
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with no_waits():
         for step in range(1, 4):
             learner.learn(step, 1e-3, reader.batch(step))
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_what_is_no_token_of_a_window_has_no_bytes_and_counts_to_its_first_document():

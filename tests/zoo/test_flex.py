@@ -219,6 +219,21 @@ def test_the_compiled_kernel_of_a_cpu_is_the_reference() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("features", [64, 128, 256])
+def test_a_bias_for_every_row_and_key_fits_into_shared_memory(features: int) -> None:
+    """In bfloat16, whose blocks are the largest."""
+    index, found = torch.arange(300, device="cuda"), []
+    for backend in ("plain", "flex"):
+        qkv = [drawn(2, H, 300, features, seed=n).bfloat16().cuda().requires_grad_() for n in range(3)]
+        bias = drawn(H, 300, 300, seed=3).float().cuda().requires_grad_()
+        with attention_backend(backend):
+            out = attend(*qkv, Visible(index, index, window=200), Scoring(features**-0.5, bias=bias, softcap=20.0))
+        out.float().square().sum().backward()
+        found.append([out.detach().float(), *(leaf.grad.float() for leaf in (*qkv, bias) if leaf.grad is not None)])
+    torch.testing.assert_close(found[1], found[0], rtol=5e-2, atol=5e-2)
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize(("visible", "scoring"), TOGETHER, ids=str)
 def test_the_kernels_of_a_gpu_are_the_reference(visible: str, scoring: str) -> None:
     found = []

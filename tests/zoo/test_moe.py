@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional as F
 
 import zoo
+from tests.waits import no_waits
 from zoo.axis import variants
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.conformance.counting import counted
@@ -208,11 +209,8 @@ def test_the_kernel_for_all_experts_is_the_loop_on_a_gpu(ffn: dict[str, Any]) ->
     _dirty("cuda")
     with torch.autocast("cuda", torch.bfloat16):
         layer(x, step)  # the first asks what the device is
-        torch.cuda.set_sync_debug_mode("error")
-        try:
+        with no_waits():
             out = layer(x, step)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
     assert (out - expected).norm() < 0.02 * expected.norm()
     _dirty("cuda")
     out.float().square().sum().backward()

@@ -29,6 +29,9 @@ BLOCK = 128
 """Queries, and keys, of a block of the mask."""
 LEAST_FEATURES, MOST_FEATURES = 16, 256
 """Smallest head width that the kernel supports, and the largest whose blocks surely fit in a GPU's shared memory."""
+WHOLE_TABLE = {"fwd_num_stages": 2}
+"""With a bias for each row and key, a block of it is read ahead beside the keys and values: with torch's three stages a
+block of 128 by 128 takes 272 KiB of shared memory, more than the 227 of an H200."""
 Looks = Callable[..., Tensor]
 Along: TypeAlias = tuple[tuple[int, ...], Tensor | None]
 """Axes of (B, H, T, S), and values along them."""
@@ -129,6 +132,7 @@ def _fused(
         block_mask=blocks,
         scale=scale,
         enable_gqa=q.shape[1] != k.shape[1],
+        kernel_options=cast(Any, WHOLE_TABLE) if q.is_cuda and {2, 3} <= {*axes} else None,
         return_aux=AuxRequest(lse=True) if with_sums else None,
     )
     return (found[0], found[1].lse) if with_sums else (found, None)
