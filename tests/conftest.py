@@ -18,7 +18,10 @@ settings.load_profile("clockless")  # on a busy machine a draw may wait for a se
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest tests first."""
+    """The longest tests first. On a GPU, compilers and packages of kernels warn of what is theirs."""
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.filterwarnings("default"))
     items.sort(key=lambda item: item.get_closest_marker("processes") is None)
 
 

@@ -1,8 +1,8 @@
 """The parts of `first_gpu.sh`: `python docs/benchmarks/first_gpu.py PART DEVICE [ITEM…]`.
 
-PART is versions, default, steps, compiled, choices, attention or decoding, and ITEM an arm or a choice, all by default.
-With TINY=1 in the environment, models are toys. What fails is named, and the rest goes on: in a new process where the
-error was the device's, after which nothing works in the old one.
+PART is versions, default, kernels, steps, compiled, choices, attention or decoding, and ITEM an arm or a choice, all by
+default. With TINY=1 in the environment, models are toys. What fails is named, and the rest goes on: in a new process
+where the error was the device's, after which nothing works in the old one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from importlib.metadata import version
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 import zoo
 from ablate.training.compiling import compiled
@@ -63,6 +64,7 @@ DEFAULT = {} if TINY else {"d_model": 384, "n_layers": 8, "vocab_size": 8192}
 DEFAULT_ROWS = 2 if TINY else 64
 ROWS, LENGTH = (2, 16) if TINY else (16, 1024)
 STEPS = 3 if TINY else 10
+WAYS = "eager", "compiled", "compiled by blocks"
 Items = Mapping[str, Callable[[], str]]
 """Checks of one part, by name; each returns a line of results."""
 
@@ -108,8 +110,29 @@ def default_scale(device: str) -> Items:
     return {
         f"{arm}, {how}": lambda edits=edits, how=how: _step({**DEFAULT, **edits}, device, how, top, DEFAULT_ROWS)
         for arm, edits in arms.items()
-        for how in ("eager", "compiled", *(["compiled by blocks"] if arm == "pre" else []))
+        for how in (WAYS if arm == "pre" else WAYS[:2])
     }
+
+
+def kernels(device: str) -> Items:
+    """What the step of `gpu-hour` spends its time on."""
+    return {how: lambda how=how: _longest(_trainer(DEFAULT, device, how, DEFAULT_ROWS), device) for how in WAYS[:2]}
+
+
+def _longest(step: Callable[[], None], device: str) -> str:
+    """Milliseconds of a step by kernel, the longest first."""
+    _seconds(step, device)
+    _seconds(step, device)
+    with profile(activities=[ProfilerActivity.CUDA if device == "cuda" else ProfilerActivity.CPU]) as trace:
+        for _ in range(STEPS):
+            _seconds(step, device)
+    took = "self_device_time_total" if device == "cuda" else "self_cpu_time_total"
+    found = sorted(trace.key_averages(), key=lambda each: -getattr(each, took))
+    lines = [
+        f"{getattr(each, took) / 1000 / STEPS:7.2f} ms in {each.count // STEPS}: {each.key[:99]}" for each in found[:20]
+    ]
+    whole = sum(getattr(each, took) for each in found) / 1000 / STEPS
+    return "\n  ".join([f"{whole:.1f} ms in {len(found)} kinds", *lines])
 
 
 def choices_alike(device: str) -> Items:
@@ -167,7 +190,7 @@ def attention(device: str) -> Items:
     return {f"{arm} by {backend}": lambda pair=(arm, backend): forced(*pair) for arm, backend in pairs}
 
 
-def _step(edits: Mapping[str, Any], device: str, how: str, top: Ceilings, rows: int = ROWS) -> str:
+def _trainer(edits: Mapping[str, Any], device: str, how: str, rows: int) -> Callable[[], None]:
     """A training step: forward, backward and AdamW's."""
     model = _model(edits, device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
@@ -185,13 +208,19 @@ def _step(edits: Mapping[str, Any], device: str, how: str, top: Ceilings, rows: 
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
+    return step
+
+
+def _step(edits: Mapping[str, Any], device: str, how: str, top: Ceilings, rows: int = ROWS) -> str:
+    """What a training step takes."""
+    step = _trainer(edits, device, how, rows)
     with executed_backends(training=True) as backends:
         first = _seconds(step, device)
     _forget_peak(device)
     taken = statistics.median(_seconds(step, device) for _ in range(STEPS))
     found = f"{1000 * taken:.1f} ms, {_peak(device)}first step {first:.0f} s"
     found += f", {_host_reads(step, device)} host reads"
-    reached = share("train", model.spec, LENGTH, rows, _kind(device), rows * LENGTH / taken, top)
+    reached = share("train", _spec(edits), LENGTH, rows, _kind(device), rows * LENGTH / taken, top)
     return (
         f"{found}, {100 * reached:.1f} % of matrix products' FLOP/s, attention by {', '.join(sorted(backends)) or '-'}"
     )
@@ -223,9 +252,13 @@ def _decoded(device: str, top: Ceilings, size: Mapping[str, Any], batch: int, co
 
 
 def _model(edits: Mapping[str, Any], device: str) -> zoo.Decoder:
+    return zoo.build(_spec(edits)).to(device)
+
+
+def _spec(edits: Mapping[str, Any]) -> ModelSpec:
     size = {**SIZE, **edits}
     heads = {} if "block.mixer" in edits else {"block.mixer.heads": 2 if TINY else size["d_model"] // 64}
-    return zoo.build(zoo.load("small", **{**heads, **size})).to(device)
+    return zoo.load("small", **{**heads, **size})
 
 
 def _kind(device: str) -> torch.dtype:
@@ -269,6 +302,7 @@ def _peak(device: str) -> str:
 PARTS: dict[str, Callable[[str], Items]] = {
     "versions": versions,
     "default": default_scale,
+    "kernels": kernels,
     "choices": choices_alike,
     "steps": steps,
     "compiled": partial(steps, how="compiled"),

@@ -97,6 +97,7 @@ part whole "one run of each arm, measured and evaluated" 300 bash -c "parts_with
 [ "$device" = cuda ] && part tests "tests that need a GPU" 240 "$python" -m pytest -m gpu -q -p no:cacheprovider \
     $(grep -rl --include='test_*.py' 'pytest.mark.gpu' tests)
 part default "the default scale's step, eager and compiled" 240 $measure default "$device"
+part kernels "what the default scale's step spends its time on" 120 $measure kernels "$device"
 part at-once "runs at once, at the default scale's shape" 300 bash -c "parts_with_text at_once"
 part study "a study, killed and resumed" 120 bash -c interrupted
 part decoding "decoding, with and without graphs" 200 $measure decoding "$device"

@@ -23,7 +23,7 @@ def test_every_part_of_the_script_ends_well(tmp_path: Path) -> None:
     text = out.read_text()
     parts = re.findall(r"^== (.+?):", text, re.MULTILINE)
     assert parts == [
-        *("versions", "whole", "default", "at-once", "study", "decoding", "quick"),
+        *("versions", "whole", "default", "kernels", "at-once", "study", "decoding", "quick"),
         *("choices", "steps", "compiled", "attention"),
     ]
     statuses = re.findall(r"^exit status (\d+) after", text, re.MULTILINE)

@@ -99,7 +99,7 @@ def test_a_training_step_never_waits_for_the_gpu():
         pass  # kernels are loaded
     with no_waits():
         for step in range(1, 4):
-            learner.learn(step, 1e-3, reader.batch(step))
+            learner.learn(step, 1e-3, reader.batch(step).to("cuda"))
 
 
 def test_what_is_no_token_of_a_window_has_no_bytes_and_counts_to_its_first_document():
