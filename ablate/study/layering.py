@@ -48,18 +48,25 @@ def merged_in_long(old: Any, new: Any, _layer: Layer) -> Any:
 def merged_within_source(old: Any, new: Any, layer: Layer) -> Any:
     """Another source keeps those settings of the old one that both have. A scale that ships leaves the source alone."""
     if layer.shipped and isinstance(old, Mapping) and isinstance(new, Mapping):
-        new = {key: value for key, value in new.items() if key in _settings(old.get("source", "stdlib")) - {"source"}}
+        source = old.get("source", "stdlib")
+        shared = _shared(source, new.get("source", source))
+        new = {key: value for key, value in new.items() if key in shared}
     name = new.get("source") if isinstance(new, Mapping) else new
     if isinstance(old, Mapping) and name not in (None, old.get("source")):
-        shared = _settings(old.get("source")) & _settings(name)
-        old = {key: value for key, value in old.items() if key in shared - {"source"}}
+        shared = _shared(old.get("source"), name)
+        old = {key: value for key, value in old.items() if key in shared}
     return merge(old, new)
 
 
-def _settings(source: object) -> set[str]:
-    """Names of a data source's settings; none where there is no such source, which is told elsewhere."""
+def _shared(source: object, other: object) -> set[str]:
+    """Names of the settings that two data sources have in common: of one type, since a limit of documents is none of
+    bytes. None where there is no such source, which is told elsewhere."""
     known = variants("ablate.data.sources", "source")
-    return set(known[source].model_fields) if isinstance(source, str) and source in known else set()
+    if not all(isinstance(each, str) and each in known for each in (source, other)):
+        return set()
+    own, others = (known[str(each)].model_fields for each in (source, other))
+    alike = {key for key in own.keys() & others.keys() if own[key].annotation == others[key].annotation}
+    return alike - {"source"}
 
 
 def as_written(value: Any) -> Any:

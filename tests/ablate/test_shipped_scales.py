@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ablate.data.sources.hf import HfSource
 from ablate.planning.make_plan import make_plan
 from ablate.store.documents.study import SCALES
 from ablate.study.problems import StudyError
@@ -76,6 +77,16 @@ def test_another_source_of_data_keeps_what_it_understands_of_the_scales() -> Non
         found = study(scale, data={"source": "mqar"}, evals={"diagnostics": {"examples": 8}})
         assert found.data.source == "mqar" and "tasks" not in found.evals.model_fields_set
     assert study("smoke", data={"source": "files", "paths": ["a.txt"]}).data.tokenizer.kind == "bytes"
+
+
+def test_a_limit_of_documents_is_no_limit_of_bytes() -> None:
+    """Scales for GPUs read so many documents of a dataset, and scales for CPUs so many bytes of prose."""
+    files, dataset = {"source": "files", "paths": ["a.txt"]}, {"source": "hf", "path": "a/b"}
+    assert study("gpu-minutes", data=files).data.limit is None
+    assert load_study(SHORTEST, "gpu-minutes", ["data={source: files, paths: [a.txt]}"]).data.limit is None
+    assert study("cpu", data=files).data.limit == 8_000_000
+    assert study("cpu", data=dataset).data.limit == HfSource(path="a/b").limit
+    assert study("gpu-minutes", data=dataset).data.limit == 150_000
 
 
 def test_what_a_study_does_without_no_scale_brings_back() -> None:
