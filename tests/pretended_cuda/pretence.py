@@ -2,8 +2,8 @@
 """A CUDA device that is not there, for scripts of their own process that are given the guard's path: import this first.
 
 A fake tensor has a device, a type and a shape but no data. What the driver or a kernel would be asked is replaced, and
-host reads are counted: a program waits for the device in `.item()`, `.tolist()`, `int()`, `bool()`, and in what needs
-them inside, such as bincount.
+the host's waits are counted: in `.item()`, `.tolist()`, `int()`, `bool()`, in what needs them inside, such as bincount,
+and for numbers that are sent from memory that is not pinned.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from zoo.ffns import _experts
 ROOT = Path(__file__).parents[2]
 OURS = [ROOT / package for package in ("zoo", "evals", "ablate")]
 reads: Counter[str] = Counter()
-"""Host reads since the last `outcome` began, by place."""
+"""Waits since the last `outcome` began, by place."""
 
 
 def pretend() -> None:
@@ -41,6 +41,7 @@ def pretend() -> None:
     torch.multinomial = drawn
     for name, value in {"item": 1, "__int__": 1, "__index__": 1, "__float__": 1.0, "__bool__": True}.items():
         setattr(Tensor, name, counting(name, getattr(Tensor, name), lambda _, value=value: value))
+    torch.tensor, torch.as_tensor = sending("tensor", torch.tensor), sending("as_tensor", torch.as_tensor)
     FakeTensor.tolist = counting("tolist", FakeTensor.tolist, lambda tensor: [1.0] * len(tensor))
     _experts._sizes = even_sizes
     torch.cuda.get_device_capability = lambda *_: (9, 0)
@@ -72,6 +73,18 @@ def counting(name: str, real: Callable[..., Any], fake: Callable[..., Any]) -> C
         return fake(tensor, *args, **settings)
 
     return read
+
+
+def sending(name: str, real: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """torch.tensor and torch.as_tensor, counted where they send numbers of the host's to the device."""
+
+    def sent(values: Any, *, pin_memory: bool = False, **settings: Any) -> Tensor:
+        made = real(values, **settings)
+        if made.device.type == "cuda" and not isinstance(values, Tensor) and not torch.compiler.is_compiling():
+            reads[f"{name} in {place(traceback.extract_stack())}"] += 1
+        return made
+
+    return sent
 
 
 def place(stack: traceback.StackSummary) -> str:

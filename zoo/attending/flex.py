@@ -29,10 +29,10 @@ BLOCK = 128
 """Queries, and keys, of a block of the mask."""
 LEAST_FEATURES, MOST_FEATURES = 16, 256
 """Smallest head width that the kernel supports, and the largest whose blocks surely fit in a GPU's shared memory."""
-WHOLE_TABLE = {"fwd_num_stages": 2}
+WHOLE_TABLE = {"num_stages": 2}
 """With a bias for each row and key, a block of it is read ahead beside the keys and values: with torch's three stages a
 block of 128 by 128 takes 272 KiB of shared memory, more than the 227 of an H200."""
-NARROW_TABLE = {**WHOLE_TABLE, "fwd_BLOCK_N": 64}
+NARROW_TABLE = {"fwd_num_stages": 2, "fwd_BLOCK_N": 64}
 """For heads of 64 features or fewer, whose blocks are the widest: 1.1 ms for both passes of 16 × 12 × 1,024 rows on an
 H200, 4.5 ms with blocks of 128 keys, 1.9 ms with three stages."""
 Looks = Callable[..., Tensor]

@@ -13,6 +13,7 @@ from torch import Tensor
 from zoo.cache import Cache, TakeBack, TokenCache, uncached
 from zoo.caches import CacheKind
 from zoo.errors import UnsupportedError
+from zoo.sending import on_device
 
 if TYPE_CHECKING:
     from zoo.mixers import MixerLayer
@@ -147,7 +148,7 @@ class PagedCache(TokenCache):
     def _own(self, start: int, end: int) -> Tensor:
         """(B, end − start): places in each row's own text, negative on padding."""
         device = self.pool.buffers[0].device
-        return torch.arange(start, end, device=device) - torch.tensor(self.pads, device=device)[:, None]
+        return torch.arange(start, end, device=device) - on_device(self.pads, device)[:, None]
 
     def _text(self, start: int, end: int) -> Tensor:
         return self._own(start, end) >= 0
@@ -156,7 +157,7 @@ class PagedCache(TokenCache):
         """(B, end − start) each: page and place in it; of padding those of the row's first token, which is masked."""
         own = self._own(start, end).clamp(min=0)
         width = max([1, *map(len, self.tables)])
-        table = torch.tensor([pages + [0] * (width - len(pages)) for pages in self.tables], device=own.device)
+        table = on_device([pages + [0] * (width - len(pages)) for pages in self.tables], own.device)
         return table.gather(1, own // self.pool.page), own % self.pool.page
 
     def reorder(self, rows: Tensor) -> None:
@@ -202,7 +203,7 @@ def join(cache: Cache, other: Cache) -> None:
         added.tables, added.pads = [], []
     cache.length, cache.batch = length, cache.batch + other.batch
     pads = _paged(cache)[0].pads
-    cache.left_pad = torch.tensor(pads, device=_paged(cache)[0].pool.buffers[0].device) if any(pads) else None
+    cache.left_pad = on_device(pads, _paged(cache)[0].pool.buffers[0].device) if any(pads) else None
 
 
 def _paged(cache: Cache) -> list[PagedCache]:

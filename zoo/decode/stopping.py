@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from zoo.sending import on_device
+
 
 @dataclass(frozen=True)
 class Stop:
@@ -27,7 +29,7 @@ class Stop:
             size = len(sequence)
             if size > new.shape[1]:
                 continue
-            found = (new.unfold(1, size, 1) == torch.tensor(sequence, device=new.device)).all(dim=-1)
+            found = (new.unfold(1, size, 1) == on_device(sequence, new.device)).all(dim=-1)
             first = torch.where(found.any(dim=1), found.int().argmax(dim=1) + size, ends)
             ends = torch.minimum(ends, first)
         return ends

@@ -110,7 +110,7 @@ def hashed(tokens: Tensor, experts: int, count: int, seed: int) -> Tensor:
     """tokens: (...,) → (..., count): the experts e whose mix(mix(mix(seed) + token) + e) is largest, largest first.
 
     Rendezvous hashing: every id ranks the experts in an order of its own, so that no table of ids is kept."""
-    start = torch.tensor(seed & WORD, device=tokens.device)
+    start = torch.full((), seed & WORD, device=tokens.device)
     number = torch.arange(experts, device=tokens.device)
     ranks = _mixed((_mixed(_mixed(start) + tokens))[..., None] + number)
     # Below the hash the expert's own number, so that no two are equal and the order is the same on every device.

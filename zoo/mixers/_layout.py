@@ -75,7 +75,7 @@ class Layout:
 
     def last(self, x: Tensor) -> Tensor:
         """(B, N, …) → (B, …): the chunk of each row's last token."""
-        slot = torch.tensor([[self.tokens - 1]], device=x.device)
+        slot = torch.full((1, 1), self.tokens - 1, device=x.device)
         if self.place is not None and self.skipped is not None:
             slot = (slot + self.place % self.chunk - self.skipped).clamp(min=0)
         number = (slot // self.chunks.width).expand(x.shape[0], 1)

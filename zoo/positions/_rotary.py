@@ -95,7 +95,7 @@ class RotaryLayer(PositionLayer):
         if self.spec.by_length:
             reason = "frequencies change with the length of the text, and what is cached was turned by others"
             raise UnsupportedError("position.scaling", reason)
-        step = Step(torch.tensor([by], device=k.device), start=by)
+        step = Step(torch.full((1,), by, device=k.device), start=by)
         return self.rotate_keys(k, step) / self.spec.magnitude
 
     def _turn(self, x: Tensor, step: Step, sign: int = 0) -> Tensor:

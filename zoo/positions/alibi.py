@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Annotated, ClassVar, Literal
 
-import torch
 from pydantic import PositiveFloat
 from torch import Tensor
 
@@ -14,6 +13,7 @@ from zoo.errors import SpecError
 from zoo.facts import Supports
 from zoo.positions import Position, PositionLayer
 from zoo.positions._bias import BiasLayer
+from zoo.sending import on_device
 from zoo.site import Step
 from zoo.traits import EVERY_OPERATION, OF_MODULES, Operation, Operations
 
@@ -58,7 +58,7 @@ class ALiBiLayer(BiasLayer[ALiBi]):
     """A constant bias: the fused backend takes it."""
 
     def compute(self, step: Step, places: Tensor) -> Tensor:
-        slopes = torch.tensor(self.spec.slopes(self.heads), device=places.device)[:, None, None]
+        slopes = on_device(self.spec.slopes(self.heads), places.device)[:, None, None]
         if self.spec.rounded:
             bias = (slopes.bfloat16() * self._own_places(step, places)).float()
         else:

@@ -13,6 +13,7 @@ from zoo.axis import Examples
 from zoo.errors import SpecError
 from zoo.facts import AtMost, Supports
 from zoo.positions.scalings import Scaling, rotation
+from zoo.sending import on_device
 from zoo.traits import EVERY_OPERATION, Operations
 
 Factors = Annotated[tuple[PositiveFloat, ...], Field(strict=False)]
@@ -63,5 +64,5 @@ class LongRoPE(Scaling):
                 raise SpecError(name, f"has {count} factors for {(dim + 1) // 2} pairs of features")
 
     def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
-        short, long = (torch.tensor(f, device=length.device) for f in (self.short_factor, self.long_factor))
+        short, long = (on_device(f, length.device) for f in (self.short_factor, self.long_factor))
         return rotation(base, dim, length.device) / torch.where(length > self.original_length, long, short)
