@@ -27,10 +27,10 @@ from ablate.planning.plan_shown import (
 )
 from ablate.planning.study_document import study_rates
 from ablate.running.corpora import checkpoint_lines
+from ablate.running.options import Options
 from ablate.store import Store
 from ablate.store.documents import JsonObject
 from ablate.study.study import Study
-from ablate.training.execution import Execution
 from evals.costs.machine import Speed
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class StudyPlan:
     done: dict[str, bool]
     store: Store
     asked: Study
-    execution: Execution
+    execution: Options
     room: Room
     at_once: int
 
@@ -156,7 +156,7 @@ class StudyPlan:
         seeds = None if self._tests_no_arms else self.foresight.seeds(plan, difference)
         trained = (seeds or 0) * sum(arm.estimated_seconds(self.speed) for arm in plan.arms)
         seconds = trained + self._tuning_seconds
-        return Detection(difference, seeds, seconds / (self.at_once * self.execution.devices) if seeds else None)
+        return Detection(difference, seeds, seconds / self.execution.speed_up(self.at_once) if seeds else None)
 
     def document(self) -> JsonObject:
         """JSON form, for `ablate plan --json`."""
@@ -223,7 +223,7 @@ class StudyPlan:
             notes += warnings(rung.plan, self.needs[rung.plan.study.rung], self.execution, self.room)
         notes += export_lines(self.exports if details else {})
         if self.study.is_search_alone:
-            notes += search_lines(self.study, self.planned[0], self.speed, self.at_once * self.execution.devices)
+            notes += search_lines(self.study, self.planned[0], self.speed, self.execution.speed_up(self.at_once))
             return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
         notes += detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
         if self._tuning_done:
@@ -248,7 +248,7 @@ class StudyPlan:
         plans = [rung.plan for rung in self.outcome.rungs]
         missing = {run.digest: self._missing(plan, run.digest) for plan in plans for run in plan.runs}
         found = duration(plans, missing, self.store, self.speed, self._tuning_seconds)
-        return found / (self.at_once * self.execution.devices)
+        return found / self.execution.speed_up(self.at_once)
 
     @property
     def _tuning_done(self) -> int:

@@ -36,7 +36,7 @@ UNSAID = {"identity", "other_identity"}
 """And of an effect."""
 
 
-def search_lines(study: Study, base: ArmPlan, speed: Speed, at_once: int) -> list[str]:
+def search_lines(study: Study, base: ArmPlan, speed: Speed, at_once: float) -> list[str]:
     """Cost of a search whose trials cost what the base does; nothing for a study without one."""
     spec = study.search
     if spec is None:

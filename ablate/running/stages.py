@@ -206,7 +206,7 @@ class StudyRunner:
             return where
         speed = speed_for(stage.plans, self.planner.numerics)
         found = duration(stage.plans, missing, self.store, speed)
-        return f"{where}: {found / (engine.at_once * self.context.options.devices)}"
+        return f"{where}: {found / self.context.options.speed_up(engine.at_once)}"
 
     def statuses(self) -> list[JsonObject]:
         """Status of every run of the study."""

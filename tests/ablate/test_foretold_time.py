@@ -10,6 +10,7 @@ from ablate.machine.numerics import Numerics
 from ablate.planning import speed as speed_module
 from ablate.planning.make_plan import make_plan
 from ablate.planning.speed import speed_for
+from ablate.running.options import Options
 from ablate.store import Store
 from ablate.store.documents import ResultDocument
 from ablate.study.reading import load_study
@@ -68,3 +69,10 @@ def _result(store: Path, digest: str) -> ResultDocument:
     found = Store(store).read_result(digest)
     assert found is not None
     return found
+
+
+def test_runs_that_share_a_gpu_share_its_arithmetic() -> None:
+    assert Options(workers_per_gpu=3).speed_up(3) == 1
+    assert Options(workers_per_gpu=2).speed_up(8) == 4
+    assert Options(devices=4).speed_up(2) == 8
+    assert Options().speed_up(2) == 2
