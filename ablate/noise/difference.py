@@ -4,7 +4,7 @@
 
 `error` is the standard error of d over seeds with Student's degrees of freedom; `shared` that of what all seeds have
 in common (the held-out documents, a measured step time), which more seeds do not reduce; P_a and P_b are what the
-choice of each arm's settings may have lost (`ablate.noise.curve`). With T ~ d + t(ν)·error + N(0, shared²), normal of
+choice of each arm's settings may have lost (`ablate.noise.penalty`). With T ~ d + t(ν)·error + N(0, shared²), normal of
 variance error²·ν/χ² + shared² given χ² ~ χ²(ν), an interval at level α has the ends
 
     low: P(T − P_a < low) = α/2        high: P(T + P_b > high) = α/2        p: the α at which one of them is zero
@@ -23,7 +23,7 @@ import numpy as np
 import scipy  # whose parts are loaded when they are first used
 from scipy import special  # scipy.stats takes seconds to load
 
-from ablate.noise.curve import NOTHING, Floats, Penalty
+from ablate.noise.penalty import NOTHING, Floats, Penalty
 from ablate.noise.scatter import ROUNDING, Noise
 
 NODES, TAIL = 128, 1e-12

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ablate.store.documents import JsonObject, RunNumerics
-from ablate.study.sections import Budget, ParameterMatch
+from ablate.study.budget_spec import Budget, ParameterMatch
 from ablate.training.lora import flops_change
 from ablate.training.spec import TrainSpec, timeless
 from zoo.costs import Cost, cost

@@ -30,9 +30,9 @@ from ablate.store.documents import (
     StudyTrial,
     StudyTuning,
 )
-from ablate.store.documents.study import all_undertrained
+from ablate.store.documents.study_arm import all_undertrained
 from ablate.store.documents.tuning import RATE
-from ablate.study.sections import Budget
+from ablate.study.budget_spec import Budget
 from ablate.study.study import Study
 from ablate.training.objectives.next_token import NextToken
 from evals.costs.prompts import convention

@@ -25,6 +25,7 @@ MODULES = (
     "evals",
     "sample",
     "study",
+    "study_arm",
     "tuning",
     "claims",
     "published",

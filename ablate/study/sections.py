@@ -20,6 +20,7 @@ from pydantic import (
 
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.spec import DataSpec
+from ablate.study.budget_spec import Budget
 from ablate.study.claim_spec import ClaimSpec
 from ablate.study.design_spec import DesignSpec
 from ablate.study.layering import (
@@ -50,11 +51,6 @@ LARGEST_SEED = 2**63 - 1
 MOST_SEEDS = 100_000
 """Most seeds of an arm that may be given as a number."""
 
-ABSOLUTE = ("flops", "tokens", "seconds")
-"""Budgets that belong to one size."""
-SPENDABLE = (*ABSOLUTE, "tokens_per_parameter")
-"""Quantities that a budget can be given in."""
-
 
 def _seeds(value: Any) -> tuple[int, ...]:
     """`3` means seeds 0, 1 and 2; more than a thousand go on beyond those that settings are chosen on."""
@@ -71,11 +67,6 @@ def _seeds(value: Any) -> tuple[int, ...]:
         raise ValueError(f"a seed is given twice: {', '.join(map(str, value))}")
     legal = f"a number of seeds (1 to {MOST_SEEDS:,}), a list of whole numbers from 0 to {LARGEST_SEED}, or auto"
     raise ValueError(f"expected {legal}, not {yaml(value)}")
-
-
-def _whole(value: Any) -> Any:
-    """`1e6` is a whole number of tokens."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class AutoSeeds(Spec):
@@ -118,87 +109,6 @@ Seeds = Annotated[
     Discriminator(lambda value: "auto" if isinstance(value, Mapping | AutoSeeds) else "given"),
     BeforeValidator(lambda value: {} if value == "auto" else value),
 ]
-
-
-def _long(value: Any) -> Any:
-    """A setting's path alone is a knob with nothing else said of it."""
-    return {"knob": value} if isinstance(value, str) else value
-
-
-class ParameterMatch(Spec):
-    """Match of an arm's number of parameters to the baseline's, by changing one setting of its model."""
-
-    knob: Annotated[str, Field(min_length=1)]
-    """The setting, by its path: `block.ffn.d_ff`."""
-    step: PositiveInt = 1
-    """Its legal values are the multiples of this that the model accepts."""
-    count: Literal["total", "non_embedding"] = "total"
-    """Which parameters are counted; `non_embedding` leaves out the tables of tokens and positions."""
-
-    @model_validator(mode="after")
-    def _not_the_vocabulary(self) -> Self:
-        if self.knob == "vocab_size":
-            raise ValueError("the vocabulary follows from the data: name another setting")
-        return self
-
-
-class Budget(Spec):
-    """Training budget of every arm: exactly one of flops, tokens, seconds and tokens_per_parameter, optionally with
-    parameters."""
-
-    flops: PositiveFloat | None = None
-    """Training FLOPs (forward and backward), counted per arm."""
-    tokens: Annotated[PositiveInt, BeforeValidator(_whole)] | None = None
-    """Training tokens of a run, whatever they cost: `1e6`."""
-    seconds: PositiveFloat | None = None
-    """Training time of one run on this device, including data loading and excluding validation."""
-    tokens_per_parameter: PositiveFloat | None = Field(default=None, exclude_if=is_off)
-    """FLOPs in other words: those of the baseline on so many tokens per non-embedding parameter of its own. Some 20
-    are compute-optimal (Hoffmann et al. 2022, arXiv:2203.15556)."""
-    parameters: Annotated[
-        ParameterMatch | None, BeforeValidator(_long, json_schema_input_type=str | ParameterMatch | None)
-    ] = None
-    """The path of the setting that is changed to match every arm's parameters to the baseline's."""
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        given = [name for name in SPENDABLE if getattr(self, name) is not None]
-        if len(given) != 1:
-            found = " and ".join(given) or ("parameters alone" if self.parameters else "none of them")
-            raise ValueError(f"needs one of {', '.join(SPENDABLE[:-1])} and {SPENDABLE[-1]}, and has {found}")
-        return self
-
-    def scaled(self, fraction: float) -> Budget:
-        """A share of it."""
-        return self if fraction == 1 else self.model_copy(update={self.given: fraction * self.amount})
-
-    def in_flops(self, parameters: int, flops_per_token: float) -> Budget:
-        """The FLOPs of a budget in tokens per parameter."""
-        flops = self.amount * parameters * flops_per_token
-        return self.model_copy(update={"tokens_per_parameter": None, "flops": flops})
-
-    @property
-    def given(self) -> str:
-        """The setting that has the amount."""
-        return next(name for name in SPENDABLE if getattr(self, name) is not None)
-
-    @property
-    def kind(self) -> str:
-        """The quantity that is spent: `flops`, `tokens` or `seconds`."""
-        return "flops" if self.tokens_per_parameter is not None else self.given
-
-    @property
-    def amount(self) -> float:
-        """The amount of what is given."""
-        amount: float = getattr(self, self.given)
-        return amount
-
-    @property
-    def matched(self) -> str:
-        """The quantities that are the same in every arm: `flops`, or `flops and parameters`."""
-        if self.parameters is None:
-            return self.kind
-        return f"{self.kind} and {'non-embedding ' * (self.parameters.count == 'non_embedding')}parameters"
 
 
 AFTER_AN_ARM = 0.05

@@ -14,8 +14,8 @@ from typing import Any
 
 from ablate.data.sources import TextSource
 from ablate.store.documents.study import SCALES
+from ablate.study.budget_spec import ABSOLUTE
 from ablate.study.layers import Layer
-from ablate.study.sections import ABSOLUTE
 from ablate.study.yamlfile import YamlDocument, parse_shipped
 from zoo.axis import variants
 from zoo.edits import expand

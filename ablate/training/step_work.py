@@ -24,7 +24,8 @@ from ablate.machine.numerics import Numerics
 from ablate.training.batch import Batch
 from ablate.training.memory import Live, learner_of, whole_batch
 from ablate.training.spec import TrainSpec
-from evals.costs.operators import Kernel, Operators, Work, as_compiled, as_issued, counted
+from evals.costs.fusion import as_compiled
+from evals.costs.operators import Kernel, Operators, Work, as_issued, counted
 from zoo.attend import executed_backends
 from zoo.spec import ModelSpec
 

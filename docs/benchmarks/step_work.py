@@ -19,7 +19,8 @@ from ablate.training.optimizers import muon
 from ablate.training.spec import TrainSpec
 from evals.costs import operators
 from evals.costs.devices import device
-from evals.costs.operators import Kernel, Operators, as_compiled, as_issued
+from evals.costs.fusion import as_compiled
+from evals.costs.operators import Kernel, Operators, as_issued
 from evals.costs.step_roofline import step_seconds
 from zoo.spec import ModelSpec
 

@@ -12,7 +12,8 @@ from pydantic import JsonValue
 
 from ablate.noise.power import ALPHA, POWER, seeds_for
 from ablate.noise.scatter import Noise
-from ablate.store.documents.study import SCALES, StudyDocument, all_undertrained
+from ablate.store.documents.study import SCALES, StudyDocument
+from ablate.store.documents.study_arm import all_undertrained
 from ablate.store.documents.tuning import RATE
 from reports.findings.judging import looks_at
 from reports.findings.shapes import ArmSummary, StudySummary

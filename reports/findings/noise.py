@@ -10,8 +10,9 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from ablate.noise.curve import NOTHING, UNBOUNDED, Penalty, RateCurve, choice_penalty
+from ablate.noise.curve import RateCurve
 from ablate.noise.difference import Difference, seed_difference
+from ablate.noise.penalty import NOTHING, UNBOUNDED, Penalty, choice_penalty
 from ablate.noise.scatter import Noise, Odd, Scatter, SeedLosses, scatter
 from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.tuning import RATE

@@ -10,9 +10,10 @@ import numpy as np
 import polars as pl
 
 from ablate.store.documents import LedgerTest, StudyDesign, StudyDocument, StudyEffect
+from reports.findings.comparison import Comparison
 from reports.findings.costs import NO_COSTS, effect_costs
 from reports.findings.judging import Pair, Standing, at_any_rate, difference_claim, differences, ties
-from reports.findings.shapes import Comparison, EffectSummary
+from reports.findings.shapes import EffectSummary
 from reports.findings.verdicts import judgement, level, reliability
 from reports.findings.waiting import waiting
 from reports.reading.collected import Collected

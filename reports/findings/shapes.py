@@ -2,100 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar, get_args
 
 import polars as pl
 
-from ablate.noise.difference import Difference
 from ablate.noise.scatter import Noise, Odd
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyDocument, StudyEffect
-from reports.findings.costs import NO_COSTS, ArmCosts
+from reports.findings.comparison import Comparison, Judgement, seeds_needed
 from reports.findings.items import ItemDifference
 from reports.findings.judged_claim import JudgedClaim
 from reports.findings.rungs import Change
 from reports.reading.inputs import NO_INPUTS, Inputs
-from reports.statistics.estimates import ALPHA, Estimate
+from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval
-from reports.statistics.stalled import Failures
 from reports.verdicts import Verdict
 
 Shown = TypeVar("Shown", bound="SectionSummary")
 
 RANKS: tuple[str, ...] = get_args(Verdict)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """An arm against the baseline, seed by seed. `difference` is arm − baseline, in nats per token.
-
-    It is over the `seeds` that trained in both, odd ones left out, and `gap` says what it is tested by, None where it
-    is not. `failures` counts the other seeds, and `overall` is the difference with what they may cost.
-
-    `p_holm` is that of the difference, `p_equivalence` that of the tests against the study's margin, both corrected
-    for all that was judged for the question, looks included; they are None with fewer than two pairs or none that
-    differ, and where the verdict is withheld. The interval of `difference` excludes zero where `p_holm` is significant.
-    A test that is `repeated` has neither. `tuning_room` is how much further the interval reaches for the noise of
-    tuning. `alpha` is the level of its look. `detectable` is the smallest true difference that was found with 80 %
-    probability, as far as the scatter of so few seeds says it; so many `seeds_needed` more would settle the pair with
-    that probability, None where none would or where seeds are not added by plan. `test` is what the ledger keeps.
-    Where the best setting of either lies beyond those that were tried, the interval has no end on one side, the room is
-    infinite, and neither of those two is known.
-
-    `costs` are ratios of the arm to the baseline.
-    """
-
-    difference: Estimate | None
-    gap: Difference | None
-    failures: Failures
-    overall: Interval | None
-    seeds: tuple[int, ...]
-    alpha: float
-    test: LedgerTest | None = None
-    p_holm: float | None = None
-    p_equivalence: float | None = None
-    detectable: Interval | None = None
-    seeds_needed: int | None = None
-    repeated: bool = False
-    tuning_room: float = 0.0
-    usual: bool = True
-    """False where odd seeds of either arm are left out: what is said holds for runs that go well."""
-    costs: ArmCosts = NO_COSTS
-
-    @property
-    def shows_difference(self) -> bool:
-        return self.p_holm is not None and self.p_holm < ALPHA
-
-    @property
-    def shows_no_difference(self) -> bool:
-        """None as large as the margin."""
-        return self.p_equivalence is not None and self.p_equivalence < ALPHA
-
-    @property
-    def waits_for_rates(self) -> bool:
-        """Whether settings beyond those that were tried decide, so that no number of seeds would."""
-        if self.difference is None:
-            return False
-        end = self.difference.low if self.difference.mean > 0 else self.difference.high
-        return end is not None and math.isinf(end)
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """A comparison of two arms with its verdict on the first; `withheld` is why there is none."""
-
-    arm: str
-    base: str
-    comparison: Comparison
-    verdict: Verdict
-    withheld: str | None
-
-    @property
-    def seeds_needed(self) -> int | None:
-        """Number of further seeds likely to settle it; None if none would, or if it is already settled."""
-        return _seeds_needed(self.verdict, self.comparison)
 
 
 @dataclass(frozen=True)
@@ -208,7 +134,7 @@ class ArmSummary:
     @property
     def seeds_needed(self) -> int | None:
         """Number of further seeds likely to settle an inconclusive arm; None if none would, or if nothing is open."""
-        return _seeds_needed(self.verdict, self.comparison)
+        return seeds_needed(self.verdict, self.comparison)
 
 
 @dataclass(frozen=True)
@@ -309,9 +235,3 @@ class StudySummary:
     def unit(self) -> str:
         """Unit of losses and of their differences."""
         return f"nats/{self.study.per}"
-
-
-def _seeds_needed(verdict: Verdict, found: Comparison | None) -> int | None:
-    if found is None or verdict != "inconclusive" or found.shows_difference:
-        return None
-    return found.seeds_needed

@@ -17,22 +17,14 @@ from ablate.store.result_columns import NUMBERS
 from reports.errors import ReportError
 from reports.findings import warnings
 from reports.findings.claims import judge_claims
+from reports.findings.comparison import Comparison, Judgement
 from reports.findings.costs import StudyCosts, study_costs
 from reports.findings.items import ItemDifference, item_differences, unpaired
 from reports.findings.judging import Pair
 from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.rungs import changes
 from reports.findings.screened import judge_effects
-from reports.findings.shapes import (
-    ArmBudget,
-    ArmSummary,
-    Comparison,
-    EffectSummary,
-    Judgement,
-    NoiseSummary,
-    Score,
-    StudySummary,
-)
+from reports.findings.shapes import ArmBudget, ArmSummary, EffectSummary, NoiseSummary, Score, StudySummary
 from reports.findings.step_time import UNKNOWN, step_time_errors
 from reports.findings.verdicts import compare, judgement, level, never_trained
 from reports.findings.waiting import REPEATED, waiting

@@ -21,14 +21,14 @@ from types import MappingProxyType
 
 import polars as pl
 
-from ablate.noise.curve import NOTHING
 from ablate.noise.difference import Difference
+from ablate.noise.penalty import NOTHING
 from ablate.noise.power import FIRST_SHARE, seeds_needed
 from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
 from reports.findings.by_document import document_error
+from reports.findings.comparison import Comparison, Judgement
 from reports.findings.judging import Pair, Standing, difference_claim, differences, ledger_test, ties
 from reports.findings.noise import StudyNoise, study_noise
-from reports.findings.shapes import Comparison, Judgement
 from reports.findings.waiting import REPEATED
 from reports.reading.outcomes import FAILED
 from reports.statistics.detectable import detectable_effect

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from reports.findings.shapes import ArmSummary, Comparison, StudySummary
+from reports.findings.comparison import Comparison
+from reports.findings.shapes import ArmSummary, StudySummary
 from reports.pages.ranked import SCREEN, VISIBLE, Ranked, Row
 from reports.reading.outcomes import FAILED
 from reports.sections._costs import Cost, measured_costs

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from reports.findings.shapes import Judgement, StudySummary
+from reports.findings.comparison import Judgement
+from reports.findings.shapes import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.wording import words

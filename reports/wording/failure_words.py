@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ablate.noise.scatter import SPARED
-from reports.findings.shapes import ArmSummary, Comparison, StudySummary
+from reports.findings.comparison import Comparison
+from reports.findings.shapes import ArmSummary, StudySummary
 from reports.statistics.stalled import Reliability
 from reports.wording.length_words import undertrained
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ablate.store.documents import StudyArm, StudyDocument, length
-from ablate.store.documents.study import taught_by
+from ablate.store.documents.study_arm import taught_by
 from reports.wording.listing import listed
 from reports.wording.rate_words import rates
 

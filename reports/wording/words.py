@@ -7,7 +7,8 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 
 from ablate.noise.power import MOST_SEEDS
-from reports.findings.shapes import ArmSummary, Comparison, StudySummary
+from reports.findings.comparison import Comparison
+from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval

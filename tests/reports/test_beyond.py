@@ -14,14 +14,15 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.noise.curve import UNBOUNDED
+from ablate.noise.penalty import UNBOUNDED
 from ablate.store import Store
 from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.tuning import RATE
 from reports.figures.base import GOES_ON
+from reports.findings.comparison import Comparison
 from reports.findings.documents import documents
 from reports.findings.noise import study_noise
-from reports.findings.shapes import Comparison, StudySummary
+from reports.findings.shapes import StudySummary
 from reports.findings.summary import open_arms
 from reports.findings.verdicts import decide
 from reports.statistics.screening import EffectTest

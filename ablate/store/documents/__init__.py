@@ -63,17 +63,15 @@ from ablate.store.documents.search import (
     Values,
 )
 from ablate.store.documents.study import (
-    CacheBytes,
     ParameterBudget,
     SpentBudget,
-    StudyArm,
     StudyContrast,
     StudyDocument,
     StudyLook,
     StudyObjective,
-    StudyRun,
     StudyRung,
 )
+from ablate.store.documents.study_arm import CacheBytes, StudyArm, StudyRun
 from ablate.store.documents.tuning import StudyPass, StudyRates, StudyTrial, StudyTuning
 
 __all__ = [

@@ -5,33 +5,26 @@ from __future__ import annotations
 import json
 import operator
 import shlex
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, JsonValue
 
 from ablate.store.documents._document import (
-    Bytes,
-    BytesPerToken,
     Document,
     Flops,
-    FlopsPerToken,
-    JsonObject,
     NatsPerToken,
     Part,
-    Percent,
     Seconds,
     Tokens,
-    Unit,
     is_none,
 )
 from ablate.store.documents.claims import StudyClaim
 from ablate.store.documents.design import StudyDesign
-from ablate.store.documents.length import Length
 from ablate.store.documents.published import StudyPublished
 from ablate.store.documents.registered import StudyRegistration
 from ablate.store.documents.shell import from_here, plugin_options
+from ablate.store.documents.study_arm import StudyArm
 from ablate.store.documents.tuning import StudyRates, StudyTuning
 
 SCALES = ("smoke", "cpu", "cpu-long", "gpu-minutes", "gpu-hour", "gpu-day", "gpu-week")
@@ -71,105 +64,6 @@ class StudyObjective(Part):
     """The objective's name."""
     counts: str
     """Tokens that the loss is a mean over, in words."""
-
-
-class StudyRun(Part):
-    """A run of an arm."""
-
-    digest: str
-    """The name of its folder."""
-    seed: int
-    """Its seed."""
-
-
-class CacheBytes(Part):
-    """Declared size of a cache at batch 1."""
-
-    context: Tokens
-    """Tokens in the cache."""
-    bytes: Bytes
-    """Their size."""
-
-
-def taught_by(teacher: str) -> str:
-    """`taught by big (its forward passes are in the budget, its training is not)`."""
-    return f"taught by {teacher} (its forward passes are in the budget, its training is not)"
-
-
-class StudyArm(Part):
-    """One arm, as it was planned."""
-
-    name: str
-    """The arm's name."""
-    edits: JsonObject
-    """Its edits of the base model, by path."""
-    tuned: JsonObject
-    """Settings that tuning chose, by path."""
-    matching: dict[str, int]
-    """The edit that matched the parameters, by path."""
-    cell: JsonObject = Field(default={}, exclude_if=operator.not_)
-    """Its place in a grid: the value of each factor, by path; `arm` is the arm before the grid."""
-    parameters: int
-    """Parameters of the model."""
-    parameters_embedding: int
-    """Parameters of the token and position embeddings."""
-    flops_per_token: FlopsPerToken
-    """Training FLOPs per token, forward and backward."""
-    tokens: Tokens
-    """Training tokens of one run."""
-    steps: int
-    """Optimizer steps of one run."""
-    tokens_before: Tokens = 0
-    """Training tokens of the arm that it starts from; 0 for one that starts from scratch."""
-    checkpoint: str | None = Field(default=None, exclude_if=is_none)
-    """The checkpoint that it starts from, as the study names it; its training is in no count."""
-    teacher: str | None = Field(default=None, exclude_if=is_none)
-    """The arm or the checkpoint that it is distilled from; `flops_per_token` has the teacher's forward pass, and no
-    count has the teacher's training."""
-    kv_bytes_per_token: BytesPerToken | None
-    """Declared cache bytes at the training context, divided by its tokens; null for an encoder."""
-    seconds: Seconds | None
-    """Planned training time of one run, where the budget is in seconds."""
-    calibration: str | None = Field(default=None, exclude_if=is_none)
-    """Names the measurement of its step time in `calibration/`, where the budget is in seconds: arms with the same one
-    have the same time."""
-    step_time_error: Annotated[float | None, Unit("ln s")] = Field(default=None, exclude_if=is_none)
-    """Standard error of the logarithm of its step time against other arms': of the ratio of two arms' times, the root
-    of the sum of both squares, over `step_time_processes` processes. Null where it is not known."""
-    step_time_processes: int | None = Field(default=None, exclude_if=is_none)
-    """Processes that measured it."""
-    data: str
-    """Digest of the arm's corpus, which differs between arms with different tokenizers."""
-    cache_bytes: tuple[CacheBytes, ...]
-    """Cache sizes at several contexts; none for an encoder."""
-    differs: dict[str, Percent]
-    """Percentages by which tokens, FLOPs, parameters and, where planned, seconds exceed the baseline's."""
-    identity: str
-    """Digest of all that decides its losses but the seeds."""
-    identity_at_any_rate: str | None = Field(default=None, exclude_if=is_none)
-    """The same but for the learning rate; null in stores from before."""
-    runs: tuple[StudyRun, ...]
-    """One for each seed."""
-
-    @property
-    def parameters_non_embedding(self) -> int:
-        return self.parameters - self.parameters_embedding
-
-    @property
-    def flops(self) -> float:
-        """Training FLOPs of one run."""
-        return self.tokens * self.flops_per_token
-
-    @property
-    def length(self) -> Length:
-        """Length of its training, that of the arm it starts from included."""
-        size, continues = self.parameters_non_embedding, self.checkpoint is not None
-        return Length.of(self.tokens, self.steps, self.tokens_before, size, continues)
-
-
-def all_undertrained(arms: Iterable[StudyArm]) -> bool:
-    """Whether no arm trains long enough for a verdict."""
-    return all(arm.length.undertrained for arm in arms)
 
 
 class StudyContrast(Part):

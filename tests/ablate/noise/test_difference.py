@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ablate.noise.curve import NOTHING, UNBOUNDED, Floats, Penalty, choice_penalty
 from ablate.noise.difference import Difference, seed_difference
+from ablate.noise.penalty import NOTHING, UNBOUNDED, Floats, Penalty, choice_penalty
 from ablate.noise.scatter import Noise
 
 DRAWS = 1_000_000
