@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from reports.wording.answers import closing_table as table
     from reports.wording.answers import headline
     from reports.wording.cost_words import unmeasured
-    from reports.wording.words import sentence
+    from reports.wording.finding_words import sentence
 
 # Lazy, so that `import reports` is cheap.
 _HOME = {
@@ -51,7 +51,7 @@ _HOME = {
     "render_site": "reports.pages.site",
     "replicated": "reports.findings.replication",
     "results_of_store": "reports.results.storing",
-    "sentence": "reports.wording.words",
+    "sentence": "reports.wording.finding_words",
     "size_of": "reports.results.sizes",
     "step_words": "reports.findings.next_steps",
     "summarise": "reports.findings.summary:summarise_study",

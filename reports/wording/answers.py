@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from reports.findings.shapes import RANKS, ArmSummary, EffectSummary, StudySummary
 from reports.findings.waiting import UNDERTRAINED, guesses
 from reports.reading.outcomes import UNJUDGED
-from reports.wording import change_words, effect_words, failure_words, gloss_words, short_answer, tables, words
+from reports.wording import change_words, effect_words, failure_words, finding_words, gloss_words, short_answer, tables
 from reports.wording.length_words import undertrained
 from reports.wording.table import Rows, Table
 
@@ -32,7 +32,7 @@ def in_full(summary: StudySummary) -> str:
     if said := _unanswered(summary):
         return said
     design = summary.study.design
-    return words.headline(summary) if design is None else effect_words.headline(summary, design)
+    return finding_words.headline(summary) if design is None else effect_words.headline(summary, design)
 
 
 def qualifiers(summary: StudySummary) -> Iterator[str]:
@@ -72,7 +72,7 @@ def findings(summary: StudySummary) -> Iterator[Finding]:
     if summary.effects:
         return
     for arm in sorted(summary.arms, key=lambda arm: (arm.name != summary.baseline, _rank(arm))):
-        yield Finding(arm.name, words.sentence(summary, arm), gloss_words.of_arm(summary, arm))
+        yield Finding(arm.name, finding_words.sentence(summary, arm), gloss_words.of_arm(summary, arm))
 
 
 def _rank(found: ArmSummary | EffectSummary) -> int:

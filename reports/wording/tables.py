@@ -10,7 +10,7 @@ from ablate.store.documents.costs import CROWDED
 from ablate.store.result_columns import Row
 from reports.findings.comparison import Comparison
 from reports.findings.shapes import ArmBudget, ArmSummary, StudySummary
-from reports.wording import failure_words, words
+from reports.wording import failure_words, finding_words, words
 from reports.wording.measures import RUN_MEASURES, mean_of
 from reports.wording.table import Columns, Rows, Table
 
@@ -35,7 +35,7 @@ def closing_table(summary: StudySummary) -> Rows:
         "peak memory": lambda arm: words.size(mean_of(arm, "peak_memory_bytes")),
         "KV bytes/token": lambda arm: words.whole(arm.kv_bytes_per_token),
         "failed": lambda arm: failure_words.failed(arm) or words.NONE,
-        "verdict": lambda arm: words.verdict(summary, arm),
+        "verdict": lambda arm: finding_words.verdict(summary, arm),
     }
     return Table.of(summary.arms, columns).without_empty(SOMETIMES).lines
 
@@ -48,7 +48,7 @@ def compact_table(summary: StudySummary) -> Table:
         f"against {summary.baseline}": lambda arm: _difference(arm.comparison),
         "training speed": lambda arm: _times(arm.comparison),
         "KV cache": lambda arm: _cache_times(arm.comparison),
-        "verdict": lambda arm: words.verdict(summary, arm),
+        "verdict": lambda arm: finding_words.verdict(summary, arm),
     }
     return Table.of(summary.arms, columns).without_empty(list(columns)[1:5])
 

@@ -26,7 +26,7 @@ from reports.findings.shapes import StudySummary
 from reports.findings.summary import open_arms
 from reports.findings.verdicts import decide
 from reports.statistics.screening import EffectTest
-from reports.wording import rate_words, words
+from reports.wording import finding_words, rate_words
 from reports.wording.markup import LATEX
 from tests.reports.browsing import unpacked
 from tests.reports.factory import Arm, StudyOf
@@ -108,7 +108,7 @@ def test_an_arm_that_trains_at_no_rate_may_be_anything_and_tells_nothing_of_nois
     path = StudyOf(arms, tuning=[*tunings[:2], untrained(tunings[2])]).write(tmp_path)
     summary = reports.summarise(path)
     assert summary.arms[2].verdict == "inconclusive"
-    assert words.sentence(summary, summary.arms[2]).endswith(
+    assert finding_words.sentence(summary, summary.arms[2]).endswith(
         "nats, since post trained with none of the settings tried."
     )
     assert rate_words.rates(summary.study).endswith("; post trained with none of those tried")
@@ -143,7 +143,7 @@ def test_with_one_tuning_seed_an_edge_counts_as_well(tmp_path: Path) -> None:
 
 def test_what_is_said_printed_and_drawn_of_an_open_interval(tmp_path: Path) -> None:
     summary = study(tmp_path, 1, "post")
-    said = words.sentence(summary, summary.arms[1])
+    said = finding_words.sentence(summary, summary.arms[1])
     assert "+0.100 (−∞ to +0.1" in said
     assert "inconclusive (4 seeds, p > 0.99): excludes only differences above +0.1" in said
     assert said.endswith("nats, since a best learning rate lies beyond those tried.")
@@ -151,7 +151,7 @@ def test_what_is_said_printed_and_drawn_of_an_open_interval(tmp_path: Path) -> N
     assert printed["difference_interval"][0] is None and 0.1 < printed["difference_interval"][1] < 0.12
     assert printed["detectable"] is None
     both = study(tmp_path / "both", 1, "pre", "post")
-    said_of_both = words.sentence(both, both.arms[1])
+    said_of_both = finding_words.sentence(both, both.arms[1])
     assert "+0.100 (−∞ to +∞) nats" in said_of_both and "excludes nothing, since" in said_of_both
     assert "(−∞ to +0.1)".translate(LATEX) == r"($-$$\infty$ to +0.1)"
     page = reports.render(Store(tmp_path).study("norm_placement", "cpu").path).read_text("utf-8")

@@ -10,7 +10,7 @@ from ablate.store import StudyFolder
 from ablate.store.documents import SpentBudget, StudyArm, StudyLook
 from reports.findings.shapes import StudySummary
 from reports.pages.page import render_page
-from reports.wording import matching_words, tables, words
+from reports.wording import finding_words, matching_words, tables
 from tests.reports.factory import Arm, StudyOf, arm_documents
 
 ARMS = [Arm("base", [2.4, 2.5, 2.45]), Arm("arm", [2.3, 2.4, 2.35], edits={"block.ffn.d_ff": "8/3x"})]
@@ -92,7 +92,7 @@ def test_other_budgets_say_nothing_of_time(tmp_path: Path) -> None:
 def test_an_arm_that_goes_on_from_another_is_not_said_to_have_spent_the_same(tmp_path: Path) -> None:
     going_on = Arm("on", [2.3, 2.4, 2.35], edits={"start.arm": "base", "start.fraction": 0.1}, steps=2)
     summary = summary_of(tmp_path, of=[Arm("base", [2.4, 2.5, 2.45]), going_on])
-    said = words.sentence(summary, summary.arms[1])
+    said = finding_words.sentence(summary, summary.arms[1])
     assert "at equal" not in said
     assert "after 10 % of the baseline’s tokens, on top of the training of base" in said
     assert "except on, which started from another arm" in render_page(summary)
@@ -107,4 +107,4 @@ def test_what_bars_and_plus_minus_mean_is_said_once(tmp_path: Path) -> None:
 
 def test_a_baseline_without_a_result_has_no_loss(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, of=[Arm("base", [None, None]), Arm("arm", [2.3, 2.4, 2.35])])
-    assert words.sentence(summary, summary.arms[0]) == "the baseline: no seed finished."
+    assert finding_words.sentence(summary, summary.arms[0]) == "the baseline: no seed finished."

@@ -14,7 +14,7 @@ from ablate.store.documents import SyntheticMeta
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.reading.collect import collect
 from reports.sections import galleries
-from reports.wording import method_words, words
+from reports.wording import finding_words, method_words
 from tests.reports.factory import Arm, StudyOf, arm_documents, changed
 
 BASE = [2.400, 2.412, 2.391, 2.405]
@@ -48,8 +48,8 @@ def test_a_stalled_seed_is_in_no_mean_and_in_every_answer(tmp_path: Path) -> Non
     assert post.loss.values == tuple(LOWER[:3])
     assert post.comparison.difference.mean == pytest.approx(np.mean(np.subtract(LOWER[:3], BASE[:3])))
     assert (post.verdict, post.seeds_needed) == ("inconclusive", None)
-    assert words.headline(summary).endswith("Left out of means and differences: post: 1 of 4 seeds stalled.")
-    said = words.sentence(summary, post)
+    assert finding_words.headline(summary).endswith("Left out of means and differences: post: 1 of 4 seeds stalled.")
+    said = finding_words.sentence(summary, post)
     assert "where both train (3 seeds), with failures between −" in said
     assert said.endswith("because 1 of 4 seeds of post stalled.")
     header, base, row = reports.table(summary)
@@ -79,18 +79,18 @@ def test_which_verdicts_failures_leave(tmp_path: Path) -> None:
     arms = [Arm("base", BASE), Arm("lower", failing), Arm("higher", higher), Arm("near", [*near, 5.95])]
     summary = summary_of(tmp_path / "a", *arms, margin=0.05)
     assert [arm.verdict for arm in summary.arms] == ["baseline", "inconclusive", "worse", "inconclusive"]
-    assert "because 1 of 4 seeds of near stalled" in words.sentence(summary, arm_of(summary, "near"))
+    assert "because 1 of 4 seeds of near stalled" in finding_words.sentence(summary, arm_of(summary, "near"))
     summary = summary_of(tmp_path / "b", Arm("base", [*BASE[:3], 5.95]), Arm("lower", LOWER), Arm("higher", higher))
     assert [arm.verdict for arm in summary.arms] == ["baseline", "better", "worse"]
-    assert "1 of 4 seeds stalled" in words.sentence(summary, summary.arms[0])
+    assert "1 of 4 seeds stalled" in finding_words.sentence(summary, summary.arms[0])
 
 
 def test_an_arm_that_never_trains_has_no_difference(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, Arm("base", BASE), Arm("post", [5.95, 5.96, 5.97, 5.98]))
     post = arm_of(summary, "post")
     assert (post.verdict, post.loss, post.failed) == ("stalled", None, 4)
-    assert "post stalled near the loss of a unigram model" in words.headline(summary)
-    assert words.sentence(summary, post) == "all 4 seeds stalled."
+    assert "post stalled near the loss of a unigram model" in finding_words.headline(summary)
+    assert finding_words.sentence(summary, post) == "all 4 seeds stalled."
 
 
 def test_where_no_run_learned_anything_none_stalled(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.sections import galleries
-from reports.wording import words
+from reports.wording import finding_words
 from tests.reports.factory import Arm, StudyOf
 
 LOSSES = [2.50, 2.52, 2.49]
@@ -40,7 +40,7 @@ def test_headline_and_figures_say_undertrained(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, Arm("pre", LOSSES), Arm("post", [2.6, 2.61, 2.6], tokens_before=0))
     assert (
         "Undertrained (fewer than 5 tokens per non-embedding parameter or 500 steps): post; these losses"
-        in words.headline(summary)
+        in finding_words.headline(summary)
     )
     marked = [title for title in titles(summary) if title.endswith("(undertrained)")]
     assert marked == [
@@ -51,4 +51,4 @@ def test_headline_and_figures_say_undertrained(tmp_path: Path) -> None:
 
 def test_they_do_not_of_arms_that_trained_for_long_enough(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, Arm("pre", LOSSES), Arm("post", [2.6, 2.61, 2.6]))
-    assert "ndertrained" not in "".join([words.headline(summary), *titles(summary)])
+    assert "ndertrained" not in "".join([finding_words.headline(summary), *titles(summary)])

@@ -23,7 +23,7 @@ from reports.findings.verdicts import compare, decide
 from reports.findings.waiting import REPEATED
 from reports.pages.page import render_page
 from reports.statistics.simultaneous import Evidence
-from reports.wording import method_words, words
+from reports.wording import finding_words, method_words
 from tests.regression import holm, pooled
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_verdicts import finished
@@ -110,9 +110,9 @@ def test_results_that_come_in_are_shown_and_not_judged(tmp_path: Path) -> None:
     assert a.comparison is not None
     assert a.comparison.difference is not None
     assert (a.verdict, a.comparison.p_holm) == ("no verdict", None)
-    assert words.sentence(summary, a).endswith("no verdict: 2 of 12 runs of this study have not ended.")
+    assert finding_words.sentence(summary, a).endswith("no verdict: 2 of 12 runs of this study have not ended.")
     assert (b.verdict, p_of(summary, "b")) == ("no verdict", None)
-    assert "have no verdict (" in words.headline(summary)
+    assert "have no verdict (" in finding_words.headline(summary)
     reason = "no verdict: 2 of 12 runs of this study have not ended"
     assert reports.withheld(summary) == [f"N{reason[1:]}"]
     alone = rendered(tmp_path, {"b": ARMS["b"]})
@@ -226,8 +226,8 @@ def test_seeds_added_after_a_verdict_take_it_away(tmp_path: Path) -> None:
     summary = rendered(tmp_path, {"a": ARMS["a"], "b": ARMS["b"][:3]})
     _, a, b = summary.arms
     assert (a.verdict, b.verdict) == ("no verdict", "inconclusive")
-    assert "some of these seeds were judged before" in words.sentence(summary, a)
-    assert "seeds: auto" in words.sentence(summary, a)
+    assert "some of these seeds were judged before" in finding_words.sentence(summary, a)
+    assert "seeds: auto" in finding_words.sentence(summary, a)
 
 
 def test_a_damaged_ledger_is_named(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from scipy import stats
 
 import reports
 from reports.findings.verdicts import compare, decide
-from reports.wording import words
+from reports.wording import finding_words
 from tests.regression import pooled
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_verdicts import finished
@@ -34,7 +34,7 @@ def test_the_odd_seed_is_in_the_headline(tmp_path: Path, post: list[float], seed
     found = summary.arms[2].outlier
     assert (found and found.seed) == seed
     assert [arm.name for arm in summary.arms if arm.outlier] == (["post"] if said else [])
-    assert said in words.headline(summary)
+    assert said in finding_words.headline(summary)
 
 
 def test_a_difference_leaves_the_odd_seed_out_and_says_so(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_difference_leaves_the_odd_seed_out_and_says_so(tmp_path: Path) -> Non
     assert (found.usual, found.seeds) == (False, (0, 1, 2, 3))
     assert found.difference.mean == pytest.approx(expected.mean)
     assert found.test.p == pytest.approx(expected.p)
-    assert "hold for runs that go well" in words.headline(summary)
+    assert "hold for runs that go well" in finding_words.headline(summary)
     assert all(each.comparison.usual for each in summary.arms[2:] if each.comparison)
 
 

@@ -21,7 +21,7 @@ from reports.reading.collect import collect
 from reports.reading.collected import Collected
 from reports.sections.ladder import Ladder
 from reports.sections.rungs import Rungs
-from reports.wording import answers, rung_words, words
+from reports.wording import answers, finding_words, rung_words
 from tests.regression import holm
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_tuned import Curve, tune
@@ -115,7 +115,7 @@ def test_which_way_a_change_goes_may_be_open(tmp_path: Path) -> None:
 
 
 def test_the_headline_says_what_changes_and_what_is_open(tmp_path: Path) -> None:
-    said = words.headline(summary_of(tmp_path, {"post": (0.3, 0.101, 0.1), "double": (-0.1, -0.101, -0.1)}))
+    said = finding_words.headline(summary_of(tmp_path, {"post": (0.3, 0.101, 0.1), "double": (-0.1, -0.101, -0.1)}))
     assert "With size (small to full), the difference of post shrinks; cannot tell for double." in said
     assert said.endswith("With length (half to full), cannot tell whether the difference changes for post and double.")
 
@@ -128,7 +128,7 @@ def test_many_changes_of_which_nothing_is_known_are_one_line(tmp_path: Path) -> 
     assert len(said) == len(known) + 1
     unknown = f"For {16 - len(known)} of 16 comparisons with full"
     assert said[-1] == f"{unknown}, cannot tell whether the difference changes."
-    assert "cannot tell for 7 arms." in words.headline(summary)
+    assert "cannot tell for 7 arms." in finding_words.headline(summary)
 
 
 def test_nothing_is_said_before_all_runs_have_ended(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_nothing_is_said_before_all_runs_have_ended(tmp_path: Path) -> None:
     assert "1 of 16 runs of this comparison have not ended" in said
     assert "post at small: 1 of 4 runs have no result (seed 3)." in summary.warnings
     assert found(summary, "post", "half").word == "shrinks"
-    assert "With size" not in words.headline(summary)
+    assert "With size" not in finding_words.headline(summary)
 
 
 def test_a_rung_without_a_result_is_named_and_seen_to_be_empty(tmp_path: Path) -> None:

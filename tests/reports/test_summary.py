@@ -19,7 +19,7 @@ from reports.findings.shapes import ArmSummary, StudySummary
 from reports.sections import difference_curves
 from reports.sections.difference_curves import DifferenceCurves
 from reports.sections.losses import Losses
-from reports.wording import words
+from reports.wording import finding_words
 from reports.wording.measures import RUN_MEASURES
 from tests.documents import quartiles
 from tests.regression import pooled
@@ -139,7 +139,7 @@ def test_an_arm_is_not_worse_than_a_baseline_that_diverged_more(tmp_path: Path) 
     assert steady.comparison.p_holm is not None
     assert steady.comparison.p_holm < 0.05
     assert steady.verdict == "inconclusive"
-    assert words.sentence(summary, steady).endswith("because 1 of 4 seeds of base diverged.")
+    assert finding_words.sentence(summary, steady).endswith("because 1 of 4 seeds of base diverged.")
 
 
 def test_an_arm_of_which_no_seed_is_left_is_not_said_to_be_flattered(tmp_path: Path) -> None:

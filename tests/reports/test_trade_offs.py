@@ -17,7 +17,7 @@ from reports.pages.page import render_page
 from reports.pages.trade_offs import Studied, render_trade_offs
 from reports.statistics.estimates import Estimate
 from reports.statistics.front import surely_beaten
-from reports.wording import words
+from reports.wording import finding_words
 from reports.wording.cost_words import change_of, clear_costs, costs
 from reports.wording.length_words import conditions
 from tests.reports.browsing import data_of
@@ -143,7 +143,7 @@ def test_studies_of_another_scale_or_text_have_a_plane_of_their_own(tmp_path: Pa
 def test_a_headline_of_many_arms_names_the_best_and_counts_the_others(tmp_path: Path) -> None:
     arms = [Arm(f"arm {i}", [2.4 + i / 1e3, 2.5, 2.45], steps=4) for i in range(40)]
     summary = summarise_study(StudyOf(arms, measured=False).write(tmp_path))
-    said = words.headline(summary).replace(f" ({conditions(summary.study)})", "")
+    said = finding_words.headline(summary).replace(f" ({conditions(summary.study)})", "")
     assert said.count("arm ") <= 2
     assert "38 others are inconclusive" in said
     assert len(said) < 200
@@ -201,7 +201,7 @@ def test_studies_without_a_result_are_not_counted(tmp_path: Path) -> None:
 def test_a_single_arm_is_no_comparison(tmp_path: Path) -> None:
     summary = summarise_study(StudyOf([Arm("only", [2.4, 2.41, 2.39])], measured=False).write(tmp_path))
     said = "The study has a single arm, so nothing is compared: only reached 2.400 ± 0.025 nats per token."
-    assert words.headline(summary) == said
+    assert finding_words.headline(summary) == said
 
 
 def test_log_ranges_hold_all_points() -> None:

@@ -24,7 +24,7 @@ from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.verdicts import compare, decide
 from reports.statistics.estimates import Floats
 from reports.statistics.ledger import FIRST_SHARE
-from reports.wording import rate_words, words
+from reports.wording import finding_words, rate_words
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_verdicts import finished
 
@@ -245,7 +245,7 @@ def test_the_noise_of_tuning_is_in_the_interval_and_the_headline_says_how_rates_
     assert found.p_holm is not None and found.p_holm > untuned
     fewest, most = sorted(len(each.trials) for each in summary.study.tuning)
     tried = f"{fewest} to {most} rates × 2 seeds at full length, after 5 rates × 1 seed at a quarter of the length"
-    assert f"each arm at its own best learning rate ({tried})" in words.headline(summary)
+    assert f"each arm at its own best learning rate ({tried})" in finding_words.headline(summary)
 
 
 @pytest.mark.parametrize("curvature", [0.1, 1.0])
@@ -283,7 +283,7 @@ def test_one_tuning_seed_has_the_noise_of_the_runs_that_are_judged(tmp_path: Pat
         found = summary.arms[1].comparison
         assert found is not None and found.gap is not None
         rooms.append(found.tuning_room)
-        assert "trained with" not in words.sentence(summary, summary.arms[1])
+        assert "trained with" not in finding_words.sentence(summary, summary.arms[1])
     assert 0 < rooms[1] < rooms[0] < 0.1
 
 

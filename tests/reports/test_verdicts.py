@@ -17,7 +17,7 @@ from ablate.store.documents import LedgerRecord
 from reports.findings.shapes import StudySummary
 from reports.findings.summary import open_arms
 from reports.findings.verdicts import compare, decide
-from reports.wording import method_words, words
+from reports.wording import finding_words, method_words
 from tests.regression import holm, pooled
 from tests.reports.factory import Arm, StudyOf, arm_documents
 
@@ -63,9 +63,9 @@ def test_a_margin_tells_no_difference_from_not_knowing(tmp_path: Path) -> None:
     assert near.comparison.p_equivalence == pytest.approx(holm(raw)[0] / 0.8)
     assert near.seeds_needed is far.seeds_needed is None
     assert noisy.seeds_needed is None
-    assert "no difference larger than 0.01 nats (4 seeds, p < 0.0001)" in words.sentence(summary, near)
-    assert "nats) shows no difference from base larger than 0.01 nats" in words.headline(summary)
-    assert words.verdict(summary, near) == "no difference > 0.01"
+    assert "no difference larger than 0.01 nats (4 seeds, p < 0.0001)" in finding_words.sentence(summary, near)
+    assert "nats) shows no difference from base larger than 0.01 nats" in finding_words.headline(summary)
+    assert finding_words.verdict(summary, near) == "no difference > 0.01"
     assert "margin" in method_words.method(summary)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import reports
 from reports.statistics.estimates import Estimate, estimate, geometric
-from reports.wording import answers, cost_words, method_words, words
+from reports.wording import answers, cost_words, finding_words, method_words, words
 from tests.reports.factory import Arm, StudyOf, typical
 
 
@@ -74,12 +74,12 @@ def test_scores() -> None:
 
 def test_sentences_of_a_study(tmp_path: Path) -> None:
     summary = reports.summarise(typical(4).write(tmp_path))
-    assert words.headline(summary) == (
+    assert finding_words.headline(summary) == (
         "At equal FLOPs, pre (−0.090 ± 0.015 nats, training 2 % faster, decoding 2 % faster) reached a lower loss "
         "than post; double (+0.001 ± 0.015 nats) is inconclusive against post (750 k non-embedding parameters, "
         "5.3 tokens per parameter, learning rates not tuned)."
     )
-    post, pre, double = (words.sentence(summary, arm) for arm in summary.arms)
+    post, pre, double = (finding_words.sentence(summary, arm) for arm in summary.arms)
     assert post == "the baseline: 2.401 ± 0.026 nats per token (95 % interval over 3 seeds)."
     assert pre.startswith(
         "−0.090 ± 0.015 nats at equal FLOPs, training 2 % faster, decoding 2 % faster; better (3 seeds, p"
@@ -110,14 +110,14 @@ def test_sentences_of_a_study(tmp_path: Path) -> None:
 )
 def test_sentences_without_enough_seeds(tmp_path: Path, arm: Arm, said: str) -> None:
     summary = reports.summarise(StudyOf([Arm("base", [2.4], steps=4), arm]).write(tmp_path))
-    assert said in words.sentence(summary, summary.arms[1])
+    assert said in finding_words.sentence(summary, summary.arms[1])
 
 
 def test_a_win_that_a_diverged_seed_spoils_says_so(tmp_path: Path) -> None:
     base = Arm("base", [2.400, 2.412, 2.391, 2.403], steps=4)
     arm = Arm("arm", [2.300, 2.313, 2.290, 9.9], steps=4, diverged=[3])
     summary = reports.summarise(StudyOf([base, arm]).write(tmp_path))
-    assert words.sentence(summary, summary.arms[1]).endswith("because 1 of 4 seeds of arm diverged.")
+    assert finding_words.sentence(summary, summary.arms[1]).endswith("because 1 of 4 seeds of arm diverged.")
 
 
 def test_closing_table(tmp_path: Path) -> None:
