@@ -1,0 +1,267 @@
+"""Reading of one rung of a study, its layers laid over each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from ablate.checkpoints import Checkpoint, CheckpointError
+from ablate.data.sources import DataSource
+from ablate.data.sources.stdlib import StdlibSource
+from ablate.study.arm_problems import lora_problems, start_problems, teacher_problems, tuning_problems
+from ablate.study.arms import TRAIN, Arm, ArmBuilder, Edit, edits_in
+from ablate.study.claim_problems import claim_problems
+from ablate.study.complaints import complaints
+from ablate.study.design_runs import design_runs
+from ablate.study.design_spec import FEWEST_SPARE, DesignError, Screen, screen
+from ablate.study.grid import cells
+from ablate.study.layering import together
+from ablate.study.layers import Layer, Origins, Target
+from ablate.study.problems import Problem, StudyError
+from ablate.study.scales import NAMING, Layers
+from ablate.study.search_space import space_problems
+from ablate.study.sections import DEFAULT_TRAIN, NAME, StudySections
+from ablate.study.study import Study
+from ablate.study.tune_spec import TuneSpec
+from ablate.study.yamlfile import StudyMap
+from ablate.training.spec import TrainSpec
+from zoo.edits import Edits, flatten
+from zoo.errors import SpecError, did_you_mean
+from zoo.presets import preset
+
+NOT_IN_A_DESIGN = "a design makes its runs from factors, at one size: leave this out"
+TUNED_RUNS = "the noise of tuning each run shows only in contrasts between runs that no effect takes"
+
+
+class RungReader:
+    """One pass over the layers of a study, which collects problems until nothing more can be checked."""
+
+    def __init__(self, read: Layers) -> None:
+        self.written, self.document = read.written, read.written.document
+        self.scale, self.rung, self.layers, self.share = read.scale, read.rung, read.layers, read.share
+        self.own, self.shipped = read.own, read.shipped
+        self.origins = Origins(self.document.values[()])
+        self.problems: list[Problem] = []
+        for layer in self.layers:
+            self.problems += self.origins.add(layer)
+
+    def study(self) -> Study:
+        """The study at this rung. Raises StudyError."""
+        tree = self._with_tokenizer(together(self.layers, StudySections.model_fields))
+        self.problems += self._name_problems(tree, "arms", "arm")
+        self.problems += self._name_problems(tree, "factors", "factor")
+        if tree.get("ladder") and (self.rung is None or any("ladder" in layer.nested for layer in self.own[2:])):
+            reason = "a ladder is written in the file or in a scale, as a map of maps"
+            self.problems.append(self.origins.problem(("ladder",), reason, at_key=True))
+        sections = self._sections(tree)
+        builder = self._builder(tree, sections.data if sections else StdlibSource())
+        chosen = self._screen(tree, sections) if tree.get("design") or tree.get("factors") else None
+        arms = self._arms(tree, sections, builder, chosen)
+        if builder is not None and sections is not None and not self.problems:
+            is_compared = len(arms) > 1 or not sections.search
+            tune = sections.tune if isinstance(sections.tune, TuneSpec) and is_compared else None
+            self.problems += tuning_problems(builder, tune, arms) if tune else ()
+            self.problems += space_problems(builder, sections.search.space) if sections.search else ()
+            self.problems += self._contrast_problems(sections, [arm.name for arm in arms])
+            for target, reason in claim_problems(sections, [arm.name for arm in arms]):
+                self.problems.append(self.origins.problem(target, reason))
+            self.problems += lora_problems(builder, arms)
+            for found in (start_problems, teacher_problems):
+                self.problems += found(builder, arms, self.written.folder)
+        if self.problems or sections is None or builder is None:
+            raise StudyError(self.problems)
+        if self.share is not None:
+            sections = sections.model_copy(update={"budget": sections.budget.scaled(self.share)})
+        return Study(
+            written=self.written,
+            scale=self.scale,
+            sections=sections,
+            arms=tuple(arms),
+            vocabulary_given="vocab_size" in tree["base"] or tree["base"].get("checkpoint") is not None,
+            origins=self.origins,
+            builder=builder,
+            budget_share=None if self.share is None else f"ladder.{self.rung}",
+            screen=chosen,
+            rung=self.rung,
+            shipped=self.shipped,
+            brought=self._brought(tree),
+        )
+
+    def _sections(self, tree: StudyMap) -> StudySections | None:
+        try:
+            return StudySections.model_validate(tree)
+        except ValidationError as error:
+            for path, reason, kind in complaints(error, tree, StudySections.model_json_schema()):
+                target = tuple(key for part in path for key in part.split("."))
+                self.problems.append(self.origins.problem(target, reason, kind=kind))
+        return None
+
+    def _name_problems(self, tree: StudyMap, section: str, noun: str) -> Iterator[Problem]:
+        written = self.document.data.get(section)
+        names = list(written) if isinstance(written, Mapping) else []
+        first = self.own[0].nested.get(section)
+        known = first if isinstance(first, Mapping) else {}
+        for name in names:
+            if not NAME.fullmatch(name):
+                origin = self.document.keys[section, name]
+                yield Problem(origin, f"{section}.{name}", NAMING)
+            if name == tree.get("baseline", "base"):
+                reason = f"'{name}' is the baseline, which is the base as it is: give this {noun} another name"
+                yield self.origins.problem((section, name), reason, at_key=True)
+        for layer in self.own[1:]:
+            edited = layer.nested.get(section)
+            for name, edits in edited.items() if isinstance(edited, Mapping) else ():
+                similar = did_you_mean(name, names)
+                may_add = isinstance(written, Mapping) and _is_new_arm(section, layer, edits)
+                if name not in known and (similar or not may_add):
+                    yield self.origins.problem((section, name), f"there is no such {noun}{similar}", at_key=True)
+
+    def _screen(self, tree: StudyMap, sections: StudySections | None) -> Screen | None:
+        """The design of the study; None where it has problems, which are told."""
+        unlike = [key for key in ("arms", "grid", "contrasts", "search", "ladder") if tree.get(key)]
+        self.problems += [self.origins.problem((key,), NOT_IN_A_DESIGN, at_key=True) for key in unlike]
+        if sections is None or unlike:
+            return None
+        if sections.design is None:
+            self.problems.append(self.origins.problem(("factors",), "need a design: {factorial: full}", at_key=True))
+            return None
+        try:
+            chosen = screen(sections.design, tuple(sections.factors))
+        except DesignError as error:
+            self.problems.append(self.origins.problem(("design", *error.setting), error.reason))
+            return None
+        if isinstance(sections.tune, TuneSpec) and chosen.spare < FEWEST_SPARE:
+            reason = (
+                f"{TUNED_RUNS}: {chosen.spare} are free, of {FEWEST_SPARE} needed. Take more runs, or say `tune: off`"
+            )
+            self.problems.append(self.origins.problem(("design", "factorial"), reason))
+        return chosen
+
+    def _contrast_problems(self, sections: StudySections, names: Sequence[str]) -> Iterator[Problem]:
+        seen = set[frozenset[str]]()
+        for place, contrast in enumerate(sections.contrasts):
+            sides = contrast.split(" - ")
+            unknown = [side for side in sides if side not in names]
+            reason = None
+            if unknown:
+                reason = f"there is no arm '{unknown[0]}'" + did_you_mean(unknown[0], names)
+            elif sections.baseline in sides:
+                reason = "every arm is compared with the baseline already"
+            elif len(set(sides)) == 1 or frozenset(sides) in seen:
+                reason = "needs two arms, once"
+            seen.add(frozenset(sides))
+            if reason is not None:
+                yield self.origins.problem(("contrasts", str(place)), f"'{contrast}': {reason}")
+
+    def _arms(
+        self, tree: StudyMap, sections: StudySections | None, builder: ArmBuilder | None, chosen: Screen | None
+    ) -> list[Arm]:
+        if builder is None or not isinstance(tree.get("arms", {}), Mapping):
+            return []
+        try:
+            base = builder.build(tree.get("baseline", "base"), (), ("base",))
+        except StudyError as error:
+            self.problems += error.problems
+            return []
+        if chosen is not None:
+            arms, problems = design_runs(builder, base, self._named_edits(tree, "factors"), chosen)
+            self.problems += problems
+            return arms
+        edits = self._named_edits(tree, "arms")
+        plain, problems = builder.build_all(base, edits)
+        self.problems += problems
+        if not any(tree.get(key) for key in ("arms", "grid", "search")) and not self.problems:
+            self.problems.append(self.origins.problem(("arms",), "there are no arms to compare"))
+        if self.problems or sections is None or not sections.grid:
+            return plain
+        crossed, problems = cells(builder, plain, edits, sections.grid)
+        self.problems += problems
+        return crossed
+
+    def _named_edits(self, tree: StudyMap, section: str) -> dict[str, list[Edit]]:
+        written = tree.get(section) or {}
+        return {name: self._edits((section, name)) for name, inner in written.items() if isinstance(inner, Mapping)}
+
+    def _builder(self, tree: StudyMap, data: DataSource) -> ArmBuilder | None:
+        base = tree.get("base")
+        if not isinstance(base, Mapping):
+            return None  # _sections has said so
+        model = self._base_model(base)
+        if model is None:
+            return None
+        edits = [edit for edit in self._edits(("base",)) if edit.path not in (("preset",), ("checkpoint",))]
+        return ArmBuilder(model, edits, self._valid_train(tree), data, self.origins, base.get("checkpoint"))
+
+    def _base_model(self, base: Mapping[str, Any]) -> Edits | None:
+        """The model of a preset or of a checkpoint, at full size; None where there is none, which is told."""
+        name, checkpoint = base.get("preset"), base.get("checkpoint")
+        key, given = ("preset", name) if checkpoint is None else ("checkpoint", checkpoint)
+        reason = None
+        if name is not None and checkpoint is not None:
+            reason = "the base is a preset or a checkpoint: set the other to null"
+        elif not isinstance(given, str):
+            what = "the path of a checkpoint" if key == "checkpoint" else "the name of a preset"
+            reason = f"{'is missing' if given is None else f'expected {what}, not {given!r}'} (see `ablate zoo`)"
+        else:
+            try:
+                return preset(given).model if key == "preset" else self._checkpoint(given).model
+            except SpecError as error:
+                reason = error.reason
+            except CheckpointError as error:
+                reason = str(error)
+        self.problems.append(self.origins.problem(("base", key), reason))
+        return None
+
+    def _checkpoint(self, path: str) -> Checkpoint:
+        return Checkpoint.at(path, self.written.folder)
+
+    def _with_tokenizer(self, tree: StudyMap) -> StudyMap:
+        """A study whose base is a checkpoint reads text with the checkpoint's tokenizer, unless it names another."""
+        base, data = tree.get("base"), tree.get("data", {"source": "stdlib"})
+        path = base.get("checkpoint") if isinstance(base, Mapping) else None
+        own = (layer.nested.get("data") for layer in self.own)
+        named = any("tokenizer" in each for each in own if isinstance(each, Mapping))
+        if not isinstance(path, str) or not isinstance(data, Mapping) or named:
+            return tree
+        try:
+            tokenizer = self._checkpoint(path).tokenizer
+        except CheckpointError:
+            return tree  # _base_model says so
+        return {**tree, "data": {**data, "tokenizer": tokenizer}} if tokenizer else tree
+
+    def _brought(self, tree: StudyMap) -> StudyMap:
+        """Settings by path that are as the shipped scale has them, and that the study does not give."""
+        now, brought = dict(flatten(tree)), StudyMap()
+        for layer in self.layers:
+            leaves = dict(flatten(layer.nested))
+            brought = {path: value for path, value in brought.items() if path not in leaves}
+            brought |= leaves if layer.shipped else {}
+        return {path: value for path, value in brought.items() if now.get(path) == value}
+
+    def _valid_train(self, tree: StudyMap) -> StudyMap:
+        """The training settings; the defaults where they have problems of their own."""
+        train = tree.get(TRAIN, {})
+        try:
+            TypeAdapter(TrainSpec).validate_python(train)
+        except ValidationError:
+            return DEFAULT_TRAIN  # _sections reports it
+        return dict(train)
+
+    def _edits(self, root: Target) -> list[Edit]:
+        """The edits that all layers make below a setting, in order."""
+        found: list[Edit] = []
+        for number, layer in enumerate(self.layers):
+            here: Any = layer.nested
+            for key in root:
+                here = here.get(key) if isinstance(here, Mapping) else None
+            if isinstance(here, Mapping):
+                found += list(edits_in(here, root, number))
+        return found
+
+
+def _is_new_arm(section: str, layer: Layer, edits: Any) -> bool:
+    """Whether a scale adds an arm: it edits the model. Edits of training alone are of an arm that there should be."""
+    adds = section == "arms" and layer.root[:1] == ("scales",) and not layer.is_rung
+    return adds and isinstance(edits, Mapping) and any(str(path).partition(".")[0] != "train" for path in edits)
