@@ -13,6 +13,7 @@ from zoo.facts import As, Dropout, Fact, Features, Supports, Tried
 from zoo.features.altup import AltUp
 from zoo.features.chunks import Chunks
 from zoo.features.encoder import MAX_LAYERS, EncoderSpec, Names
+from zoo.features.first_stream import FirstStream
 from zoo.features.layer_loss import LayerLoss
 from zoo.features.mtp import MultiTokenPrediction
 from zoo.features.per_layer_embeddings import PerLayerEmbeddings
@@ -81,6 +82,8 @@ class ModelSettings(Spec):
     """Weight of mean(logsumexp(logits)²) in the training objective (PaLM, arXiv:2204.02311, uses 1e-4)."""
     unet_skips: Annotated[bool, Field(exclude_if=is_off), Fact.DECODER, As(lambda _: UNetSkips())] = False
     """Add the output of each layer of the lower half to the input of its mirror image above."""
+    first_stream: Annotated[bool, Field(exclude_if=is_off), Fact.DECODER, As(lambda _: FirstStream())] = False
+    """Add the stream that enters the first layer to what every other layer reads."""
     value_embeddings: Annotated[ValueEmbeddings | None, Fact.DECODER, Tried({"tables": 1})] = Field(
         default=None, exclude_if=is_off
     )

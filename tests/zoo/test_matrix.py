@@ -81,6 +81,7 @@ RULES = [
     (r"linformer scores mixtures of keys, which are at no place for which \w+ could add", {"mixer", "mixer.position"}),
     (r"linformer mixes keys of the whole text: it cannot hide later tokens", {"visible"}),
     (r"expert_choice_moe chooses among all tokens of a text: it cannot hide later ones", {"visible", "encoder"}),
+    (r"nGPT keeps the stream on the unit sphere, which a sum of two streams leaves", {"first_stream"}),
     (r"layer \d+ has no heads of values to add to", {"value_embeddings"}),
     (r"layer \d+ has \d+ heads of \d+ features, and layer \d+, which reads the same, .+", {"value_embeddings"}),
     (r"no layer below has keys and values of its own with the same heads, positions and window", {"pattern"}),

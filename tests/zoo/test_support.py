@@ -65,6 +65,7 @@ class Model(ModelSpec):
 SMALL: dict[str, Any] = {"vocab_size": 16, "d_model": 32, "n_layers": 6, "embedding_scale": "sqrt_d_model"}
 FEATURES: dict[str, Any] = {
     "unet_skips": True,
+    "first_stream": True,
     "value_embeddings": {},
     "altup": {},
     "per_layer_embeddings": {},
