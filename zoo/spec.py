@@ -262,6 +262,7 @@ def _spelled_out(model: ModelSpec, dump: Callable[[Spec], SpecJson]) -> SpecJson
     """Every layer in full, every default a number. dump: a part as plain data."""
     has_norms = model.has_final_norm or model.has_embedding_norm or model.head_transform is not None
     has_norms = has_norms or any(feature.has_norms for feature in model.features.values())
+    has_norms = has_norms or model.layers[-1].norm_placement.closes_with_norms
     spelled = {"n_layers", *names_with(type(model), Fact.LAYERS)}
     encoder = {} if model.encoder_spec is None else {"encoder": _spelled_out(model.encoder_spec, dump)}
     layers = model.layers

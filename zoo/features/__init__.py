@@ -104,8 +104,11 @@ class Feature(Spec):
     """Grounds that others cannot rely on beside it."""
     writes_after_layers: ClassVar[bool] = False
     """Whether it writes to the stream after the last layer, which is then not normalised by that layer's residual."""
-    has_norms: ClassVar[bool] = False
-    """Whether it has norms of the kind of the model's."""
+
+    @property
+    def has_norms(self) -> bool:
+        """Whether it may have norms of the model's kind, which is then part of what a model is (`new_norm`)."""
+        return True
 
     @property
     def active_stream(self) -> int | None:

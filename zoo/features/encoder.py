@@ -45,6 +45,10 @@ class EncoderSpec(Feature):
     """Whether a norm ends the encoder; null means: unless its last block leaves the stream normalised, as post-norm
     does."""
 
+    @property
+    def has_norms(self) -> bool:
+        return False
+
     @field_validator("block", mode="before")
     @classmethod
     def _nested(cls, block: Any) -> Any:

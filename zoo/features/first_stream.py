@@ -25,6 +25,10 @@ class FirstStream(Feature):
     breaks: ClassVar[Grounds] = frozenset({Ground.ONE_END})
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
 
+    @property
+    def has_norms(self) -> bool:
+        return False
+
     def check(self, model: Model) -> None:
         if model.n_layers < 2:
             raise SpecError("", "a single layer reads nothing but the first stream: n_layers must be at least 2")

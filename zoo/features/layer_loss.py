@@ -25,6 +25,10 @@ class LayerLoss(Feature):
     weight: NonNegativeFloat
     """Weight of the layers' mean loss in the training objective."""
 
+    @property
+    def has_norms(self) -> bool:
+        return False
+
     def build(self, model: Model) -> LayerLosses:
         return LayerLosses(self.weight, model.n_layers)
 

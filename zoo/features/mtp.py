@@ -36,7 +36,6 @@ class MultiTokenPrediction(Feature):
     needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_BLOCKS, Ground.CAUSAL})
     breaks: ClassVar[Grounds] = frozenset({Ground.ONE_END})
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
-    has_norms: ClassVar[bool] = True
 
     depth: PositiveInt = 1
     """Number of modules, hence of further tokens predicted at each token."""

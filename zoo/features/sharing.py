@@ -55,6 +55,10 @@ class Sharing(Feature):
     recursion: Annotated[Recursion | None, Field(exclude_if=is_off)] = None
     """Choice of the tokens that each turn of the loop runs on; null for all tokens in every turn."""
 
+    @property
+    def has_norms(self) -> bool:
+        return self.injection
+
     def block_of_each(self, n_layers: int) -> tuple[int, ...]:
         """Which block each layer is."""
         length = n_layers - self.prelude - self.coda

@@ -26,6 +26,10 @@ class UNetSkips(Feature):
     breaks: ClassVar[Grounds] = frozenset({Ground.ONE_END})
     supports: ClassVar[Operations] = frozenset({Operation.LORA, Operation.SHARDING})
 
+    @property
+    def has_norms(self) -> bool:
+        return False
+
     def check(self, model: Model) -> None:
         if model.n_layers < 2:
             raise SpecError("", "a single layer has no mirror image: n_layers must be at least 2")

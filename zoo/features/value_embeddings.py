@@ -35,6 +35,10 @@ class ValueEmbeddings(Feature):
     tables: PositiveInt = 1
     """n: tables, each read by one of the first and one of the last layers."""
 
+    @property
+    def has_norms(self) -> bool:
+        return False
+
     def check(self, model: Model) -> None:
         self._widths(model)
 

@@ -32,6 +32,8 @@ class Residual(Variant):
     additive: ClassVar[bool] = True
     """Whether the branch's update is added to the stream and nothing follows, so that two updates can be summed."""
 
+    closes_with_norms: ClassVar[bool] = False
+    """Whether `build_close` makes norms of the model's kind, which is then part of what a model is."""
     numbers_layers: ClassVar[bool] = False
     """Whether what it does depends on which of the stack's layers it is at, each of which must have the same."""
 

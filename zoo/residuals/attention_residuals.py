@@ -33,6 +33,7 @@ class AttentionResiduals(Residual):
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     norms_per_branch: ClassVar[int] = 1
     numbers_layers: ClassVar[bool] = True
+    closes_with_norms: ClassVar[bool] = True
     blocks: PositiveInt = 8
     """N, or as many as there are layers if those are fewer."""
 
