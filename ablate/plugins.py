@@ -19,6 +19,8 @@ FOLDERS = (
 """The packages that plug-ins can belong to, those inside another after it."""
 BUILDING_BLOCKS = "zoo.building_blocks"
 """The module that collects base classes for plug-ins."""
+FEATURES = ("zoo.features", "zoo.block_features")
+"""Modules that what has a setting of its own in a model's spec imports from."""
 NO_MIXERS = {"Ffn": "zoo.ffns", "FfnLayer": "zoo.ffns", "Norm": "zoo.norms"}
 """Folders of those of its classes that do not belong to mixers."""
 NAMED = ("kind", "source")
@@ -89,6 +91,10 @@ def place_of(path: Path) -> tuple[str, str]:
         return places[0]
     found = ", ".join(f"{package}: {name}" for package, name in places) or f"none{_nameless(tree, path.stem)}"
     reason = f"expected one variant, optimizer, objective, data source, evaluation, tracker or engine, found {found}"
+    if not places and any(isinstance(node, ast.ImportFrom) and node.module in FEATURES for node in tree.body):
+        raise ArgumentError(
+            "plugin", "a feature is no plug-in: it needs a setting (docs/adding_a_feature.md)", str(path)
+        )
     raise ArgumentError("plugin", f"{reason} (docs/plugins.md)", str(path))
 
 

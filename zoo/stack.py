@@ -68,6 +68,8 @@ class Stack(nn.Module):
 
     def _add(self, parts: Iterable[FeatureLayer]) -> None:
         for part in parts:
+            if hasattr(self, part.name) or part.name == "norm":
+                raise ValueError(f"{type(part).__name__}: a model has something else named {part.name!r}")
             self.add_module(part.name, part)
 
     @property

@@ -21,7 +21,7 @@ class Ground(Enum):
     SINGLE_STREAM = "a single stream of (B, T, D)"
     ONE_STACK = "one stack of layers"
     OWN_WEIGHTS = "layers with weights of their own"
-    ONE_END = "a stream that is read only at its end"
+    ONE_END = "a stream that only its layers read and write, up to its end"
     CAUSAL = "a causal model without an encoder"
     FULL_ROWS = "rows without padding"
     EQUAL_ROWS = "the same positions in every row"

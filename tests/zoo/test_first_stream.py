@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import zoo
+from zoo.conformance.checking import options_of
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.site import Step
 
@@ -101,3 +102,9 @@ def test_skips_are_added_before_the_sum() -> None:
     read = model.first_stream.own * (left + model.skips.weights * left) + model.first_stream.first * entered
     expected = model.read_out(model.norm(model.blocks[1](read, Step.of(tokens))))
     torch.testing.assert_close(model(tokens), expected)
+
+
+def test_the_check_of_a_feature_tries_it_alone_first() -> None:
+    (option,) = options_of("first_stream")
+    assert (str(option), option.edits) == ("first_stream: yes", {"first_stream": True})
+    assert len(options_of("canon")) > 1 and not options_of("nothing of the kind")

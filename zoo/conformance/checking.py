@@ -33,10 +33,12 @@ class Finding:
     failures: list[tuple[str, str]] = field(default_factory=list)
 
 
-def options_of(kind: str) -> list[Option]:
-    """The choices that are a variant, on whichever axes it is one. There is more than one for some settings of it."""
-    found = (option for of in axes().values() for option in of)
-    return [option for option in found if kind in _kinds(option)]
+def options_of(name: str) -> list[Option]:
+    """The choices that are a variant, on whichever axes it is one, or those of a feature or another setting. There is
+    more than one for some settings of it."""
+    every = (option for of in axes().values() for option in of)
+    variants = [option for option in every if name in _kinds(option)]
+    return variants or [option for option in axes().get(name, ()) if option.edits]
 
 
 def checkable() -> set[str]:

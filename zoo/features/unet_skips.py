@@ -54,12 +54,13 @@ class UNetSkipsLayer(FeatureLayer):
         self.weights = nn.Parameter(torch.ones(n_layers // 2))
 
     def begin(self, embedded: Tensor, step: Step) -> None:
-        waiting: dict[int, Tensor] = {}  # torch.compile cannot trace dict[int, Tensor]()
-        step.states[self.name] = waiting
+        step.states[self.name] = []
+
+    def after(self, x: Tensor, layer: int, step: Step) -> Tensor:
+        if layer < len(self.weights):
+            step.states[self.name].append(x)
+        return x
 
     def before(self, x: Tensor, layer: int, step: Step) -> Tensor:
-        waiting = step.states[self.name]
-        if 0 < layer <= len(self.weights):
-            waiting[layer - 1] = x
         mirror = self.n_layers - 1 - layer
-        return x + self.weights[mirror] * waiting.pop(mirror) if mirror in waiting and layer > mirror else x
+        return x + self.weights[mirror] * step.states[self.name].pop() if mirror < len(self.weights) else x
