@@ -191,6 +191,14 @@ class Step:
         index = torch.arange(start, start + tokens.shape[1], device=tokens.device)
         return Step(index, left_pad, tokens=tokens, start=start)
 
+    def inner(self, count: int, start: int = 0, places: Tensor | None = None) -> Step:
+        """A pass inside this one over tokens, or chunks, of a part's own, `count` of them, the first of which is number
+        `start`. places: (B, count), theirs in the text, where it counts in layers."""
+        index = torch.arange(start, start + count, device=self.index.device)
+        own = Step(index, places=places, start=start, shared=self.shared, losses=self.losses)
+        own.recorder, own.prefix = self.recorder, self.prefix
+        return own
+
     @property
     def end(self) -> int:
         """Tokens of the stream up to the last of this pass, padding included."""

@@ -128,35 +128,33 @@ class Stack(nn.Module):
 
     def run(self, embedded: Tensor, step: Step, cache: Cache | None = None) -> Tensor:
         """(B, T, D): the stream that leaves the last layer."""
-        runner, layers = self._runner, range(self.spec.n_layers)
-        if runner is not None and not runner.takes(cached=cache is not None):
-            runner = None
-        divided = runner is not None and runner.opens
-        x = embedded if divided else self._open(embedded, 0)
         for part in self.parts:
             part.begin(embedded, step)
+        layers, runner = range(self.spec.n_layers), self._runner
         entries = [None] * self.cache_entries if cache is None else cache.layers
-        if runner is None:
-            return self.close(self._layers(layers, x, step, entries))
-        run, own, end = self._whole if divided else self._layers, runner.layers, runner.layers.start + runner.entries()
-        x = run(layers[: own.start], x, step, entries[: own.start])
-        x = runner.run(x, step, entries[own.start : end], partial(run, alone=True))
-        x = run(layers[own.stop :], x, step, entries[end:])
-        return x if divided else self.close(x)
+        if runner is None or not runner.takes(cached=cache is not None):
+            return self._with_own_stream(layers, embedded, step, entries)
+        run = self._with_own_stream if runner.own_streams else self._layers
+        start, end = runner.layers.start, runner.layers.start + runner.entries()
+        x = embedded if runner.own_streams else self._open(embedded, 0)
+        x = run(layers[:start], x, step, entries[:start])
+        x = runner.run(x, step, entries[start:end], partial(run, bare=True))
+        x = run(layers[runner.layers.stop :], x, step, entries[end:])
+        return x if runner.own_streams else self.close(x)
 
-    def _whole(
-        self, layers: range, x: Tensor, step: Step, entries: Sequence[LayerCache | None], alone: bool = False
+    def _with_own_stream(
+        self, layers: range, x: Tensor, step: Step, entries: Sequence[LayerCache | None], bare: bool = False
     ) -> Tensor:
-        """(B, T, D) → (B, T, D), by layers with a stream of their own."""
+        """(B, T, D) → (B, T, D), by layers whose stream is opened before them and closed after them."""
         if not layers:
             return x
-        return self.close(self._layers(layers, self._open(x, layers[0]), step, entries, alone), layers[-1])
+        return self.close(self._layers(layers, self._open(x, layers[0]), step, entries, bare), layers[-1])
 
     def _layers(
-        self, layers: range, x: Tensor, step: Step, entries: Sequence[LayerCache | None], alone: bool = False
+        self, layers: range, x: Tensor, step: Step, entries: Sequence[LayerCache | None], bare: bool = False
     ) -> Tensor:
-        """The stream through some of the layers. alone: without the parts around them."""
-        outside, parts = step.prefix, [] if alone else self.parts
+        """The stream through some of the layers. bare: without the parts around them."""
+        outside, parts = step.prefix, [] if bare else self.parts
         for i, entry in zip(layers, entries, strict=True):
             for part in reversed(parts):
                 x = part.before(x, i, step)

@@ -80,7 +80,7 @@ class DepthRouter(nn.Module):
         places = step.positions.expand(x.shape[:2]).gather(1, which)
         kept = kept_by(self, cache, ChunkCache)
         if kept is None:
-            out = run(read, step_of(places, 0, step), None)
+            out = run(read, step.inner(most, 0, places), None)
         else:
             out = _row_by_row(run, read, places, there.sum(dim=1).tolist(), step, kept)
         share = weights.gather(1, which).masked_fill(~there, 0.0)[..., None]
@@ -121,15 +121,7 @@ def _row_by_row(run: Run, read: Tensor, places: Tensor, counts: list[int], step:
     for row, count in enumerate(counts):
         if count:
             rows = slice(row, row + 1)
-            own = step_of(places[rows, :count], cache.lengths[row], step)
+            own = step.inner(count, cache.lengths[row], places[rows, :count])
             out[rows, :count] = run(read[rows, :count], own, cache.rows[row][0])
             cache.lengths[row] += count
     return out
-
-
-def step_of(places: Tensor, start: int, step: Step) -> Step:
-    """The pass over tokens at places (B, M) of the text, of which the first is number `start` that is chosen."""
-    index = torch.arange(start, start + places.shape[1], device=places.device)
-    own = Step(index, places=places, start=start, shared=step.shared, losses=step.losses)
-    own.recorder, own.prefix = step.recorder, step.prefix
-    return own

@@ -179,7 +179,7 @@ class FeatureLayer(nn.Module):
     shell: ClassVar[int]
     """Parts of a smaller number are nearer to the layers: they act later before a layer, and sooner after it."""
     reads_out: ClassVar[bool] = False
-    """Whether it is made for the training objective, beside the stack."""
+    """Whether it serves the training objective alone, and comes after the final norm among the model's modules."""
 
     def begin(self, embedded: Tensor, step: Step) -> None:
         """Called once a pass with the embedded tokens (B, T, D); what layers need of them goes to `step.states`."""
@@ -220,8 +220,9 @@ class Streams(FeatureLayer):
 class Runner(FeatureLayer):
     """A part that runs some of the layers itself, around which no other part acts."""
 
-    opens: ClassVar[bool] = True
-    """Whether the layers before its own, its own and those after them each open a stream and close it."""
+    own_streams: ClassVar[bool] = True
+    """Whether its layers have a stream of their own, opened before them and closed after them, and so those before
+    and those after them; or all share one."""
     layers: range
     """Those that it runs."""
 

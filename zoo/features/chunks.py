@@ -150,7 +150,7 @@ class Chunking(Runner):
         chunks = x.gather(1, first[..., None].expand(-1, -1, x.shape[-1]))
         if cache is None:
             # What fills rows up comes after all that is read, and no layer sees ahead.
-            out = run(self.layers, chunks, _step_of(chunks, 0, step), [None] * len(self.layers))
+            out = run(self.layers, chunks, step.inner(chunks.shape[1]), [None] * len(self.layers))
         else:
             out = self._row_by_row(run, chunks, counts, step, cache)
         z = self._smoothed(self.main_norm(out), p.gather(1, first), cache, counts)
@@ -206,18 +206,10 @@ class Chunking(Runner):
         for row, count in enumerate(counts):
             if count:
                 own = chunks[row : row + 1, :count]
-                after = _step_of(own, cache.lengths[row], step)
+                after = step.inner(count, cache.lengths[row])
                 out[row : row + 1, :count] = run(self.layers, own, after, cache.rows[row])
                 cache.lengths[row] += count
         return out
-
-
-def _step_of(chunks: Tensor, start: int, step: Step) -> Step:
-    """The pass over chunks (B, M, D) of which the first is chunk `start` of its row."""
-    index = torch.arange(start, start + chunks.shape[1], device=chunks.device)
-    own = Step(index, start=start, shared=step.shared, losses=step.losses)
-    own.recorder, own.prefix = step.recorder, step.prefix
-    return own
 
 
 def _one_text(x: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ class Loop(Runner):
 
     name: ClassVar[str] = "loop"
     shell: ClassVar[int] = 2
-    opens: ClassVar[bool] = False
+    own_streams: ClassVar[bool] = False
 
     def __init__(self, model: Model, turns: range, std: float, depth: RandomDepth | None) -> None:
         """turns: the layers with which turns begin, and as many apart as a turn has layers. std: σ."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zoo.axis import Spec
-from zoo.block_features.depth_routing import arranged, largest, step_of
+from zoo.block_features.depth_routing import arranged, largest
 from zoo.cache import LayerCache, kept_by
 from zoo.cache_chunks import ChunkCache
 from zoo.cache_states import StateCache
@@ -125,13 +125,13 @@ class RecursiveLoop(Runner):
         places = step.positions.expand(x.shape[:2]).gather(1, which)
         read = x.gather(1, index)
         if kept is None:
-            out = self._deeper(of, number, read, gates, there, step_of(places, 0, step), [None] * self.turns.step)
+            out = self._deeper(of, number, read, gates, there, step.inner(most, 0, places), [None] * self.turns.step)
             return x.scatter(1, index, out)
         out = read.clone()
         for row, count in enumerate(there.sum(dim=1).tolist()):
             if count:  # each row by itself, after as many tokens as it has had
                 own = (slice(row, row + 1), slice(count))
-                after = step_of(places[own], kept.lengths[row], step)
+                after = step.inner(count, kept.lengths[row], places[own])
                 out[own] = self._deeper(of, number, read[own], gates[own], there[own], after, kept.rows[row])
                 kept.lengths[row] += count
         return x.scatter(1, index, out)
