@@ -136,8 +136,8 @@ class Feature(Spec):
         return PartCost(0)
 
     def training_cost(self, model: Model, context: int, memory: int) -> PartCost:
-        """Cost of a training step beyond the forward pass and twice as much backward: a third of it. memory: tokens
-        of the encoder's."""
+        """A third of what a training step costs beyond three forward passes: work that evaluation does not do. memory:
+        tokens of the encoder's."""
         return PartCost(0)
 
     def pass_flops(self, model: Model, context: int) -> float:
@@ -145,8 +145,8 @@ class Feature(Spec):
         return 0.0
 
     def closing_flops(self, model: Model) -> float:
-        """Per token: what makes the stream for the head of those that layers write. `cost` has them for the last
-        layer."""
+        """FLOPs per token of closing several streams into the one that the head reads, once more for each further layer
+        that is read out. `cost` has them once."""
         return 0.0
 
     def token_tables(self, model: Model) -> Sequence[Table]:
@@ -162,12 +162,13 @@ class Feature(Spec):
         return None
 
     def least_layers(self, first: int, alike: bool) -> int:
-        """Layers that a small model with it has at least. first: those before the pattern. alike: whether all are of
-        one kind."""
+        """Fewest layers of a small model with it. first: layers before the pattern. alike: whether all are of one
+        kind."""
         return first + 2
 
     def shrunk(self, small: SpecJson, alike: bool) -> SpecJson:
-        """Plain data of the feature in a small model. small: the same with its widths cut. alike: as above."""
+        """Plain data of the feature in a small model. small: the same with its widths cut. alike: whether all layers
+        are of one kind."""
         return small
 
 

@@ -38,7 +38,7 @@ class LayerLoss(Feature):
 
 
 class LayerLosses(FeatureLayer):
-    """Supports the streams that leave the layers until the objective reads them."""
+    """Keeps the streams that leave the layers until the objective reads them."""
 
     name: ClassVar[str] = "layer_loss"
     shell: ClassVar[int] = 7
