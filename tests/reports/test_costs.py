@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import reports
 from ablate.store import StudyFolder
 from reports.findings.shapes import StudySummary
 from reports.pages.page import render_page
+from reports.pages.templating import coded
 from reports.wording import answers
 from reports.wording.tables import runs_table
 from tests.reports.browsing import data_of
@@ -71,7 +73,9 @@ def test_what_does_not_count_is_nowhere(tmp_path: Path, change: str, reason: str
     assert "slower" not in answers.headline(summary)
     assert "tokens/s" not in reports.table(summary)[0]
     page = render_page(summary)
-    assert reports.unmeasured(summary) in page
+    assert coded(reports.unmeasured(summary)) in page
+    prose = re.sub(r"<(script|pre|style|template)\b.*?</\1>", "", page, flags=re.DOTALL)
+    assert "`" not in prose, prose[prose.index("`") - 80 :][:160]
     figures = data_of(page)["figures"]
     assert "decode-by-context" not in figures
     shown = [each["layout"]["xaxis.title.text"] for each in figures["trade-off"].get("switches", {}).get("x", ())]
