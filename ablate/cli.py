@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NoReturn, Protocol, cast
@@ -52,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.set_threshold(GARBAGE, 50)
     given = list(sys.argv[1:] if arguments is None else arguments)
     make_writable()
+    options = argparse.Namespace(positional={})
     try:
         try:
             options = _parser().parse_args(given or ["status", "--next"])
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()  # here, as above, a reader that has gone is no error
             return status
     except AblateError as error:
-        message = _as_option(error) if isinstance(error, ArgumentError) else str(error)
+        message = _as_given(error, options.positional) if isinstance(error, ArgumentError) else str(error)
         print(f"ablate: {message}" if "\n" not in message else message, file=sys.stderr)
         return BAD_INPUT
     except ImportError as error:
@@ -121,11 +122,15 @@ def _plain_warnings() -> Iterator[None]:
         warnings.formatwarning = usual
 
 
-def _as_option(error: ArgumentError) -> str:
-    """An argument of a function as the option that it was given by. A dotted path is a setting, and no option."""
+def _as_given(error: ArgumentError, positional: Mapping[str, str]) -> str:
+    """An argument of a function as the command has it: an option, or a word by its place, whose value tells more than
+    its name. A dotted path is a setting, and neither."""
     if "." in error.argument:
         return str(error)
-    return f"{error.named('--' + error.argument.replace('_', '-'))}: {error.reason}"
+    option = error.argument.replace("_", "-")
+    if error.argument in positional:
+        return f"{positional[error.argument] if error.value is None else error.value}: {error.reason}"
+    return f"{error.named(f'--{option}')}: {error.reason}"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -146,6 +151,9 @@ class _Parser(argparse.ArgumentParser):
             self.command.configure(self)
             self.command = None
         found, unknown = super().parse_known_args(args, namespace)
+        if self.prog != "ablate":  # whose only word is the command
+            by_place = self._get_positional_actions()
+            found.positional = {each.dest: str(each.metavar or each.dest.upper()) for each in by_place}
         if unknown and self.prog != "ablate":
             from zoo.errors import did_you_mean  # noqa: PLC0415 (start-up is quick)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 from pydantic import JsonValue
 
-from ablate.api.logs_of_others import is_pattern, read_logs
+from ablate.api.logs_of_others import ended, is_pattern, read_logs
 from ablate.errors import ArgumentError
 from ablate.store.documents import JsonObject
 from ablate.store.files import check_regular
@@ -89,7 +89,10 @@ def compare(
         >>> ablate.compare("losses.csv", baseline="pre", margin=0.01).contrasts
     """
     are_logs = isinstance(losses, Path | str) and is_pattern(str(losses))
-    frame = _checked(read_logs(str(losses), metric) if are_logs else _frame(losses))
+    if margin is not None and not (isinstance(margin, int | float) and margin > 0):
+        raise ArgumentError("margin", "expected a number above 0", margin)
+    given, unfinished = ended(read_logs(str(losses), metric)) if are_logs else (_frame(losses), ())
+    frame = _checked(given, _separator(Path(losses)) if isinstance(losses, Path | str) and not are_logs else "")
     arms = [_arm(str(name), rows) for (name,), rows in frame.group_by("arm", maintain_order=True)]
     names = [arm.name for arm in arms]
     base = names[0] if baseline is None else baseline
@@ -99,15 +102,13 @@ def compare(
         )
     if len(arms) < 2:
         raise ArgumentError("losses", f"only one arm, {base}: nothing to compare it with")
-    if margin is not None and not margin > 0:
-        raise ArgumentError("margin", "expected a number above 0", margin)
     pairs = [(name, base) for name in names if name != base]
     noise = noise_of(arms)
     return LossComparison(
         _arms_frame(arms),
         _contrasts_frame(judge(arms, pairs, noise, margin)),
-        smallest_detectable(arms, len(pairs), noise),
-        tuple(_notes(arms, base)),
+        smallest_detectable(arms, pairs, noise),
+        (*unfinished, *_notes(arms, base)),
     )
 
 
@@ -115,7 +116,10 @@ def _frame(losses: pl.DataFrame | pd.DataFrame | Path | str) -> pl.DataFrame:
     if isinstance(losses, pl.DataFrame):
         return losses
     if not isinstance(losses, Path | str):
-        return pl.from_pandas(losses)
+        try:
+            return pl.from_pandas(losses)
+        except TypeError as error:
+            raise ArgumentError("losses", f"expected a frame or a path, not {type(losses).__name__}") from error
     path = Path(losses)
     if (read := READERS.get(path.suffix.lower())) is None:
         raise ArgumentError("losses", f"expected a file that ends in {', '.join(READERS)}", path)
@@ -123,19 +127,38 @@ def _frame(losses: pl.DataFrame | pd.DataFrame | Path | str) -> pl.DataFrame:
         check_regular(path)
         return read(path)
     except (OSError, pl.exceptions.PolarsError, ValueError) as error:
-        raise ArgumentError("losses", f"cannot be read: {str(error).splitlines()[0]}", path) from error
+        reason = f"cannot be read: {str(error).splitlines()[0]}{_separator(path)}"
+        raise ArgumentError("losses", reason, path) from error
 
 
-def _checked(frame: pl.DataFrame) -> pl.DataFrame:
+def _separator(path: Path) -> str:
+    """A remedy for a table that another character than the comma separates."""
+    if path.suffix.lower() != ".csv" or not path.is_file():
+        return ""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        first = file.readline()
+    found = next((name for mark, name in ((";", "semicolons"), ("\t", "tabs")) if mark in first), None)
+    return f" (columns seem to be separated by {found}: they are to be commas, and decimals points)" if found else ""
+
+
+def _checked(frame: pl.DataFrame, remedy: str = "") -> pl.DataFrame:
     """The known columns with their types. Raises ArgumentError."""
     columns = ", ".join(frame.columns)
     for name in NEEDED:
         if name not in frame.columns:
-            raise ArgumentError("losses", f"no column `{name}`{did_you_mean(name, frame.columns)}; columns: {columns}")
+            raise ArgumentError(
+                "losses", f"no column `{name}`{did_you_mean(name, frame.columns)}; columns: {columns}{remedy}"
+            )
+    if frame.is_empty():
+        raise ArgumentError("losses", "has no rows below its heading")
     found = frame.select(name for name in KNOWN if name in frame.columns).with_columns(pl.col("arm").cast(pl.String))
     for name in ("loss", "rate", "cost"):
         if name in found.columns:
             found = found.with_columns(_number(found, name))
+    if "rate" in found.columns and (found["rate"] <= 0).any():
+        raise ArgumentError(
+            "losses", f"column `rate`: expected numbers above 0, not {found['rate'].to_numpy().min():g}"
+        )
     if "split" in found.columns:
         odd = set(found["split"].drop_nulls().to_list()) - set(SPLITS)
         if odd:
@@ -154,7 +177,9 @@ def _number(frame: pl.DataFrame, name: str) -> pl.Series:
     try:
         return series.cast(pl.Float64)
     except pl.exceptions.PolarsError as error:
-        raise ArgumentError("losses", f"column `{name}` has values that are not numbers") from error
+        wrong = (row for row, value in enumerate(series.cast(pl.Float64, strict=False)) if value is None)
+        row = next(row for row in wrong if series[row] is not None)
+        raise ArgumentError("losses", f"column `{name}`, row {row + 1}: {series[row]!r} is no number") from error
 
 
 def _arm(name: str, rows: pl.DataFrame) -> ArmLosses:

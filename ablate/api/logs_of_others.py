@@ -20,6 +20,8 @@ from zoo.errors import did_you_mean
 
 NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
 TEXTS = (".txt", ".log", ".out")
+STEPS = ("step", "_step", "global_step", "iter", "iteration", "Step")
+"""Names that logs have for the number of a step."""
 WANDB_SUMMARY = "wandb-summary.json"
 
 
@@ -29,7 +31,8 @@ def is_pattern(path: str) -> bool:
 
 
 def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
-    """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss.
+    """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss, and the last step, null
+    where the log has none.
 
     Args:
         pattern: path with `{arm}` and, where there are several, `{seed}`; `*` stands for anything else within a name.
@@ -41,10 +44,23 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
     Raises:
         ArgumentError: nothing matches, a file cannot be read, or it has no such metric.
     """
-    rows = [(arm, seed, _last(path, metric)) for arm, seed, path in _named(pattern)]
+    rows = [(arm, seed, *_last(path, metric)) for arm, seed, path in _named(pattern)]
     if not rows:
         raise ArgumentError("losses", "no file or folder matches", pattern)
-    return pl.DataFrame(sorted(rows), schema={"arm": pl.String, "seed": pl.String, "loss": pl.Float64}, orient="row")
+    types = {"arm": pl.String, "seed": pl.String, "loss": pl.Float64, "step": pl.Float64}
+    return pl.DataFrame(sorted(rows, key=lambda row: row[:2]), schema=types, orient="row")
+
+
+def ended(logs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """The logs of runs that came as far as the furthest of their arm, and a sentence on each other one."""
+    furthest = pl.col("step").max().over("arm")
+    short = (pl.col("step") < furthest).fill_null(False)
+    left_out = logs.with_columns(furthest=furthest).filter(short)
+    said = tuple(
+        f"seed {row['seed']} of {row['arm']} is left out: its log ends at step {row['step']:g} of {row['furthest']:g}"
+        for row in left_out.iter_rows(named=True)
+    )
+    return logs.filter(~short), said
 
 
 def _named(pattern: str) -> Iterator[tuple[str, str, Path]]:
@@ -66,7 +82,8 @@ def _named(pattern: str) -> Iterator[tuple[str, str, Path]]:
             yield found["arm"], found.groupdict().get("seed") or "0", path
 
 
-def _last(path: Path, metric: str | None) -> float:
+def _last(path: Path, metric: str | None) -> tuple[float, float | None]:
+    """The metric and the step."""
     try:
         values = _reader(path)(path)
     except (OSError, ValueError, KeyError, csv.Error) as error:
@@ -77,7 +94,7 @@ def _last(path: Path, metric: str | None) -> float:
         near = did_you_mean(metric, values) if metric else ""
         known = ", ".join(list(values)[:20]) or "none"
         raise ArgumentError("metric", f"{path} has no {wanted[0]}{near}; it has: {known}", metric)
-    return values[name]
+    return values[name], next((values[step] for step in STEPS if step in values), None)
 
 
 def _reader(path: Path) -> Callable[[Path], dict[str, float]]:
@@ -116,7 +133,8 @@ def _tensorboard(path: Path) -> dict[str, float]:
     except ImportError as error:
         raise ArgumentError("losses", "event files need tensorboard: pip install tensorboard", path) from error
     events = EventAccumulator(str(path), size_guidance={"scalars": 0}).Reload()
-    return {tag: events.Scalars(tag)[-1].value for tag in events.Tags()["scalars"]}
+    last = {tag: events.Scalars(tag)[-1] for tag in events.Tags()["scalars"]}
+    return {tag: found.value for tag, found in last.items()} | {"step": max(found.step for found in last.values())}
 
 
 def _csv(path: Path) -> dict[str, float]:

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(found.document())
         return DONE
-    heading = ("arm", "against", "difference", "interval", "p", "verdict", "reason")
+    heading = ("arm", "against", "difference", "interval", "p", "verdict")
     rows = [
         (
             row["arm"],
@@ -55,11 +55,12 @@ def run(options: argparse.Namespace) -> int:
             "–" if row["low"] is None else f"{_signed(row['low'])} to {_signed(row['high'])}",
             "–" if row["p"] is None else f"{row['p']:.2g}",
             row["verdict"],
-            row["reason"],
         )
         for row in found.contrasts.iter_rows(named=True)
     ]
-    print_table([heading, *rows])
+    print_table([heading, *rows], text_columns=2)
+    for row in found.contrasts.iter_rows(named=True):
+        print(f"{row['arm']}: {row['reason']}.")
     if found.detectable is not None:
         print(f"These seeds detect a difference of {found.detectable:.2g} with 80 % power, if rates were chosen well.")
     for note in found.notes:

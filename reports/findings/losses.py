@@ -92,12 +92,13 @@ def noise_of(arms: Sequence[ArmLosses]) -> StudyNoise:
     return StudyNoise(scatter(judging, *tuning_tables(tunings), blocks=shared), tuple(tunings), means)
 
 
-def smallest_detectable(arms: Sequence[ArmLosses], comparisons: int, noise: StudyNoise) -> float | None:
-    """The difference that such a study finds with 80 % probability, rates aside; None where its noise is not known."""
-    run, seeds = noise.run, min(len(arm.finished) for arm in arms)
-    if run is None or seeds < 2:
-        return None
-    return detectable(run.sd * math.sqrt(2 / seeds), run.freedom, comparisons)
+def smallest_detectable(arms: Sequence[ArmLosses], pairs: Sequence[tuple[str, str]], noise: StudyNoise) -> float | None:
+    """The difference that each of the pairs would find with 80 % probability, rates aside; None where a pair's noise is
+    not known."""
+    by_name = {arm.name: arm for arm in arms}
+    gaps = [_difference(noise, by_name[arm], by_name[base]) for arm, base in pairs]
+    seen = [detectable(gap.error, gap.freedom, len(pairs)) for gap in gaps if gap is not None]
+    return max(seen) if len(seen) == len(pairs) and all(map(math.isfinite, seen)) else None
 
 
 def _shared(arm: ArmLosses, base: ArmLosses) -> list[Hashable]:
@@ -108,11 +109,16 @@ def _shared(arm: ArmLosses, base: ArmLosses) -> list[Hashable]:
 
 def _difference(noise: StudyNoise, arm: ArmLosses, base: ArmLosses) -> Difference | None:
     """Over shared seeds, odd ones left out; of the means where seeds are not shared."""
-    odd = {each.seed for each in (noise.odd.get(arm.name), noise.odd.get(base.name)) if each and each.left_out}
-    seeds = [seed for seed in _shared(arm, base) if seed not in odd]
+    seeds = [seed for seed in _shared(arm, base) if seed not in _left_out(noise, arm, base)]
     if seeds:
         return noise.difference((arm.name, base.name), [arm.judging[seed] - base.judging[seed] for seed in seeds])
     return noise.unpaired((arm.name, base.name), [*arm.finished.values()], [*base.finished.values()])
+
+
+def _left_out(noise: StudyNoise, arm: ArmLosses, base: ArmLosses) -> set[Hashable]:
+    """Odd seeds of either, which are in neither mean."""
+    odd = (noise.odd.get(each.name) for each in (arm, base))
+    return {each.seed for each in odd if each is not None and each.left_out}
 
 
 def _tuning(arm: ArmLosses) -> StudyTuning:
@@ -156,20 +162,26 @@ def _reasons(
     found: ArmContrast, verdict: Verdict, arm: ArmLosses, base: ArmLosses, noise: StudyNoise, margin: float | None
 ) -> list[str]:
     """Grounds of a verdict, and what forbids one."""
-    shared = _shared(arm, base)
+    shared, left_out = _shared(arm, base), _left_out(noise, arm, base)
+    paired = [seed for seed in shared if seed not in left_out]
     said = [
-        f"{len(shared)} paired seeds" if shared else f"{len(arm.finished)} and {len(base.finished)} seeds, unpaired"
+        f"{len(paired)} paired seeds" if shared else f"{len(arm.finished)} and {len(base.finished)} seeds, unpaired"
     ]
+    if len(paired) < len(shared):
+        whole = fmean(arm.judging[seed] - base.judging[seed] for seed in shared)
+        said.append(f"for runs that go well: over all {len(shared)} seeds the difference is {whole:+.2g}")
     if verdict == "no difference":
         said.append(f"smaller than the margin of {margin:g}")
     for each in (arm, base):
         if odd := noise.odd.get(each.name):
             then = " and is left out" if odd.left_out else ""
-            said.append(f"seed {odd.seed} of {each.name} ended {abs(odd.above):.2g} {odd.side} its others{then}")
+            beyond = f"{abs(odd.above):.2g} {odd.side} what its arm and its seed explain"
+            said.append(f"seed {odd.seed} of {each.name} ended {beyond}{then}")
         if each.name in noise.scatter.noisier:
             said.append(f"{each.name} is noisier than the rest, so this pair's own scatter is used")
         if failed := each.reliability.failed:
-            said.append(f"{failed} of {each.reliability.runs} runs of {each.name} failed")
+            forbids = ", which forbids a verdict" if verdict == "inconclusive" and (found.p or 1) < ALPHA else ""
+            said.append(f"{failed} of {each.reliability.runs} runs of {each.name} failed{forbids}")
         if each.tuning and not noise.penalty(each.name).is_bounded:
             said.append(f"the best rate of {each.name} is at the edge of those tried")
     if verdict == "inconclusive" and found.detectable is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -118,7 +119,7 @@ def test_tuning_runs_add_room_and_an_edge_has_no_end() -> None:
             frame(pre=PRE, post=POST).with_columns(rate=pl.col("loss")),
             "pre has judging runs at 4 rates: mark the runs that chose its rate with `tuning`",
         ),
-        (frame(pre=PRE, post=POST).with_columns(loss=pl.lit("x")), "column `loss` has values that are not numbers"),
+        (frame(pre=PRE, post=POST).with_columns(loss=pl.lit("x")), "column `loss`, row 1: 'x' is no number"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(losses: pl.DataFrame, says: str) -> None:
@@ -130,3 +131,53 @@ def test_what_cannot_be_read_is_one_line(losses: pl.DataFrame, says: str) -> Non
 def test_a_baseline_that_is_not_there() -> None:
     with pytest.raises(ablate.ArgumentError, match=r"no arm of that name .did you mean 'pre'"):
         ablate.compare(frame(pre=PRE, post=POST), baseline="prx")
+
+
+def test_what_is_detectable_holds_for_the_noisiest_pair() -> None:
+    """An arm ten times as noisy has a scatter of its own, by which all of its comparisons are blurred."""
+    draw = np.random.default_rng(0)
+    calm = {name: (4 + draw.normal(0, 0.002, 6)).tolist() for name in ("b", "c", "d")}
+    found = ablate.compare(frame(a=(4 + draw.normal(0, 0.03, 6)).tolist(), **calm), baseline="a")
+    assert all("a is noisier than the rest" in reason for reason in found.contrasts["reason"])
+    quiet = ablate.compare(frame(**calm)).detectable
+    assert found.detectable is not None and quiet is not None and found.detectable > 5 * quiet
+    with_a = 2 * 0.03 / math.sqrt(6)  # two standard errors: less is found in fewer than half of such studies
+    assert found.detectable > with_a
+
+
+def test_pairs_are_counted_without_the_seeds_that_are_left_out() -> None:
+    for number in range(20):
+        draw = np.random.default_rng(number)
+        arms = {name: (4 + draw.normal(0, 0.004, 6)).tolist() for name in ("a", "b", "c")}
+        arms["b"][2] += 0.3
+        found = ablate.compare(frame(**arms)).contrasts.filter(arm="b").row(0, named=True)
+        left_out = {int(seed) for seed in re.findall(r"seed (\d) of \w ended .+? and is left out", found["reason"])}
+        kept = [b - a for seed, (a, b) in enumerate(zip(arms["a"], arms["b"], strict=True)) if seed not in left_out]
+        whole = np.mean(np.subtract(arms["b"], arms["a"]))
+        assert 2 in left_out and found["difference"] == pytest.approx(np.mean(kept))
+        over_all = f"for runs that go well: over all 6 seeds the difference is {whole:+.2g};"
+        assert found["reason"].startswith(f"{len(kept)} paired seeds; {over_all}")
+
+
+def test_a_failed_run_is_why_a_small_p_is_no_verdict() -> None:
+    found = ablate.compare(frame(a=PRE, b=[*np.subtract(PRE[:3], [0.5, 0.51, 0.49]), math.nan])).contrasts.row(
+        0, named=True
+    )
+    assert found["p"] < 0.05 and found["verdict"] == "inconclusive"
+    assert "1 of 4 runs of b failed, which forbids a verdict" in found["reason"]
+
+
+def test_another_separator_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "losses.csv"
+    path.write_text("arm;seed;loss\na;0;1.0\n")
+    assert main(["compare", str(path)]) == 2
+    assert capsys.readouterr().err.startswith("ablate: FILE: no column `arm`; columns: arm;seed;loss (columns seem")
+    path.write_text("arm,seed,loss\n")
+    assert main(["compare", str(path)]) == 2
+    assert capsys.readouterr().err == "ablate: FILE: has no rows below its heading\n"
+
+
+@pytest.mark.parametrize("given", [{"losses": {"arm": ["a"]}}, {"losses": frame(a=PRE, b=POST), "margin": "0.02"}])
+def test_what_is_no_frame_or_number_is_said(given: dict[str, object]) -> None:
+    with pytest.raises(ablate.ArgumentError):
+        ablate.compare(**given)  # type: ignore[arg-type]

@@ -100,3 +100,15 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ablate.ArgumentError, match=r"the folder has none of trainer_state\.json"):
         read_logs(f"{tmp_path}/{{arm}}mpty")
+
+
+def test_a_log_that_ends_early_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its last loss is no final one."""
+    for (arm, seed), loss in LOSSES.items():
+        rows = ["step,val_loss", "0,9.0", *([] if (arm, seed) == ("post", 2) else [f"400,{loss}"])]
+        (tmp_path / f"{arm}-s{seed}.csv").write_text("\n".join(rows))
+    assert main(["compare", f"{tmp_path}/{{arm}}-s{{seed}}.csv", "--baseline", "pre", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["notes"][0] == "seed 2 of post is left out: its log ends at step 0 of 400"
+    differences = [LOSSES["post", seed] - LOSSES["pre", seed] for seed in (0, 1)]
+    assert found["contrasts"][0]["difference"] == pytest.approx(sum(differences) / 2)
