@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic import JsonValue
 
+from ablate.api.judged_before import JudgedBefore
 from ablate.planning.campaign import Outcome
 from ablate.planning.durations import Duration, duration
 from ablate.planning.exports import Export, export_lines, exports
@@ -25,7 +26,7 @@ from ablate.planning.plan_shown import (
     search_lines,
     tuning_runs,
 )
-from ablate.planning.study_document import study_rates
+from ablate.planning.study_document import study_document, study_rates
 from ablate.running.corpora import checkpoint_lines
 from ablate.running.options import Options
 from ablate.store import Store
@@ -140,7 +141,14 @@ class StudyPlan:
     @cached_property
     def detectable(self) -> float | None:
         """The difference in nats that the study will probably find (80 %); None where nothing is compared."""
-        return None if self._tests_no_arms else self.foresight.detectable(self.outcome.plan)
+        return None if self._tests_no_arms else self.foresight.detectable(self.outcome.plan, self.judged.level)
+
+    @cached_property
+    def judged(self) -> JudgedBefore:
+        """What the store's ledgers say of this study's question."""
+        if self._tests_no_arms or not self.store.ledgers():
+            return JudgedBefore.never()
+        return JudgedBefore.of(study_document(self.outcome, aliases=self.store.aliases), self.store)
 
     @property
     def _tests_no_arms(self) -> bool:
@@ -153,10 +161,11 @@ class StudyPlan:
             difference: in nats, above 0.
         """
         plan = self.outcome.plan
-        seeds = None if self._tests_no_arms else self.foresight.seeds(plan, difference)
+        seeds = None if self._tests_no_arms else self.foresight.seeds(plan, difference, self.judged.fresh)
         trained = (seeds or 0) * sum(arm.estimated_seconds(self.speed) for arm in plan.arms)
-        seconds = trained + self._tuning_seconds
-        return Detection(difference, seeds, seconds / self.execution.speed_up(self.at_once) if seeds else None)
+        seconds = (trained + self._tuning_seconds) / self.execution.speed_up(self.at_once) if seeds else None
+        after = max(self.judged.seeds, default=None)
+        return Detection(difference, seeds, seconds, after, self.judged.fresh)
 
     def document(self) -> JsonObject:
         """JSON form, for `ablate plan --json`."""
@@ -176,6 +185,7 @@ class StudyPlan:
         return {
             **planned,
             "arms": arms,
+            "pilot": bool(self.study.sections.pilot),
             "tuned": self.tuned,
             "tuning": None if self.tuned else {"done": self._tuning_done, "next": len(self.tuning) - self._tuning_done},
             "rates": rates,
@@ -225,7 +235,10 @@ class StudyPlan:
         if self.study.is_search_alone:
             notes += search_lines(self.study, self.planned[0], self.speed, self.execution.speed_up(self.at_once))
             return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
+        if self.study.sections.pilot:
+            notes.append("a pilot: it gives estimates and no verdicts, and spends no look at the question")
         notes += detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
+        notes += self.judged.lines({run.seed for run in self.outcome.plan.runs})
         if self._tuning_done:
             there = f"{self._tuning_done} of its runs are in {self.store.root}/"
             notes.append(f"tuning has begun: {there}; planned next: {len(self.tuning) - self._tuning_done}")

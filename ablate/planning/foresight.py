@@ -33,26 +33,26 @@ class Foresight:
     source: str
     tuning_freedom: int = 0
 
-    def detectable(self, plan: Plan) -> float | None:
+    def detectable(self, plan: Plan, level: float) -> float | None:
         """The difference in nats that the study finds with 80 % probability; None without arms to compare or seeds.
 
-        What tuning leaves open comes on top.
+        What tuning leaves open comes on top. level: the risk of a false verdict that is left to the question.
         """
-        from ablate.noise.power import ALPHA, FIRST_SHARE, detectable_by  # noqa: PLC0415 (a run needs no scipy)
+        from ablate.noise.power import detectable_by  # noqa: PLC0415 (a run needs no scipy)
         from ablate.noise.scatter import Noise  # noqa: PLC0415
 
         arms, seeds = len(plan.arms), min(len(arm.runs) for arm in plan.arms)
         if arms < 2 or seeds < 2:
             return None
-        return detectable_by(Noise(self.sd, self.tuning_freedom), seeds, arms, alpha=FIRST_SHARE * ALPHA)
+        return detectable_by(Noise(self.sd, self.tuning_freedom), seeds, arms, alpha=level)
 
-    def seeds(self, plan: Plan, difference: float) -> int | None:
-        """The fewest seeds that find such a difference; None if a thousand would not."""
-        from ablate.noise.power import ALPHA, FIRST_SHARE, seeds_for  # noqa: PLC0415 (a run needs no scipy)
+    def seeds(self, plan: Plan, difference: float, level: float) -> int | None:
+        """The fewest seeds that find such a difference at that level; None if a thousand would not."""
+        from ablate.noise.power import seeds_for  # noqa: PLC0415 (a run needs no scipy)
         from ablate.noise.scatter import Noise  # noqa: PLC0415
 
         noise, arms = Noise(self.sd, self.tuning_freedom), len(plan.arms)
-        return seeds_for(difference, noise, arms, alpha=FIRST_SHARE * ALPHA) if arms > 1 else None
+        return seeds_for(difference, noise, arms, alpha=level) if arms > 1 else None
 
 
 @dataclass(frozen=True)
@@ -63,17 +63,26 @@ class Detection:
         difference: in nats.
         seeds: how many; None if a thousand would not do.
         seconds: the estimated time of training and tuning.
+        after: the last seed that the question was judged on, beyond which the seeds are to lie; None where it was not.
+        level: the risk of a false verdict that is left to the question.
     """
 
     difference: float
     seeds: int | None
     seconds: float | None
+    after: int | None
+    level: float
 
     def __str__(self) -> str:
         if self.seeds is None or self.seconds is None:
             return f"no number of seeds up to 1,000 would detect {self.difference:g} nats"
-        found = f"{self.seeds} seeds detect {self.difference:g} nats with 80 % power (--set seeds={self.seeds})"
-        return f"{found}: about {clock(max(1.0, self.seconds))} of training"
+        time = f"about {clock(max(1.0, self.seconds))} of training"
+        seen = f"{self.difference:g} nats with 80 % power"
+        if self.after is None:
+            return f"{self.seeds} seeds detect {seen} (--set seeds={self.seeds}): {time}"
+        fresh = ",".join(map(str, range(self.after + 1, self.after + 1 + self.seeds)))
+        left = f"{100 * self.level:.2g} % that is left to this question of the 5 %"
+        return f'{self.seeds} fresh seeds detect {seen}, at the {left} (--set "seeds=[{fresh}]"): {time}'
 
 
 def foresight(plan: Plan, store: Store, tune: TuneSpec | None) -> Foresight:

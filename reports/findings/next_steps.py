@@ -72,9 +72,8 @@ def _steps(summary: StudySummary) -> Iterator[NextStep]:
         yield from _rates(summary)
         if "inconclusive" in verdicts and not summary.effects:
             yield from _seeds(summary)
-        if verdicts & {"better", "worse", "no difference", "inconclusive"} and (larger := _larger(summary)):
-            where = " on a GPU" if larger.startswith("gpu") else ""
-            yield NextStep(study.command(scale=larger), f"see whether it holds at the larger scale {larger}{where}")
+        if verdicts & {"better", "worse", "no difference", "inconclusive"}:
+            yield from _larger(summary)
 
 
 def _budget(study: StudyDocument, factor: float) -> str:
@@ -128,15 +127,28 @@ def _fresh(summary: StudySummary, seeds: int) -> str:
     return f'--set "seeds=[{",".join(map(str, range(used + 1, used + 1 + seeds)))}]"'
 
 
-def _larger(summary: StudySummary) -> str | None:
-    """The next scale that the study has."""
+def _larger(summary: StudySummary) -> Iterator[NextStep]:
+    """The next scale that the study has; of a base that keeps its size at every scale, a longer training."""
     study = summary.study
     if study.scale not in SCALES:
-        return None
+        return
+    if _keeps_its_size(study):
+        yield NextStep(study.command(_budget(study, FURTHER)), f"see whether it holds when trained {FURTHER} × as long")
+        return
     after = SCALES[SCALES.index(study.scale) + 1 :]
-    if study.scale_source:
-        return next(iter(after), None)  # it has every scale that comes with the tool
-    return next((name for name in after if re.search(rf"^\s+{re.escape(name)}:", study.source, re.MULTILINE)), None)
+    if not study.scale_source:  # otherwise it has every scale that comes with the tool
+        after = tuple(name for name in after if re.search(rf"^\s+{re.escape(name)}:", study.source, re.MULTILINE))
+    for larger in after[:1]:
+        where = " on a GPU" if larger.startswith("gpu") else ""
+        yield NextStep(study.command(scale=larger), f"see whether it holds at the larger scale {larger}{where}")
+
+
+def _keeps_its_size(study: StudyDocument) -> bool:
+    """Whether the file's own base has a size, which scales that come with the tool leave as it is."""
+    if not study.scale_source:
+        return False
+    own = re.search(r"^base:(.*(?:\n[ \t]+.*|\n)*)", study.source, re.MULTILINE)
+    return own is not None and re.search(r"\b(preset|checkpoint)\s*:", own[1]) is not None
 
 
 def step_words(step: NextStep, at_once: int = 1) -> str:

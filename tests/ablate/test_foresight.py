@@ -47,3 +47,23 @@ def test_a_plan_says_what_its_study_will_detect_and_how_many_seeds_would_do(
     found = {arm["name"]: arm["detectable"] for arm in document["arms"]}
     assert [value is None for value in found.values()] == [True, *[False] * (arms - 1)]
     assert main([*given, "-1"]) == 2
+
+
+def test_seeds_that_were_judged_leave_less_and_fresh_ones_are_asked_for(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first look takes 4 %, the second has 0.5 % of the 5 %; seeds that were judged are none of its own."""
+    settings = ["--store", str(tmp_path / "runs"), "--device", "cpu", "--set", "pilot=false"]
+    first = ["--set", "seeds=3"]
+    assert main(["run", str(study), *settings, *first, "--engine", "inprocess"]) == 0
+    capsys.readouterr()
+    assert main(["plan", str(study), *settings, *first, "--detect", "0.05", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["detect"]
+    assert (found["after"], found["level"]) == (2, pytest.approx(0.005))
+    assert main(["plan", str(study), *settings, *first, "--detect", "0.05"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "fresh seeds detect 0.05 nats with 80 % power, at the 0.5 % that is left" in said and '"seeds=[3,' in said
+    assert "were judged before" not in said
+    assert main(["plan", str(study), *settings, "--set", "seeds=5"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "3 of these seeds were judged before: in another set they give no verdict. Fresh seeds begin at 3" in said

@@ -128,3 +128,25 @@ def test_every_next_step_has_the_plugins(tmp_path: Path) -> None:
     assert steps and all("--plugin /elsewhere/fox.py" in step.command for step in steps)
     page = reports.render(folder, summary).read_text(encoding="utf-8")
     assert page.count("--plugin /elsewhere/fox.py") >= len(steps)
+
+
+def test_a_base_that_keeps_its_size_is_trained_for_longer(tmp_path: Path) -> None:
+    """The next scale would bring the same model, and perhaps a smaller budget."""
+    settled = [Arm("base", BASE), Arm("arm", [2.61, 2.6, 2.59, 2.605, 2.6])]
+    for base, ends in (
+        ("base: {preset: gpt2, n_layers: 2}\n", "× as long"),
+        ("base:\n  preset: small\n", "× as long"),
+        ("base:\n  block.norm: layernorm\n", "scale cpu-long"),
+        ("", "scale cpu-long"),
+    ):
+        summary = reports.summarise(
+            StudyOf(settled, source=f"question: Which?\n{base}").write(tmp_path / str(len(base)))
+        )
+        shipped = replace(summary, study=summary.study.model_copy(update={"scale_source": "about: a scale"}))
+        assert next_steps(shipped)[-1].reason.endswith(ends), base
+
+
+def test_another_scale_is_asked_without_the_leave_to_judge_a_pilot(tmp_path: Path) -> None:
+    study = StudyOf([Arm("base", BASE), Arm("arm", [2.6, 2.61, 2.59, 2.605, 2.595])], source=SOURCE)
+    found = reports.summarise(study.write(tmp_path)).study.model_copy(update={"sets": {"pilot": False}})
+    assert "pilot=false" in found.command() and "pilot" not in found.command(scale="cpu-long")

@@ -214,7 +214,8 @@ def _edits(option: str, path: str) -> bool:
 
 
 def _is_scaled(path: str) -> bool:
-    """Whether scales set it: all that a run is made of but the blocks of its model."""
+    """Whether scales set it, which is all that a run is made of but the blocks of its model, or it holds at one: that
+    a pilot is judged nevertheless."""
     first, _, rest = path.partition(".")
-    sections = ("base", "budget", "data", "evals", "measure", "seeds", "train", "tune")
+    sections = ("base", "budget", "data", "evals", "measure", "seeds", "train", "tune", "pilot")
     return first in sections and not (first == "base" and rest.partition(".")[0] == "block")
