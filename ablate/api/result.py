@@ -225,7 +225,7 @@ class StudyResult:
             "failed": len(self.failed),
             "runs": list(self.statuses),
             "headline": self.headline,
-            "notes": self.notes(),
+            "notes": [*self.notes()],
             "rates": reports.rates(self.summary) if self.summary else None,
             "promoted": str(self.promoted) if self.promoted else None,
             "next": [step.document(self.at_once) for step in self._steps],

@@ -32,6 +32,7 @@ from zoo.errors import SpecError, did_you_mean
 from zoo.presets import preset
 
 NOT_IN_A_DESIGN = "a design makes its runs from factors, at one size: leave this out"
+COMPLETE = "no scale adds what a study with a budget of its own lacks: write `scales: {cpu: {budget: …}}` instead"
 TUNED_RUNS = "the noise of tuning each run shows only in contrasts between runs that no effect takes"
 
 
@@ -95,6 +96,8 @@ class RungReader:
         except ValidationError as error:
             for path, reason, kind in complaints(error, tree, StudySections.model_json_schema()):
                 target = tuple(key for part in path for key in part.split("."))
+                if target == ("base",) and "base" not in tree and tree.get("budget"):
+                    reason += f" ({COMPLETE})"
                 self.problems.append(self.origins.problem(target, reason, kind=kind))
         return None
 

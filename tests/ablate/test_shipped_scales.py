@@ -89,6 +89,17 @@ def test_a_limit_of_documents_is_no_limit_of_bytes() -> None:
     assert study("gpu-minutes", data=dataset).data.limit == 150_000
 
 
+def test_another_dataset_has_no_configuration_of_the_scale_s() -> None:
+    for found in (
+        study("gpu-minutes", data={"source": "hf", "path": "a/b"}),
+        load_study(SHORTEST, "gpu-minutes", ["data={source: hf, path: a/b}"]),
+        load_study(SHORTEST, "gpu-minutes", ["data.path=a/b"]),
+    ):
+        assert (found.data.path, found.data.name, found.data.limit) == ("a/b", None, 150_000)
+    assert study("gpu-minutes").data.name == "sample-10BT"
+    assert load_study(SHORTEST, "gpu-minutes", ["data.limit=7"]).data.name == "sample-10BT"
+
+
 def test_what_a_study_does_without_no_scale_brings_back() -> None:
     for scale in ("smoke", "cpu"):
         found = study(scale, evals=None, measure=None)

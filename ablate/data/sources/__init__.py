@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 from pydantic import Field, PositiveInt
 
@@ -27,6 +27,8 @@ Progress = Callable[[str, float], None]
 class DataSource(Spec, ABC):
     """A study's `data`: text, or a synthetic task."""
 
+    of_its_place: ClassVar[tuple[str, ...]] = ()
+    """Settings that mean nothing where its `path` is another: layers of a study do not carry them over."""
     source: str
     """Name of the data source: the one that a map's other settings belong to; `data: stdlib` is short for `{source:
     stdlib}`."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, Literal, Self, cast
+from typing import IO, Any, ClassVar, Literal, Self, cast
 
 import zstandard
 from pydantic import PositiveInt
@@ -40,6 +40,7 @@ class HfSource(TextSource):
     """
 
     source: Literal["hf"] = "hf"
+    of_its_place: ClassVar[tuple[str, ...]] = ("name", "split", "column", "revision")
     path: str
     """Name of the dataset on the hub: `HuggingFaceFW/fineweb-edu`."""
     name: str | None = None
