@@ -96,9 +96,8 @@ class RungReader:
         except ValidationError as error:
             for path, reason, kind in complaints(error, tree, StudySections.model_json_schema()):
                 target = tuple(key for part in path for key in part.split("."))
-                if target == ("base",) and "base" not in tree and tree.get("budget"):
-                    reason += f" ({COMPLETE})"
-                self.problems.append(self.origins.problem(target, reason, kind=kind))
+                why = f" ({COMPLETE})" if target == ("base",) and "base" not in tree and tree.get("budget") else ""
+                self.problems.append(self.origins.problem(target, f"{reason}{why}", kind=kind))
         return None
 
     def _name_problems(self, tree: StudyMap, section: str, noun: str) -> Iterator[Problem]:
