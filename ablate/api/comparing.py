@@ -108,7 +108,7 @@ def compare(
         _arms_frame(arms),
         _contrasts_frame(judge(arms, pairs, noise, margin)),
         smallest_detectable(arms, pairs, noise),
-        (*unfinished, *_notes(arms, base)),
+        (*unfinished, *_notes(arms, base), *_shared_with_tuning(frame)),
     )
 
 
@@ -256,9 +256,25 @@ def _notes(arms: list[ArmLosses], baseline: str) -> list[str]:
         unlike = [f"{name} {ratio:.2f}×" for name, ratio in ratios.items() if abs(ratio - 1) > COSTS_ALIKE]
         if unlike:
             notes.append(f"arms did not cost the same as {baseline}: {', '.join(unlike)}")
+    unknown = [arm.name for arm in arms if arm.tuning and arm.rate is None]
+    if unknown:
+        notes.append(f"{', '.join(unknown)}: judging runs have no rate, and count as at the best of the tuning runs")
+    untried = [arm.name for arm in arms if arm.tuning and arm.rate is not None and arm.rate not in arm.tuning]
+    if untried:
+        notes.append(f"{', '.join(untried)}: judged at a rate that no tuning run had")
     if not all(arm.tuning for arm in arms):
         notes.append("no tuning runs for every arm: verdicts hold at the rates that were used, not for each arm's best")
     return notes
+
+
+def _shared_with_tuning(frame: pl.DataFrame) -> list[str]:
+    """A note on seeds that chose a rate and judge it, too: the rate was chosen for being good on them."""
+    if "split" not in frame.columns:
+        return []
+    by_seed = frame.with_columns(pl.col("split").fill_null("judging")).group_by("arm", "seed", maintain_order=True)
+    both = by_seed.agg(pl.col("split").n_unique()).filter(pl.col("split") > 1)
+    arms = ", ".join(map(str, both["arm"].unique(maintain_order=True)))
+    return [f"{arms}: tuned and judged on the same seeds, which flatters the rate that was chosen"] if arms else []
 
 
 def frame_rows(frame: pl.DataFrame) -> list[JsonValue]:

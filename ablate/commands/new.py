@@ -7,6 +7,7 @@ with a YAML language server use to complete and check the study.
 from __future__ import annotations
 
 import argparse
+import shlex
 
 from ablate.commands import DONE, with_plugins
 
@@ -19,5 +20,5 @@ def run(options: argparse.Namespace) -> int:
     import ablate
 
     path = ablate.new(options.name)
-    print(f"{path}\ntry it: {with_plugins(f'ablate run {path} --scale smoke', options)}")
+    print(f"{path}\ntry it: {with_plugins(f'ablate run {shlex.quote(str(path))} --scale smoke', options)}")
     return DONE

@@ -181,3 +181,18 @@ def test_another_separator_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_what_is_no_frame_or_number_is_said(given: dict[str, object]) -> None:
     with pytest.raises(ablate.ArgumentError):
         ablate.compare(**given)  # type: ignore[arg-type]
+
+
+def test_what_weakens_tuning_is_noted() -> None:
+    """Rates that are not known or were never tried, and seeds that chose a rate and judge it."""
+    inside = tuned(edge=False)
+    assert not any("tuned and judged" in note or "rate" in note for note in ablate.compare(inside).notes)
+    judging = pl.col("split") == "judging"
+    no_rate = ablate.compare(inside.with_columns(rate=pl.when(judging).then(None).otherwise(pl.col("rate")))).notes
+    assert no_rate == ("pre, post: judging runs have no rate, and count as at the best of the tuning runs",)
+    other = ablate.compare(inside.with_columns(rate=pl.when(judging).then(0.5).otherwise(pl.col("rate")))).notes
+    assert other == ("pre, post: judged at a rate that no tuning run had",)
+    same = ablate.compare(inside.with_columns(seed=pl.col("seed") % 100)).notes
+    assert same == ("pre, post: tuned and judged on the same seeds, which flatters the rate that was chosen",)
+    with pytest.raises(ablate.ArgumentError, match="column `rate`: expected numbers above 0, not -1"):
+        ablate.compare(inside.with_columns(rate=-pl.col("rate") / pl.col("rate")))
