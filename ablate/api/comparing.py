@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,7 +90,7 @@ def compare(
         >>> ablate.compare("losses.csv", baseline="pre", margin=0.01).contrasts
     """
     are_logs = isinstance(losses, Path | str) and is_pattern(str(losses))
-    if margin is not None and not (isinstance(margin, int | float) and margin > 0):
+    if margin is not None and not (isinstance(margin, Real) and margin > 0):
         raise ArgumentError("margin", "expected a number above 0", margin)
     given, unfinished = ended(read_logs(str(losses), metric)) if are_logs else (_frame(losses), ())
     frame = _checked(given, _separator(Path(losses)) if isinstance(losses, Path | str) and not are_logs else "")
@@ -157,7 +158,7 @@ def _checked(frame: pl.DataFrame, remedy: str = "") -> pl.DataFrame:
             found = found.with_columns(_number(found, name))
     if "rate" in found.columns and (found["rate"] <= 0).any():
         raise ArgumentError(
-            "losses", f"column `rate`: expected numbers above 0, not {found['rate'].to_numpy().min():g}"
+            "losses", f"column `rate`: expected numbers above 0, not {found.filter(pl.col('rate') <= 0)['rate'][0]:g}"
         )
     if "split" in found.columns:
         odd = set(found["split"].drop_nulls().to_list()) - set(SPLITS)
@@ -172,11 +173,15 @@ def _checked(frame: pl.DataFrame, remedy: str = "") -> pl.DataFrame:
 
 def _number(frame: pl.DataFrame, name: str) -> pl.Series:
     series = frame[name]
+    if series.dtype.is_nested():
+        raise ArgumentError("losses", f"column `{name}`: expected numbers, not {series.dtype}")
     if series.dtype == pl.String:
         series = series.str.strip_chars().replace({"": None})
     try:
         return series.cast(pl.Float64)
     except pl.exceptions.PolarsError as error:
+        if series.dtype != pl.String:
+            raise ArgumentError("losses", f"column `{name}`: expected numbers, not {series.dtype}") from error
         wrong = (row for row, value in enumerate(series.cast(pl.Float64, strict=False)) if value is None)
         row = next(row for row in wrong if series[row] is not None)
         raise ArgumentError("losses", f"column `{name}`, row {row + 1}: {series[row]!r} is no number") from error

@@ -20,8 +20,10 @@ from zoo.errors import did_you_mean
 
 NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
 TEXTS = (".txt", ".log", ".out")
-STEPS = ("step", "_step", "global_step", "iter", "iteration", "Step")
-"""Names that logs have for the number of a step."""
+STEPS = ("global_step", "train/global_step", "trainer/global_step", "step", "iter", "iteration", "Step", "_step")
+"""Names that logs have for the number of a step, the first one counting; W&B's own counts calls that log something."""
+ALIKE = 0.98
+"""Share of its arm's furthest step at which a run counts as ended."""
 WANDB_SUMMARY = "wandb-summary.json"
 
 
@@ -52,9 +54,13 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
 
 
 def ended(logs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """The logs of runs that came as far as the furthest of their arm, and a sentence on each other one."""
+    """The logs of runs that came as far as the furthest of their arm, and a sentence on each other one.
+
+    A run whose last loss is not finite has failed, and ends where it did. Counters differ by a few calls in runs that
+    are done, hence `ALIKE`.
+    """
     furthest = pl.col("step").max().over("arm")
-    short = (pl.col("step") < furthest).fill_null(False)
+    short = (pl.col("step") < ALIKE * furthest).fill_null(False) & pl.col("loss").is_finite()
     left_out = logs.with_columns(furthest=furthest).filter(short)
     said = tuple(
         f"seed {row['seed']} of {row['arm']} is left out: its log ends at step {row['step']:g} of {row['furthest']:g}"
@@ -134,6 +140,8 @@ def _tensorboard(path: Path) -> dict[str, float]:
         raise ArgumentError("losses", "event files need tensorboard: pip install tensorboard", path) from error
     events = EventAccumulator(str(path), size_guidance={"scalars": 0}).Reload()
     last = {tag: events.Scalars(tag)[-1] for tag in events.Tags()["scalars"]}
+    if not last:
+        return {}
     return {tag: found.value for tag, found in last.items()} | {"step": max(found.step for found in last.values())}
 
 

@@ -235,10 +235,11 @@ class StudyPlan:
         if self.study.is_search_alone:
             notes += search_lines(self.study, self.planned[0], self.speed, self.execution.speed_up(self.at_once))
             return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
+        notes += detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
         if self.study.sections.pilot:
             notes.append("a pilot: it gives estimates and no verdicts, and spends no look at the question")
-        notes += detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
-        notes += self.judged.lines({run.seed for run in self.outcome.plan.runs})
+        else:
+            notes += self.judged.lines({run.seed for run in self.outcome.plan.runs})
         if self._tuning_done:
             there = f"{self._tuning_done} of its runs are in {self.store.root}/"
             notes.append(f"tuning has begun: {there}; planned next: {len(self.tuning) - self._tuning_done}")

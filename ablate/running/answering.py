@@ -55,6 +55,9 @@ def start(
             start_new_session=new_session,
             env=environment_of_worker(variables),
         )
+    except BaseException:
+        os.close(reading)
+        raise
     finally:
         os.close(writing)
     return Answering(process, os.fdopen(reading, "rb", buffering=0))

@@ -50,4 +50,4 @@ def step_seconds(work: Work, device: Device, dtype: str, *, compiled: bool, slow
     products = work.flops / (device.compute_share * device.training_flops_per_second(dtype))
     launches = work.launches * SECONDS_PER_LAUNCH[compiled]
     busy = work.other_bytes / bandwidth + max(products, work.product_bytes / bandwidth)
-    return StepSeconds(max(launches, slower * busy), products, work.bytes / bandwidth, launches)
+    return StepSeconds(max(launches, slower * busy), slower * products, slower * work.bytes / bandwidth, launches)

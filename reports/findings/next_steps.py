@@ -147,7 +147,7 @@ def _keeps_its_size(study: StudyDocument) -> bool:
     """Whether the file's own base has a size, which scales that come with the tool leave as it is."""
     if not study.scale_source:
         return False
-    own = re.search(r"^base:(.*(?:\n[ \t]+.*|\n)*)", study.source, re.MULTILINE)
+    own = re.search(r"^base:(.*(?:\n[ \t]+.*|\n)*)", re.sub(r"(?m)(^|\s)#.*$", "", study.source), re.MULTILINE)
     return own is not None and re.search(r"\b(preset|checkpoint)\s*:", own[1]) is not None
 
 

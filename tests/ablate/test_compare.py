@@ -196,3 +196,23 @@ def test_what_weakens_tuning_is_noted() -> None:
     assert same == ("pre, post: tuned and judged on the same seeds, which flatters the rate that was chosen",)
     with pytest.raises(ablate.ArgumentError, match="column `rate`: expected numbers above 0, not -1"):
         ablate.compare(inside.with_columns(rate=-pl.col("rate") / pl.col("rate")))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            pl.col("loss").map_elements(lambda loss: [loss], return_dtype=pl.List(pl.Float64)),
+            "expected numbers, not List",
+        ),
+        (pl.struct(a="loss").alias("loss"), "expected numbers, not Struct"),
+    ],
+    ids=["list", "struct"],
+)
+def test_a_column_of_no_numbers_is_one_line(change: pl.Expr, says: str) -> None:
+    with pytest.raises(ablate.ArgumentError, match=says):
+        ablate.compare(frame(a=PRE, b=POST).with_columns(change))
+
+
+def test_a_margin_may_be_numpy_s() -> None:
+    assert ablate.compare(frame(a=PRE, b=POST), margin=np.float32(0.1)).contrasts.height == 1

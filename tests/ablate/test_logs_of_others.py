@@ -102,6 +102,17 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
         read_logs(f"{tmp_path}/{{arm}}mpty")
 
 
+def test_a_run_that_diverged_ends_early_and_has_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is no survivor that is missing: a verdict is as hard to get as it is of a table with the same failure."""
+    for (arm, seed), loss in LOSSES.items():
+        last = "45,nan" if (arm, seed) == ("post", 2) else f"{400 - seed},{loss}"
+        (tmp_path / f"{arm}-s{seed}.csv").write_text(f"step,val_loss\n0,9.0\n{last}\n")
+    assert main(["compare", f"{tmp_path}/{{arm}}-s{{seed}}.csv", "--baseline", "pre", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(arm["arm"], arm["seeds"], arm["failed"]) for arm in found["arms"]] == [("post", 2, 1), ("pre", 3, 0)]
+    assert not any("left out" in note for note in found["notes"])
+
+
 def test_a_log_that_ends_early_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its last loss is no final one."""
     for (arm, seed), loss in LOSSES.items():
