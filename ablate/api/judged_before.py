@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 
-from ablate.noise.power import ALPHA, FIRST_SHARE
 from ablate.store import Store
 from ablate.store.documents import StudyDocument
 
@@ -27,11 +26,14 @@ class JudgedBefore:
     @classmethod
     def never(cls) -> JudgedBefore:
         """A question that nobody has asked."""
+        from ablate.noise.power import ALPHA, FIRST_SHARE  # noqa: PLC0415 (a run needs no scipy)
+
         return cls(frozenset(), FIRST_SHARE * ALPHA, FIRST_SHARE * ALPHA)
 
     @classmethod
     def of(cls, study: StudyDocument, store: Store) -> JudgedBefore:
         """The question of a study as it is planned, whatever studies of the store have judged it."""
+        from ablate.noise.power import ALPHA  # noqa: PLC0415 (as above)
         from reports.findings.judging import as_one, ledger_test, looks_at  # noqa: PLC0415 (a first plan needs none)
         from reports.statistics.ledger import share  # noqa: PLC0415 (as above)
 
