@@ -10,6 +10,11 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+def instant() -> str:
+    """This moment, where another in the same second may be earlier or later."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
 def short(value: float) -> str:
     """Three digits and k, M, G or T."""
     for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):

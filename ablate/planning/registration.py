@@ -67,7 +67,7 @@ def _rules(study: Study) -> JsonObject:
 def registration(study: Study, now: datetime | None = None) -> RegistrationRecord:
     """Registration of a study as it is."""
     content = registered_content(study)
-    at = (now or datetime.now(UTC)).isoformat(timespec="seconds")
+    at = (now or datetime.now(UTC)).isoformat(timespec="milliseconds")
     return RegistrationRecord(at=at, sha256=checksum_of(content), content=content)
 
 

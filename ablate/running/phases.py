@@ -19,7 +19,7 @@ from ablate.data import Corpus, SyntheticCorpus, open_corpus
 from ablate.machine.environment import describe
 from ablate.machine.numerics import Numerics
 from ablate.planning.budgets import training_cost
-from ablate.readable import now
+from ablate.readable import instant, now
 from ablate.running.request import Request
 from ablate.running.sessions import numerics_of, session_of
 from ablate.running.team import team_of
@@ -90,7 +90,7 @@ def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
     if isinstance(corpus, Corpus):
         for line in corpus.meta.receipt:
             LOG.info("%s", line)
-    started = now()
+    started = instant()
     device = numerics.device
     with team_of(request) as team, peak_memory(device) as memory, waiting() as waited, watched(device) as sensors:
         session = session_of(request, corpus, numerics, team, stop=lambda: stop.asked)
