@@ -10,9 +10,9 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def instant() -> str:
-    """This moment, where another in the same second may be earlier or later."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def instant(at: datetime | None = None) -> str:
+    """A moment, by default this one, where another in the same second may be earlier or later."""
+    return (at or datetime.now(UTC)).isoformat(timespec="milliseconds")
 
 
 def short(value: float) -> str:

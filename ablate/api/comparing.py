@@ -93,7 +93,7 @@ def compare(
     if margin is not None and not (isinstance(margin, Real) and margin > 0):
         raise ArgumentError("margin", "expected a number above 0", margin)
     given, unfinished = ended(read_logs(str(losses), metric)) if are_logs else (_frame(losses), ())
-    frame = _checked(given, _separator(Path(losses)) if isinstance(losses, Path | str) and not are_logs else "")
+    frame = _checked(given, None if are_logs or not isinstance(losses, Path | str) else Path(losses))
     arms = [_arm(str(name), rows) for (name,), rows in frame.group_by("arm", maintain_order=True)]
     names = [arm.name for arm in arms]
     base = names[0] if baseline is None else baseline
@@ -142,14 +142,13 @@ def _separator(path: Path) -> str:
     return f" (columns seem to be separated by {found}: they are to be commas, and decimals points)" if found else ""
 
 
-def _checked(frame: pl.DataFrame, remedy: str = "") -> pl.DataFrame:
-    """The known columns with their types. Raises ArgumentError."""
+def _checked(frame: pl.DataFrame, path: Path | None) -> pl.DataFrame:
+    """The known columns with their types. path: the table that they are from. Raises ArgumentError."""
     columns = ", ".join(frame.columns)
     for name in NEEDED:
         if name not in frame.columns:
-            raise ArgumentError(
-                "losses", f"no column `{name}`{did_you_mean(name, frame.columns)}; columns: {columns}{remedy}"
-            )
+            near, remedy = did_you_mean(name, frame.columns), _separator(path) if path else ""
+            raise ArgumentError("losses", f"no column `{name}`{near}; columns: {columns}{remedy}")
     if frame.is_empty():
         raise ArgumentError("losses", "has no rows below its heading")
     found = frame.select(name for name in KNOWN if name in frame.columns).with_columns(pl.col("arm").cast(pl.String))
@@ -173,15 +172,13 @@ def _checked(frame: pl.DataFrame, remedy: str = "") -> pl.DataFrame:
 
 def _number(frame: pl.DataFrame, name: str) -> pl.Series:
     series = frame[name]
-    if series.dtype.is_nested():
-        raise ArgumentError("losses", f"column `{name}`: expected numbers, not {series.dtype}")
     if series.dtype == pl.String:
         series = series.str.strip_chars().replace({"": None})
+    elif not (series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
+        raise ArgumentError("losses", f"column `{name}`: expected numbers, not {series.dtype}")
     try:
         return series.cast(pl.Float64)
     except pl.exceptions.PolarsError as error:
-        if series.dtype != pl.String:
-            raise ArgumentError("losses", f"column `{name}`: expected numbers, not {series.dtype}") from error
         wrong = (row for row, value in enumerate(series.cast(pl.Float64, strict=False)) if value is None)
         row = next(row for row in wrong if series[row] is not None)
         raise ArgumentError("losses", f"column `{name}`, row {row + 1}: {series[row]!r} is no number") from error

@@ -1,4 +1,4 @@
-"""What a store's ledgers say of a question before it is asked again."""
+"""Earlier judgements of a question, from a store's ledgers, before it is asked again."""
 
 from __future__ import annotations
 
@@ -44,10 +44,8 @@ class JudgedBefore:
         sets = frozenset(frozenset(test.seeds or ()) for record in found for test in record.tests)
         if not found:
             return cls.never()
-        others = [
-            test.model_copy(update={"seeds": (1 + max(map(max, filter(None, sets)), default=0),)}) for test in tests
-        ]
-        return cls(sets, *(ALPHA * share(looks_at(each, own, elsewhere)) for each in (tests, others)))
+        number, again = looks_at(tests, own, elsewhere), all(frozenset(test.seeds or ()) in sets for test in tests)
+        return cls(sets, ALPHA * share(number), ALPHA * share(number + again))
 
     def lines(self, planned: Set[int]) -> list[str]:
         """A warning where seeds that were judged are to be judged again beside others, of which no verdict comes."""

@@ -145,7 +145,7 @@ class StudyPlan:
 
     @cached_property
     def judged(self) -> JudgedBefore:
-        """What the store's ledgers say of this study's question."""
+        """Earlier judgements of this study's question, from the store's ledgers."""
         if self._tests_no_arms or not self.store.ledgers():
             return JudgedBefore.never()
         return JudgedBefore.of(study_document(self.outcome, aliases=self.store.aliases), self.store)

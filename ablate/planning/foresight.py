@@ -9,6 +9,7 @@ from itertools import islice
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.readable import clock
 from ablate.store import Store
+from ablate.store.documents.shell import fresh_seeds
 from ablate.study.tune_spec import TuneSpec
 
 ALIKE = 2.0
@@ -80,9 +81,8 @@ class Detection:
         seen = f"{self.difference:g} nats with 80 % power"
         if self.after is None:
             return f"{self.seeds} seeds detect {seen} (--set seeds={self.seeds}): {time}"
-        fresh = ",".join(map(str, range(self.after + 1, self.after + 1 + self.seeds)))
         left = f"{100 * self.level:.2g} % that is left to this question of the 5 %"
-        return f'{self.seeds} fresh seeds detect {seen}, at the {left} (--set "seeds=[{fresh}]"): {time}'
+        return f"{self.seeds} fresh seeds detect {seen}, at the {left} ({fresh_seeds(self.after, self.seeds)}): {time}"
 
 
 def foresight(plan: Plan, store: Store, tune: TuneSpec | None) -> Foresight:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
@@ -16,6 +16,7 @@ from pydantic_core import to_jsonable_python
 from ablate.machine.environment import project_version
 from ablate.noise.power import ALPHA, FIRST_SHARE
 from ablate.planning.looks import looks
+from ablate.readable import instant
 from ablate.store.documents import JsonObject, RegistrationRecord, StudyDocument, StudyRegistration
 from ablate.store.documents.registered import checksum_of
 from ablate.study.arms import Arm
@@ -67,8 +68,7 @@ def _rules(study: Study) -> JsonObject:
 def registration(study: Study, now: datetime | None = None) -> RegistrationRecord:
     """Registration of a study as it is."""
     content = registered_content(study)
-    at = (now or datetime.now(UTC)).isoformat(timespec="milliseconds")
-    return RegistrationRecord(at=at, sha256=checksum_of(content), content=content)
+    return RegistrationRecord(at=instant(now), sha256=checksum_of(content), content=content)
 
 
 def with_registrations(document: StudyDocument, study: Study, records: Sequence[RegistrationRecord]) -> StudyDocument:

@@ -78,7 +78,7 @@ class Options(Execution):
         return Execution(**{name: getattr(self, name) for name in Execution.model_fields})
 
     def speed_up(self, at_once: int) -> float:
-        """How many times as fast so many runs are as one on one device. Those that share a GPU share its arithmetic."""
+        """Speed of so many runs over that of one on one device. Those that share a GPU share its arithmetic."""
         return max(1.0, at_once * self.devices / self.workers_per_gpu)
 
 

@@ -115,7 +115,7 @@ def default_scale(device: str) -> Items:
 
 
 def kernels(device: str) -> Items:
-    """What the step of `gpu-hour` spends its time on."""
+    """Kernels of `gpu-hour`'s step, the longest first."""
     return {how: lambda how=how: _longest(_trainer(DEFAULT, device, how, DEFAULT_ROWS), device) for how in WAYS[:2]}
 
 
@@ -212,7 +212,7 @@ def _trainer(edits: Mapping[str, Any], device: str, how: str, rows: int) -> Call
 
 
 def _step(edits: Mapping[str, Any], device: str, how: str, top: Ceilings, rows: int = ROWS) -> str:
-    """What a training step takes."""
+    """Time, memory and host reads of a training step."""
     step = _trainer(edits, device, how, rows)
     with executed_backends(training=True) as backends:
         first = _seconds(step, device)

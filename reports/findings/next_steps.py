@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from ablate.noise.power import ALPHA, POWER, seeds_for
 from ablate.noise.scatter import Noise
+from ablate.store.documents.shell import fresh_seeds
 from ablate.store.documents.study import SCALES, StudyDocument
 from ablate.store.documents.study_arm import all_undertrained
 from ablate.store.documents.tuning import RATE
@@ -124,7 +125,7 @@ def _seeds(summary: StudySummary) -> Iterator[NextStep]:
 def _fresh(summary: StudySummary, seeds: int) -> str:
     """An option that asks for so many seeds that no arm has had."""
     used = max(run.seed for arm in summary.study.arms for run in arm.runs)
-    return f'--set "seeds=[{",".join(map(str, range(used + 1, used + 1 + seeds)))}]"'
+    return fresh_seeds(used, seeds)
 
 
 def _larger(summary: StudySummary) -> Iterator[NextStep]:

@@ -16,3 +16,8 @@ def from_here(path: Path) -> str:
 def plugin_options(files: Iterable[str | os.PathLike[str]]) -> str:
     """`--plugin FILE` for each file: a suggested command needs those that the command before it had."""
     return " ".join(f"--plugin {shlex.quote(from_here(Path(file)))}" for file in files)
+
+
+def fresh_seeds(last: int, count: int) -> str:
+    """The option that asks for so many seeds beyond the last one that was used."""
+    return f'--set "seeds=[{",".join(map(str, range(last + 1, last + 1 + count)))}]"'
