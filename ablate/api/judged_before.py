@@ -44,8 +44,10 @@ class JudgedBefore:
         sets = frozenset(frozenset(test.seeds or ()) for record in found for test in record.tests)
         if not found:
             return cls.never()
-        number, again = looks_at(tests, own, elsewhere), all(frozenset(test.seeds or ()) in sets for test in tests)
-        return cls(sets, ALPHA * share(number), ALPHA * share(number + again))
+        # Tests of some seeds that were judged, beside others, are no look; those of a seed that nobody had are one.
+        unseen = 1 + max(frozenset().union(*sets), default=0)
+        fresh = [test.model_copy(update={"seeds": (unseen,)}) for test in tests]
+        return cls(sets, *(ALPHA * share(looks_at(each, own, elsewhere)) for each in (tests, fresh)))
 
     def lines(self, planned: Set[int]) -> list[str]:
         """A warning where seeds that were judged are to be judged again beside others, of which no verdict comes."""

@@ -67,3 +67,4 @@ def test_seeds_that_were_judged_leave_less_and_fresh_ones_are_asked_for(
     assert main(["plan", str(study), *settings, "--set", "seeds=5"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "3 of these seeds were judged before: in another set they give no verdict. Fresh seeds begin at 3" in said
+    assert "are judged at the 0.5 % that is left to this question" in said
