@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar, Union, get_args
+from types import ModuleType, NoneType, UnionType
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -21,6 +21,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     Tag,
+    model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -38,7 +39,7 @@ Examples: TypeAlias = tuple[Edits, ...]
 
 
 class Spec(BaseModel):
-    """A frozen value that refuses unknown keys and wrong types (`4` is a float, `"4"` is not an int)."""
+    """A frozen value that refuses unknown keys and wrong types (`4` is a float, `1e5` an int, `"4"` neither)."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -54,6 +55,15 @@ class Spec(BaseModel):
     """Operations that work on models that have it (see `zoo.support`). Without a declaration, all are refused."""
     identity_version: ClassVar[int] = 1
     """Version, counted up when the same settings come to mean other numbers: digests then differ from those before."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_numbers(cls, settings: Any) -> Any:
+        """YAML and JSON write whole numbers as `1e5`, too."""
+        if not isinstance(settings, dict):
+            return settings
+        whole = {name: int(value) for name, value in settings.items() if _is_whole(value) and _wants_whole(cls, name)}
+        return settings | whole if whole else settings
 
     def keeps_width(self, setting: str) -> bool:
         """Whether the part at a setting has as many features in a wider model, so that it need not support operations
@@ -76,6 +86,29 @@ class Spec(BaseModel):
             field = type(self).model_fields.get(str(name))
             if field is None or field.is_required() or value != field.get_default(call_default_factory=True):
                 yield name, value
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, float) and value.is_integer()
+
+
+@functools.cache
+def _wants_whole(spec: type[Spec], setting: str) -> bool:
+    """Whether a setting takes whole numbers, perhaps null, and nothing else."""
+    field = spec.model_fields.get(setting)
+    return field is not None and {int} == set(_plain_types(field.annotation)) - {NoneType}
+
+
+def _plain_types(annotation: Any) -> Iterator[Any]:
+    """Types that an annotation is made of, without those inside lists and maps."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _plain_types(get_args(annotation)[0])
+    elif origin in (Union, UnionType):
+        for part in get_args(annotation):
+            yield from _plain_types(part)
+    else:
+        yield annotation
 
 
 def is_off(value: Any) -> bool:

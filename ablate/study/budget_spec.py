@@ -16,11 +16,6 @@ SPENDABLE = (*ABSOLUTE, "tokens_per_parameter")
 """Quantities that a budget can be given in."""
 
 
-def _whole(value: Any) -> Any:
-    """`1e6` is a whole number of tokens."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _long(value: Any) -> Any:
     """A setting's path alone is a knob with nothing else said of it."""
     return {"knob": value} if isinstance(value, str) else value
@@ -49,7 +44,7 @@ class Budget(Spec):
 
     flops: PositiveFloat | None = None
     """Training FLOPs (forward and backward), counted per arm."""
-    tokens: Annotated[PositiveInt, BeforeValidator(_whole)] | None = None
+    tokens: PositiveInt | None = None
     """Training tokens of a run, whatever they cost: `1e6`."""
     seconds: PositiveFloat | None = None
     """Training time of one run on this device, including data loading and excluding validation."""

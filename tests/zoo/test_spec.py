@@ -34,6 +34,7 @@ AXES = ["zoo.norms", "zoo.residuals", "zoo.positions", "zoo.mixers", "zoo.ffns"]
         ({"block.mixer.qk_norm": {"kind": "rmsnorm", "epsilon": 1.0}},
          "block.mixer.qk_norm.epsilon: unknown key (did you mean 'eps'?)"),
         ({"d_model": "wide"}, "d_model: must be a whole number, not 'wide'"),
+        ({"d_model": 64.5}, "d_model: must be a whole number, not 64.5"),
         ({"n_layers": 0}, "n_layers: must be greater than 0, not 0"),
         ({"blocks": {"a": {"mixer.windw": 2}}}, "blocks.a.mixer.windw: unknown key (did you mean 'window'?)"),
         ({"blocks": {"block": {}}}, "blocks.block: 'block' names the base block: edit it as block.…"),
@@ -42,6 +43,8 @@ AXES = ["zoo.norms", "zoo.residuals", "zoo.positions", "zoo.mixers", "zoo.ffns"]
          "block.ffn.d_ff: must be a positive whole number or a ratio to d_model such as 4x or 8/3x, not '4y'"),
         ({"block.ffn.d_ff": True},
          "block.ffn.d_ff: must be a positive whole number or a ratio to d_model such as 4x or 8/3x, not true"),
+        ({"block.ffn.d_ff": 4.0},
+         "block.ffn.d_ff: must be a positive whole number or a ratio to d_model such as 4x or 8/3x, not 4.0"),
     ],
 )  # fmt: skip
 def test_errors_name_the_path_and_the_nearest_key(edit: dict[str, Any], message: str) -> None:
@@ -74,6 +77,7 @@ def test_two_spellings_of_one_architecture_share_a_digest() -> None:
         {"block.mixer.head_dim": 32},
         {"blocks": {"again": {}}, "pattern": ["again", "block"]},
         {"final_norm": True},
+        {"n_layers": 4.0, "block.mixer.kv_heads": 4.0},  # as YAML reads 4e0
     ):
         assert spec.edit(same).digest == spec.digest, same
     others = [
