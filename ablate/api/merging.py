@@ -10,6 +10,7 @@ from ablate.api.sizes import size_in_bytes
 from ablate.api.unpacking import unpacked
 from ablate.store import Store
 from ablate.store.documents import JsonObject, StudyDocument
+from ablate.store.documents.shell import seeds_option
 from ablate.store.merging import merge as merge_stores
 
 LIMIT = "16GiB"
@@ -135,6 +136,5 @@ def _kept(store: Store, theirs: StudyDocument) -> str:
     if identities[0] != identities[1]:
         return f"study {name}: its arms here are others, and stay; the runs and judgements are in the store"
     seeds = sorted({run.seed for study in (ours, theirs) for arm in study.arms for run in arm.runs})
-    listed = str(seeds).replace(" ", "")
-    command = ours.command(f'--set "seeds={listed}"')
+    command = ours.command(seeds_option(seeds), store.option)
     return f"study {name}: yours stays; for the numbers of all seeds, without training: {command}"

@@ -23,9 +23,6 @@ from zoo.errors import did_you_mean
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-DEFAULT_STORE = Path("runs")
-"""The store of a command that names none."""
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -211,8 +208,7 @@ class StudyResult:
 
     @property
     def _steps(self) -> tuple[NextStep, ...]:
-        store = "" if self.store.root == DEFAULT_STORE else f"--store {self.store.root}"
-        return reports.next_steps(self.summary, store) if self.summary else ()
+        return reports.next_steps(self.summary) if self.summary else ()
 
     def document(self) -> JsonObject:
         """The document that `ablate run --json` prints."""

@@ -7,9 +7,10 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ablate.store import AblateError
+from ablate.store import DEFAULT_STORE, AblateError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,11 +64,12 @@ class OptionError(AblateError):
     """Options that do not go together, or that mean nothing. The text is the whole message."""
 
 
-def with_plugins(command: str, options: argparse.Namespace) -> str:
-    """A command to suggest, with the plug-ins that this one has."""
-    from ablate.store.documents.shell import plugin_options
+def suggested(command: str, options: argparse.Namespace) -> str:
+    """A command to suggest, with the store and the plug-ins that this one has."""
+    from ablate.store.documents.shell import plugin_options, store_option
 
-    return f"{command} {plugin_options(options.plugin or ())}".rstrip()
+    store = store_option(Path(getattr(options, "store", DEFAULT_STORE)))
+    return " ".join(filter(None, (command, store, plugin_options(options.plugin or ()))))
 
 
 def add_study(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +90,7 @@ def add_study(parser: argparse.ArgumentParser) -> None:
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--store", default="runs", metavar="DIR", help="the store (default: runs/)")
+    parser.add_argument("--store", default=DEFAULT_STORE, metavar="DIR", help=f"the store (default: {DEFAULT_STORE}/)")
 
 
 def add_allow_code(parser: argparse.ArgumentParser) -> None:

@@ -12,8 +12,9 @@ model's numbers are comparable with those of its arms. `ablate report STORE` the
 from __future__ import annotations
 
 import argparse
+import shlex
 
-from ablate.commands import DONE, HERE, add_json, add_store, given, positive, print_json, with_plugins
+from ablate.commands import DONE, HERE, add_json, add_store, given, positive, print_json, suggested
 from ablate.commands.eval import settings, show
 
 OPTIONS = ("name", "study", "scale", "sets", "text", "context", "measure", "dtype", "device", "allow_code", "store")
@@ -59,6 +60,6 @@ def run(options: argparse.Namespace) -> int:
     print("\n".join(lines))
     if found.scores is not None:
         show(found.scores)
-    evaluating = with_plugins(f"ablate eval {found.name} --tasks …", options)
-    print(f"`ablate report {options.store}` shows it; `{evaluating}` evaluates more.")
+    evaluating = suggested(f"ablate eval {found.name} --tasks …", options)
+    print(f"`ablate report {shlex.quote(str(options.store))}` shows it; `{evaluating}` evaluates more.")
     return DONE

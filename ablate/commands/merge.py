@@ -8,6 +8,7 @@ name, with exit status 1. Ledgers are joined, so that verdicts are corrected for
 from __future__ import annotations
 
 import argparse
+import shlex
 
 from ablate.commands import DONE, SOME_FAILED, add_json, add_store, print_json
 
@@ -27,5 +28,5 @@ def run(options: argparse.Namespace) -> int:
         print_json(found.document())
     else:
         print("\n".join(found.lines()))
-        print(f"`ablate report {options.store}` draws the pages again.")
+        print(f"`ablate report {shlex.quote(str(options.store))}` draws the pages again.")
     return SOME_FAILED if found.refused else DONE

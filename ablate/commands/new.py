@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from ablate.commands import DONE, with_plugins
+from ablate.commands import DONE, suggested
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -20,5 +20,5 @@ def run(options: argparse.Namespace) -> int:
     import ablate
 
     path = ablate.new(options.name)
-    print(f"{path}\ntry it: {with_plugins(f'ablate run {shlex.quote(str(path))} --scale smoke', options)}")
+    print(f"{path}\ntry it: {suggested(f'ablate run {shlex.quote(str(path))} --scale smoke', options)}")
     return DONE

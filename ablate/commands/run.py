@@ -6,6 +6,7 @@ Runs that the store already has are reused. A run that was killed resumes from i
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 
 from ablate.commands import (
@@ -20,7 +21,7 @@ from ablate.commands import (
     print_json,
     print_prose,
     print_table,
-    with_plugins,
+    suggested,
 )
 from ablate.commands._torchless import is_reported, without_torch
 
@@ -66,8 +67,8 @@ def _run(options: argparse.Namespace) -> int:
         if options.promote and result.promoted is None:
             print("no effect lowers the loss surely: there is nothing to confirm, and no study was written")
         elif options.promote:
-            command = f"ablate run {result.promoted} --scale {result.scale} --store {options.store}"
-            print(f"fresh seeds: {with_plugins(command, options)}")
+            command = f"ablate run {shlex.quote(str(result.promoted))} --scale {result.scale}"
+            print(f"fresh seeds: {suggested(command, options)}")
     for failure in result.failed:
         print(f"ablate: failed: {failure}", file=sys.stderr)
     for line in result.skipped:

@@ -8,6 +8,7 @@ store.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 
 from ablate.commands import (
@@ -22,7 +23,7 @@ from ablate.commands import (
     positive,
     print_json,
     print_table,
-    with_plugins,
+    suggested,
 )
 
 
@@ -57,10 +58,9 @@ def run(options: argparse.Namespace) -> int:
         print(result.headline)
         print(result.report)
         if result.promoted:
-            sets = [f" --set '{text}'" for text in options.sets if not text.startswith("search.")]
-            scale = result.found.scale
-            command = f"ablate run {result.promoted} --scale {scale} --store {options.store}" + "".join(sets)
-            print(f"fresh seeds: {with_plugins(command, options)}")
+            sets = [f" --set {shlex.quote(text)}" for text in options.sets if not text.startswith("search.")]
+            command = f"ablate run {shlex.quote(str(result.promoted))} --scale {result.found.scale}{''.join(sets)}"
+            print(f"fresh seeds: {suggested(command, options)}")
     for failure in result.failed:
         print(f"ablate: failed: {failure}", file=sys.stderr)
     return SOME_FAILED if result.failed else DONE

@@ -43,6 +43,10 @@ __all__ = [
 ]
 
 
+DEFAULT_STORE = "runs"
+"""The folder that commands take for the store where none is named."""
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'ablate.store' has no attribute '{name}'")

@@ -26,6 +26,7 @@ from ablate.store.documents import (
     ProposalRecord,
 )
 from ablate.store.documents.result import Outcome
+from ablate.store.documents.shell import store_option
 from ablate.store.files import StoreError, replacing, write_text
 from ablate.store.folders import SearchFolder, StudyFolder
 from ablate.store.logs import LogFile
@@ -46,6 +47,11 @@ class Store(RunFiles):
     def of_study(cls, study_dir: Path | str) -> Store:
         """The store that a study's or a search's folder lies in."""
         return cls(Path(study_dir).resolve().parent.parent)
+
+    @property
+    def option(self) -> str:
+        """The option by which a suggested command finds it again: `--store DIR`, empty for runs/ in this folder."""
+        return store_option(self.root)
 
     # Listings
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
 from pydantic import JsonValue
 
 from ablate.noise.power import ALPHA, POWER, seeds_for
 from ablate.noise.scatter import Noise
-from ablate.store.documents.shell import fresh_seeds
+from ablate.store.documents.shell import fresh_seeds, seeds_option
 from ablate.store.documents.study import SCALES, StudyDocument
 from ablate.store.documents.study_arm import all_undertrained
 from ablate.store.documents.tuning import RATE
@@ -24,6 +24,8 @@ from reports.statistics.ledger import share
 
 WANTED = 0.02
 """Nats that are worth settling where the study gives no margin."""
+FEWEST = 3
+"""Number of seeds that a study begins with."""
 MOST = 40
 """Seeds beyond which a longer or larger study settles more than more seeds do."""
 FURTHER = 4
@@ -46,31 +48,30 @@ class NextStep:
         return {"command": self.command, "reason": self.reason, "seconds": seconds, "chance": self.chance}
 
 
-def next_steps(summary: StudySummary, options: str = "") -> tuple[NextStep, ...]:
-    """The commands that follow from the verdicts, the most telling one first.
-
-    options: what every command has, such as the store.
-    """
-    steps = {step.command: step for step in _steps(summary)}.values()
-    return tuple(replace(step, command=f"{step.command} {options}".rstrip()) for step in steps)
+def next_steps(summary: StudySummary) -> tuple[NextStep, ...]:
+    """The commands that follow from the verdicts, the most telling one first."""
+    return tuple({step.command: step for step in _steps(summary)}.values())
 
 
 def _steps(summary: StudySummary) -> Iterator[NextStep]:
     study, verdicts = summary.study, {judgement.verdict for judgement in summary.judgements}
     if study.scale in UNJUDGED:
-        yield NextStep(study.command(scale="cpu"), "answer the question")
+        yield NextStep(summary.command(scale="cpu"), "answer the question")
     elif study.pilot and all_undertrained(study.arms):
-        longer = math.ceil(10 * max(arm.length.wanting for arm in study.arms)) / 10
-        yield NextStep(study.command(_budget(study, longer)), f"train for long enough to judge: {longer:g} × as long")
+        longer = _wanting(study)
+        yield NextStep(summary.command(_budget(study, longer)), f"train for long enough to judge: {longer:g} × as long")
     elif study.pilot:
         fresh = _fresh(summary, len(study.arms[0].runs))
-        yield NextStep(study.command("--set pilot=false", fresh), "judge the question on fresh seeds")
+        yield NextStep(summary.command("--set pilot=false", fresh), "judge the question on fresh seeds")
     elif any(arm.missing for arm in summary.arms):
-        yield NextStep(study.command(), "finish the runs that have not ended")
+        yield NextStep(summary.command(), "finish the runs that have not ended")
     elif guesses(summary.runs):
-        yield NextStep(study.command(_budget(study, FURTHER)), f"learn the task, if it can be: {FURTHER:g} × as long")
+        yield NextStep(summary.command(_budget(study, FURTHER)), f"learn the task, if it can be: {FURTHER:g} × as long")
     else:
         yield from _rates(summary)
+        if "cannot tell" in verdicts and len(seeds := _trained_with(study)) == 1:
+            more = seeds_option(range(seeds[0], seeds[0] + FEWEST))
+            yield NextStep(summary.command(more), f"see how far seeds scatter, which takes two: with {FEWEST}")
         if "inconclusive" in verdicts and not summary.effects:
             yield from _seeds(summary)
         if verdicts & {"better", "worse", "no difference", "inconclusive"}:
@@ -83,6 +84,11 @@ def _budget(study: StudyDocument, factor: float) -> str:
     return " ".join(f"--set budget.{name}={float(f'{amount * factor:.3g}'):g}" for name, amount in spent.items())
 
 
+def _wanting(study: StudyDocument) -> float:
+    """Least factor by which training should be longer for no arm to be undertrained."""
+    return math.ceil(10 * max(arm.length.wanting for arm in study.arms)) / 10
+
+
 def _rates(summary: StudySummary) -> Iterator[NextStep]:
     """Arms that trained with no rate, or whose best rate was the last one tried."""
     study = summary.study
@@ -90,11 +96,11 @@ def _rates(summary: StudySummary) -> Iterator[NextStep]:
     stalled = [arm.name for arm in summary.arms if arm.verdict in FAILED and _but_rate(arm) not in trained]
     if stalled and not study.tuning:
         reason = f"find a rate at which {', '.join(stalled)} trains, if there is one"
-        yield NextStep(study.command("--set tune=auto"), reason)
+        yield NextStep(summary.command("--set tune=auto"), reason)
     edges = [each.arm for each in study.tuning if RATE in each.edges]
     if edges:
         reason = f"follow the best rate of {', '.join(edges)} beyond those tried"
-        yield NextStep(study.command("--set tune.extend=12"), reason)
+        yield NextStep(summary.command("--set tune.extend=12"), reason)
 
 
 def _but_rate(arm: ArmSummary) -> frozenset[tuple[str, str]]:
@@ -118,30 +124,42 @@ def _seeds(summary: StudySummary) -> Iterator[NextStep]:
         return
     took = summary.runs.filter(status="finished")["train_seconds"].drop_nulls().to_list()
     reason = f"settle {wanted:g} nats: {seeds} fresh seeds, judged at the {100 * level:.2g} % that is left of the 5 %"
-    command = summary.study.command(_fresh(summary, seeds))
+    command = summary.command(_fresh(summary, seeds))
     yield NextStep(command, reason, seeds * arms * fmean(took) if took else None, POWER)
 
 
 def _fresh(summary: StudySummary, seeds: int) -> str:
     """An option that asks for so many seeds that no arm has had."""
-    used = max(run.seed for arm in summary.study.arms for run in arm.runs)
-    return fresh_seeds(used, seeds)
+    return fresh_seeds(max(_trained_with(summary.study)), seeds)
+
+
+def _trained_with(study: StudyDocument) -> list[int]:
+    """The seeds of all arms, sorted."""
+    return sorted({run.seed for arm in study.arms for run in arm.runs})
 
 
 def _larger(summary: StudySummary) -> Iterator[NextStep]:
-    """The next scale that the study has; of a base that keeps its size at every scale, a longer training."""
+    """The next scale that the study has; where there is none, or the base keeps its size there, a longer training."""
     study = summary.study
-    if study.scale not in SCALES:
-        return
-    if _keeps_its_size(study):
-        yield NextStep(study.command(_budget(study, FURTHER)), f"see whether it holds when trained {FURTHER} × as long")
-        return
-    after = SCALES[SCALES.index(study.scale) + 1 :]
-    if not study.scale_source:  # otherwise it has every scale that comes with the tool
-        after = tuple(name for name in after if re.search(rf"^\s+{re.escape(name)}:", study.source, re.MULTILINE))
-    for larger in after[:1]:
+    larger = _next_scale(study)
+    if larger:
         where = " on a GPU" if larger.startswith("gpu") else ""
-        yield NextStep(study.command(scale=larger), f"see whether it holds at the larger scale {larger}{where}")
+        yield NextStep(summary.command(scale=larger), f"see whether it holds at the larger scale {larger}{where}")
+    else:
+        longer = max(FURTHER, _wanting(study))
+        yield NextStep(
+            summary.command(_budget(study, longer)), f"see whether it holds when trained {longer:g} × as long"
+        )
+
+
+def _next_scale(study: StudyDocument) -> str | None:
+    """The next of the scales that come with the tool, or of those that the file has where it has its own."""
+    if study.scale not in SCALES or _keeps_its_size(study):
+        return None
+    larger = SCALES[SCALES.index(study.scale) + 1 :]
+    if not study.scale_source:
+        larger = tuple(name for name in larger if re.search(rf"^\s+{re.escape(name)}:", study.source, re.MULTILINE))
+    return next(iter(larger), None)
 
 
 def _keeps_its_size(study: StudyDocument) -> bool:

@@ -199,6 +199,8 @@ class StudySummary:
     """Outcomes of what the study claims, in its order."""
     inputs: Inputs = NO_INPUTS
     """Data, vocabularies and contexts of the arms."""
+    store_option: str = ""
+    """The option by which commands find its store."""
     began: str | None = None
     """Start of the first run of a registered study (ISO 8601)."""
 
@@ -206,6 +208,10 @@ class StudySummary:
         """The result of a section; None if it has nothing to show."""
         found = self.sections.get(kind.name())
         return found if isinstance(found, kind) else None
+
+    def command(self, *options: str, scale: str | None = None) -> str:
+        """The command that runs the study in its store, edited as it was (`StudyDocument.command`)."""
+        return self.study.command(*options, self.store_option, scale=scale)
 
     @property
     def judgements(self) -> tuple[Judgement, ...]:

@@ -71,6 +71,7 @@ def collected(documents: StudyDocuments) -> Collected:
         ledger=store.read_ledger(documents.study.name),
         elsewhere=tuple(store.read_ledger(other) for other in store.ledgers() if other != documents.study.name),
         inputs=Inputs.of(documents),
+        store_option=store.option,
         costs=documents.costs,
         began=documents.began,
         frames={name: frame for each in sections().values() for name, frame in each.collect(documents).items()},

@@ -41,6 +41,8 @@ class Collected:
     elsewhere: tuple[tuple[LedgerRecord, ...], ...] = ()
     frames: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     inputs: Inputs = NO_INPUTS
+    store_option: str = ""
+    """The option by which commands find the store (`Store.option`)."""
     costs: CostsDocument | None = None
     """The arms' speeds, measured against each other."""
     began: str | None = None

@@ -123,7 +123,7 @@ def unmeasured(summary: StudySummary) -> str:
     if summary.unmeasured is None:
         return ""
     return (
-        f"Speeds not measured: {summary.unmeasured}. `{summary.study.command()}`, with nothing else running, measures"
+        f"Speeds not measured: {summary.unmeasured}. `{summary.command()}`, with nothing else running, measures"
         " them and trains nothing again."
     )
 

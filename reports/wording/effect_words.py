@@ -135,7 +135,7 @@ def proposal(summary: StudySummary) -> str:
     survivors = [each.effect.name for each in summary.effects if each.verdict == "better"]
     if not survivors:
         return "Nothing lowers the loss surely, so there is nothing to confirm."
-    command = summary.study.command("--promote confirm.yaml")
+    command = summary.command("--promote confirm.yaml")
     return f"A screen selects, so confirm {listed(survivors)} with fresh seeds: `{command}` writes that study."
 
 

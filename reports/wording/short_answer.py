@@ -44,11 +44,25 @@ def answer(summary: StudySummary) -> str:
     if not compared:
         reached = words.plus_minus(summary.arms[0].loss)
         return f"A single arm, so nothing is compared: {summary.baseline} reached {reached} nats."
-    lead, *others = filter(None, _clauses(summary, compared))
+    lead, *others = filter(None, _with_length(summary, list(_clauses(summary, compared))))
     for clause in others:
         if len(f"{lead}{clause}".split()) <= MOST_WORDS:
             lead += clause
     return f"{lead}."
+
+
+def _with_length(summary: StudySummary, clauses: Sequence[str]) -> Iterator[str]:
+    """The clauses, with one on arms that trained too briefly: of all arms the second, of some the last."""
+    lead, *others = clauses
+    yield lead
+    too_brief = [arm.name for arm in summary.study.arms if arm.length.undertrained]
+    if len(too_brief) == len(summary.study.arms):
+        yield "" if summary.study.pilot else "; all arms are undertrained"
+        yield from others
+        return
+    yield from others
+    if too_brief:
+        yield f"; {too_brief[0]} is undertrained" if len(too_brief) == 1 else f"; {len(too_brief)} are undertrained"
 
 
 def _mean(judged: Judgement) -> float:

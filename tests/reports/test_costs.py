@@ -24,7 +24,6 @@ from tests.reports.factory import Arm, StudyOf, changed, costs_of
 LOSSES = [2.40, 2.41, 2.39]
 STUDY = StudyOf([Arm("base", LOSSES), Arm("slow", [2.3, 2.31, 2.29], speed=2000.0)])
 SPEEDS = {arm.name: arm.speed for arm in STUDY.arms}
-REMEDY = "`ablate run norm_placement --scale cpu`, with nothing else running, measures them and trains nothing again."
 
 
 def sentence(summary: StudySummary) -> str:
@@ -67,7 +66,9 @@ def test_what_does_not_count_is_nowhere(tmp_path: Path, change: str, reason: str
     elif change == "two processes":
         place.write_costs(costs_of(SPEEDS, processes=2))
     summary = reports.summarise(folder)
-    assert reports.unmeasured(summary) == f"Speeds not measured: {reason}. {REMEDY}"
+    command = f"ablate run norm_placement --scale cpu --store {tmp_path}"
+    remedy = f"`{command}`, with nothing else running, measures them and trains nothing again."
+    assert reports.unmeasured(summary) == f"Speeds not measured: {reason}. {remedy}"
     assert "speeds not measured" in sentence(summary)
     assert "slower" not in sentence(summary)
     assert "slower" not in answers.headline(summary)

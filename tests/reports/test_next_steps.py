@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from scipy import stats
 
 import reports
@@ -24,7 +26,7 @@ def commands(root: Path, arm: list[float]) -> list[str]:
 
 def test_a_settled_study_goes_to_the_next_scale(tmp_path: Path) -> None:
     found = commands(tmp_path, [2.6, 2.61, 2.59, 2.605, 2.595])
-    assert found[-1].endswith("--scale cpu-long")
+    assert found[-1] == f"ablate run norm_placement --scale cpu-long --store {tmp_path}"
 
 
 def test_an_open_study_gets_fresh_seeds_that_have_the_power_they_promise(tmp_path: Path) -> None:
@@ -49,7 +51,7 @@ def test_a_smoke_run_asks_for_the_real_one(tmp_path: Path) -> None:
     study = StudyOf([Arm("base", BASE), Arm("arm", BASE[::-1])], source=SOURCE)
     summary = reports.summarise(study.write(tmp_path))
     smoke = replace(summary, study=summary.study.model_copy(update={"scale": "smoke"}))
-    assert next_steps(smoke)[0].command.endswith("--scale cpu")
+    assert " --scale cpu " in next_steps(smoke)[0].command
 
 
 def test_the_page_has_it(tmp_path: Path) -> None:
@@ -71,7 +73,7 @@ def test_a_pilot_has_intervals_and_leaves_no_trace_in_the_ledger(tmp_path: Path)
     assert "pilot" in (arm.withheld or "")
     reports.render(folder, summary)
     assert store.read_ledger(study.name) == ()
-    assert next_steps(summary)[0].command.endswith('--set pilot=false --set "seeds=[5,6,7,8,9]"')
+    assert next_steps(summary)[0].command.endswith(f'--set pilot=false --set "seeds=[5,6,7,8,9]" --store {tmp_path}')
     store.study(study.name, "cpu").write(study.document())
     judged = reports.summarise(folder)
     assert judged.arms[1].verdict == "worse"
@@ -88,10 +90,10 @@ def test_an_arm_that_fails_at_the_rate_of_another_needs_no_other_rate(tmp_path: 
         Arm("post", [2.6, 2.62, 2.58, 2.605, 2.595], edits={**post, "train.lr": 0.016}),
         Arm("post_same_rate", failed, edits=post, diverged=range(5)),
     ]
-    steps = next_steps(reports.summarise(StudyOf(arms, source=SOURCE).write(tmp_path / "twin")), "--store here")
-    assert [step.command for step in steps] == ["ablate run norm_placement --scale cpu-long --store here"]
+    steps = next_steps(reports.summarise(StudyOf(arms, source=SOURCE).write(tmp_path / "twin")))
+    assert [step.command for step in steps] == [f"ablate run norm_placement --scale cpu-long --store {tmp_path}/twin"]
     alone = next_steps(reports.summarise(StudyOf([arms[0], arms[2]], source=SOURCE).write(tmp_path / "alone")))
-    assert alone[0].command == "ablate run norm_placement --scale cpu --set tune=auto"
+    assert alone[0].command == f"ablate run norm_placement --scale cpu --set tune=auto --store {tmp_path}/alone"
 
 
 def test_a_command_repeats_the_edits_that_it_does_not_replace(tmp_path: Path) -> None:
@@ -128,6 +130,37 @@ def test_every_next_step_has_the_plugins(tmp_path: Path) -> None:
     assert steps and all("--plugin /elsewhere/fox.py" in step.command for step in steps)
     page = reports.render(folder, summary).read_text(encoding="utf-8")
     assert page.count("--plugin /elsewhere/fox.py") >= len(steps)
+
+
+def test_every_command_finds_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it, a command that means to go on would train everything again in runs/, which needs no option."""
+    monkeypatch.chdir(tmp_path)
+    elsewhere = f" --store {tmp_path.parent}/mine"
+    for place, option in (("runs", ""), ("my runs", " --store 'my runs'"), ("../mine", elsewhere)):
+        steps = commands(tmp_path / place, [2.41, 2.40, 2.41, 2.39, 2.40])
+        assert len(steps) == 2
+        for step in steps:
+            assert step.endswith(option) and ("--store" in step) == bool(option)
+            assert shlex.split(step)[:2] == ["ablate", "run"]
+
+
+def test_where_there_is_no_larger_scale_training_is_longer(tmp_path: Path) -> None:
+    """Of a file without scales, of one at its last scale, and until nothing is undertrained."""
+    for source in ("question: Which?\n", "question: Which?\nscales:\n  smoke: {}\n  cpu: {}\n"):
+        study = StudyOf([Arm("base", BASE), Arm("arm", [2.6, 2.62, 2.58, 2.605, 2.595])], source=source)
+        summary = reports.summarise(study.write(tmp_path / str(len(source))))
+        (step,) = next_steps(summary)
+        assert "--set budget." in step.command and step.reason.endswith("4 × as long")
+    brief = [arm.model_copy(update={"steps": 50, "tokens": 10**9, "tokens_before": 0}) for arm in summary.study.arms]
+    short = replace(summary, study=summary.study.model_copy(update={"arms": tuple(brief)}))
+    assert next_steps(short)[0].reason.endswith("10 × as long")
+
+
+def test_one_seed_asks_for_more(tmp_path: Path) -> None:
+    """It has not been judged, so that it may be one of those that are."""
+    study = StudyOf([Arm("base", BASE[:1]), Arm("arm", [2.6])], source=SOURCE)
+    (step,) = next_steps(reports.summarise(study.write(tmp_path)))
+    assert '--set "seeds=[0,1,2]"' in step.command
 
 
 def test_a_base_that_keeps_its_size_is_trained_for_longer(tmp_path: Path) -> None:
