@@ -149,6 +149,8 @@ def _long(value: Any) -> Any:
         if value not in WORDS:
             raise ValueError(unknown("way of tuning", value, [*WORDS]))
         return WORDS[value]
+    if value is False:  # as older YAML reads `off`
+        return WORDS["off"]
     if value is None or isinstance(value, Mapping | Spec):
         return value
     raise ValueError(f"expected {', '.join(WORDS)}, or a map")
@@ -170,7 +172,7 @@ def _layered(old: Any, new: Any, _layer: Layer) -> Any:
 Tune = Annotated[
     Annotated[TuneSpec, Tag("tuned")]
     | Annotated[Carried, Tag("given")]
-    | Annotated[None, WithJsonSchema({"enum": [*WORDS, None]}), Tag("untuned")],
+    | Annotated[None, WithJsonSchema({"enum": [*WORDS, False, None]}), Tag("untuned")],
     Discriminator(_tag),
     BeforeValidator(_long),
     Layered(_layered, spelled=space_by_path),

@@ -79,9 +79,10 @@ def _steps(summary: StudySummary) -> Iterator[NextStep]:
 
 
 def _budget(study: StudyDocument, factor: float) -> str:
-    """An option that multiplies the budget of a run."""
+    """Options that multiply the budget of a run, for which rates that were tuned at the shorter one are tuned again."""
     spent = study.budget.model_dump(include={"flops", "tokens", "seconds"}, exclude_none=True)
-    return " ".join(f"--set budget.{name}={float(f'{amount * factor:.3g}'):g}" for name, amount in spent.items())
+    more = [f"--set budget.{name}={float(f'{amount * factor:.3g}'):g}" for name, amount in spent.items()]
+    return " ".join([*more, *(["--set tune=auto"] if study.rates.how == "carried" else [])])
 
 
 def _wanting(study: StudyDocument) -> float:

@@ -74,6 +74,12 @@ def test_a_scale_edits_the_whole_study_and_a_setting_comes_last(load) -> None:  
     assert study.seeds == (0,)
 
 
+@pytest.mark.parametrize("word", ["off", "false", "null"])
+def test_tuning_is_off_however_yaml_says_so(load, word: str) -> None:  # type: ignore[no-untyped-def]
+    study = load(STUDY.replace("tune: off", f"tune: {word}"))
+    assert (study.tune, study.carried) == (None, None)
+
+
 def test_a_new_budget_replaces_the_old_one(load) -> None:  # type: ignore[no-untyped-def]
     assert load(STUDY, "cpu", "budget.tokens=1e5").budget.tokens == 100_000
 

@@ -11,6 +11,7 @@ from scipy import stats
 
 import reports
 from ablate.store import Store
+from ablate.store.documents.tuning import StudyRates
 from reports.findings.next_steps import next_steps
 from tests.reports.factory import Arm, StudyOf
 
@@ -151,6 +152,9 @@ def test_where_there_is_no_larger_scale_training_is_longer(tmp_path: Path) -> No
         summary = reports.summarise(study.write(tmp_path / str(len(source))))
         (step,) = next_steps(summary)
         assert "--set budget." in step.command and step.reason.endswith("4 × as long")
+        carried = StudyRates(how="carried", where="elsewhere")
+        again = replace(summary, study=summary.study.model_copy(update={"rates": carried}))
+        assert "--set tune=auto" in next_steps(again)[0].command  # the best rate of a longer training is another
     brief = [arm.model_copy(update={"steps": 50, "tokens": 10**9, "tokens_before": 0}) for arm in summary.study.arms]
     short = replace(summary, study=summary.study.model_copy(update={"arms": tuple(brief)}))
     assert next_steps(short)[0].reason.endswith("10 × as long")
