@@ -1,8 +1,9 @@
 """Outcomes of the claims that a study states. Pure.
 
 Where the study judges a pair of arms, its verdict decides; the size that a claim names (`by`) decides only where no
-difference was found, and then an interval that excludes it contradicts the claim. What was not found and could not
-have been seen is *cannot tell*, what the study does not judge at all *not tested*.
+difference was found, and then an interval that excludes it contradicts the claim. *The same* means a difference within
+the margin, so that one which is shown, but may be as small, contradicts nothing. What was not found and could not have
+been seen is *cannot tell*, what the study does not judge at all *not tested*.
 """
 
 from __future__ import annotations
@@ -78,27 +79,30 @@ def _ahead(found: Evidence, claim: StudyClaim) -> Decision:
 def _same(found: Evidence, claim: StudyClaim) -> Decision:
     if found.reason:
         return SETTLED[found.verdict][0], found.reason
-    if claim.measure != LOSS:
-        return _within(found, claim)
-    if found.verdict == "no difference":
+    if claim.measure == LOSS and found.verdict == "no difference":
         return "holds", "the study finds no difference"
+    largest = _counts_as_none(found, claim)
+    if found.ahead is not None and largest is not None:
+        return _within(*found.ahead, largest)
     if found.verdict in ("better", "worse"):
         return "does not hold", "the study finds a difference"
-    return "cannot tell", NO_MARGIN if found.alike is None else "differences larger than the margin are possible"
+    return "cannot tell", NO_MARGIN if claim.measure == LOSS else NO_SIZE
 
 
-def _within(found: Evidence, claim: StudyClaim) -> Decision:
-    """Whether costs or scores are the same but for a difference that counts as none."""
-    largest = _by(claim) or (math.log(SAME_MEASURED) if claim.measure in COSTS else None)
-    if found.ahead is None or largest is None:
-        differs = found.verdict in ("better", "worse")
-        return ("does not hold", "the study finds a difference") if differs else ("cannot tell", NO_SIZE)
-    low, high = found.ahead
+def _counts_as_none(found: Evidence, claim: StudyClaim) -> float | None:
+    """The largest difference that counts as none: of losses, the study's margin."""
+    if claim.measure == LOSS:
+        return found.alike
+    return _by(claim) or (math.log(SAME_MEASURED) if claim.measure in COSTS else None)
+
+
+def _within(low: float, high: float, largest: float) -> Decision:
+    """Whether an interval has only differences that count as none, or only others."""
     if -largest <= low and high <= largest:
         return "holds", "the interval lies within what counts as none"
     if low > largest or high < -largest:
         return "does not hold", "the study finds a larger difference"
-    return "cannot tell", "the interval has both differences that count and such as do not"
+    return "cannot tell", "the interval has differences that count and others that do not"
 
 
 def _stalls(summary: StudySummary, name: str) -> Decision:

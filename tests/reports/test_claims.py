@@ -131,6 +131,17 @@ def test_without_a_margin_no_two_losses_are_the_same(known: StudySummary, tmp_pa
     assert "no margin" in same.reason
 
 
+def test_a_difference_that_may_be_smaller_than_the_margin_does_not_contradict_a_claim_of_none(tmp_path: Path) -> None:
+    """`far` is 0.1 better to within 0.01, `high` as much worse."""
+    stated = [claim("far", "same"), claim("high", "same")]
+    for margin, outcome in ((0.05, "does not hold"), (0.1, "cannot tell"), (0.2, "holds")):
+        found = reports.summarise(study_of(stated, margin=margin).write(tmp_path / str(margin)))
+        assert {arm.verdict for arm in found.arms if arm.name in ("far", "high")} == (
+            {"no difference"} if outcome == "holds" else {"better", "worse"}
+        )
+        assert {each.outcome for each in found.claims} == {outcome}, margin
+
+
 def test_nothing_is_tested_before_all_runs_have_ended_at_smoke_and_in_pilots(
     known: StudySummary, tmp_path: Path
 ) -> None:
