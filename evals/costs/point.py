@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Literal, NamedTuple, TypeAlias, TypeVar, Unpack, cast
-
-import torch
-from torch import Tensor
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import zoo
 from ablate.store.documents import CachePoint, DecodePoint, PrefillPoint, SpeedPoint
-from evals.costs.clock import Clock, quartiles, synchronise
+from evals.costs.clock import Clock, quartiles
 from evals.costs.memory import available_bytes, is_out_of_memory, peak_memory
-from evals.costs.prompts import beyond_positions, prompt
+from evals.costs.prompts import beyond_positions
 from evals.costs.spec import NO_CACHE, PLAIN
+from evals.costs.workload import DECODED, Workload
 from evals.reading.mode import evaluating
 from evals.reading.windows import Reason
 from zoo.attend import executed_backends
-from zoo.cache import Cache, TokenCache
 from zoo.caches import CacheKind
 from zoo.caches.paged import OutOfPagesError
 from zoo.costs_decoding import decode_cost
-from zoo.decode import compiled_step, roomy_cache
-from zoo.errors import SpecError, UnsupportedError
+from zoo.errors import SpecError
 from zoo.model import Decoder
-from zoo.site import Given
 
 Phase = Literal["prefill", "decode"]
 Result = TypeVar("Result")
 
 _FEWEST_REPEATS = 3
-_DECODED_PER_REPEAT = 16
 
 
 class Turn(NamedTuple):
@@ -79,11 +72,11 @@ class Point:
         kind: CacheKind = PLAIN,
         turns: int = 1,
     ) -> None:
+        self.work = Workload(model, context, batch, clock, kind)
         self.model = model
         self.context = context
         self.batch = batch
         self.seconds = seconds
-        self.clock = clock
         self.bandwidth = bandwidth
         self.kind = kind
         self.turns = turns
@@ -95,23 +88,15 @@ class Point:
         """Bytes of a full cache. Raises SpecError if the model cannot have one of this kind."""
         return self._bytes(self.context)
 
-    @property
-    def encodes(self) -> bool:
-        """Whether the model reads alone."""
-        return self.model.spec.visible == "all"
-
     def _bytes(self, written: int) -> int:
         cost = zoo.cost(self.model.spec, written)
         return cost.cache_bytes(self.batch, written, self.dtype, self.context, cache=self.kind)
-
-    def _cache(self, capacity: int) -> Cache:
-        return self.model.new_cache(self.batch, capacity, encoder_capacity=self.context, kind=self.kind)
 
     def repeats(self, phase: Phase, decoded: int) -> tuple[Iterator[float], int] | Reason:
         """Seconds of endless repeats, the first of which is taken here, and the tokens of each; or the reason why there
         are none. decoded: tokens that a repeat of decoding writes to each row."""
         reads = phase == "prefill"
-        timings = self._prefill_seconds() if reads else self._decoding(0, decoded)
+        timings = self.work.prefill_seconds() if reads else self.work.decode_seconds(0, decoded)
         if not reads and (reason := self._cannot_decode(decoded)):
             return reason
         with evaluating(self.model):
@@ -147,11 +132,9 @@ class Point:
         )
 
     def _allocated(self) -> int | Reason:
-        if self.encodes:
+        if self.work.encodes:
             return NO_CACHE
-        cache = self._cache(self.context)
-        self._read(next(self._inputs()), cache, written=self.context)
-        return cache.nbytes
+        return self.work.full_cache().nbytes
 
     def prefill(self) -> PrefillPoint:
         """Read `context` new random tokens per row into an empty cache, up to the logits that choose the next token:
@@ -172,9 +155,9 @@ class Point:
 
     def attempt(self, phase: Phase, number: int) -> Turn | Reason:
         """The same, where nothing raises."""
-        if phase == "decode" and (reason := self._cannot_decode(_DECODED_PER_REPEAT)):
+        if phase == "decode" and (reason := self._cannot_decode(DECODED)):
             return reason
-        timings = {"prefill": self._prefill_seconds, "decode": self._decoding}[phase]
+        timings = {"prefill": self.work.prefill_seconds, "decode": self.work.decode_seconds}[phase]
         with peak_memory(self.device) as memory:
             repeats, begun = timings(number), time.perf_counter()
             next(repeats)  # warms up, and reads the prompt that decoding goes on from
@@ -194,8 +177,8 @@ class Point:
             batch=self.batch,
             tokens_per_second=quartiles([self.batch * self.context / each for each in seconds]),
             turns=_medians(turns, self.batch * self.context),
-            seconds_to_first_token=None if self.encodes else waited,
-            seconds_to_read=waited if self.encodes else None,
+            seconds_to_first_token=None if self.work.encodes else waited,
+            seconds_to_read=waited if self.work.encodes else None,
             # Of the first turn: points grow from one to the next, and freed memory is kept.
             peak_memory_bytes=turns[0].peak_memory_bytes,
             attention=turns[0].attention,
@@ -205,13 +188,13 @@ class Point:
         """The numbers of all turns together."""
         if isinstance(turns, str):
             return DecodePoint(context=self.context, batch=self.batch, reason=turns)
-        seconds = [each / _DECODED_PER_REPEAT for turn in turns for each in turn.seconds]
+        seconds = [each / DECODED for turn in turns for each in turn.seconds]
         read, bandwidth = self._bytes_per_step(), self.bandwidth
         return DecodePoint(
             context=self.context,
             batch=self.batch,
             tokens_per_second=quartiles([self.batch / each for each in seconds]),
-            turns=_medians(turns, self.batch * _DECODED_PER_REPEAT),
+            turns=_medians(turns, self.batch * DECODED),
             seconds_per_output_token=quartiles(seconds),
             bytes_read_per_step=read if bandwidth else None,
             # Above 1 where what is read lies in the processor's own caches.
@@ -222,7 +205,7 @@ class Point:
         )
 
     def _cannot_decode(self, tokens: int) -> str | None:
-        if self.encodes:
+        if self.work.encodes:
             return NO_CACHE
         reason = beyond_positions(self.model.spec, self.context, tokens)
         return reason and f"{reason}, and decoding generates {tokens} more tokens"
@@ -232,7 +215,7 @@ class Point:
         bandwidth utilisation (MBU). Bytes of the cache are those in which it keeps numbers: that they are unpacked to
         more is not counted.
         """
-        middle = self.context + _DECODED_PER_REPEAT // 2
+        middle = self.context + DECODED // 2
         weights = replace(decode_cost(self.model.spec, self.batch, middle), cache_elements=0)
         return weights.bytes(self.dtype) + self._bytes(middle)
 
@@ -243,79 +226,3 @@ class Point:
         while len(seconds) * self.turns < _FEWEST_REPEATS or time.perf_counter() < deadline:
             seconds.append(next(timings))
         return seconds
-
-    def _prefill_seconds(self, turn: int = 0) -> Iterator[float]:
-        for tokens in self._inputs(turn):
-            cache = None if self.encodes else self._cache(self.context)
-            start = self._now()
-            self._read(tokens, cache)
-            yield self._now() - start
-
-    def _decoding(self, turn: int = 0, decoded: int = _DECODED_PER_REPEAT) -> Iterator[float]:
-        how = self._compiled_decode_seconds if self.device.type == "cuda" else self._decode_seconds
-        return how(turn, decoded)
-
-    def _decode_seconds(self, turn: int = 0, decoded: int = _DECODED_PER_REPEAT) -> Iterator[float]:
-        filled = self._cache(self.context + decoded)
-        self._read(next(self._inputs(turn)), filled, written=self.context)
-        for text in self._inputs(turn):
-            # What moves the keys of sinks belongs to the model, which is not copied.
-            cache, tokens = copy.deepcopy(filled, {id(part): part for part in self.model.modules()}), text[:, :1]
-            start = self._now()
-            for _ in range(decoded):
-                tokens = self._next(tokens, cache)
-            yield self._now() - start
-            del cache  # before the next copy is made: two are alive at once, as `_shortage` counts them
-
-    def _compiled_decode_seconds(
-        self, turn: int, decoded: int, backend: str | Callable[..., object] = "inductor"
-    ) -> Iterator[float]:
-        """The same by one compiled program, on CUDA replayed as a graph, since issuing its operations from Python takes
-        longer than a GPU takes to do them, whatever the cache. A repeat writes over the tokens of the last."""
-        try:
-            if self.kind != PLAIN:
-                raise UnsupportedError("cache", "a compiled step knows plain keys and values only")
-            cache = roomy_cache(self.model, self.batch, self.context + decoded)
-        except UnsupportedError as error:
-            reason = f"host-bound: issued one by one, its operations take what Python takes ({error.reason})"
-            raise SpecError(error.path, reason) from error
-        further = compiled_step(self.model, backend)
-        text = next(self._inputs(turn))
-        self._read(text, cache, written=self.context)
-        lengths = [cast(TokenCache, layer).length for layer in cache.layers]
-        begin, token = cache.length, text[:, :1]
-        while True:
-            start = self._now()
-            for _ in range(decoded):
-                token = further(token, cache).argmax(-1, keepdim=True)
-            yield self._now() - start
-            cache.length = begin
-            for layer, length in zip(cache.layers, lengths, strict=True):
-                cast(TokenCache, layer).length = length
-
-    def _read(self, tokens: Tensor, cache: Cache | None, written: int = 1) -> None:
-        """A context: (B, S), as `evals.costs.prompts` says; all of it at once where it is a prefix."""
-        if cache is None:
-            self.model.hidden(tokens)
-            return
-        own, given = prompt(self.model.spec, tokens, written)
-        if "prefix" in given and cache.readable(self.context) < self.context:
-            raise UnsupportedError(
-                "cache", f"{self.kind.label} cannot read a prefix of {self.context} tokens in one pass"
-            )
-        self._next(own, cache, **given)
-
-    def _next(self, tokens: Tensor, cache: Cache, **given: Unpack[Given]) -> Tensor:
-        """The likeliest next token of each row: (B, T) → (B, 1). Only the last position needs the head."""
-        return self.model.read_out(self.model.hidden(tokens, cache, **given)[:, -1:]).argmax(-1)
-
-    def _inputs(self, turn: int = 0) -> Iterator[Tensor]:
-        """Endless random (B, context) tokens, the same ones for every model of this vocabulary."""
-        draw = torch.Generator().manual_seed(turn)
-        shape, vocabulary = (self.batch, self.context), self.model.spec.vocab_size
-        while True:
-            yield torch.randint(vocabulary, shape, generator=draw).to(self.device)
-
-    def _now(self) -> float:
-        synchronise(self.device)
-        return self.clock()

@@ -1,0 +1,139 @@
+"""The work that is timed at one context × batch: reading a context, and writing after it. Random tokens."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator
+from typing import Unpack, cast
+
+import torch
+from torch import Tensor
+
+from evals.costs.clock import Clock, synchronise
+from evals.costs.prompts import prompt
+from evals.costs.spec import PLAIN
+from zoo.cache import Cache, TokenCache
+from zoo.caches import CacheKind
+from zoo.decode import compiled_step, roomy_cache
+from zoo.errors import SpecError, UnsupportedError
+from zoo.model import Decoder
+from zoo.site import Given
+
+DECODED = 16
+"""Tokens that a repeat of decoding writes to each row."""
+
+
+class Workload:
+    """A model with `batch` rows of `context` tokens. Repeats are endless, and give the seconds of each.
+
+    clock: what time is read from; `time.process_time` leaves out waiting for a processor. kind: of the cache.
+    """
+
+    def __init__(
+        self,
+        model: Decoder,
+        context: int,
+        batch: int,
+        clock: Clock = time.perf_counter,
+        kind: CacheKind = PLAIN,
+    ) -> None:
+        self.model = model
+        self.context = context
+        self.batch = batch
+        self.clock = clock
+        self.kind = kind
+        self.device = model.embedding.weight.device
+
+    @property
+    def encodes(self) -> bool:
+        """Whether the model reads alone."""
+        return self.model.spec.visible == "all"
+
+    def full_cache(self, turn: int = 0, further: int = 0) -> Cache:
+        """A cache that holds the context, with room for so many tokens more. Raises SpecError if the model has none of
+        this kind."""
+        cache = self._cache(self.context + further)
+        self._read(next(self._inputs(turn)), cache, written=self.context)
+        return cache
+
+    def _cache(self, capacity: int) -> Cache:
+        return self.model.new_cache(self.batch, capacity, encoder_capacity=self.context, kind=self.kind)
+
+    def prefill_seconds(self, turn: int = 0) -> Iterator[float]:
+        """Reading into an empty cache, up to the logits that choose the next token."""
+        for tokens in self._inputs(turn):
+            cache = None if self.encodes else self._cache(self.context)
+            start = self._now()
+            self._read(tokens, cache)
+            yield self._now() - start
+
+    def decode_seconds(self, turn: int = 0, decoded: int = DECODED) -> Iterator[float]:
+        """Writing greedily from a cache that holds the context, one token per row at a time."""
+        how = self.compiled_decode_seconds if self.device.type == "cuda" else self.issued_decode_seconds
+        return how(turn, decoded)
+
+    def issued_decode_seconds(self, turn: int = 0, decoded: int = DECODED) -> Iterator[float]:
+        """The same, by operations that Python issues one by one."""
+        filled = self.full_cache(turn, decoded)
+        for text in self._inputs(turn):
+            # What moves the keys of sinks belongs to the model, which is not copied.
+            cache, tokens = copy.deepcopy(filled, {id(part): part for part in self.model.modules()}), text[:, :1]
+            start = self._now()
+            for _ in range(decoded):
+                tokens = self._next(tokens, cache)
+            yield self._now() - start
+            del cache  # before the next copy is made: two are alive at once, as `_shortage` counts them
+
+    def compiled_decode_seconds(
+        self, turn: int, decoded: int, backend: str | Callable[..., object] = "inductor"
+    ) -> Iterator[float]:
+        """The same by one compiled program, on CUDA replayed as a graph, since issuing its operations from Python takes
+        longer than a GPU takes to do them, whatever the cache. A repeat writes over the tokens of the last."""
+        try:
+            if self.kind != PLAIN:
+                raise UnsupportedError("cache", "a compiled step knows plain keys and values only")
+            cache = roomy_cache(self.model, self.batch, self.context + decoded)
+        except UnsupportedError as error:
+            reason = f"host-bound: issued one by one, its operations take what Python takes ({error.reason})"
+            raise SpecError(error.path, reason) from error
+        further = compiled_step(self.model, backend)
+        text = next(self._inputs(turn))
+        self._read(text, cache, written=self.context)
+        lengths = [cast(TokenCache, layer).length for layer in cache.layers]
+        begin, token = cache.length, text[:, :1]
+        while True:
+            start = self._now()
+            for _ in range(decoded):
+                token = further(token, cache).argmax(-1, keepdim=True)
+            yield self._now() - start
+            cache.length = begin
+            for layer, length in zip(cache.layers, lengths, strict=True):
+                cast(TokenCache, layer).length = length
+
+    def _read(self, tokens: Tensor, cache: Cache | None, written: int = 1) -> None:
+        """A context: (B, S), as `evals.costs.prompts` says; all of it at once where it is a prefix."""
+        if cache is None:
+            self.model.hidden(tokens)
+            return
+        own, given = prompt(self.model.spec, tokens, written)
+        if "prefix" in given and cache.readable(self.context) < self.context:
+            raise UnsupportedError(
+                "cache", f"{self.kind.label} cannot read a prefix of {self.context} tokens in one pass"
+            )
+        self._next(own, cache, **given)
+
+    def _next(self, tokens: Tensor, cache: Cache, **given: Unpack[Given]) -> Tensor:
+        """The likeliest next token of each row: (B, T) → (B, 1). Only the last position needs the head."""
+        return self.model.read_out(self.model.hidden(tokens, cache, **given)[:, -1:]).argmax(-1)
+
+    def _inputs(self, turn: int = 0) -> Iterator[Tensor]:
+        """Endless random (B, context) tokens, the same ones for every model of this vocabulary."""
+        draw = torch.Generator().manual_seed(turn)
+        shape, vocabulary = (self.batch, self.context), self.model.spec.vocab_size
+        while True:
+            yield torch.randint(vocabulary, shape, generator=draw).to(self.device)
+
+    def _now(self) -> float:
+        synchronise(self.device)
+        return self.clock()
