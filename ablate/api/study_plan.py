@@ -37,9 +37,6 @@ from evals.costs.machine import Speed
 if TYPE_CHECKING:
     import polars as pl
 
-_TEXTS, _WHOLE = ("rung", "axis", "attention"), ("peak_memory_bytes", "microbatch")
-"""Columns that may be null in every row."""
-
 
 @dataclass(frozen=True)
 class StudyPlan:
@@ -83,55 +80,16 @@ class StudyPlan:
     def arms(self) -> pl.DataFrame:
         """A row for each arm of each rung: parameters, FLOPs, tokens, steps, cache bytes, estimated time and peak
         memory of a run."""
-        import polars as pl  # noqa: PLC0415 (takes long, and a terminal shows no frame)
+        from ablate.api.plan_frames import frame_of_arms  # noqa: PLC0415 (takes long, and a terminal shows no frame)
 
-        rows = [
-            {
-                "arm": arm.name,
-                "rung": rung.plan.study.rung,
-                "axis": rung.axis,
-                "parameters": arm.parameters,
-                "parameters_embedding": arm.parameters_embedding,
-                "flops_per_token": float(arm.flops_per_token),
-                "steps": arm.steps,
-                "tokens": arm.tokens,
-                "tokens_per_parameter": arm.length.tokens_per_parameter,
-                "flops": float(arm.flops),
-                "kv_bytes_per_token": arm.kv_bytes_per_token,
-                "seconds": arm.estimated_seconds(self.speed),
-                "peak_memory_bytes": self.needs[rung.plan.study.rung][arm.name].peak_memory_bytes,
-                "microbatch": self.needs[rung.plan.study.rung][arm.name].microbatch,
-                "attention": self.needs[rung.plan.study.rung][arm.name].attention,
-                "runs": len(arm.runs),
-                **{f"{name}_differs_percent": differs for name, differs in arm.differs.items()},
-            }
-            for rung in self.outcome.rungs
-            for arm in rung.plan.arms
-        ]
-        kinds = {
-            **dict.fromkeys(_TEXTS, pl.String),
-            **dict.fromkeys(_WHOLE, pl.Int64),
-            "kv_bytes_per_token": pl.Float64,
-        }
-        return pl.DataFrame(rows, schema_overrides=kinds)
+        return frame_of_arms(self.outcome, self.speed, self.needs)
 
     @cached_property
     def runs(self) -> pl.DataFrame:
         """A row for each run: its digest, arm, seed, rung of the ladder, and whether the store has it already."""
-        import polars as pl  # noqa: PLC0415 (takes long, and a terminal shows no frame)
+        from ablate.api.plan_frames import frame_of_runs  # noqa: PLC0415 (takes long, and a terminal shows no frame)
 
-        rows = [
-            {
-                "digest": run.digest,
-                "arm": run.arm,
-                "seed": run.seed,
-                "rung": rung.plan.study.rung,
-                "reused": self.done[run.digest],
-            }
-            for rung in self.outcome.rungs
-            for run in rung.plan.runs
-        ]
-        return pl.DataFrame(rows, schema_overrides={"rung": pl.String})
+        return frame_of_runs(self.outcome, self.done)
 
     @cached_property
     def foresight(self) -> Foresight:
