@@ -222,7 +222,7 @@ def fit(flops: ArrayLike, losses: ArrayLike) -> ScalingLaw:
         tuple(means.tolist()),
         table.shape[1],
         math.sqrt(relative.residual_square),
-        math.sqrt(relative.row_variance().value),
+        math.sqrt(relative.row_variance),
     )
 
 
