@@ -33,6 +33,7 @@ from ablate.store.documents import (
 from ablate.store.documents.study_arm import all_undertrained
 from ablate.store.documents.tuning import RATE
 from ablate.study.budget_spec import Budget
+from ablate.study.reading import next_scale
 from ablate.study.study import Study
 from ablate.training.objectives.next_token import NextToken
 from evals.costs.prompts import convention
@@ -62,6 +63,7 @@ def study_document(
         question=study.question,
         citation=study.source,
         source=study.text,
+        next_scale=next_scale(study),
         scale_source=study.shipped.text if study.shipped else "",
         sets=to_jsonable_python(study.written.edits),
         plugin_files=tuple(map(str, plugin_files())),

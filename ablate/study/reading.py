@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ablate.store.documents.study import FORMER_SCALES, SCALES
 from ablate.study.problems import Problem, StudyError
 from ablate.study.rung_reader import RungReader
 from ablate.study.scales import Rungs, rungs_by_scale, scale_names
@@ -75,6 +76,24 @@ def load_study(
     if problems:
         raise StudyError({(problem.place, problem.path): problem for problem in reversed(problems)}.values())
     return replace(studies[-1], smaller=tuple(map(_loss_alone, studies[:-1])))
+
+
+def next_scale(study: Study) -> str | None:
+    """The next larger of its scales, as the file has it, at which the base is another model or trains for longer."""
+    by_size = {FORMER_SCALES.get(name, name): name for name in scale_names(study.written.document)}
+    here = FORMER_SCALES.get(study.scale, study.scale)
+    as_written = replace(study.written, sets=())
+    for size in SCALES[SCALES.index(here) + 1 :] if here in SCALES else ():
+        found = _studies(rungs_by_scale(as_written, by_size[size])[0])[0] if size in by_size else []
+        if found and _is_larger(found[-1], study):
+            return by_size[size]
+    return None
+
+
+def _is_larger(there: Study, here: Study) -> bool:
+    if there.arms[0].model != here.arms[0].model:
+        return True
+    return there.budget.given == here.budget.given and there.budget.amount > here.budget.amount
 
 
 def _loss_alone(study: Study) -> Study:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
@@ -13,7 +12,7 @@ from pydantic import JsonValue
 from ablate.noise.power import ALPHA, POWER, seeds_for
 from ablate.noise.scatter import Noise
 from ablate.store.documents.shell import fresh_seeds, seeds_option
-from ablate.store.documents.study import SCALES, StudyDocument
+from ablate.store.documents.study import StudyDocument
 from ablate.store.documents.study_arm import all_undertrained
 from ablate.store.documents.tuning import RATE
 from reports.findings.judging import looks_at
@@ -140,35 +139,15 @@ def _trained_with(study: StudyDocument) -> list[int]:
 
 
 def _larger(summary: StudySummary) -> Iterator[NextStep]:
-    """The next scale that the study has; where there is none, or the base keeps its size there, a longer training."""
-    study = summary.study
-    larger = _next_scale(study)
+    """The next scale that the study has; where there is none, a longer training."""
+    study, larger = summary.study, summary.study.next_scale
     if larger:
         where = " on a GPU" if larger.startswith("gpu") else ""
         yield NextStep(summary.command(scale=larger), f"see whether it holds at the larger scale {larger}{where}")
     else:
-        longer = max(FURTHER, _wanting(study))
-        yield NextStep(
-            summary.command(_budget(study, longer)), f"see whether it holds when trained {longer:g} × as long"
-        )
-
-
-def _next_scale(study: StudyDocument) -> str | None:
-    """The next of the scales that come with the tool, or of those that the file has where it has its own."""
-    if study.scale not in SCALES or _keeps_its_size(study):
-        return None
-    larger = SCALES[SCALES.index(study.scale) + 1 :]
-    if not study.scale_source:
-        larger = tuple(name for name in larger if re.search(rf"^\s+{re.escape(name)}:", study.source, re.MULTILINE))
-    return next(iter(larger), None)
-
-
-def _keeps_its_size(study: StudyDocument) -> bool:
-    """Whether the file's own base has a size, which scales that come with the tool leave as it is."""
-    if not study.scale_source:
-        return False
-    own = re.search(r"^base:(.*(?:\n[ \t]+.*|\n)*)", re.sub(r"(?m)(^|\s)#.*$", "", study.source), re.MULTILINE)
-    return own is not None and re.search(r"\b(preset|checkpoint)\s*:", own[1]) is not None
+        factor = max(FURTHER, _wanting(study))
+        longer = summary.command(_budget(study, factor))
+        yield NextStep(longer, f"see whether it holds when trained {factor:g} × as long")
 
 
 def step_words(step: NextStep, at_once: int = 1) -> str:

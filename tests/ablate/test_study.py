@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import zoo
-from ablate.study.reading import default_scale, load_study
+from ablate.study.reading import default_scale, load_study, next_scale
 from ablate.study.sections import AutoSeeds
 from ablate.study.study import Study
 
@@ -197,3 +198,21 @@ def test_probes_may_be_written_short_and_edited(load, written, sets, every, whic
 def test_there_are_no_probes_unless_they_are_asked_for(load) -> None:  # type: ignore[no-untyped-def]
     assert load().probes is None
     assert load(f"{STUDY}probes: all\n", "cpu", "probes=null").probes is None
+
+
+def test_the_next_scale_is_the_first_whose_model_or_budget_is_larger() -> None:
+    """Whatever a scale would bring: a base of a size of its own is the same at all."""
+
+    def after(scale: str = "cpu", **study: Any) -> str | None:
+        base = {"question": "Q?", "base": {"preset": "small"}, "arms": {"a": {"block.norm_placement": "post"}}}
+        return next_scale(load_study(base | study, scale))
+
+    own = {"preset": "small", "d_model": 32, "n_layers": 2, "block.mixer.heads": 2}
+    assert after(base={"block.ffn": "relu"}) == "cpu-long"
+    assert after("gpu-week", base={"block.ffn": "relu"}) is None
+    assert after(base=own) is None
+    budgets = {"cpu": {"budget.tokens": 1e5}, "cpu-long": {"seeds": 5}, "gpu": {"budget.tokens": 1e6}}
+    assert after(budget={"tokens": 1e4}) is None
+    assert after(budget={"tokens": 1e4}, scales=budgets) == "gpu"
+    assert after("cpu-long", budget={"tokens": 1e4}, scales={**budgets, "gpu": {"budget.tokens": 1e3}}) is None
+    assert after("mine", budget={"tokens": 1e4}, scales={"mine": {}, **budgets}) is None

@@ -81,6 +81,7 @@ class StudyOf:
     name: str = "norm_placement"
     question: str = "Where should the norm go?"
     source: str = "question: Where should the norm go?\n"
+    next_scale: str | None = "cpu-long"
     measured: bool = True
     processes: int = 5
     """Number of processes that timed the arms against each other, if it is measured; 0 as in stores of old."""
@@ -131,6 +132,7 @@ class StudyOf:
             question=self.question,
             citation=None,
             source=self.source,
+            next_scale=self.next_scale,
             baseline=self.arms[0].name,
             budget=SpentBudget(flops=2.4e11),
             matched="flops",

@@ -16,12 +16,11 @@ from reports.findings.next_steps import next_steps
 from tests.reports.factory import Arm, StudyOf
 
 BASE = [2.40, 2.41, 2.39, 2.405, 2.395]
-SOURCE = "question: Which?\nscales:\n  smoke: {}\n  cpu: {}\n  cpu-long: {}\n"
 
 
 def commands(root: Path, arm: list[float]) -> list[str]:
     other = [2.41, 2.40, 2.41, 2.39, 2.40]
-    study = StudyOf([Arm("base", BASE), Arm("arm", arm), Arm("other", other)], source=SOURCE)
+    study = StudyOf([Arm("base", BASE), Arm("arm", arm), Arm("other", other)])
     return [step.command for step in next_steps(reports.summarise(study.write(root)))]
 
 
@@ -32,7 +31,7 @@ def test_a_settled_study_goes_to_the_next_scale(tmp_path: Path) -> None:
 
 def test_an_open_study_gets_fresh_seeds_that_have_the_power_they_promise(tmp_path: Path) -> None:
     """Against the noncentral t, at what a second round may spend: a tenth of 5 %."""
-    study = StudyOf([Arm("base", BASE), Arm("arm", [2.41, 2.40, 2.41, 2.39, 2.40])], source=SOURCE)
+    study = StudyOf([Arm("base", BASE), Arm("arm", [2.41, 2.40, 2.41, 2.39, 2.40])])
     summary = reports.summarise(study.write(tmp_path))
     step = next_steps(summary)[0]
     seeds = [int(text) for text in step.command.partition("[")[2].partition("]")[0].split(",")]
@@ -49,21 +48,21 @@ def test_an_open_study_gets_fresh_seeds_that_have_the_power_they_promise(tmp_pat
 
 
 def test_a_smoke_run_asks_for_the_real_one(tmp_path: Path) -> None:
-    study = StudyOf([Arm("base", BASE), Arm("arm", BASE[::-1])], source=SOURCE)
+    study = StudyOf([Arm("base", BASE), Arm("arm", BASE[::-1])])
     summary = reports.summarise(study.write(tmp_path))
     smoke = replace(summary, study=summary.study.model_copy(update={"scale": "smoke"}))
     assert " --scale cpu " in next_steps(smoke)[0].command
 
 
 def test_the_page_has_it(tmp_path: Path) -> None:
-    study = StudyOf([Arm("base", BASE), Arm("arm", [2.41, 2.40, 2.41, 2.39, 2.40])], source=SOURCE)
+    study = StudyOf([Arm("base", BASE), Arm("arm", [2.41, 2.40, 2.41, 2.39, 2.40])])
     folder = study.write(tmp_path)
     page = reports.render(folder, reports.summarise(folder)).read_text(encoding="utf-8")
     assert 'class="next"' in page and "fresh seeds" in page
 
 
 def test_a_pilot_has_intervals_and_leaves_no_trace_in_the_ledger(tmp_path: Path) -> None:
-    study = StudyOf([Arm("base", BASE), Arm("arm", [2.6, 2.62, 2.58, 2.605, 2.595])], source=SOURCE)
+    study = StudyOf([Arm("base", BASE), Arm("arm", [2.6, 2.62, 2.58, 2.605, 2.595])])
     folder, store = study.write(tmp_path), Store(tmp_path)
     document = study.document().model_copy(update={"pilot": True})
     store.study(study.name, "cpu").write(document)
@@ -91,9 +90,9 @@ def test_an_arm_that_fails_at_the_rate_of_another_needs_no_other_rate(tmp_path: 
         Arm("post", [2.6, 2.62, 2.58, 2.605, 2.595], edits={**post, "train.lr": 0.016}),
         Arm("post_same_rate", failed, edits=post, diverged=range(5)),
     ]
-    steps = next_steps(reports.summarise(StudyOf(arms, source=SOURCE).write(tmp_path / "twin")))
+    steps = next_steps(reports.summarise(StudyOf(arms).write(tmp_path / "twin")))
     assert [step.command for step in steps] == [f"ablate run norm_placement --scale cpu-long --store {tmp_path}/twin"]
-    alone = next_steps(reports.summarise(StudyOf([arms[0], arms[2]], source=SOURCE).write(tmp_path / "alone")))
+    alone = next_steps(reports.summarise(StudyOf([arms[0], arms[2]]).write(tmp_path / "alone")))
     assert alone[0].command == f"ablate run norm_placement --scale cpu --set tune=auto --store {tmp_path}/alone"
 
 
@@ -122,7 +121,7 @@ def test_a_command_repeats_its_plugins(tmp_path: Path) -> None:
 
 def test_every_next_step_has_the_plugins(tmp_path: Path) -> None:
     """On the terminal, in `--json` and on the page."""
-    study = StudyOf([Arm("base", BASE), Arm("arm", [2.41, 2.40, 2.41, 2.39, 2.40])], source=SOURCE)
+    study = StudyOf([Arm("base", BASE), Arm("arm", [2.41, 2.40, 2.41, 2.39, 2.40])])
     folder, store = study.write(tmp_path), Store(tmp_path)
     document = study.document().model_copy(update={"plugin_files": ("/elsewhere/fox.py",)})
     store.study(study.name, "cpu").write(document)
@@ -146,15 +145,14 @@ def test_every_command_finds_the_store(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_where_there_is_no_larger_scale_training_is_longer(tmp_path: Path) -> None:
-    """Of a file without scales, of one at its last scale, and until nothing is undertrained."""
-    for source in ("question: Which?\n", "question: Which?\nscales:\n  smoke: {}\n  cpu: {}\n"):
-        study = StudyOf([Arm("base", BASE), Arm("arm", [2.6, 2.62, 2.58, 2.605, 2.595])], source=source)
-        summary = reports.summarise(study.write(tmp_path / str(len(source))))
-        (step,) = next_steps(summary)
-        assert "--set budget." in step.command and step.reason.endswith("4 × as long")
-        carried = StudyRates(how="carried", where="elsewhere")
-        again = replace(summary, study=summary.study.model_copy(update={"rates": carried}))
-        assert "--set tune=auto" in next_steps(again)[0].command  # the best rate of a longer training is another
+    """Until nothing is undertrained, and with rates that suit it."""
+    study = StudyOf([Arm("base", BASE), Arm("arm", [2.6, 2.62, 2.58, 2.605, 2.595])], next_scale=None)
+    summary = reports.summarise(study.write(tmp_path))
+    (step,) = next_steps(summary)
+    assert "--set budget." in step.command and step.reason.endswith("4 × as long")
+    carried = StudyRates(how="carried", where="elsewhere")
+    again = replace(summary, study=summary.study.model_copy(update={"rates": carried}))
+    assert "--set tune=auto" in next_steps(again)[0].command
     brief = [arm.model_copy(update={"steps": 50, "tokens": 10**9, "tokens_before": 0}) for arm in summary.study.arms]
     short = replace(summary, study=summary.study.model_copy(update={"arms": tuple(brief)}))
     assert next_steps(short)[0].reason.endswith("10 × as long")
@@ -162,28 +160,12 @@ def test_where_there_is_no_larger_scale_training_is_longer(tmp_path: Path) -> No
 
 def test_one_seed_asks_for_more(tmp_path: Path) -> None:
     """It has not been judged, so that it may be one of those that are."""
-    study = StudyOf([Arm("base", BASE[:1]), Arm("arm", [2.6])], source=SOURCE)
+    study = StudyOf([Arm("base", BASE[:1]), Arm("arm", [2.6])])
     (step,) = next_steps(reports.summarise(study.write(tmp_path)))
     assert '--set "seeds=[0,1,2]"' in step.command
 
 
-def test_a_base_that_keeps_its_size_is_trained_for_longer(tmp_path: Path) -> None:
-    """The next scale would bring the same model, and perhaps a smaller budget."""
-    settled = [Arm("base", BASE), Arm("arm", [2.61, 2.6, 2.59, 2.605, 2.6])]
-    for base, ends in (
-        ("base: {preset: gpt2, n_layers: 2}\n", "× as long"),
-        ("base:\n  preset: small\n", "× as long"),
-        ("base:\n  block.norm: layernorm\n", "scale cpu-long"),
-        ("", "scale cpu-long"),
-    ):
-        summary = reports.summarise(
-            StudyOf(settled, source=f"question: Which?\n{base}").write(tmp_path / str(len(base)))
-        )
-        shipped = replace(summary, study=summary.study.model_copy(update={"scale_source": "about: a scale"}))
-        assert next_steps(shipped)[-1].reason.endswith(ends), base
-
-
 def test_another_scale_is_asked_without_the_leave_to_judge_a_pilot(tmp_path: Path) -> None:
-    study = StudyOf([Arm("base", BASE), Arm("arm", [2.6, 2.61, 2.59, 2.605, 2.595])], source=SOURCE)
+    study = StudyOf([Arm("base", BASE), Arm("arm", [2.6, 2.61, 2.59, 2.605, 2.595])])
     found = reports.summarise(study.write(tmp_path)).study.model_copy(update={"sets": {"pilot": False}})
     assert "pilot=false" in found.command() and "pilot" not in found.command(scale="cpu-long")

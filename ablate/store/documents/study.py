@@ -116,6 +116,8 @@ class StudyDocument(Document):
     """The file's text."""
     scale_source: str = Field(default="", exclude_if=operator.not_)
     """The text of the scale that came with the tool, if it was one."""
+    next_scale: str | None = Field(default=None, exclude_if=is_none)
+    """The next larger scale at which its models are larger, or trained for longer; null where it has none."""
     sets: dict[str, JsonValue] = Field(default={}, exclude_if=operator.not_)
     """Edits by path that the command gave beside the file (`--set`)."""
     plugin_files: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
