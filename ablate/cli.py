@@ -160,6 +160,11 @@ class _Parser(argparse.ArgumentParser):
             self.error(f"unknown argument {unknown[0]}{did_you_mean(unknown[0], self._option_string_actions)}")
         return found, unknown
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Help that cannot be written is an error, which argparse passes over."""
+        if message:
+            (file or sys.stderr).write(message)
+
     def error(self, message: str) -> NoReturn:
         """One message, with the nearest command for a mistyped one."""
         _, _, rest = message.partition("invalid choice: '")
