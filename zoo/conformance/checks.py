@@ -83,7 +83,7 @@ def causality(subject: Subject) -> None:
 
 def gradients(subject: Subject) -> None:
     """Every parameter gets a gradient, in one draw of four: of a gated unit, whose scores go through a ReLU, all may be
-    negative in some."""
+    negative in some. In every draw the loss and all gradients are finite."""
     silent = silent_parameters(subject.spec, 0)
     for seed in (1, 2, 3):
         silent = silent and silent & silent_parameters(subject.spec, seed)
