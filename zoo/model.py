@@ -63,7 +63,8 @@ class Decoder(Stack):
         self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None, **given: Unpack[Given]
     ) -> Tensor:
         """(B, T, D): what the head reads."""
-        return self._normalised(self.stream(tokens, cache, left_pad, **given))
+        out: Tensor = self.norm(self.stream(tokens, cache, left_pad, **given))
+        return out
 
     def stream(
         self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None, **given: Unpack[Given]
@@ -89,7 +90,7 @@ class Decoder(Stack):
         serves every place."""
         step = self.step(token, 0, cache.left_pad, {})
         step.index = index
-        return self.read_out(self._normalised(self._run(self.embed(token, step), step, cache)))[:, 0]
+        return self.read_out(self.norm(self._run(self.embed(token, step), step, cache)))[:, 0]
 
     def _read(self, tokens: Tensor, cache: Cache, given: Given) -> Tensor:
         step = self.step(tokens, cache.length, cache.left_pad, given)
@@ -138,10 +139,6 @@ class Decoder(Stack):
         step = self.step(tokens, 0, left_pad, given)
         step.memory = self._memory(given, None, step)
         return step
-
-    def _normalised(self, stream: Tensor) -> Tensor:
-        out: Tensor = self.norm(stream)
-        return out
 
     def _run(self, embedded: Tensor, step: Step, cache: Cache | None) -> Tensor:
         """(B, T, D): the stream that leaves the last layer."""
