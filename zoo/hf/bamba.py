@@ -11,7 +11,7 @@ from zoo.hf._keys import BIAS, Keys
 from zoo.hf._layered import LINEAR
 from zoo.hf._layers import FULL
 from zoo.hf._mamba2_hybrid import Mamba2Hybrid
-from zoo.hf._pairs import Pair, same
+from zoo.hf._pairs import Pair, renamed, same
 from zoo.spec import ModelSpec
 
 
@@ -46,6 +46,4 @@ class Bamba(Mamba2Hybrid):
         yield same("norm.gain", "model.final_layernorm.weight")
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        for pair in super().weights(spec):
-            names = tuple(name.replace(".mlp.", ".feed_forward.") for name in pair.theirs)
-            yield Pair(pair.ours, names, pair.read, pair.write)
+        return renamed(super().weights(spec), ".mlp.", ".feed_forward.")
