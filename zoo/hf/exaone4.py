@@ -21,6 +21,7 @@ class Exaone4(SomeRoPE, Olmo2):
     no positions. LG AI Research 2025, arXiv:2507.11407."""
 
     model_types: ClassVar[tuple[str, ...]] = ("exaone4",)
+    qk_norm: ClassVar[SpecJson | None] = {}
     mixer_keys: ClassVar[Keys] = LlamaLike.mixer_keys
 
     def spec(self, config: Config) -> SpecJson:
@@ -31,8 +32,7 @@ class Exaone4(SomeRoPE, Olmo2):
         return {**super().spec(config), **pattern(names, {FULL: far})}
 
     def mixer(self, config: Config) -> SpecJson:
-        own = {"qk_norm": self.norm(config), "window": config["sliding_window"]}
-        return {**LlamaLike.mixer(self, config), **own}
+        return {**super().mixer(config), "window": config["sliding_window"]}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         window, far = window_of(spec), not all(map(turns, spec.layers))

@@ -22,15 +22,13 @@ class Flint(NearRoPE, QwenExperts):
     a shared one. https://huggingface.co/RecursiveSI/flint."""
 
     model_types: ClassVar[tuple[str, ...]] = ("flint",)
+    qk_norm: ClassVar[SpecJson | None] = {}
     mixer_keys: ClassVar[Keys] = {**QwenExperts.mixer_keys, "attention_bias": BIAS}
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "sinks": True}
     experts_class: ClassVar[type[MoE] | tuple[()]] = DeepSeekMoE
     # Its balance loss is over the softmax of scores whose sigmoids choose, which ours has no name for.
     expert_fixed: ClassVar[SpecJson] = {"kind": "deepseek_moe", "bias_rate": None, "balance_loss": 0.0}
     expert_keys: ClassVar[Keys] = BESIDE_SHARED
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config)}
 
     def experts(self, config: Config) -> SpecJson:
         require_shared(config)

@@ -25,6 +25,7 @@ class Lfm2(Hybrid):
     Liquid AI 2025, arXiv:2511.23404."""
 
     model_types: ClassVar[tuple[str, ...]] = ("lfm2",)
+    qk_norm: ClassVar[SpecJson | None] = {}
     has_head_dim: ClassVar[bool] = False
     norm_keys: ClassVar[Keys] = {"norm_eps": "eps"}
     mixer_keys: ClassVar[Keys] = {"num_attention_heads": "heads", "num_key_value_heads": "kv_heads"}
@@ -45,9 +46,6 @@ class Lfm2(Hybrid):
 
     def mixer_kinds(self, config: Config) -> list[list[str]]:
         return [[LINEAR] * (kind == CONV) for kind in types_of(config, CONV)]
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config)}
 
     def ffn(self, config: Config) -> SpecJson:
         return {"kind": "swiglu", "d_ff": _width(config)}
