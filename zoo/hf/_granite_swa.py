@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import SLIDING, layered, sliding_types, window_config
-from zoo.hf._pairs import Pair, same
 from zoo.hf._some_rope import SomeRoPE
 from zoo.hf.granite import Granite
 from zoo.positions.rope import RoPE
@@ -38,10 +35,6 @@ class SlidingGranite(SomeRoPE, Granite):
         positions = [attention(layer).position for layer in spec.layers]
         bases = [position.base if isinstance(position, RoPE) else 0 for position in positions]
         return {**super().config(spec), **window_config(spec), BASES: bases}
-
-    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        yield from super().mixer_weights(layer, ours, theirs)
-        yield same(f"{ours}.sinks", f"{theirs}.sinks")
 
 
 def _name(base: float) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
@@ -33,10 +32,6 @@ class Flint(NearRoPE, QwenExperts):
     def experts(self, config: Config) -> SpecJson:
         require_shared(config)
         return {**super().experts(config), "shared_experts": 1, "balance_loss": 0.0}
-
-    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        yield from super().mixer_weights(layer, ours, theirs)
-        yield same(f"{ours}.sinks", f"{theirs}.sinks")
 
     def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
         yield from super().expert_weights(moe, ours, theirs)

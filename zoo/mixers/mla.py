@@ -166,9 +166,6 @@ class MLA(Mixer):
         latents = (1, self.kv_rank), (1, self.rope_dim)
         return latents if self.qk_norm is None else (*latents, (self.heads, 1))
 
-    def positions(self) -> tuple[tuple[Position, int], ...]:
-        return ((self.position, self.heads),)
-
     def check_ahead(self) -> None:
         if self.window is not None:
             raise SpecError("window", "reaches back only: it cannot see later tokens")
