@@ -34,6 +34,7 @@ class Jamba(QwenExperts):
     2024, arXiv:2403.19887."""
 
     model_types: ClassVar[tuple[str, ...]] = ("jamba",)
+    final_norm_name: ClassVar[str] = "model.final_layernorm"
     has_head_dim: ClassVar[bool] = False
     expert_fixed: ClassVar[SpecJson] = {"kind": "topk_moe", "softmax_over": "all"}
     expert_keys: ClassVar[Keys] = {
@@ -91,9 +92,6 @@ class Jamba(QwenExperts):
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
         return renamed(super().weights(spec), ".mlp.", ".feed_forward.")
-
-    def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("norm.gain", "model.final_layernorm.weight")
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         if not isinstance(layer.mixer, Mamba):

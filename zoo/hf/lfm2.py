@@ -25,6 +25,7 @@ class Lfm2(Hybrid):
     Liquid AI 2025, arXiv:2511.23404."""
 
     model_types: ClassVar[tuple[str, ...]] = ("lfm2",)
+    final_norm_name: ClassVar[str] = "model.embedding_norm"
     qk_norm: ClassVar[SpecJson | None] = {}
     has_head_dim: ClassVar[bool] = False
     norm_keys: ClassVar[Keys] = {"norm_eps": "eps"}
@@ -60,9 +61,6 @@ class Lfm2(Hybrid):
 
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         return {"intermediate_size": dense(layer).width, "block_auto_adjust_ff_dim": False}
-
-    def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("norm.gain", "model.embedding_norm.weight")
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         if isinstance(layer.mixer, GatedShortConv):
