@@ -236,8 +236,9 @@ def random_model(spec: zoo.ModelSpec, seed: int = 0) -> zoo.Decoder:
             else:
                 parameter.add_(0.3 * noise)
         model.eval()
+        short, told = random_tokens(spec, 1, 8), given_to(spec, 1, 8)
         for _ in range(HALVINGS if _reads_unbounded(spec) else 0):
-            if _largest(model) <= LARGEST:  # NaN is not
+            if model.stream(short, **told).abs().max() <= LARGEST:  # NaN is not
                 break
             for name, parameter in model.named_parameters():
                 if roles[name] in MATRICES:
@@ -248,12 +249,6 @@ def random_model(spec: zoo.ModelSpec, seed: int = 0) -> zoo.Decoder:
 def _reads_unbounded(spec: zoo.ModelSpec) -> bool:
     """Whether some branch reads a stream that nothing normalises."""
     return not all(layer.norm.normalises and layer.norm_placement.normalises_branch for layer in spec.layers)
-
-
-def _largest(model: zoo.Decoder) -> float:
-    """The largest number in the stream that leaves the last layer, of a short text."""
-    tokens = random_tokens(model.spec, 1, 8)
-    return model.stream(tokens, **given_to(model.spec, 1, 8)).abs().max().item()
 
 
 PREFIX, ENCODED = 5, 11
