@@ -40,8 +40,6 @@ class Fact(Enum):
     """The factor on scores, which goes with the width of a head."""
     LAYERS = auto()
     """It says which blocks the layers are made of."""
-    DECODER = auto()
-    """The decoder's alone, where there is an encoder beside it."""
     TRAINING = auto()
     """It shows in training alone: a trained model computes the same with another value."""
     TRAINING_UNLESS_NULL = auto()

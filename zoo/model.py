@@ -63,7 +63,8 @@ class Decoder(Stack):
         self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None, **given: Unpack[Given]
     ) -> Tensor:
         """(B, T, D): what the head reads."""
-        return self._normalised(self.stream(tokens, cache, left_pad, **given))
+        out: Tensor = self.norm(self.stream(tokens, cache, left_pad, **given))
+        return out
 
     def stream(
         self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None, **given: Unpack[Given]
@@ -80,7 +81,12 @@ class Decoder(Stack):
         parts, start, length = [], 0, tokens.shape[1]
         while start < length:
             end = start + cache.readable(length - start)
-            parts.append(self._read(tokens[:, start:end], cache, of_piece(given, start, end)))
+            piece, told = tokens[:, start:end], of_piece(given, start, end)
+            step = self.step(piece, cache.length, cache.left_pad, told)
+            step.memory = cache.memory = self._memory(told, cache.memory, step)
+            parts.append(self._run(self.embed(piece, step), step, cache))
+            cache.length += end - start
+            cache.forget_encoder()
             start = end
         return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
 
@@ -89,15 +95,7 @@ class Decoder(Stack):
         serves every place."""
         step = self.step(token, 0, cache.left_pad, {})
         step.index = index
-        return self.read_out(self._normalised(self._run(self.embed(token, step), step, cache)))[:, 0]
-
-    def _read(self, tokens: Tensor, cache: Cache, given: Given) -> Tensor:
-        step = self.step(tokens, cache.length, cache.left_pad, given)
-        step.memory = cache.memory = self._memory(given, cache.memory, step)
-        out = self._run(self.embed(tokens, step), step, cache)
-        cache.length += tokens.shape[1]
-        cache.forget_encoder()
-        return out
+        return self.read_out(self.norm(self._run(self.embed(token, step), step, cache)))[:, 0]
 
     def encode(
         self,
@@ -138,10 +136,6 @@ class Decoder(Stack):
         step = self.step(tokens, 0, left_pad, given)
         step.memory = self._memory(given, None, step)
         return step
-
-    def _normalised(self, stream: Tensor) -> Tensor:
-        out: Tensor = self.norm(stream)
-        return out
 
     def _run(self, embedded: Tensor, step: Step, cache: Cache | None) -> Tensor:
         """(B, T, D): the stream that leaves the last layer."""

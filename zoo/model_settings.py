@@ -47,7 +47,6 @@ class ModelSettings(Spec):
     """Names of blocks, repeated over the layers after `first`: `[local, local, block]`."""
     sharing: Annotated[
         Sharing | None,
-        Fact.DECODER,
         Tried(
             {"blocks": 2, "order": "sequence"},
             {"injection": True, "state_std": 0.5, "coda": 1},
@@ -80,54 +79,43 @@ class ModelSettings(Spec):
     """c · tanh(logits / c) (Gemma 2, arXiv:2408.00118)."""
     z_loss: Annotated[NonNegativeFloat, Fact.TRAINING, Tried(0.01), Supports(*EVERY_OPERATION)] = 0.0
     """Weight of mean(logsumexp(logits)²) in the training objective (PaLM, arXiv:2204.02311, uses 1e-4)."""
-    unet_skips: Annotated[bool, Field(exclude_if=is_off), Fact.DECODER, As(lambda _: UNetSkips())] = False
+    unet_skips: Annotated[bool, Field(exclude_if=is_off), As(lambda _: UNetSkips())] = False
     """Add the output of each layer of the lower half to the input of its mirror image above."""
-    first_stream: Annotated[bool, Field(exclude_if=is_off), Fact.DECODER, As(lambda _: FirstStream())] = False
+    first_stream: Annotated[bool, Field(exclude_if=is_off), As(lambda _: FirstStream())] = False
     """Add the stream that enters the first layer to what every other layer reads."""
-    value_embeddings: Annotated[ValueEmbeddings | None, Fact.DECODER, Tried({"tables": 1})] = Field(
-        default=None, exclude_if=is_off
-    )
+    value_embeddings: Annotated[ValueEmbeddings | None, Tried({"tables": 1})] = Field(default=None, exclude_if=is_off)
     """Token tables that add to the values of the first and the last layers."""
-    altup: Annotated[AltUp | None, Fact.DECODER, Tried({"streams": 3, "active": 1})] = Field(
-        default=None, exclude_if=is_off
-    )
+    altup: Annotated[AltUp | None, Tried({"streams": 3, "active": 1})] = Field(default=None, exclude_if=is_off)
     """Several streams, with each layer running on one of them; null for a single stream."""
-    per_layer_embeddings: Annotated[PerLayerEmbeddings | None, Fact.DECODER, Tried({"features": 5})] = Field(
+    per_layer_embeddings: Annotated[PerLayerEmbeddings | None, Tried({"features": 5})] = Field(
         default=None, exclude_if=is_off
     )
     """A token embedding table of its own for each layer; null for none."""
-    chunks: Annotated[Chunks | None, Fact.DECODER, Tried({"ratio": 2.5, "encoder_layers": 1, "decoder_layers": 1})] = (
-        Field(default=None, exclude_if=is_off)
+    chunks: Annotated[Chunks | None, Tried({"ratio": 2.5, "encoder_layers": 1, "decoder_layers": 1})] = Field(
+        default=None, exclude_if=is_off
     )
     """Chunks of tokens on which the layers between the first and the last run; null for tokens in all layers."""
     layer_loss: Annotated[
         NonNegativeFloat,
         Field(exclude_if=is_off),
         Fact.TRAINING,
-        Fact.DECODER,
         Tried(0.3),
         As(lambda weight: LayerLoss(weight=weight)),
     ] = 0.0
     """Weight, in the training objective, of the mean loss of all layers but the last (`zoo.features.layer_loss`)."""
-    mtp: Annotated[MultiTokenPrediction | None, Fact.DECODER, Tried({"depth": 2, "final_norm": "own"}, costly=True)] = (
-        None
-    )
+    mtp: Annotated[MultiTokenPrediction | None, Tried({"depth": 2, "final_norm": "own"}, costly=True)] = None
     """Modules that predict further tokens while training."""
     init: Annotated[InitSpec, Fact.TRAINING, Tried()] = InitSpec()
     """Initial values of output projections and of a tied head."""
-    visible: Annotated[Sight, Fact.DECODER] = Field(default="causal", exclude_if=lambda sight: sight == "causal")
+    visible: Sight = Field(default="causal", exclude_if=lambda sight: sight == "causal")
     """Tokens that a token sees: itself and those before it (`causal`); all of the text (`all`, an encoder, BERT,
     arXiv:1810.04805); or what comes before it and all of a prefix, whose length each pass is told (`prefix`, Raffel et
     al. 2019, arXiv:1910.10683 §3.2.1)."""
-    encoder: Annotated[EncoderSpec | None, Fact.DECODER, Tried({"n_layers": 2})] = Field(
-        default=None, exclude_if=is_off
-    )
+    encoder: Annotated[EncoderSpec | None, Tried({"n_layers": 2})] = Field(default=None, exclude_if=is_off)
     """An encoder of a second text, which the model attends to (Vaswani et al. 2017, arXiv:1706.03762)."""
-    token_types: Annotated[PositiveInt | None, Fact.DECODER, Supports(*ALL_BUT_TRANSFER)] = Field(
-        default=None, exclude_if=is_off
-    )
+    token_types: Annotated[PositiveInt | None, Supports(*ALL_BUT_TRANSFER)] = Field(default=None, exclude_if=is_off)
     """Number of token types, each with a learned vector that is added to the embedding (BERT's segments)."""
-    head_transform: Annotated[PlainActivation | None, Fact.DECODER, Tried("gelu"), Supports(*ALL_BUT_TRANSFER)] = Field(
+    head_transform: Annotated[PlainActivation | None, Tried("gelu"), Supports(*ALL_BUT_TRANSFER)] = Field(
         default=None, exclude_if=is_off
     )
     """A dense layer, this activation and a norm before the head (BERT)."""

@@ -33,7 +33,11 @@ def shrink(spec: ModelSpec) -> ModelSpec:
             "vocab_size": min(spec.vocab_size, VOCABULARY),
             "d_model": D_MODEL,
             "n_layers": max(len(first) + 2, len(first) + len(pattern), *least),
-            **{name: _feature(spec, name, alike) for name in features if isinstance(getattr(spec, name), Spec)},
+            **{
+                name: feature.shrunk(_small(feature, _Ratio(D_MODEL / spec.d_model, 1.0)), alike)
+                for name, feature in features.items()
+                if isinstance(getattr(spec, name), Spec)
+            },
             "block": blocks.pop(BASE),
             "blocks": blocks,
             "first": first,
@@ -42,12 +46,6 @@ def shrink(spec: ModelSpec) -> ModelSpec:
             "logit_scale": D_MODEL**-0.5 if spec.logit_scale == spec.d_model**-0.5 else spec.logit_scale,
         }
     )
-
-
-def _feature(spec: ModelSpec, name: str, alike: bool) -> SpecJson:
-    """A feature as plain data."""
-    feature = spec.features[name]
-    return feature.shrunk(_small(feature, _Ratio(D_MODEL / spec.d_model, 1.0)), alike)
 
 
 @dataclass(frozen=True)

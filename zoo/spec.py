@@ -142,7 +142,7 @@ class ModelSpec(ModelSettings):
         if self.encoder is None:
             return None
         try:
-            return ModelSpec.model_validate(self.encoder.settings(self, self.block))
+            return type(self).model_validate(self.encoder.settings(self, self.block, self.features))
         except ValidationError as error:
             raise explain(error, ModelSpec)[0].under("encoder") from None
 

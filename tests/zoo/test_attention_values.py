@@ -18,6 +18,8 @@ from zoo.mixers.attention import Attention
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions.nope import NoPE
 from zoo.site import Step
+from zoo.sparsities.chunked import Chunked
+from zoo.sparsities.dilated import Dilated
 
 
 def forgetting_maps(layer: Any, window: int | None) -> torch.Tensor:
@@ -73,6 +75,35 @@ def test_exclusive_attention_is_orthogonal_to_the_token_itself(window: int | Non
             mixed[h, t] = mixed[h, t] - (mixed[h, t] @ own) * own
             assert abs(float(mixed[h, t] @ v[h // 2, t])) < 1e-9
     close(run(layer, X), write(layer, mixed))
+
+
+@pytest.mark.parametrize(
+    ("options", "alone"),
+    [
+        ({}, [0]),
+        ({"window": 3}, [0]),
+        ({"sparsity": Chunked(chunk=3)}, [0, 3, 6]),
+        ({"sparsity": Dilated(window=2, dilation=3)}, [0, 1, 2]),
+        ({"sparsity": Dilated(window=1, dilation=3)}, list(range(T))),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("pad", [0, 2])
+def test_exclusive_attention_leaves_exactly_nothing_of_a_token_alone(
+    options: dict[str, Any], alone: list[int], pad: int
+) -> None:
+    """A norm after the mixer would make much of what rounding leaves. Sinks make weights less than 1."""
+    layer = attention(exclusive=True, sinks=True, **options).float()
+    x = torch.cat((torch.ones(1, pad, D), X.float()), dim=1)
+    step = Step.of(torch.zeros(x.shape[:2]), 0, torch.tensor([pad]) if pad else None)
+    cache = layer.new_cache(1, x.shape[1], torch.float32)
+    with torch.no_grad():
+        whole = layer(x, step)
+        singly = [
+            layer(x[:, t : t + 1], Step.of(torch.zeros(1, 1), t, step.left_pad), cache) for t in range(x.shape[1])
+        ]
+    for out in (whole, torch.cat(singly, dim=1)):
+        assert (out[0, pad:] == 0).all(dim=-1).nonzero()[:, 0].tolist() == alone
 
 
 @pytest.mark.parametrize("options", [{}, {"gate": "feature"}, {"exclusive": True}, {"conv": 3}], ids=str)

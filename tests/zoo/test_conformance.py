@@ -19,7 +19,7 @@ from zoo.axis import variants
 from zoo.conformance import checks
 from zoo.conformance.checking import conforms, notes_on
 from zoo.conformance.checks import CHECKS, KINDS
-from zoo.conformance.combinations import CORE, choices, covering, paired
+from zoo.conformance.combinations import CORE, choices, covering, paired, random_model, random_tokens
 from zoo.conformance.flops import flops
 from zoo.conformance.subject import LENGTH, ConformanceError, Subject
 from zoo.init import Linear
@@ -199,6 +199,52 @@ def test_a_wrong_cost_and_a_silent_parameter_are_found(monkeypatch: pytest.Monke
     monkeypatch.setattr(checks, "silent_parameters", lambda *_: {"blocks.0.mixer.q.weight"})
     with pytest.raises(ConformanceError, match=r"no gradient for blocks\.0\.mixer\.q\.weight"):
         checks.gradients(Subject(SMALL))
+
+
+def has_no_loss(model: zoo.Decoder) -> None:
+    model.embedding.weight.data.fill_(torch.inf)
+
+
+def has_no_finite_gradient(model: zoo.Decoder) -> None:
+    model.embedding.weight.register_hook(lambda gradient: gradient * torch.nan)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (has_no_loss, "the loss is not finite: nan"),
+        (has_no_finite_gradient, r"gradients are not finite: those of embedding\.weight$"),
+    ],
+)
+def test_what_is_not_finite_is_not_said_to_have_no_gradient(
+    monkeypatch: pytest.MonkeyPatch, fault: Callable[[zoo.Decoder], None], words: str
+) -> None:
+    def broken(*given: Any) -> zoo.Decoder:
+        model = random_model(*given)
+        fault(model)
+        return model
+
+    monkeypatch.setattr("zoo.conformance.gradients.random_model", broken)
+    with pytest.raises(ConformanceError, match=words):
+        checks.gradients(Subject(SMALL))
+
+
+@pytest.mark.parametrize("placement", ["hyper_connections", "rezero"])
+def test_a_random_model_that_no_norm_bounds_is_finite(placement: str) -> None:
+    """Gated FFNs square what they read, in each of eight layers."""
+    placed = {"kind": placement, "stream_scale": 1.25}
+    spec = SMALL.edit({"n_layers": 8, "block.norm": {"kind": "none"}, "block.norm_placement": placed})
+    for seed in range(4):
+        tokens = random_tokens(spec, 2, LENGTH)
+        with torch.no_grad():
+            assert random_model(spec, seed).stream(tokens).abs().max() < 1e5
+    checks.gradients(Subject(spec))
+
+
+def test_a_model_that_is_never_finite_is_drawn_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its checks then say so."""
+    monkeypatch.setattr(zoo.Decoder, "stream", lambda *_, **__: torch.tensor(torch.nan))
+    random_model(SMALL.edit({"block.norm": {"kind": "none"}}))
 
 
 def test_values_that_nothing_marks_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:

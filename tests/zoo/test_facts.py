@@ -13,7 +13,6 @@ import zoo
 from zoo.axis import Spec
 from zoo.conformance.combinations import given_to, random_model, random_tokens
 from zoo.facts import AtMost, Dropout, Fact, Tried, facts_of, names_with, said_of, what_computes
-from zoo.spec import ModelSpec
 
 
 class Part(Spec):
@@ -86,9 +85,9 @@ def test_what_is_of_training_changes_no_trained_model(edits: dict[str, Any]) -> 
 
 
 def test_an_encoder_has_all_but_what_is_the_decoders_alone() -> None:
-    spec = zoo.load("small", encoder={"n_layers": 2}, sharing={"blocks": 1}, embedding_norm=True, z_loss=0.1)
+    alone = {"sharing": {"blocks": 1}, "layer_loss": 0.1, "head_transform": "gelu"}
+    spec = zoo.load("small", encoder={"n_layers": 2}, embedding_norm=True, z_loss=0.1, **alone)
     encoder = spec.encoder_spec
     assert encoder is not None
-    assert (encoder.sharing, encoder.encoder, encoder.visible) == (None, None, "all")
+    assert (encoder.features, encoder.head_transform, encoder.visible) == ({}, None, "all")
     assert (encoder.embedding_norm, encoder.d_model, encoder.n_layers) == (True, spec.d_model, 2)
-    assert set(names_with(ModelSpec, Fact.DECODER)) >= {"encoder", "mtp", "token_types"}

@@ -36,7 +36,10 @@ def sees(sight: str, query: int, key: int, left: int, right: int, prefix: int) -
 @pytest.mark.parametrize("backend", ["plain", "fused"])
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("sight", ["causal", "all", "prefix"])
-def test_a_query_attends_to_what_it_sees(sight: Any, padded: bool, backend: str) -> None:
+def test_a_query_attends_to_what_it_sees(
+    sight: Any, padded: bool, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zoo.attending.visible.QUERIES_AT_ONCE", 4)
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(3, 2, LENGTH, 6, generator=generator) for _ in range(3))
     left = [0, 2, 3] if padded else [0] * 3
@@ -54,9 +57,11 @@ def test_a_query_attends_to_what_it_sees(sight: Any, padded: bool, backend: str)
     with attention_backend(backend):
         out = attend(q, k, v, visible, Scoring(0.4))
     assert out.isfinite().all()
+    alone = visible.alone().expand(3, 1, LENGTH)[:, 0]
     for b in range(3):
         for t in range(left[b], LENGTH - right[b]):
             keys = [s for s in range(LENGTH) if sees(sight, t, s, left[b], right[b], prefix[b])]
+            assert alone[b, t] == (keys == [t])
             for h in range(2):
                 weights = torch.stack([(q[b, h, t] @ k[b, h, s] * 0.4).exp() for s in keys])
                 expected = sum(w * v[b, h, s] for w, s in zip(weights / weights.sum(), keys, strict=True))

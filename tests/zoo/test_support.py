@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 import pytest
 from pydantic import Field, ValidationError
@@ -20,7 +20,7 @@ from zoo.block_spec import BlockSpec
 from zoo.conversion.widenable import check_specs
 from zoo.errors import SpecError
 from zoo.explain import choice_of
-from zoo.facts import As, Fact, Supports, said_of
+from zoo.facts import As, Supports, said_of
 from zoo.features import Feature
 from zoo.mixers.attention import Attention
 from zoo.mixers.none import NoMixer
@@ -59,7 +59,7 @@ class Block(BlockSpec):
 
 
 class Model(ModelSpec):
-    dummy: Annotated[Dummy | None, Fact.DECODER] = Field(default=None, exclude_if=is_off)
+    dummy: Dummy | None = Field(default=None, exclude_if=is_off)
 
 
 SMALL: dict[str, Any] = {"vocab_size": 16, "d_model": 32, "n_layers": 6, "embedding_scale": "sqrt_d_model"}

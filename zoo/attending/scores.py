@@ -22,6 +22,11 @@ def scores_of(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tenso
     """Scores that the softmax normalises, (B, H, T, S), −inf for keys that are masked. Call it through `in_float32`."""
     heads = q.shape[1]
     scores = by_head(by_group(q, k.shape[1]) @ k.transpose(-1, -2), heads) * scoring.scale
+    return masked(scores, visible, scoring)
+
+
+def masked(scores: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+    """QKᵀ · scale with what is added to it, capped, and −inf for keys that are masked."""
     if scoring.bias is not None:
         scores = scores + scoring.bias
     if scoring.softcap is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -13,6 +13,9 @@ from zoo.attending.scoring import Scoring
 from zoo.site import Sight, Step
 
 T = TypeVar("T")
+
+QUERIES_AT_ONCE = 1024
+"""Queries whose mask `alone` makes at a time."""
 
 
 class Pattern(Protocol):
@@ -117,6 +120,17 @@ class Visible:
             end = self.ends[:, None, None]
             seen = seen & ((self.keys < end) | (queries >= end))
         return seen if seen.dim() == 2 else seen[:, None]
+
+    def alone(self) -> Tensor:
+        """True where a query sees itself and nothing else: (T,), or (B, 1, T) where rows differ."""
+        return self.once("alone", self._alone)
+
+    def _alone(self) -> Tensor:
+        if self.aligned and self.pattern is None and self.window != 1:
+            return self.queries == self.queries[0]
+        # Some queries at a time: a pattern may be there to spare the square of queries and keys.
+        some = self.queries.split(QUERIES_AT_ONCE)
+        return torch.cat([replace(self, queries=queries).mask().sum(dim=-1) == 1 for queries in some], dim=-1)
 
     def places_seen(self) -> Tensor:
         """Indices of the keys that a single query of unpadded text sees."""

@@ -69,10 +69,13 @@ class DepthRouter(nn.Module):
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None, run: Run) -> Tensor:
         weights: Tensor = self.weigh(x)[..., 0]
-        chosen, most = self._best(weights) if self.training else self._likely(weights, step)
         if self.training:
+            most = self.spec.count(weights.shape[1])
+            chosen = largest(weights, most)
             target = chosen.to(weights.dtype)
             step.losses.append(self.spec.loss * F.binary_cross_entropy_with_logits(weights, target))
+        else:
+            chosen, most = self._likely(weights, step)
         step.tap("routed", lambda: chosen)
         which, there = arranged(chosen, most)
         index = which[..., None].expand(-1, -1, x.shape[-1])
@@ -85,11 +88,6 @@ class DepthRouter(nn.Module):
             out = _row_by_row(run, read, places, there.sum(dim=1).tolist(), step, kept)
         share = weights.gather(1, which).masked_fill(~there, 0.0)[..., None]
         return x.scatter_add(1, index, (share * (out - read)).to(x.dtype))
-
-    def _best(self, weights: Tensor) -> tuple[Tensor, int]:
-        """Indices of the C·T largest weights in each row, and their number."""
-        count = self.spec.count(weights.shape[1])
-        return largest(weights, count), count
 
     def _likely(self, weights: Tensor, step: Step) -> tuple[Tensor, int]:
         """Those that are likely to be among the largest, and the most that a row has, one at least."""

@@ -125,7 +125,7 @@ class PagedCache(TokenCache):
             raise uncached(len(new), len(self.pool.buffers))
         self._grow(start, end)
         self.length = end
-        row, token = self._text(start, end).nonzero().unbind(dim=1)
+        row, token = (self._own(start, end) >= 0).nonzero().unbind(dim=1)
         page, slot = self._where(start, end)
         for buffer, x in zip(self.pool.buffers, new, strict=True):
             buffer[page[row, token], :, slot[row, token]] = x.detach()[row, :, token].to(buffer.dtype)
@@ -149,9 +149,6 @@ class PagedCache(TokenCache):
         """(B, end − start): places in each row's own text, negative on padding."""
         device = self.pool.buffers[0].device
         return torch.arange(start, end, device=device) - on_device(self.pads, device)[:, None]
-
-    def _text(self, start: int, end: int) -> Tensor:
-        return self._own(start, end) >= 0
 
     def _where(self, start: int, end: int) -> tuple[Tensor, Tensor]:
         """(B, end − start) each: page and place in it; of padding those of the row's first token, which is masked."""

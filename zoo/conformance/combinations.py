@@ -212,6 +212,8 @@ def _add_best(row: dict[str, Option], axis: str, unmet: _Unmet, rng: random.Rand
 
 
 MATRICES = ("embedding", "input", "output", "head")
+LARGEST, HALVINGS = 1e4, 10
+"""Largest number in the stream of a random model, and how often its matrices may be halved for that."""
 
 
 def random_model(spec: zoo.ModelSpec, seed: int = 0) -> zoo.Decoder:
@@ -219,6 +221,9 @@ def random_model(spec: zoo.ModelSpec, seed: int = 0) -> zoo.Decoder:
 
     Matrices have std 0.7/√fan_in, so that activations stay of order one: where they are capped, or nothing normalises
     them, larger ones would leave nothing to compare. The others are as training starts, with noise.
+
+    A branch that reads what no norm has bounded can square it (gated FFNs do), and the next branch again, up to
+    infinity. Such a model has its matrices halved until its stream keeps to `LARGEST`, unless nothing helps.
     """
     model = zoo.build(spec, seed)
     roles = zoo.roles(model)
@@ -230,7 +235,20 @@ def random_model(spec: zoo.ModelSpec, seed: int = 0) -> zoo.Decoder:
                 parameter.copy_(0.7 * parameter.shape[-1] ** -0.5 * noise)
             else:
                 parameter.add_(0.3 * noise)
-    return model.eval()
+        model.eval()
+        short, told = random_tokens(spec, 1, 8), given_to(spec, 1, 8)
+        for _ in range(HALVINGS if _reads_unbounded(spec) else 0):
+            if model.stream(short, **told).abs().max() <= LARGEST:  # NaN is not
+                break
+            for name, parameter in model.named_parameters():
+                if roles[name] in MATRICES:
+                    parameter.div_(2)
+    return model
+
+
+def _reads_unbounded(spec: zoo.ModelSpec) -> bool:
+    """Whether some branch reads a stream that nothing normalises."""
+    return not all(layer.norm.normalises and layer.norm_placement.normalises_branch for layer in spec.layers)
 
 
 PREFIX, ENCODED = 5, 11

@@ -10,19 +10,23 @@ from torch import Tensor
 import zoo
 from zoo.conformance.combinations import given_to, random_model, random_tokens
 from zoo.conformance.counting import expected_chunks
-from zoo.conformance.subject import LENGTH
+from zoo.conformance.subject import LENGTH, require
 from zoo.ffns._zero_compute import ZeroComputeExperts
 from zoo.residuals.normed import NormedLayer
 from zoo.spec import ModelSpec
 
 
 def silent_parameters(spec: ModelSpec, seed: int) -> set[str]:
-    """Those without a gradient that could have one."""
+    """Those without a gradient that could have one. Raises ConformanceError if the loss or a gradient is not finite."""
     model, tokens = random_model(spec, seed).train(), random_tokens(spec, 2, LENGTH + 1)
     reached = _constant_experts_reached(model)
     with expected_chunks(model):  # a random model may make a single one, in which no query has a choice
-        model.loss(tokens[:, :-1], tokens[:, 1:], **given_to(spec, 2, LENGTH))[0].backward()
-    silent = {name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0}
+        loss = model.loss(tokens[:, :-1], tokens[:, 1:], **given_to(spec, 2, LENGTH))[0]
+        require(loss.isfinite(), f"the loss is not finite: {loss.item()}")
+        loss.backward()
+    wrong = [name for name, p in model.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
+    require(not wrong, f"gradients are not finite: those of {', '.join(sorted(wrong))}")
+    silent = {name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()}
     idle = tuple(f"{path}." for path, sent in reached.items() if not sent)
     return {name for name in silent if not (is_invisible(name, model) or name.startswith(idle))}
 

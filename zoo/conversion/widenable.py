@@ -72,17 +72,13 @@ def _check_head(source: ModelSpec, target: ModelSpec) -> None:
 def _differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Settings that differ beside sizes, each with both values."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
-        for key in sorted((ours.keys() | theirs.keys()).difference(SIZES), key=_kind_first):
+        for key in sorted((ours.keys() | theirs.keys()).difference(SIZES), key=lambda key: (key != "kind", key)):
             yield from _differences(ours.get(key), theirs.get(key), f"{path}.{key}".lstrip("."))
     elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         for number, pair in enumerate(zip(ours, theirs, strict=True)):
             yield from _differences(*pair, f"{path}.{number}")
     elif ours != theirs:
         yield path, ours, theirs
-
-
-def _kind_first(key: str) -> tuple[bool, str]:
-    return key != "kind", key
 
 
 def leftover(source: ModelSpec, target: ModelSpec) -> float:

@@ -100,8 +100,9 @@ def widened(source: ModelSpec, target: ModelSpec, weights: Mapping[str, Tensor],
             made[name] = _grown(weights[name], _axes(ENDS, name), ends, seed, name, source.block.norm)
             continue
         layer = source.block_of_each.index(int(match[1]))
-        theirs, norm = _counterpart(match[2], blocks[layer]), _norm_at(match[2], source.layers[layer])
-        value = weights[f"blocks.{match[1]}.{theirs}"]
+        value = weights[f"blocks.{match[1]}.{_counterpart(match[2], blocks[layer])}"]
+        block = source.layers[layer]
+        norm = attention_of(block).qk_norm if match[2].startswith("mixer.") else block.norm
         made[name] = _grown(value, _axes(BLOCK, match[2]), blocks[layer], seed, name, norm)
     _scale_ends(made, source, target)
     return made
@@ -128,11 +129,6 @@ def _counterpart(name: str, copies: Mapping[str, Copies]) -> str:
         return name
     which = copies["heads" if head[2] == "q" else "kv heads"].of[int(head[3])]
     return f"{head[1]}{int(which)}{head[4]}"
-
-
-def _norm_at(name: str, block: BlockSpec) -> Norm | None:
-    """The norm that a parameter of a norm is of."""
-    return attention_of(block).qk_norm if name.startswith("mixer.") else block.norm
 
 
 def _axes(rules: Mapping[str, Axes], name: str) -> Axes:

@@ -62,7 +62,7 @@ def beam_search(
     search = Search(checked(BeamSearch, settings), tokens.shape[0], new_tokens, stop, tokens.device)
     beams = search.how.beams
     first = None if left_pad is None else left_pad.repeat_interleave(beams)
-    given = _repeated(given, beams)
+    given = cast(Given, {name: cast(Tensor, told).repeat_interleave(beams, dim=0) for name, told in given.items()})
     feed = tokens.repeat_interleave(beams, dim=0)
     if cache is None:
         cache = cache_for(model, feed, new_tokens, given)
@@ -72,11 +72,6 @@ def beam_search(
         cache.reorder(search.extend(logits.float().log_softmax(dim=-1)))
         feed = search.open[:, :, -1].flatten()[:, None]
     return Beams(search.ended, search.ended_scores)
-
-
-def _repeated(given: Given, beams: int) -> Given:
-    """Inputs of the prompts, repeated for each of their beams."""
-    return cast(Given, {name: cast(Tensor, told).repeat_interleave(beams, dim=0) for name, told in given.items()})
 
 
 @dataclass

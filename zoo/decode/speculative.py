@@ -108,16 +108,12 @@ class Writer:
         stream = self.model.stream(prompt, cache, left_pad, **given)
         first = draw(self._distribution(self._logits(stream[:, -1:])[:, 0], prompt), self.generator)
         text, passes, drafted, accepted = torch.cat((prompt, first), dim=1), 1, 0, 0
-        while not self._finished(text[:, start:], new_tokens):
-            room = new_tokens - (text.shape[1] - start)
+        while (room := new_tokens - (text.shape[1] - start)) > 0 and not self.stop.ended(text[:, start:]).all():
             tokens, weights = self._drafts(text, stream, min(self.how.ahead, room - 1))
             added, stream = self._check(text, tokens, weights, cache, self.stop.ended(text[:, start:]))
             text = torch.cat((text, added), dim=1)
             passes, drafted, accepted = passes + 1, drafted + tokens.shape[1], accepted + added.shape[1] - 1
         return Speculated(self.stop.cut(text[:, start:]), passes, drafted, accepted)
-
-    def _finished(self, new: Tensor, limit: int) -> bool:
-        return new.shape[1] >= limit or bool(self.stop.ended(new).all())
 
     def _drafts(self, text: Tensor, stream: Tensor, ahead: int) -> tuple[Tensor, Tensor]:
         if ahead < 1:

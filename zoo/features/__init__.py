@@ -111,11 +111,6 @@ class Feature(Spec):
         return True
 
     @property
-    def active_stream(self) -> int | None:
-        """Which of several streams layers run on; None where it makes no streams."""
-        return None
-
-    @property
     def couples_rows(self) -> str | None:
         """Reason why training on one row of a batch depends on the others; None where nothing does."""
         return None

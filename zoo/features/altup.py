@@ -53,10 +53,6 @@ class AltUp(Feature):
             raise SpecError("active", f"there are {self.streams} streams, counted from 0")
         return self
 
-    @property
-    def active_stream(self) -> int | None:
-        return self.active
-
     def build(self, model: Model) -> AltUpStreams:
         return AltUpStreams(self, model)
 

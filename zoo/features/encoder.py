@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, PositiveInt, field_validator
@@ -11,7 +11,6 @@ from zoo.axis import Spec
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson, expand, merge
 from zoo.errors import SpecError
-from zoo.facts import Fact, names_with
 from zoo.features import Feature, Model
 from zoo.traits import NONE, Ground, Grounds, Operation, Operations
 
@@ -58,13 +57,13 @@ class EncoderSpec(Feature):
         if model.visible == "all":
             raise SpecError("", "a model with visible: all is an encoder itself")
 
-    def settings(self, decoder: Spec, block: BlockSpec) -> dict[str, Any]:
-        """The encoder as a model of its own, with all that it shares with the decoder. block: the decoder's base."""
-        cls = type(decoder)
-        own = {*EncoderSpec.model_fields, *names_with(cls, Fact.DECODER)}
-        shared = {name: getattr(decoder, name) for name in cls.model_fields if name not in own}
+    def settings(self, decoder: Spec, block: BlockSpec, features: Iterable[str]) -> dict[str, Any]:
+        """The encoder as a model of its own, with all that it shares with the decoder. block, features: the decoder's
+        base and the names of its features, none of which the encoder has."""
+        own = {*EncoderSpec.model_fields, *features}
+        shared = {name: getattr(decoder, name) for name in type(decoder).model_fields if name not in own}
         base = merge(block.model_copy(update={"cross": None}).model_dump(), self.block)
-        return {**shared, **dict(self), "block": base, "visible": "all"}
+        return {**shared, **dict(self), "block": base, "visible": "all", "head_transform": None}
 
     def shrunk(self, small: SpecJson, alike: bool) -> SpecJson:
         return small | {"n_layers": 2}

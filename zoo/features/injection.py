@@ -16,6 +16,9 @@ from zoo.features.random_depth import RandomDepth, drawn
 from zoo.init import Linear
 from zoo.site import Step
 
+TURNS = "loop.turns"
+"""Key of a pass's state that has the number of turns which are drawn for it."""
+
 
 class Loop(Runner):
     """x ← layers(W [x; e]), again and again, with e the stream that leaves the prelude; norm(x) enters the coda.
@@ -50,7 +53,7 @@ class Loop(Runner):
 
     def begin(self, embedded: Tensor, step: Step) -> None:
         if self.takes(cached=False):
-            step.states[self.name] = self._drawn(embedded)
+            step.states[TURNS] = self._drawn(embedded)
 
     def takes(self, cached: bool) -> bool:
         return self.depth is not None and self.training and not cached
@@ -65,7 +68,7 @@ class Loop(Runner):
     def run(self, x: Tensor, step: Step, kept: Sequence[LayerCache | None], run: Layers) -> Tensor:
         """Run as many turns as are drawn. What turns without a gradient leave in the step, such as a table of biases,
         is not for those that have one."""
-        e, x, turns = x, self._first(x), step.states[self.name]
+        e, x, turns = x, self._first(x), step.states[TURNS]
         trained = cast(RandomDepth, self.depth).backward or math.inf
         core = range(self.turns.start, self.turns.start + self.turns.step)
         unused: list[LayerCache | None] = [None] * len(core)

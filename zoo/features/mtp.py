@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
@@ -16,7 +16,7 @@ from zoo.errors import SpecError
 from zoo.facts import Fact
 from zoo.features import Feature, FeatureLayer, Model, Predicting, new_norm, norm_parameters
 from zoo.init import Linear
-from zoo.loss import Head, summed_loss
+from zoo.loss import summed_loss
 from zoo.site import PartCost, Site, Step, matmul_cost
 from zoo.traits import Ground, Grounds, Operation, Operations
 
@@ -82,9 +82,17 @@ class MtpModules(FeatureLayer, nn.ModuleList):
 
     def objective(self, given: Predicting) -> Iterator[Tensor]:
         before, after = self.norms(given.norm)
-        head, hidden = given.head_after(after), before(given.stream)
-        ahead = mtp_loss(self, hidden, given.embedded, given.targets, given.step, head, given.count)
-        yield self.spec.weight / self.spec.depth * ahead
+        head, hidden, step = given.head_after(after), before(given.stream), given.step
+        total = hidden.new_zeros((), dtype=torch.float32)  # Σ_k L_k, but for the division by `count`
+        for k, module in enumerate(self, start=1):
+            if k >= given.targets.shape[1]:
+                break
+            ahead = Step(step.index[k:], shared=step.shared, start=step.start + k, losses=step.losses)
+            ahead.recorder, ahead.prefix = step.recorder, f"{self.name}.{k - 1}."
+            ahead.tokens = None if step.tokens is None else step.tokens[:, k:]  # of which `embedded` is the embedding
+            hidden, goals = module(hidden[:, :-1], given.embedded[:, k:], ahead), given.targets[:, k:]
+            total = total + summed_loss(head, hidden, goals).objective
+        yield self.spec.weight / self.spec.depth * (total / given.count)
 
     def norms(self, norm: nn.Module) -> tuple[nn.Module, nn.Module]:
         """The model's final norm, by which the stream becomes h⁰, and h^k is normed before the head."""
@@ -116,26 +124,3 @@ class MtpModule(nn.Module):
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         return self.block.new_cache(batch, capacity, dtype, memory=0)
-
-
-def mtp_loss(
-    modules: Iterable[nn.Module],
-    hidden: Tensor,
-    embedded: Tensor,
-    targets: Tensor,
-    step: Step,
-    head: Head,
-    count: Tensor,
-) -> Tensor:
-    """Σ_k L_k. hidden: h⁰, embedded: emb(t), both (B, T, D); targets: (B, T), t_{i+1}; head: what reads h^k; the rest
-    as for `next_token_loss`."""
-    total = hidden.new_zeros((), dtype=torch.float32)
-    for k, module in enumerate(modules, start=1):
-        if k >= targets.shape[1]:
-            break
-        ahead = Step(step.index[k:], shared=step.shared, start=step.start + k, losses=step.losses)
-        ahead.recorder, ahead.prefix = step.recorder, f"mtp.{k - 1}."
-        ahead.tokens = None if step.tokens is None else step.tokens[:, k:]  # of which `embedded` is the embedding
-        hidden, goals = module(hidden[:, :-1], embedded[:, k:], ahead), targets[:, k:]
-        total = total + summed_loss(head, hidden, goals).objective
-    return total / count

@@ -14,6 +14,7 @@ from zoo.axis import is_off
 from zoo.edits import SpecJson
 from zoo.facts import Fact
 from zoo.features import Feature, FeatureLayer, Model, Table, new_norm, norm_parameters
+from zoo.features.altup import AltUp
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Embedding, Linear
 from zoo.site import PartCost, Step, matmul_cost
@@ -81,8 +82,7 @@ class PerLayerInputs(FeatureLayer):
     def __init__(self, spec: PerLayerEmbeddings, model: Model) -> None:
         super().__init__()
         self.features, self.layers_of_model, self.block_of_each = spec.features, model.n_layers, model.block_of_each
-        several = (each.active_stream for each in model.features.values())
-        self.active = next((stream for stream in several if stream is not None), None)
+        self.active = next((each.active for each in model.features.values() if isinstance(each, AltUp)), None)
         self.table = LayerTable(spec.rows(model.vocab_size), model.n_layers, spec.features)
         self.project = Linear(model.d_model, model.n_layers * spec.features, role="input")
         self.norm = model.block.norm.build(spec.features)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 
 from zoo.checkpoint import assemble, tokenizer_files
 from zoo.edits import flatten
@@ -216,13 +217,6 @@ def _is_tied(hf_model: Any) -> bool:
     return hf_model.get_output_embeddings().weight is hf_model.get_input_embeddings().weight
 
 
-def _refused() -> type[Exception]:
-    """Exception that transformers raises for an invalid config."""
-    from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415 (comes with transformers)
-
-    return StrictDataclassError
-
-
 Candidate = tuple[str, Family, Callable[[], ConfigJson]]
 """A `model_type`, its family, and how to get a config's arguments, which may raise."""
 
@@ -245,12 +239,13 @@ def _first_that_fits(spec: ModelSpec, candidates: list[Candidate]) -> tuple[Fami
         try:
             with _folder.quiet(transformers_module()):  # which warns of defaults that are no part of the architecture
                 config, differences = _try(spec, name, family, NO_TOKENS | arguments())
-        except (ValueError, KeyError, _refused()) as error:  # also what configs of transformers raise
+        except (ValueError, KeyError, StrictDataclassError) as error:  # also what configs of transformers raise
             obstacles.append((1000, f"{name}: {error}"))
             continue
         if not differences:
             return family, config
-        obstacles.append((len(differences), f"{name}, which differs in {_first_of(differences)}"))
+        more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
+        obstacles.append((len(differences), f"{name}, which differs in {'; '.join(differences[:3])}{more}"))
     nearest = min(obstacles)[1]
     if len(candidates) == 1:
         raise UnsupportedError("", f"cannot be expressed as {nearest}")
@@ -273,11 +268,6 @@ def _differences(candidate: ModelSpec, wanted: ModelSpec) -> list[str]:
         for path in [*ours, *(path for path in theirs if path not in ours)]
         if ours.get(path) != theirs.get(path)
     ]
-
-
-def _first_of(differences: list[str], shown: int = 3) -> str:
-    more = len(differences) - shown
-    return "; ".join(differences[:shown]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _leaves(spec: ModelSpec) -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from pickle import UnpicklingError
-from textwrap import shorten
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 
 from zoo.checkpoint import read_json
 from zoo.errors import SpecError, UnsupportedError
+from zoo.hf._folder import one_line
 from zoo.hf._pairs import Pair
 from zoo.hf._proof import near
 
@@ -83,7 +83,7 @@ def _config(folder: Path) -> Mapping[str, object]:
     try:
         found = read_json(path)
     except (OSError, SpecError) as error:
-        raise UnsupportedError("", f"{path} cannot be read: {_one_line(error)}") from error
+        raise UnsupportedError("", f"{path} cannot be read: {one_line(error)}") from error
     if not isinstance(found, dict):
         raise UnsupportedError("", f"{path} holds no settings, but {type(found).__name__}")
     return found
@@ -103,7 +103,7 @@ def merge(folder: Path, model: nn.Module, logits: Callable[[], Tensor]) -> None:
             adapted = peft.PeftModel(model, config)
             loaded = adapted.load_adapter(str(folder), "default", torch_device="cpu")
         except (ValueError, RuntimeError, TypeError, LookupError, OSError, ImportError, SafetensorError) as error:
-            raise UnsupportedError("", f"{folder}: peft cannot load it: {_one_line(error)}") from error
+            raise UnsupportedError("", f"{folder}: peft cannot load it: {one_line(error)}") from error
         for what in ("missing", "unexpected"):
             if keys := sorted(getattr(loaded, f"{what}_keys")):
                 raise UnsupportedError(keys[0], f"{what} in {_weights_file(folder)}, {len(keys)} in all")
@@ -135,7 +135,7 @@ def lora_config(folder: Path) -> Any:
         known = {key: value for key, value in given.items() if key in ALLOWED and key in default and key != "peft_type"}
         return _peft().LoraConfig(**known, inference_mode=True)
     except (ValueError, TypeError) as error:
-        raise UnsupportedError("", f"{path}: {_one_line(error)}") from error
+        raise UnsupportedError("", f"{path}: {one_line(error)}") from error
 
 
 def _untie(model: Any) -> None:
@@ -165,7 +165,7 @@ def _tensor_names(folder: Path) -> list[str]:
         with safe_open(path, framework="pt") as file:
             return list(file.keys())
     except (OSError, RuntimeError, EOFError, UnpicklingError, SafetensorError) as error:
-        raise UnsupportedError("", f"{path} cannot be read: {_one_line(error)}") from error
+        raise UnsupportedError("", f"{path} cannot be read: {one_line(error)}") from error
 
 
 def _weights_file(folder: Path) -> Path:
@@ -183,10 +183,6 @@ def _peft() -> ModuleType:
         raise ImportError("merging adapters needs peft: pip install peft") from None
     found: ModuleType = peft
     return found
-
-
-def _one_line(error: Exception) -> str:
-    return shorten(" ".join(str(error).split()), 200, placeholder=" …")
 
 
 def _is_transposed(module: nn.Module) -> bool:

@@ -71,12 +71,14 @@ def linears(ours: str, theirs: str, names: dict[str, str], biases: Iterable[str]
 
 
 def attention_weights(mixer: Attention, ours: str, theirs: str) -> Iterator[Pair]:
-    """q, k, v, o with biases, and norms of queries and keys."""
+    """q, k, v, o with biases, norms of queries and keys, and sinks."""
     for name in ("q", "k", "v", "o"):
         yield from both(f"{ours}.{name}", f"{theirs}.{name}_proj", bias=name in mixer.bias)
     if mixer.qk_norm is not None:
         for name in ("q_norm", "k_norm"):
             yield same(f"{ours}.{name}.gain", f"{theirs}.{name}.weight")
+    if mixer.sinks:
+        yield same(f"{ours}.sinks", f"{theirs}.sinks")
 
 
 def dense_weights(ffn: Dense, ours: str, theirs: str) -> Iterator[Pair]:

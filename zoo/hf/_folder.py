@@ -51,7 +51,7 @@ def load(folder: Path, transformers: ModuleType, auto_class: str, inner: Any = N
             reported = {"output_loading_info": True, "ignore_mismatched_sizes": True}
             model, info = auto.from_pretrained(folder, dtype="auto", **reported, **part, **CAREFULLY)
     except REFUSALS as error:
-        raise UnsupportedError("", f"{folder}: {_said(error)}") from error
+        raise UnsupportedError("", f"{folder}: {one_line(error)}") from error
     for name, found, expected in sorted(info["mismatched_keys"]):
         sizes = f"{tuple(found)} in {folder}, and {tuple(expected)} by its config.json"
         resized = found[1:] == expected[1:] and expected[0] == model.config.vocab_size
@@ -107,7 +107,7 @@ def config_of(folder: Path, transformers: ModuleType) -> Any:
         with quiet(transformers):
             config = transformers.AutoConfig.from_pretrained(folder, **CAREFULLY)
     except REFUSALS as error:
-        raise UnsupportedError("", f"{path}: {_said(error)}") from error
+        raise UnsupportedError("", f"{path}: {one_line(error)}") from error
     if getattr(config, "quantization_config", None):
         raise UnsupportedError(
             "quantization_config", f"{path}: quantised weights cannot be converted: save them dequantised"
@@ -115,7 +115,8 @@ def config_of(folder: Path, transformers: ModuleType) -> Any:
     return config
 
 
-def _said(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """An error's text in one line, cut where it is long."""
     return shorten(" ".join(str(error).split()), 200, placeholder=" …")
 
 
@@ -125,4 +126,4 @@ def without_weights(config: Any, transformers: ModuleType, auto_class: str) -> A
         with torch.device("meta"):
             return getattr(transformers, auto_class).from_config(config)
     except REFUSALS as error:
-        raise UnsupportedError("", f"transformers cannot build it: {_said(error)}") from error
+        raise UnsupportedError("", f"transformers cannot build it: {one_line(error)}") from error

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
-from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, turns
+from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._layers import SLIDING, layered, types_of, window_config
-from zoo.hf._pairs import Pair, same
+from zoo.hf._layers import SLIDING, layered, sliding_types, window_config
+from zoo.hf._some_rope import SomeRoPE
 from zoo.hf.granite import Granite
 from zoo.positions.rope import RoPE
 from zoo.spec import ModelSpec
@@ -19,16 +16,14 @@ from zoo.spec import ModelSpec
 BASES = "layer_rope_theta"
 
 
-class SlidingGranite(Granite):
+class SlidingGranite(SomeRoPE, Granite):
     """Granite with a sink for each head, windows on some layers, and a base of RoPE for each layer: 0 for NoPE."""
 
     preference: ClassVar[int] = 4
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "sinks": True}
 
     def spec(self, config: Config) -> SpecJson:
-        spec, types, bases = super().spec(config), types_of(config), config[BASES]
-        if SLIDING in types and config["sliding_window"] is None:
-            raise UnsupportedError("sliding_window", "layers with sliding attention need one")
+        spec, types, bases = super().spec(config), sliding_types(config), config[BASES]
         position = spec["block"]["mixer"]["position"]
         edits: dict[str, SpecJson] = {SLIDING: {"mixer.window": config["sliding_window"]}}
         for base in bases:
@@ -40,16 +35,6 @@ class SlidingGranite(Granite):
         positions = [attention(layer).position for layer in spec.layers]
         bases = [position.base if isinstance(position, RoPE) else 0 for position in positions]
         return {**super().config(spec), **window_config(spec), BASES: bases}
-
-    def typical(self, spec: ModelSpec) -> BlockSpec:
-        return next((layer for layer in spec.layers if turns(layer)), spec.layers[0])
-
-    def position_config(self, layer: BlockSpec) -> ConfigJson:
-        return super().position_config(layer) if turns(layer) else {}
-
-    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        yield from super().mixer_weights(layer, ours, theirs)
-        yield same(f"{ours}.sinks", f"{theirs}.sinks")
 
 
 def _name(base: float) -> str:

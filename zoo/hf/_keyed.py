@@ -43,6 +43,8 @@ class Keyed(Family):
         "attention_dropout": DROPOUT,
     }
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention"}
+    qk_norm: ClassVar[SpecJson | None] = None
+    """Settings of a norm of queries and keys that is like the block's; None without one."""
     partial_rotary: ClassVar[bool] = False
     """Whether the model heeds `partial_rotary_factor`."""
     rope_layout: ClassVar[Literal["half", "interleaved"]] = "half"
@@ -68,7 +70,8 @@ class Keyed(Family):
         return {**self.norm_fixed, **read(self.norm_keys, config)}
 
     def mixer(self, config: Config) -> SpecJson:
-        return {**self.mixer_fixed, **read(self.mixer_keys, config), "position": self.position(config)}
+        normed = {} if self.qk_norm is None else {"qk_norm": self.norm(config), **self.qk_norm}
+        return {**self.mixer_fixed, **read(self.mixer_keys, config), "position": self.position(config), **normed}
 
     def head_dim(self, config: Config) -> int:
         """Features of a head: what is left of D / H is in no head."""

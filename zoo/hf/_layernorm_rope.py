@@ -14,7 +14,6 @@ from zoo.hf._keys import Keys
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair
 from zoo.hf._rope import FRACTION
-from zoo.spec import ModelSpec
 
 
 class LayerNormRoPE(LlamaLike):
@@ -22,6 +21,7 @@ class LayerNormRoPE(LlamaLike):
     gate."""
 
     has_head_dim: ClassVar[bool] = False
+    final_norm_name: ClassVar[str] = "model.final_layernorm"
     partial_rotary: ClassVar[bool] = True
     norm_keys: ClassVar[Keys] = {"layer_norm_eps": "eps"}
     norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
@@ -40,9 +40,6 @@ class LayerNormRoPE(LlamaLike):
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:
         return {**super().block_config(layer), "qk_layernorm": attention(layer).qk_norm is not None}
-
-    def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        return norm_weights(spec.block.norm, "norm", "model.final_layernorm")
 
     def qk_norm_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         """Norms of each head's queries and keys, where the layer has them."""

@@ -30,10 +30,16 @@ def layered(kinds: Sequence[Sequence[str]], edits: Mapping[str, SpecJson]) -> Sp
 
 def windows(config: Config) -> SpecJson:
     """Fields of a spec whose `layer_types` say where attention is windowed."""
-    window, types = config.get("sliding_window"), types_of(config)
-    if SLIDING in types and window is None:
-        raise UnsupportedError("sliding_window", "layers with sliding attention need one")
+    window, types = config.get("sliding_window"), sliding_types(config)
     return pattern([BASE if kind == FULL else "window" for kind in types], {"window": {"mixer.window": window}})
+
+
+def sliding_types(config: Config) -> list[str]:
+    """`types_of` a config that has a window where some layers want one."""
+    types = types_of(config)
+    if SLIDING in types and not config.get("sliding_window"):
+        raise UnsupportedError("sliding_window", "layers with sliding attention need one")
+    return types
 
 
 def types_of(config: Config, other: str = SLIDING) -> list[str]:

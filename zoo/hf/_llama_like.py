@@ -34,6 +34,7 @@ class LlamaLike(Keyed):
     has_head_dim: ClassVar[bool] = True
     """Whether a config says how wide a head is."""
     norm_names: ClassVar[Mapping[str, str]] = PRE
+    final_norm_name: ClassVar[str] = "model.norm"
 
     def mixer(self, config: Config) -> SpecJson:
         return {**super().mixer(config), "head_dim": self.head_dim(config)}
@@ -46,7 +47,7 @@ class LlamaLike(Keyed):
         return {**arguments, "head_dim": attention(layer).head_dim} if self.has_head_dim else arguments
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield from self.final_norm_weights(spec)
+        yield from norm_weights(spec.block.norm, "norm", self.final_norm_name)
         yield from outside(spec)
         for i, layer in enumerate(spec.layers):
             ours, theirs = f"blocks.{i}", f"model.layers.{i}"
@@ -54,10 +55,6 @@ class LlamaLike(Keyed):
                 yield from norm_weights(layer.norm, f"{ours}.{own}", f"{theirs}.{name}")
             yield from self.mixer_weights(layer, f"{ours}.mixer", f"{theirs}.self_attn")
             yield from self.ffn_weights(layer, f"{ours}.ffn", f"{theirs}.mlp")
-
-    def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        """The norm before the head."""
-        return norm_weights(spec.block.norm, "norm", "model.norm")
 
     def norms(self, layer: BlockSpec) -> Mapping[str, str]:
         """Names of this layer's norms by ours."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -24,6 +24,12 @@ class Pair:
 def same(ours: str, theirs: str) -> Pair:
     """Equal tensors."""
     return Pair((ours,), (theirs,), lambda x: x, lambda x: x)
+
+
+def renamed(pairs: Iterable[Pair], old: str, new: str) -> Iterator[Pair]:
+    """The same tensors, under other names of theirs."""
+    for pair in pairs:
+        yield replace(pair, theirs=tuple(name.replace(old, new) for name in pair.theirs))
 
 
 def both(ours: str, theirs: str, *, bias: bool) -> Iterable[Pair]:

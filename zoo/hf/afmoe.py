@@ -21,6 +21,7 @@ class Afmoe(NearRoPE, FineExperts):
     and full attention without, sigmoid experts after some dense layers. Arcee AI 2026, arXiv:2602.17004."""
 
     model_types: ClassVar[tuple[str, ...]] = ("afmoe",)
+    qk_norm: ClassVar[SpecJson | None] = {}
     block_fixed: ClassVar[SpecJson] = {"norm_placement": "double"}
     mixer_keys: ClassVar[Keys] = {
         **FineExperts.mixer_keys,
@@ -49,9 +50,6 @@ class Afmoe(NearRoPE, FineExperts):
 
     def sparse(self, config: Config) -> list[bool]:
         return [i >= config["num_dense_layers"] for i in range(config["num_hidden_layers"])]
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config)}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         factor = spec.embedding_factor

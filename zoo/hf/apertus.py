@@ -18,6 +18,7 @@ class Apertus(LlamaLike):
     """Llama with xIELU and a norm of each head's queries and keys. Apertus Team 2025, arXiv:2509.14233."""
 
     model_types: ClassVar[tuple[str, ...]] = ("apertus",)
+    qk_norm: ClassVar[SpecJson | None] = {}
     buffers: ClassVar[tuple[str, ...]] = (*LlamaLike.buffers, "*.act_fn.beta", "*.act_fn.eps")
     mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}
     gated: ClassVar[bool] = False
@@ -26,9 +27,6 @@ class Apertus(LlamaLike):
         "mixer_residual.norm_in": "attention_layernorm",
         "ffn_residual.norm_in": "feedforward_layernorm",
     }
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config)}
 
     def ffn(self, config: Config) -> SpecJson:
         if config[self.activation_key] == "xielu":

@@ -11,7 +11,7 @@ from zoo.hf._keys import BIAS, Keys
 from zoo.hf._layered import LINEAR
 from zoo.hf._layers import FULL
 from zoo.hf._mamba2_hybrid import Mamba2Hybrid
-from zoo.hf._pairs import Pair, same
+from zoo.hf._pairs import Pair, renamed
 from zoo.spec import ModelSpec
 
 
@@ -20,6 +20,7 @@ class Bamba(Mamba2Hybrid):
     https://huggingface.co/ibm-fms/Bamba-9B."""
 
     model_types: ClassVar[tuple[str, ...]] = ("bamba",)
+    final_norm_name: ClassVar[str] = "model.final_layernorm"
     partial_rotary: ClassVar[bool] = True
     mixer_keys: ClassVar[Keys] = {**Mamba2Hybrid.mixer_keys, "attention_bias": BIAS}
     ffn_keys: ClassVar[Keys] = {**Mamba2Hybrid.ffn_keys, "mlp_bias": "bias"}
@@ -42,10 +43,5 @@ class Bamba(Mamba2Hybrid):
         indices = [i for i, kind in enumerate(types) if kind == FULL]
         return {**arguments, "attn_layer_indices": indices, "z_loss_coefficient": spec.z_loss}
 
-    def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("norm.gain", "model.final_layernorm.weight")
-
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        for pair in super().weights(spec):
-            names = tuple(name.replace(".mlp.", ".feed_forward.") for name in pair.theirs)
-            yield Pair(pair.ours, names, pair.read, pair.write)
+        return renamed(super().weights(spec), ".mlp.", ".feed_forward.")

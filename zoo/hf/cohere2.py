@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
-from zoo.errors import UnsupportedError
-from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._layers import FULL, SLIDING, pattern, types_of, window_config
+from zoo.hf._layers import FULL, pattern, sliding_types, window_config
+from zoo.hf._some_rope import SomeRoPE
 from zoo.hf.cohere import Cohere
 from zoo.model_settings import BASE
 from zoo.spec import ModelSpec
@@ -29,7 +27,7 @@ UNREAD = (
 """Keys of published configs that transformers does not read, or only for what `layer_types` are by default."""
 
 
-class Cohere2(Cohere):
+class Cohere2(SomeRoPE, Cohere):
     """Cohere 2025, arXiv:2504.00698."""
 
     model_types: ClassVar[tuple[str, ...]] = ("cohere2",)
@@ -37,9 +35,7 @@ class Cohere2(Cohere):
 
     def spec(self, config: Config) -> SpecJson:
         config.ignore(*UNREAD)
-        types = types_of(config)
-        if config["sliding_window"] is None and SLIDING in types:
-            raise UnsupportedError("sliding_window", "layers with sliding attention need one")
+        types = sliding_types(config)
         full = {"mixer.position": "nope", "mixer.window": None}
         return {**super().spec(config), **pattern([FULL if kind == FULL else BASE for kind in types], {FULL: full})}
 
@@ -50,9 +46,3 @@ class Cohere2(Cohere):
         arguments = {**super().config(spec), **window_config(spec)}
         arguments.pop("use_qk_norm")
         return arguments
-
-    def typical(self, spec: ModelSpec) -> BlockSpec:
-        return next((layer for layer in spec.layers if attention(layer).window is not None), spec.layers[0])
-
-    def position_config(self, layer: BlockSpec) -> ConfigJson:
-        return super().position_config(layer) if attention(layer).window is not None else {}

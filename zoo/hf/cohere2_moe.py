@@ -19,6 +19,7 @@ from zoo.hf._keys import WIDTH, Keys, read, write
 from zoo.hf._layered import Layered
 from zoo.hf._layers import FULL, SLIDING, types_of, window_config
 from zoo.hf._pairs import Pair, same
+from zoo.hf._some_rope import SomeRoPE
 from zoo.hf.cohere import Cohere
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.spec import ModelSpec
@@ -28,7 +29,7 @@ UNREAD = ("sliding_window_pattern", "rope_theta", "rope_scaling", "first_k_dense
 """Keys that only say what others are by default."""
 
 
-class Cohere2Moe(Layered, Cohere):
+class Cohere2Moe(SomeRoPE, Layered, Cohere):
     """Command A with experts, and RoPE or none on dense layers without a window. Cohere 2026,
     https://huggingface.co/CohereLabs/command-a-plus-05-2026."""
 
@@ -88,15 +89,9 @@ class Cohere2Moe(Layered, Cohere):
         arguments["head_dim"] = attention(spec.layers[0]).head_dim
         return {**arguments, "prefix_dense_sliding_window_pattern": 2 if far == {False} else 1}
 
-    def typical(self, spec: ModelSpec) -> BlockSpec:
-        return next((layer for layer in spec.layers if turns(layer)), spec.layers[0])
-
     def block_config(self, layer: BlockSpec) -> ConfigJson:
         eps = layer.norm.eps if isinstance(layer.norm, RMSNorm) else None
         return {**super().block_config(layer), "rms_norm_eps": eps}
-
-    def position_config(self, layer: BlockSpec) -> ConfigJson:
-        return super().position_config(layer) if turns(layer) else {}
 
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         if not isinstance(layer.ffn, MoE):

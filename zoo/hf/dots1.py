@@ -19,6 +19,7 @@ class Dots1(FineExperts):
     arXiv:2506.05767."""
 
     model_types: ClassVar[tuple[str, ...]] = ("dots1",)
+    qk_norm: ClassVar[SpecJson | None] = {}
     mixer_keys: ClassVar[Keys] = {**FineExperts.mixer_keys, "attention_bias": BIAS}
     scoring: ClassVar[tuple[str, ...]] = ("sigmoid", "noaux_tc")
 
@@ -28,9 +29,6 @@ class Dots1(FineExperts):
 
     def edits(self, config: Config) -> dict[str, SpecJson]:
         return {**super().edits(config), WINDOW: {"mixer.window": config["sliding_window"]}}
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config)}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         return {**super().config(spec), "layer_types": layer_types(spec), "sliding_window": window_of(spec)}

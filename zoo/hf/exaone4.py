@@ -4,47 +4,38 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
-from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, turns
+from zoo.hf._common import turns
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import Keys
-from zoo.hf._layers import FULL, SLIDING, layer_types, pattern, types_of, window_of
+from zoo.hf._layers import FULL, SLIDING, layer_types, pattern, sliding_types, window_of
 from zoo.hf._llama_like import LlamaLike
+from zoo.hf._some_rope import SomeRoPE
 from zoo.hf.olmo2 import Olmo2
 from zoo.model_settings import BASE
 from zoo.spec import ModelSpec
 
 
-class Exaone4(Olmo2):
+class Exaone4(SomeRoPE, Olmo2):
     """x + norm(f(x)), with a norm of each head's queries and keys; where some layers have windows, those without have
     no positions. LG AI Research 2025, arXiv:2507.11407."""
 
     model_types: ClassVar[tuple[str, ...]] = ("exaone4",)
+    qk_norm: ClassVar[SpecJson | None] = {}
     mixer_keys: ClassVar[Keys] = LlamaLike.mixer_keys
 
     def spec(self, config: Config) -> SpecJson:
         config.ignore("sliding_window_pattern")  # it only says what layer_types are by default
-        types, window = types_of(config), config["sliding_window"]
+        types, window = sliding_types(config), config["sliding_window"]
         far = {"mixer.window": None, "mixer.position": "nope"} if window is not None else {}
         names = [BASE if kind == SLIDING or window is None else FULL for kind in types]
-        if window is None and SLIDING in types:
-            raise UnsupportedError("sliding_window", "layers with sliding attention need one")
         return {**super().spec(config), **pattern(names, {FULL: far})}
 
     def mixer(self, config: Config) -> SpecJson:
-        own = {"qk_norm": self.norm(config), "window": config["sliding_window"]}
-        return {**LlamaLike.mixer(self, config), **own}
+        return {**super().mixer(config), "window": config["sliding_window"]}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         window, far = window_of(spec), not all(map(turns, spec.layers))
         # With any window at all, layers of full attention have no positions.
         own = {"sliding_window": window or (1 if far else None), "layer_types": layer_types(spec)}
         return {**super().config(spec), **own}
-
-    def typical(self, spec: ModelSpec) -> BlockSpec:
-        return next((layer for layer in spec.layers if attention(layer).window is not None), spec.layers[0])
-
-    def position_config(self, layer: BlockSpec) -> ConfigJson:
-        return super().position_config(layer) if turns(layer) else {}

@@ -16,6 +16,7 @@ class ExaoneMoe(NearRoPE, ListedExperts):
     AI Research 2026, arXiv:2601.01739."""
 
     model_types: ClassVar[tuple[str, ...]] = ("exaone_moe",)
+    qk_norm: ClassVar[SpecJson | None] = {}
     expert_keys: ClassVar[Keys] = {
         **without(ListedExperts.expert_keys, "n_routed_experts", "n_shared_experts"),
         "num_experts": "experts",
@@ -25,6 +26,3 @@ class ExaoneMoe(NearRoPE, ListedExperts):
     def spec(self, config: Config) -> SpecJson:
         config.ignore("sliding_window_pattern")  # it only says what layer_types are by default
         return super().spec(config)
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config)}

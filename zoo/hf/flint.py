@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
@@ -22,6 +21,7 @@ class Flint(NearRoPE, QwenExperts):
     a shared one. https://huggingface.co/RecursiveSI/flint."""
 
     model_types: ClassVar[tuple[str, ...]] = ("flint",)
+    qk_norm: ClassVar[SpecJson | None] = {}
     mixer_keys: ClassVar[Keys] = {**QwenExperts.mixer_keys, "attention_bias": BIAS}
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "sinks": True}
     experts_class: ClassVar[type[MoE] | tuple[()]] = DeepSeekMoE
@@ -29,16 +29,9 @@ class Flint(NearRoPE, QwenExperts):
     expert_fixed: ClassVar[SpecJson] = {"kind": "deepseek_moe", "bias_rate": None, "balance_loss": 0.0}
     expert_keys: ClassVar[Keys] = BESIDE_SHARED
 
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config)}
-
     def experts(self, config: Config) -> SpecJson:
         require_shared(config)
         return {**super().experts(config), "shared_experts": 1, "balance_loss": 0.0}
-
-    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        yield from super().mixer_weights(layer, ours, theirs)
-        yield same(f"{ours}.sinks", f"{theirs}.sinks")
 
     def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
         yield from super().expert_weights(moe, ours, theirs)

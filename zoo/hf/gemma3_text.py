@@ -16,6 +16,7 @@ class Gemma3(RopeByType, Gemma2):
     window. Gemma Team 2025, arXiv:2503.19786."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gemma3_text",)
+    qk_norm: ClassVar[SpecJson | None] = {}
     mixer_keys: ClassVar[Keys] = {
         **Gemma2.mixer_keys,
         # transformers reads it, and does not use it.
@@ -26,6 +27,3 @@ class Gemma3(RopeByType, Gemma2):
         # They only say what layer_types are by default.
         config.ignore("_sliding_window_pattern", "sliding_window_pattern")
         return super().spec(config)
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config)}

@@ -55,10 +55,6 @@ class GptOss(LlamaLike):
         sizes = write(self.expert_keys, experts, "ffn")
         return {**sizes, **{key: value for key, value in clamp.items() if value is not None}}
 
-    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        yield from super().mixer_weights(layer, ours, theirs)
-        yield same(f"{ours}.sinks", f"{theirs}.sinks")
-
     def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
         yield from both(f"{ours}.router", f"{theirs}.router", bias=True)
         ours, theirs = f"{ours}.experts", f"{theirs}.experts"

@@ -16,6 +16,7 @@ class Hunyuan3(ListedExperts):
     https://huggingface.co/tencent/Hy3-preview."""
 
     model_types: ClassVar[tuple[str, ...]] = ("hy_v3",)
+    qk_norm: ClassVar[SpecJson | None] = {}
     mixer_keys: ClassVar[Keys] = {**ListedExperts.mixer_keys, "attention_bias": BIAS}
     ffn_keys: ClassVar[Keys] = {**ListedExperts.ffn_keys, "mlp_bias": "bias"}
     balance_name: ClassVar[str] = "e_score_correction_bias"
@@ -27,9 +28,6 @@ class Hunyuan3(ListedExperts):
         "router_scaling_factor": Key("scale", float),
         "mlp_bias": "shared_bias",
     }
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config)}
 
     def experts(self, config: Config) -> SpecJson:
         config.ignore("enable_moe_fp32_combine")  # the precision of a sum

@@ -12,7 +12,7 @@ from zoo.ffns._moe import MoE
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import plain_activation
 from zoo.hf._keys import WIDTH, Keys, read, write
-from zoo.hf._pairs import Pair, same
+from zoo.hf._pairs import Pair, renamed, same
 from zoo.hf._qwen_experts import QwenExperts
 from zoo.hf.mamba import mamba_weights
 from zoo.mixers.attention import Attention
@@ -34,6 +34,7 @@ class Jamba(QwenExperts):
     2024, arXiv:2403.19887."""
 
     model_types: ClassVar[tuple[str, ...]] = ("jamba",)
+    final_norm_name: ClassVar[str] = "model.final_layernorm"
     has_head_dim: ClassVar[bool] = False
     expert_fixed: ClassVar[SpecJson] = {"kind": "topk_moe", "softmax_over": "all"}
     expert_keys: ClassVar[Keys] = {
@@ -90,12 +91,7 @@ class Jamba(QwenExperts):
         return {}
 
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        for pair in super().weights(spec):
-            names = tuple(name.replace(".mlp.", ".feed_forward.") for name in pair.theirs)
-            yield Pair(pair.ours, names, pair.read, pair.write)
-
-    def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("norm.gain", "model.final_layernorm.weight")
+        return renamed(super().weights(spec), ".mlp.", ".feed_forward.")
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         if not isinstance(layer.mixer, Mamba):
@@ -107,9 +103,7 @@ class Jamba(QwenExperts):
             yield same(f"{ours}.part_norms.{i}.gain", f"{theirs}.{name}_layernorm.weight")
 
     def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
-        for pair in super().expert_weights(moe, ours, theirs):
-            names = tuple(name.replace(".gate.weight", ".router.weight") for name in pair.theirs)
-            yield Pair(pair.ours, names, pair.read, pair.write)
+        return renamed(super().expert_weights(moe, ours, theirs), ".gate.weight", ".router.weight")
 
 
 def _every(name: str, there: list[bool]) -> dict[str, int]:

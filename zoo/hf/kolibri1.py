@@ -22,13 +22,11 @@ class Kolibri(ExpertsEverywhere, NearRoPE, FineExperts):
     """
 
     model_types: ClassVar[tuple[str, ...]] = ("kolibri1",)
+    qk_norm: ClassVar[SpecJson | None] = {}
     block_fixed: ClassVar[SpecJson] = {"norm_placement": "double"}
     norm_names: ClassVar[Mapping[str, str]] = PRE | OUTPUT_NORMS
     expert_fixed: ClassVar[SpecJson] = {**FineExperts.expert_fixed, "bias_on": "logit", "shared_experts": 1}
     expert_keys: ClassVar[Keys] = BESIDE_SHARED
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config)}
 
     def ffn(self, config: Config) -> SpecJson:
         return self.experts(config)

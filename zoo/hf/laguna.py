@@ -27,6 +27,7 @@ class Laguna(RopeByType, ListedExperts):
     experts. Poolside 2026, https://huggingface.co/poolside/Laguna-XS.2."""
 
     model_types: ClassVar[tuple[str, ...]] = ("laguna",)
+    qk_norm: ClassVar[SpecJson | None] = {}
     partial_rotary: ClassVar[bool] = True
     mixer_keys: ClassVar[Keys] = {
         **without(ListedExperts.mixer_keys, "num_attention_heads"),
@@ -60,8 +61,8 @@ class Laguna(RopeByType, ListedExperts):
         per_head = config["gating"] in (True, HEAD)
         if not config["gating"]:
             raise UnsupportedError("gating", "transformers always has a gate")
-        own = {"gate": "head_softplus" if per_head else "feature_softplus", "qk_norm": self.norm(config)}
-        return {**super().mixer(config), **own, "heads": config[HEADS][0]}
+        gate = "head_softplus" if per_head else "feature_softplus"
+        return {**super().mixer(config), "gate": gate, "heads": config[HEADS][0]}
 
     def head_dim(self, config: Config) -> int:
         return int(config["head_dim"])

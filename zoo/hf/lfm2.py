@@ -25,6 +25,8 @@ class Lfm2(Hybrid):
     Liquid AI 2025, arXiv:2511.23404."""
 
     model_types: ClassVar[tuple[str, ...]] = ("lfm2",)
+    final_norm_name: ClassVar[str] = "model.embedding_norm"
+    qk_norm: ClassVar[SpecJson | None] = {}
     has_head_dim: ClassVar[bool] = False
     norm_keys: ClassVar[Keys] = {"norm_eps": "eps"}
     mixer_keys: ClassVar[Keys] = {"num_attention_heads": "heads", "num_key_value_heads": "kv_heads"}
@@ -46,9 +48,6 @@ class Lfm2(Hybrid):
     def mixer_kinds(self, config: Config) -> list[list[str]]:
         return [[LINEAR] * (kind == CONV) for kind in types_of(config, CONV)]
 
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config)}
-
     def ffn(self, config: Config) -> SpecJson:
         return {"kind": "swiglu", "d_ff": _width(config)}
 
@@ -62,9 +61,6 @@ class Lfm2(Hybrid):
 
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         return {"intermediate_size": dense(layer).width, "block_auto_adjust_ff_dim": False}
-
-    def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("norm.gain", "model.embedding_norm.weight")
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         if isinstance(layer.mixer, GatedShortConv):

@@ -18,6 +18,7 @@ from zoo.hf._keys import BIAS, WIDTH, Keys
 from zoo.hf._layered import Layered
 from zoo.hf._layers import FULL, types_of
 from zoo.hf._pairs import Pair, fused, same
+from zoo.hf._some_rope import SomeRoPE
 from zoo.hf.mixtral import Mixtral
 from zoo.mixers.attention import Attention
 from zoo.norms.rmsnorm import RMSNorm
@@ -27,7 +28,7 @@ from zoo.spec import ModelSpec
 CHUNKED, FAR = "chunked_attention", "far"
 
 
-class Llama4(Layered):
+class Llama4(SomeRoPE, Layered):
     """Chunked attention with RoPE in most layers, full attention without positions in the others; experts that read
     what their weights multiply. Meta 2025, https://ai.meta.com/blog/llama-4-multimodal-intelligence."""
 
@@ -95,14 +96,8 @@ class Llama4(Layered):
     def sparse_config(self, sparse: list[bool]) -> ConfigJson:
         return {"moe_layers": [i for i, there in enumerate(sparse) if there]}
 
-    def typical(self, spec: ModelSpec) -> BlockSpec:
-        return next((layer for layer in spec.layers if turns(layer)), spec.layers[0])
-
     def block_config(self, layer: BlockSpec) -> ConfigJson:
         return {**super().block_config(layer), "use_qk_norm": isinstance(attention(layer).qk_norm, RMSNorm)}
-
-    def position_config(self, layer: BlockSpec) -> ConfigJson:
-        return super().position_config(layer) if turns(layer) else {}
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         mixer = attention(layer).model_copy(update={"qk_norm": None})  # its norm has no weights

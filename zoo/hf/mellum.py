@@ -20,6 +20,7 @@ class Mellum(RopeByType, QwenExperts):
     https://huggingface.co/JetBrains/Mellum2-12B-A2.5B-Base."""
 
     model_types: ClassVar[tuple[str, ...]] = ("mellum",)
+    qk_norm: ClassVar[SpecJson | None] = {}
     preference: ClassVar[int] = 3
     mixer_keys: ClassVar[Keys] = {**QwenExperts.mixer_keys, "attention_bias": BIAS}
 
@@ -34,9 +35,6 @@ class Mellum(RopeByType, QwenExperts):
     def edits(self, config: Config) -> dict[str, SpecJson]:
         near = {"mixer.window": config["sliding_window"], "mixer.position": self.position_of(config, SLIDING)}
         return {**super().edits(config), SLIDING: near}
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config)}
 
     def sparse(self, config: Config) -> list[bool]:
         return [kind == SPARSE for kind in config["mlp_layer_types"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
@@ -14,7 +13,6 @@ from zoo.hf._fine_experts import ListedExperts
 from zoo.hf._keys import QKV_BIAS, Key, Keys, without
 from zoo.hf._layered import Layered
 from zoo.hf._layers import SLIDING, types_of
-from zoo.hf._pairs import Pair, same
 from zoo.hf._rope import FRACTION
 from zoo.hf._rope_by_type import RopeByType
 from zoo.spec import ModelSpec
@@ -65,8 +63,3 @@ class MiMoV2(RopeByType, ListedExperts):
 
     def typical(self, spec: ModelSpec) -> BlockSpec:
         return next((layer for layer in spec.layers if attention(layer).window is None), spec.layers[0])
-
-    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        yield from super().mixer_weights(layer, ours, theirs)
-        if attention(layer).sinks:
-            yield same(f"{ours}.sinks", f"{theirs}.sinks")

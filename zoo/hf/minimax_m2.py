@@ -20,13 +20,11 @@ class MiniMaxM2(LlamaLike):
     and a bias that balances. MiniMax 2025, https://huggingface.co/MiniMaxAI/MiniMax-M2."""
 
     model_types: ClassVar[tuple[str, ...]] = ("minimax_m2",)
+    qk_norm: ClassVar[SpecJson | None] = {"qk_norm_over": "full"}
     partial_rotary: ClassVar[bool] = True
     experts_class: ClassVar[type[MoE]] = DeepSeekMoE
     expert_fixed: ClassVar[SpecJson] = {"kind": "deepseek_moe", "shared_experts": 0, "balance_loss": 0.0}
     expert_keys: ClassVar[Keys] = Mixtral.expert_keys
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config), "qk_norm_over": "full"}
 
     def ffn(self, config: Config) -> SpecJson:
         config.ignore("router_aux_loss_coef", "output_router_logits")  # its balance is the bias's

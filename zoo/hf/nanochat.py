@@ -8,7 +8,6 @@ from typing import ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.hf._common import attention
-from zoo.hf._config import Config
 from zoo.hf._keys import BIAS, Keys
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, Tensors, same
@@ -19,15 +18,13 @@ class NanoChat(LlamaLike):
     Karpathy 2025, https://github.com/karpathy/nanochat."""
 
     model_types: ClassVar[tuple[str, ...]] = ("nanochat",)
+    qk_norm: ClassVar[SpecJson | None] = {"qk_norm_after_position": True}
     has_head_dim: ClassVar[bool] = False
     model_keys: ClassVar[Keys] = {**LlamaLike.model_keys, "final_logit_softcapping": "final_softcap"}
     model_fixed: ClassVar[SpecJson] = {"embedding_norm": True}
     norm_fixed: ClassVar[SpecJson] = {"kind": "rmsnorm", "gain": False}
     mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}
     gated: ClassVar[bool] = False
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config), "qk_norm_after_position": True}
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         mixer = attention(layer)

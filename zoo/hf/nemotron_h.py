@@ -74,7 +74,7 @@ class NemotronH(Family):
         kinds = config["layers_block_type"]
         blocks: dict[str, SpecJson] = {
             FULL: {"mixer": self._attention(config)},
-            MLP: {"mixer": "none", "ffn": self._mlp(config)},
+            MLP: {"mixer": "none", "ffn": {**ffn(config, "mlp_hidden_act", gated=False), **read(MLP_KEYS, config)}},
             MOE: {"mixer": "none", "ffn": self._experts(config)},
         }
         return {
@@ -101,9 +101,6 @@ class NemotronH(Family):
     def _attention(self, config: Config) -> SpecJson:
         config.ignore("attention_bias")  # transformers does not read it
         return {"kind": "attention", **read(ATTENTION_KEYS, config), "position": "nope"}
-
-    def _mlp(self, config: Config) -> SpecJson:
-        return {**ffn(config, "mlp_hidden_act", gated=False), **read(MLP_KEYS, config)}
 
     def _experts(self, config: Config) -> SpecJson:
         act = plain_activation(config, "mlp_hidden_act")

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from zoo.edits import SpecJson
-from zoo.hf._config import Config
 from zoo.hf._keys import BIAS, Keys
 from zoo.hf._llama_like import OUTPUT, LlamaLike
 
@@ -15,9 +14,7 @@ class Olmo2(LlamaLike):
     """x + norm(f(x)), with a norm over the full width of queries and keys. OLMo et al. 2025, arXiv:2501.00656."""
 
     model_types: ClassVar[tuple[str, ...]] = ("olmo2",)
+    qk_norm: ClassVar[SpecJson | None] = {"qk_norm_over": "full"}
     block_fixed: ClassVar[SpecJson] = {"norm_placement": "output"}
     mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}
     norm_names: ClassVar[Mapping[str, str]] = OUTPUT
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config), "qk_norm_over": "full"}

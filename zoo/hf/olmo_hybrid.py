@@ -24,6 +24,7 @@ class OlmoHybrid(Hybrid):
     https://huggingface.co/allenai/Olmo-Hybrid-7B."""
 
     model_types: ClassVar[tuple[str, ...]] = ("olmo_hybrid",)
+    qk_norm: ClassVar[SpecJson | None] = {"qk_norm_over": "full"}
     has_head_dim: ClassVar[bool] = False
     block_fixed: ClassVar[SpecJson] = {"norm_placement": "output"}
     mixer_keys: ClassVar[Keys] = {**Hybrid.mixer_keys, "attention_bias": BIAS}
@@ -46,9 +47,6 @@ class OlmoHybrid(Hybrid):
     def edits(self, config: Config) -> dict[str, SpecJson]:
         edits = super().edits(config)
         return {**edits, LINEAR: {**edits[LINEAR], "norm_placement": "pre"}}
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config), "qk_norm_over": "full"}
 
     def position(self, config: Config) -> SpecJson:
         if (config["rope_parameters"] or {}).get("rope_theta") is not None:

@@ -16,6 +16,7 @@ class Olmoe(ExpertsEverywhere, QwenExperts):
     arXiv:2409.02060."""
 
     model_types: ClassVar[tuple[str, ...]] = ("olmoe",)
+    qk_norm: ClassVar[SpecJson | None] = {"qk_norm_over": "full"}
     mixer_keys: ClassVar[Keys] = {**QwenExperts.mixer_keys, "attention_bias": BIAS}
     expert_keys: ClassVar[Keys] = {
         **without(QwenExperts.expert_keys, "moe_intermediate_size"),
@@ -24,4 +25,4 @@ class Olmoe(ExpertsEverywhere, QwenExperts):
 
     def mixer(self, config: Config) -> SpecJson:
         config.only("clip_qkv", None)  # transformers clips behind the norm
-        return {**super().mixer(config), "qk_norm": self.norm(config), "qk_norm_over": "full"}
+        return super().mixer(config)

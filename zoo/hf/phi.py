@@ -26,8 +26,8 @@ class Phi(LayerNormRoPE):
     block_fixed: ClassVar[SpecJson] = {"topology": "parallel"}
     norm_names: ClassVar[Mapping[str, str]] = {"mixer_residual.norm_in": "input_layernorm"}
 
-    def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield from super().final_norm_weights(spec)
+    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield from super().weights(spec)
         yield same("head_bias", "lm_head.bias")
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from zoo.edits import SpecJson
-from zoo.errors import UnsupportedError
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import QKV_BIAS, Keys
-from zoo.hf._layers import SLIDING, layer_types, types_of, window_of
+from zoo.hf._layers import SLIDING, layer_types, sliding_types, window_of
 from zoo.hf._qwen_experts import QwenSharedExperts
 from zoo.spec import ModelSpec
 
@@ -23,10 +22,7 @@ class Qwen2Moe(QwenSharedExperts):
 
     def mixer_kinds(self, config: Config) -> list[list[str]]:
         config.ignore("use_sliding_window", "max_window_layers")  # they only say what layer_types are by default
-        types = types_of(config)
-        if SLIDING in types and not config["sliding_window"]:
-            raise UnsupportedError("sliding_window", "layers with sliding attention need one")
-        return [[WINDOW] * (kind == SLIDING) for kind in types]
+        return [[WINDOW] * (kind == SLIDING) for kind in sliding_types(config)]
 
     def edits(self, config: Config) -> dict[str, SpecJson]:
         return {**super().edits(config), WINDOW: {"mixer.window": config["sliding_window"]}}

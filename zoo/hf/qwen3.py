@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from zoo.edits import SpecJson
-from zoo.hf._config import Config
 from zoo.hf._keys import BIAS, Keys
 from zoo.hf.qwen2 import Qwen2
 
@@ -14,7 +13,5 @@ class Qwen3(Qwen2):
     """Qwen 2 with a norm of each head's queries and keys, and other biases. Yang et al. 2025, arXiv:2505.09388."""
 
     model_types: ClassVar[tuple[str, ...]] = ("qwen3",)
+    qk_norm: ClassVar[SpecJson | None] = {}
     mixer_keys: ClassVar[Keys] = {**Qwen2.mixer_keys, "attention_bias": BIAS}
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config)}

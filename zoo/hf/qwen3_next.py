@@ -23,6 +23,7 @@ class Qwen3Next(Hybrid, QwenSharedExperts):
     https://huggingface.co/Qwen/Qwen3-Next-80B-A3B-Instruct."""
 
     model_types: ClassVar[tuple[str, ...]] = ("qwen3_next",)
+    qk_norm: ClassVar[SpecJson | None] = {}
     partial_rotary: ClassVar[bool] = True
     norm_fixed: ClassVar[SpecJson] = {"kind": "rmsnorm", "unit_offset": True}
     mixer_keys: ClassVar[Keys] = {
@@ -39,9 +40,6 @@ class Qwen3Next(Hybrid, QwenSharedExperts):
         "linear_value_head_dim": "v_dim",
         "linear_conv_kernel_dim": CONV,
     }
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config)}
 
     def state(self, config: Config) -> SpecJson:
         return {**super().state(config), "head_norm": {"kind": "rmsnorm", "eps": config["rms_norm_eps"]}}

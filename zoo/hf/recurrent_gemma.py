@@ -9,7 +9,7 @@ import torch
 
 from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
-from zoo.hf._common import expect, norm_weights
+from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import QKV, Key, Keys
 from zoo.hf._layered import LINEAR, Hybrid
@@ -26,6 +26,7 @@ class RecurrentGemma(Hybrid):
     arXiv:2404.07839."""
 
     model_types: ClassVar[tuple[str, ...]] = ("recurrent_gemma",)
+    final_norm_name: ClassVar[str] = "model.final_norm"
     has_head_dim: ClassVar[bool] = False
     partial_rotary: ClassVar[bool] = True
     model_keys: ClassVar[Keys] = {**Hybrid.model_keys, "logits_soft_cap": "final_softcap"}
@@ -74,9 +75,6 @@ class RecurrentGemma(Hybrid):
         arguments = super().config(spec)
         kinds = [RECURRENT if kind == LINEAR else ATTENTION for kind in arguments.pop("layer_types")]
         return {**arguments, "block_types": kinds}
-
-    def final_norm_weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        return norm_weights(spec.block.norm, "norm", "model.final_norm")
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         theirs = theirs.removesuffix("self_attn") + "temporal_block"

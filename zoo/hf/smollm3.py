@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.block_spec import BlockSpec
 from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import turns
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import SLIDING, layer_types, layered, types_of, window_of
+from zoo.hf._some_rope import SomeRoPE
 from zoo.hf.llama import Llama
 from zoo.spec import ModelSpec
 
 
-class SmolLM3(Llama):
+class SmolLM3(SomeRoPE, Llama):
     """Llama without positions on some layers, and windows on some. Bakouch et al. 2025,
     https://huggingface.co/blog/smollm3."""
 
@@ -45,9 +45,3 @@ class SmolLM3(Llama):
             "sliding_window": window,
             "layer_types": layer_types(spec),
         }
-
-    def typical(self, spec: ModelSpec) -> BlockSpec:
-        return next((layer for layer in spec.layers if turns(layer)), spec.layers[0])
-
-    def position_config(self, layer: BlockSpec) -> ConfigJson:
-        return super().position_config(layer) if turns(layer) else {}

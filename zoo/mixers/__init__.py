@@ -85,8 +85,10 @@ class Mixer(Variant):
         return ()
 
     def positions(self) -> tuple[tuple[Position, int], ...]:
-        """Position schemes in use and for how many heads: the model builds what they share over layers."""
-        return ()
+        """Position schemes in use and for how many heads: the model builds what they share over layers. By default its
+        `position`, for its `heads`."""
+        position = getattr(self, "position", None)
+        return () if position is None else ((position, self.heads),)  # type: ignore[attr-defined]
 
     def check_ahead(self) -> None:
         """Raise SpecError where a token cannot be shown what comes after it, as encoders and prefixes ask."""

@@ -61,9 +61,6 @@ class BlockHeads(Mixer):
         """H, K, d of a resolved spec."""
         return self.heads, number(self.kv_heads), number(self.head_dim)
 
-    def positions(self) -> tuple[tuple[Position, int], ...]:
-        return ((self.position, self.heads),)
-
 
 def attend_to_blocks(
     q: Tensor,

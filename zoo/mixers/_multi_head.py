@@ -228,9 +228,6 @@ class MultiHead(Mixer):
         _, kv_heads, head_dim = self.sizes()
         return kv_heads * (head_dim + self.value_features) * self.slots(capacity) if self.reuse_kv else 0
 
-    def positions(self) -> tuple[tuple[Position, int], ...]:
-        return ((self.position, self.heads),)
-
     def check_ahead(self) -> None:
         for name in ("window", "conv", "sparsity"):
             if getattr(self, name) is not None:

@@ -181,7 +181,7 @@ class AttentionLayer(MixerLayer):
             scoring = replace(scoring, bias=fading if scoring.bias is None else scoring.bias + fading)
         heads = self._attend(q, k, v, visible, scoring)  # softmax(QKᵀ/√d + mask) V: (B, H, T, e)
         if self.exclusive:
-            heads = without_own_value(heads, v, k_places, step)
+            heads = without_own_value(heads, v, visible)
         joined = self._joined(heads, x).transpose(1, 2).flatten(2)  # (B, T, H·d)
         if self.gate is not None:
             joined = self.gate(joined, x)
@@ -271,9 +271,14 @@ class AttentionLayer(MixerLayer):
         return [self.position.moved(keys, by), values]
 
 
-def without_own_value(heads: Tensor, v: Tensor, places: Tensor, step: Step) -> Tensor:
-    """heads: (B, H, T, e), v: (B, K, S, e) at places (S,), those of the step's tokens among them → y − (y·v̂) v̂."""
-    own = v if places is step.index else v[:, :, (places == step.index[:, None]).int().argmax(dim=1)]  # (B, K, T, e)
+def without_own_value(heads: Tensor, v: Tensor, visible: Visible) -> Tensor:
+    """heads: (B, H, T, e), v: (B, K, S, e), those of the queries among them → y − (y·v̂) v̂.
+
+    A token that sees itself alone has y ∥ v, of which exactly nothing is left: a norm would make rounding noise large.
+    """
+    places, queries = visible.keys, visible.queries
+    own = v if places is queries else v[:, :, (places == queries[:, None]).int().argmax(dim=1)]  # (B, K, T, e)
     wide = own.to(torch.promote_types(own.dtype, torch.float32))
     unit = F.normalize(wide, dim=-1).to(heads.dtype).repeat_interleave(heads.shape[1] // v.shape[1], dim=1)
-    return heads - (heads * unit).sum(dim=-1, keepdim=True) * unit
+    left = heads - (heads * unit).sum(dim=-1, keepdim=True) * unit
+    return left.masked_fill(visible.alone()[..., None], 0.0)

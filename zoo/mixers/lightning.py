@@ -91,9 +91,6 @@ class LightningAttention(LinearHeads):
         per_head = 0 if self.qk_norm is None else 2 * self.qk_norm.parameters(self.key_features)
         return per_head + self.norm_groups * self.output_norm.parameters(self.inner // self.norm_groups)
 
-    def positions(self) -> tuple[tuple[Position, int], ...]:
-        return ((self.position, self.heads),)
-
 
 class LightningAttentionLayer(LinearHeadsLayer):
     """x: (B, T, D) → (B, T, D)."""

@@ -20,6 +20,7 @@ from zoo.init import Linear
 from zoo.mixers import SELF_ALONE, Mixer, MixerLayer
 from zoo.mixers._gate import Gate, OutputGate, gate_features
 from zoo.mixers._latent_norms import LatentNorms, Measured
+from zoo.mixers._linear import split
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions import Position, check_ahead
@@ -165,9 +166,6 @@ class MLA(Mixer):
         latents = (1, self.kv_rank), (1, self.rope_dim)
         return latents if self.qk_norm is None else (*latents, (self.heads, 1))
 
-    def positions(self) -> tuple[tuple[Position, int], ...]:
-        return ((self.position, self.heads),)
-
     def check_ahead(self) -> None:
         if self.window is not None:
             raise SpecError("window", "reaches back only: it cannot see later tokens")
@@ -203,7 +201,7 @@ class MLALayer(MixerLayer):
         places, tokens = step.index, kept_by(self, cache, TokenCache)
         kept, own = [latent, k_rope], None
         if self.qk_norm is not None:
-            own = _split(self.k(latent[:, 0]), self.heads)  # (B, H, T, n)
+            own = split(self.k(latent[:, 0]), self.heads)  # (B, H, T, n)
             kept.append(self.qk_norm.inverse_rms(own))
         if tokens is not None:  # (B, 1, S, r), (B, 1, S, ρ), (B, H, S, 1): all that is cached of a token
             kept, places = tokens.extend(kept, step.index)
@@ -223,7 +221,7 @@ class MLALayer(MixerLayer):
 
     def _queries(self, read: Tensor, step: Step) -> tuple[Tensor, Tensor]:
         """(B, H, T, n) (13) and, with positions applied, (B, H, T, ρ) (14)."""
-        q = _split(self.q(read), self.heads)
+        q = split(self.q(read), self.heads)
         nope, rope = q.split((self.spec.nope_dim, self.spec.rope_dim), dim=-1)
         if self.qk_norm is not None:
             nope, rope = self.qk_norm.q_nope(nope), self.qk_norm.q_rope(rope)
@@ -267,8 +265,8 @@ class MLALayer(MixerLayer):
 
     def _keys_and_values(self, latent: Tensor, k_rope: Tensor, keys: Measured | None = None) -> tuple[Tensor, Tensor]:
         """A key (B, H, S, n + ρ) and a value (B, H, S, v) of every head."""
-        v = _split(self.v(latent[:, 0]), self.heads)  # (11)
-        k_nope = _split(self.k(latent[:, 0]), self.heads) if keys is None or keys.own is None else keys.own  # (10)
+        v = split(self.v(latent[:, 0]), self.heads)  # (11)
+        k_nope = split(self.k(latent[:, 0]), self.heads) if keys is None or keys.own is None else keys.own  # (10)
         if self.qk_norm is not None and keys is not None:
             k_nope = self.qk_norm.with_gain(k_nope * keys.inverse_rms)
         return torch.cat((k_nope, k_rope.expand(-1, self.heads, -1, -1)), dim=-1), v  # (17)
@@ -281,9 +279,3 @@ class MLALayer(MixerLayer):
     def moved(self, kept: list[Tensor], by: int) -> list[Tensor]:
         latent, k_rope, *inverse_rms = kept
         return [latent, self.position.moved(k_rope, by), *inverse_rms]
-
-
-def _split(x: Tensor, heads: int) -> Tensor:
-    """(B, T, H·d) → (B, H, T, d)."""
-    out: Tensor = x.unflatten(-1, (heads, -1)).transpose(1, 2)
-    return out

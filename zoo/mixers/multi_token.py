@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from zoo.attend import note
 from zoo.attending.blocks import by_group, by_head
-from zoo.attending.scores import with_sinks
+from zoo.attending.scores import masked, with_sinks
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.axis import Examples
@@ -142,11 +142,7 @@ class MultiTokenLayer(AttentionLayer):
         if visible.left_pad is not None:
             known = known & (places[:, None] >= visible.left_pad[:, None, None, None])
         scores = self.conv_scores(scores.masked_fill(~known, 0.0), length)
-        if scoring.bias is not None:
-            scores = scores + scoring.bias
-        if scoring.softcap is not None:
-            scores = scoring.softcap * torch.tanh(scores / scoring.softcap)
-        scores = with_sinks(scores.masked_fill(~visible.mask(), float("-inf")), scoring)
+        scores = with_sinks(masked(scores, visible, scoring), scoring)
         mixed: Tensor = self.mix(scores.softmax(dim=-1)[..., : k.shape[2]])
         return mixed
 

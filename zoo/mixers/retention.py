@@ -69,9 +69,6 @@ class Retention(LinearHeads):
     def vectors(self, d_model: int) -> int:
         return super().vectors(d_model) + self.heads * self.head_norm.parameters(self.value_features)
 
-    def positions(self) -> tuple[tuple[Position, int], ...]:
-        return ((self.position, self.heads),)
-
 
 class RetentionLayer(LinearHeadsLayer):
     """x: (B, T, D) → (B, T, D)."""

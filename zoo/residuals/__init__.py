@@ -95,8 +95,8 @@ class Residual(Variant):
         return 1.0
 
     def open(self, x: Tensor) -> Tensor:
-        """(B, T, D) embedded tokens → the stream that the blocks read and write."""
-        return x
+        """(B, T, D) embedded tokens → the stream that the blocks read and write: copies of them where it is several."""
+        return x if self.streams is None else x[..., None, :].expand(*x.shape[:-1], self.streams, x.shape[-1])
 
     def build_close(self, norm: MakeNorm, d_model: int, n_layers: int) -> nn.Module | None:
         """Module that closes the stream in place of `close`, where that has parameters; None where it has none."""
@@ -108,8 +108,8 @@ class Residual(Variant):
         return PartCost(0)
 
     def close(self, x: Tensor) -> Tensor:
-        """The stream → (B, T, D) for the final norm and the head."""
-        return x
+        """The stream → (B, T, D) for the final norm and the head: the sum where it is several."""
+        return x if self.streams is None else x.sum(dim=-2)
 
 
 class ResidualLayer(nn.Module, ABC):

@@ -61,12 +61,6 @@ class HyperConnections(Residual):
         reading = 2.0 * self.n * (self.n + 2) * d_model
         return PartCost.of(weights + (self.n + 2) * d_model + 2, mixing + reading)
 
-    def open(self, x: Tensor) -> Tensor:
-        return x[..., None, :].expand(*x.shape[:-1], self.n, x.shape[-1])
-
-    def close(self, x: Tensor) -> Tensor:
-        return x.sum(dim=-2)
-
 
 class HyperLayer(ResidualLayer):
     """H: (B, T, n, D) and branch → (B, T, n, D)."""

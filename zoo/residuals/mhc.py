@@ -69,12 +69,6 @@ class ManifoldHyperConnections(Residual):
         mixing = 2.0 * self.n * (self.n * self.mixes + 1) * d_model
         return PartCost.of(matrix + self.logits + 2 + self.mixes, 2.0 * matrix + mixing)
 
-    def open(self, x: Tensor) -> Tensor:
-        return x[..., None, :].expand(*x.shape[:-1], self.n, x.shape[-1])
-
-    def close(self, x: Tensor) -> Tensor:
-        return x.sum(dim=-2)
-
 
 class ManifoldLayer(ResidualLayer):
     """X: (B, T, n, D) and branch → (B, T, n, D)."""

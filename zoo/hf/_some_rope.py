@@ -1,0 +1,19 @@
+"""RoPE on some of the layers, and no positions on the others."""
+
+from __future__ import annotations
+
+from zoo.block_spec import BlockSpec
+from zoo.hf._common import turns
+from zoo.hf._config import ConfigJson
+from zoo.hf._keyed import Keyed
+from zoo.spec import ModelSpec
+
+
+class SomeRoPE(Keyed):
+    """What the config says of positions once for all layers, the first of those with RoPE tells."""
+
+    def typical(self, spec: ModelSpec) -> BlockSpec:
+        return next((layer for layer in spec.layers if turns(layer)), spec.layers[0])
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        return super().position_config(layer) if turns(layer) else {}
