@@ -40,7 +40,27 @@ class PluginError(ImportError):
     """A plug-in that cannot be used: which one and why, in one line."""
 
 
+OTHER_NAMES = {
+    "lr": ("learning_rate",),
+    "batch": ("batch_size", "micro_batch_size", "per_device_train_batch_size"),
+    "context": ("seq_len", "seq_length", "sequence_length", "block_size", "max_seq_len", "max_position_embeddings"),
+    "warmup": ("warmup_steps", "warmup_ratio", "warmup_iters"),
+    "d_model": ("hidden_size", "n_embd", "dim", "embed_dim"),
+    "n_layers": ("num_layers", "num_hidden_layers", "n_layer", "depth"),
+    "heads": ("n_heads", "num_heads", "n_head", "num_attention_heads"),
+    "kv_heads": ("n_kv_heads", "num_kv_heads", "num_key_value_heads"),
+    "d_ff": ("intermediate_size", "ffn_dim", "n_inner"),
+    "base": ("theta", "rope_theta"),
+    "window": ("sliding_window",),
+    "flops": ("compute",),
+    "limit": ("num_samples", "max_samples"),
+}
+"""Names that settings have elsewhere."""
+
+
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """`" (did you mean 'x'?)"`, or nothing where no candidate is near."""
-    near = difflib.get_close_matches(str(word), list(candidates), n=1, cutoff=0.6)
+    """`" (did you mean 'x'?)"`: the candidate that has this name elsewhere, or the nearest; nothing where none is."""
+    known = list(candidates)
+    same = [path for path in known if str(word) in OTHER_NAMES.get(path.rpartition(".")[2], ())]
+    near = same or difflib.get_close_matches(str(word), known, n=1, cutoff=0.6)
     return f" (did you mean '{near[0]}'?)" if near else ""

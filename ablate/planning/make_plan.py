@@ -201,7 +201,8 @@ def _steps(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) 
     kind, budget = study.budget.kind, study.budget.amount
     per_step = price_of_step(kind, arm.train, costs.flops_per_token, seconds_per_step)
     if budget < per_step:
-        reason = f"{budget:.3g} {kind} are less than one step of arm {arm.name} ({per_step:.3g})"
+        step = f"{per_step:.3g} for {arm.train.batch} rows of {arm.train.context:,} tokens"
+        reason = f"{budget:.3g} {kind} are less than one step of arm {arm.name} ({step})"
         raise study.error(study.budget_share or f"budget.{kind}", reason)
     return round(budget / per_step)
 

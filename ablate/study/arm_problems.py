@@ -14,7 +14,7 @@ from ablate.data.tokenizers.bytes import BytesTokenizer, byte_tokenizer
 from ablate.data.tokenizers.file import FileTokenizer
 from ablate.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from ablate.study.arms import DATA, START, TEACHER, TRAIN, Arm, ArmBuilder, tuning_edit
-from ablate.study.layers import common_length
+from ablate.study.layers import Origins, common_length
 from ablate.study.problems import Problem, StudyError
 from ablate.study.sections import StartSpec
 from ablate.study.tune_spec import TuneSpec
@@ -42,6 +42,14 @@ def tuning_problems(builder: ArmBuilder, tune: TuneSpec, arms: Sequence[Arm]) ->
                 except StudyError as error:
                     seen |= dict.fromkeys(_at_path(problem, path, builder) for problem in error.problems)
     yield from seen
+
+
+def seed_problems(origins: Origins, tune: TuneSpec, seeds: Sequence[int]) -> Iterator[Problem]:
+    """Seeds that would judge the settings which were chosen on them."""
+    if both := sorted(set(seeds) & set(tune.seed_numbers)):
+        chosen = f"{tune.seed_numbers[0]} to {tune.seed_numbers[-1]}" if tune.seeds > 1 else str(tune.seed_numbers[0])
+        reason = f"settings are tuned on {chosen}, so {', '.join(map(str, both))} cannot judge them: name others"
+        yield origins.problem(("seeds",), reason)
 
 
 def _chosen_twice(builder: ArmBuilder, tune: TuneSpec, arm: Arm, path: str) -> Iterator[Problem]:

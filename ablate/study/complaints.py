@@ -35,9 +35,31 @@ def complaints(error: ValidationError, data: Any, schema: Schema) -> Iterator[Co
             reason = "unknown key" + _hint(path, data, schema)
         else:
             reason = explain.reason(details, path[-1] if path else "value")
+            reason = _with_words(reason, path, data, schema) if "must be a map" in reason else reason
         found.setdefault((path, explain.KINDS.get(details["type"], "illegal")), []).append(reason)
     for (path, kind), reasons in found.items():
         yield from (Complaint(path, reason, kind) for reason in _alternatives(reasons))
+
+
+def _with_words(reason: str, path: tuple[str, ...], data: Any, schema: Schema) -> str:
+    """`must be a map, or null, not 'no'`: with the words that a setting takes beside a map."""
+    schemas, _ = _at(schema, path, data)
+    words = [word for member in _members(schemas, schema) for word in WORDS.get(str(member.get("type")), ())]
+    *legal, last = dict.fromkeys(["a map", *words])
+    return reason.replace("a map", f"{', '.join(legal)} or {last}", 1) if legal else reason
+
+
+WORDS = {"null": ("null",), "boolean": ("true", "false")}
+"""Values of the JSON Schema types that are words."""
+
+
+def _members(schemas: list[Schema], root: Schema) -> Iterator[Schema]:
+    """The schemas behind unions and references."""
+    for schema in schemas:
+        inner = [each for union in ("anyOf", "oneOf", "allOf") for each in schema.get(union, [])]
+        if "$ref" in schema:
+            inner.append(root["$defs"][schema["$ref"].rpartition("/")[2]])
+        yield from _members(inner, root) if inner else [schema]
 
 
 def _alternatives(reasons: Sequence[str]) -> Sequence[str]:

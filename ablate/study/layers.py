@@ -108,13 +108,19 @@ class Origins:
 
     def __init__(self, file: Place) -> None:
         self.file = Origin((), (), file, file)
-        self.known: list[Origin] = []
+        self.shipped: list[Origin] = []
+        self.own: list[Origin] = []
+
+    @property
+    def known(self) -> list[Origin]:
+        """What people wrote comes last: it is what they can change, even where a scale is laid over it."""
+        return [*self.shipped, *self.own]
 
     def add(self, layer: Layer) -> list[Problem]:
         """Remembers a layer; a setting that it gives in two ways is a problem."""
         settings = list(layer.settings())
         leaves = {origin.target: origin for origin, is_leaf in reversed(settings) if is_leaf}
-        self.known.extend(origin for origin, _ in settings)
+        (self.shipped if layer.shipped else self.own).extend(origin for origin, _ in settings)
         return [problem for origin, is_leaf in settings for problem in _twice(origin, is_leaf, leaves)]
 
     def problem(self, target: Target, reason: str, *, at_key: bool = False, kind: Kind = "illegal") -> Problem:

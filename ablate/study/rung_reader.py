@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data.sources import DataSource
 from ablate.data.sources.stdlib import StdlibSource
-from ablate.study.arm_problems import lora_problems, start_problems, teacher_problems, tuning_problems
+from ablate.study.arm_problems import lora_problems, seed_problems, start_problems, teacher_problems, tuning_problems
 from ablate.study.arms import TRAIN, Arm, ArmBuilder, Edit, edits_in
 from ablate.study.claim_problems import claim_problems
 from ablate.study.complaints import complaints
@@ -63,7 +63,10 @@ class RungReader:
         if builder is not None and sections is not None and not self.problems:
             is_compared = len(arms) > 1 or not sections.search
             tune = sections.tune if isinstance(sections.tune, TuneSpec) and is_compared else None
-            self.problems += tuning_problems(builder, tune, arms) if tune else ()
+            if tune:
+                self.problems += tuning_problems(builder, tune, arms)
+                given = sections.seeds if isinstance(sections.seeds, tuple) else ()
+                self.problems += seed_problems(self.origins, tune, given)
             self.problems += space_problems(builder, sections.search.space) if sections.search else ()
             self.problems += self._contrast_problems(sections, [arm.name for arm in arms])
             for target, reason in claim_problems(sections, [arm.name for arm in arms]):

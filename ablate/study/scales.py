@@ -13,9 +13,12 @@ from ablate.study.sections import NAME, StudySections, is_share
 from ablate.study.shipped_scales import ShippedScale, offered
 from ablate.study.written import Written
 from ablate.study.yamlfile import Keys, YamlDocument
+from zoo.edits import expand
 from zoo.errors import did_you_mean
 
 NAMING = "a name has letters, digits, '_', '+' and '-' (at most 40), and starts with one of the former"
+FIRST_JUDGED = "cpu"
+"""The smallest scale that comes with the tool and has verdicts."""
 RUNG_SECTIONS = ("base", "budget", "train")
 """Sections that may differ between the rungs of a ladder: losses on other text, or of other arms, would not be one
 curve."""
@@ -60,10 +63,17 @@ def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
     known = scale_names(document)
     both = {**FORMER_SCALES, **{now: former for former, now in FORMER_SCALES.items()}}
     scale = both[scale] if scale not in known and both.get(scale) in known else scale
+    problems = tuple(_scale_problems(document, scale))
+    if scale not in known:
+        return [Rungs((), problems)]
     found = _ladder(written, scale)
-    asked = replace(found, problems=(*_scale_problems(document, scale), *found.problems))
-    own = dict.fromkeys(_now(document, name) for name, edits in _own(document).items() if isinstance(edits, Mapping))
-    return [asked, *(_ladder(replace(written, sets=()), other) for other in own if other != scale)]
+    asked = replace(found, problems=(*problems, *found.problems))
+    own = [_now(document, name) for name, edits in _own(document).items() if isinstance(edits, Mapping)]
+    others = dict.fromkeys(name for name in own if name != scale and name not in _misspelt(document))
+    shipped = offered(document).get(scale)
+    if shipped and shipped.over and not others:  # what it is laid over would be checked by nothing
+        others = {FIRST_JUDGED: None}
+    return [asked, *(_ladder(replace(written, sets=()), other) for other in others)]
 
 
 def _ladder(written: Written, scale: str) -> Rungs:
@@ -142,6 +152,9 @@ def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
             if head not in StudySections.model_fields:
                 reason = "unknown key" + did_you_mean(head, StudySections.model_fields)
                 yield Problem(document.keys[*place, key], f"scales.{name}.{key}", reason, "unknown_key")
+        if hint := _misspelt(document).get(name):
+            reason = f"unknown scale{hint}; a scale of the study's own needs a budget"
+            yield Problem(document.keys[place], f"scales.{name}", reason, "unknown_key")
         if offered(document) and (now := FORMER_SCALES.get(name)) in _own(document):
             reason = f"'{name}' is what '{now}' was called, which is there too: keep one of them"
             yield Problem(document.keys[place], f"scales.{name}", reason)
@@ -155,8 +168,19 @@ def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
 
 def scale_names(document: YamlDocument) -> list[str]:
     """The scales that a study may be run at. `cpu` and `gpu` are its settings as they stand where it says no more."""
-    own = (_now(document, name) for name in _own(document))
+    own = (_now(document, name) for name in _own(document) if name not in _misspelt(document))
     return list(dict.fromkeys([*(offered(document) or ("cpu", "gpu")), *own]))
+
+
+def _misspelt(document: YamlDocument) -> Mapping[str, str]:
+    """Names of the study's own scales that are like one that ships, and cannot be scales by themselves: the hint."""
+    budget = expand(document.data).get("budget")
+    hints = {
+        name: did_you_mean(name, SCALES)
+        for name, edits in _own(document).items()
+        if name not in (*SCALES, *FORMER_SCALES) and not (isinstance(edits, Mapping) and expand(edits).get("budget"))
+    }
+    return {name: hint for name, hint in hints.items() if hint} if offered(document) and not budget else {}
 
 
 def _own(document: YamlDocument) -> Mapping[str, object]:

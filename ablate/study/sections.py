@@ -192,7 +192,16 @@ meaning."""
 Scalar = str | int | float | bool | None
 
 
-Contrast = Annotated[str, Field(pattern=r"^\S+ - \S+$")]
+CONTRAST = r"^\S+ - \S+$"
+
+
+def _contrast(value: Any) -> Any:
+    if isinstance(value, str) and not re.fullmatch(CONTRAST, value):
+        raise ValueError("expected two arms, `ONE - OTHER`")
+    return value
+
+
+Contrast = Annotated[str, Field(pattern=CONTRAST), BeforeValidator(_contrast)]
 
 
 class StudySections(Spec):

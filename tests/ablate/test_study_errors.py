@@ -189,12 +189,19 @@ CASES = {
     "no margin": (HEAD + "margin: @0\n", "margin: must be greater than 0, not 0"),
     "negative budget": (HEAD.replace("1e12", "@-1"), "budget.flops: must be greater than 0, not -1"),
     "infinite budget": (HEAD.replace("1e12", "@.inf"), "budget.flops: must be a finite number"),
+    "seeds that tuning chooses on": (
+        HEAD + "tune: {seeds: 3}\nseeds: @[7, 1001, 1002, 1003]\n",
+        "seeds: settings are tuned on 1000 to 1002, so 1001, 1002 cannot judge them: name others",
+    ),
+    "a contrast of one": (HEAD + "contrasts: [@post]\n", "expected two arms, `ONE - OTHER`, not 'post'"),
+    "a word for a section": (HEAD + "measure: @no\n", "measure: must be a map or null, not 'no'"),
+    "a word for an evaluation": (HEAD + "evals: {recall: @yes}\n", "must be a map, true, false or null, not 'yes'"),
+    "another name of a setting": (HEAD + "train: {@learning_rate: 1}\n", "unknown key (did you mean 'lr'?)"),
     "half a token": (HEAD.replace("flops: 1e12", "tokens: @1.5"), "budget.tokens: must be a whole number"),
     "zero layers": (arm("{n_layers: @0}"), "arms.x.n_layers: must be greater than 0, not 0"),
     "zero context measured": (HEAD + "measure: {contexts: [64, @0]}\n", "measure.contexts.1: must be greater than 0"),
     "negative limit": (HEAD + "evals: {limit: @-1}\n", "evals.limit: must be greater than 0, not -1"),
     "no contrast": (HEAD + "contrasts: @post - x\n", "contrasts: must be a list"),
-    "a contrast of one": (HEAD + "contrasts: [@post]\n", "contrasts.0: "),
     "a contrast with nobody": (HEAD + "contrasts: [@post - pots]\n", "there is no arm 'pots' (did you mean 'post'?)"),
     "a contrast with the baseline": (HEAD + "contrasts: [@post - pre]\n", "compared with the baseline already"),
     "a claim of a stranger": (claims("{arm: @pots, expect: better}"), "there is no arm 'pots' (did you mean 'post'?)"),
@@ -467,6 +474,40 @@ def test_a_program_is_told_the_kind_of_a_problem(setting: str, kind: str, tmp_pa
     with pytest.raises(StudyError) as caught:
         load_study(path, scale="cpu", sets=[setting])
     assert [problem.kind for problem in caught.value.problems] == [kind]
+
+
+UNSIZED = HEAD.replace("budget: {flops: 1e12}\n", "").replace("d_model: 64, ", "").replace("preset: small, ", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("seeds: @three\n", "seeds: expected a number of seeds"),
+        ("budget: {@epochs: 3}\n", "budget.epochs: unknown key"),
+        ("data: {source: @file}\n", "data.source: unknown source 'file' (did you mean 'files'?)"),
+        ("tune: @maybe\n", "tune: unknown way of tuning"),
+    ],
+)
+def test_what_smoke_is_laid_over_is_checked(text: str, reason: str, tmp_path: Path) -> None:
+    """At the user's own words: the command that a smoke run suggests would end there."""
+    path = tmp_path / "x.yaml"
+    text, place = place_of(UNSIZED + text)
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(StudyError) as caught:
+        load_study(path, scale="smoke")
+    assert str(caught.value).startswith(f"{path}:{place}: {reason}"), str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("scale", ["smoke", "cpu", "cpuu"])
+def test_a_misspelt_scale_is_named(scale: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(UNSIZED + "scales: {cpuu: {seeds: 3}}\n", encoding="utf-8")
+    with pytest.raises(StudyError) as caught:
+        load_study(path, scale=scale)
+    reason = "scales.cpuu: unknown scale (did you mean 'cpu'?); a scale of the study's own needs a budget"
+    assert str(caught.value).splitlines()[-1] == f"{path}:6:10: {reason}"
+    assert len(caught.value.problems) == 1 + (scale == "cpuu")
 
 
 def test_an_unknown_scale_is_placed_at_the_scales(tmp_path: Path) -> None:
