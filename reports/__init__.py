@@ -128,7 +128,7 @@ def rates(summary: StudySummary) -> str:
 
 def notes(summary: StudySummary) -> list[str]:
     """Lines that the table and the headline leave out; for a run without verdicts, only why it has no speeds."""
-    from reports.reading.outcomes import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
+    from ablate.store.documents.study import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
     from reports.wording import answers, claim_words, cost_words, method_words  # noqa: PLC0415
     from reports.wording.registration_words import line as registered  # noqa: PLC0415
     from reports.wording.title_words import small_print  # noqa: PLC0415

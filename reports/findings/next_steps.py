@@ -12,13 +12,13 @@ from pydantic import JsonValue
 from ablate.noise.power import ALPHA, POWER, seeds_for
 from ablate.noise.scatter import Noise
 from ablate.store.documents.shell import fresh_seeds, seeds_option
-from ablate.store.documents.study import StudyDocument
+from ablate.store.documents.study import UNJUDGED, StudyDocument
 from ablate.store.documents.study_arm import all_undertrained
 from ablate.store.documents.tuning import RATE
 from reports.findings.judging import looks_at
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.findings.waiting import guesses
-from reports.reading.outcomes import FAILED, UNJUDGED
+from reports.reading.outcomes import FAILED
 from reports.statistics.ledger import share
 
 WANTED = 0.02

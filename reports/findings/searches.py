@@ -14,10 +14,10 @@ import polars as pl
 
 from ablate.store import SearchFolder, Store
 from ablate.store.documents import SearchDocument, TrialRecord
+from ablate.store.documents.study import UNJUDGED
 from reports.errors import ReportError
 from reports.findings.fresh import Fresh, read_fresh
 from reports.findings.standings import Standing, standings
-from reports.reading.outcomes import UNJUDGED
 
 CURVE_POINTS = 60
 MOST_CURVES = 1_000
