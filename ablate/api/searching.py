@@ -51,7 +51,8 @@ class SearchResult:
     """The result of a search.
 
     Attributes:
-        found: the document of the store.
+        found: the document of the store, with scores of fresh seeds in place of those that chose the best, once there
+            are any.
         report: the page, one self-contained HTML file.
         promoted: the study that trains the best with fresh seeds, if one was written.
         failed: trials that failed, and why, a line for each.
@@ -147,7 +148,7 @@ def search(
         ArgumentError, EngineError, StorageError, MissingPackageError: an argument cannot be used.
 
     Example:
-        >>> ablate.search("search_small_lm", scale="smoke", sets={"search.trials": 8}).best
+        >>> ablate.search("search_small_lm", scale="cpu", sets={"search.trials": 8}).best
     """
     context = open_context(store, options, progress)
     chosen = load_study(study, scale, sets, device=context.device)
@@ -258,7 +259,8 @@ class _StudySearch:
         self.folder.write(document)
         write_tables(document, self.folder)
         failures = [*self.failures, *(f"trial {number}: {error}" for number, error in search.failed.items())]
-        return SearchResult(document, reports.render_search(self.folder.path), promoted, tuple(failures))
+        page = reports.render_search(self.folder.path)
+        return SearchResult(reports.search_found(self.folder.path), page, promoted, tuple(failures))
 
     def _document(self, trials: optuna.Study, search: Search, has_ended: bool = True) -> SearchDocument:
         journal = self.folder.journal.last_seal() if self.is_in_journal else None
