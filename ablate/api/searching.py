@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -41,6 +39,7 @@ from ablate.study.reading import load_study
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
 from ablate.study.written import Sets
+from reports.optuna_log import silenced
 
 BEST = {"number", "settings", "values", "runs"}
 """Fields of the best trials in `ablate search --json`."""
@@ -156,7 +155,7 @@ def search(
         place = Place(chosen.written.place)
         raise StudyError([Problem(place, "", "has no search section, so nothing may vary")])
     refuse_code(chosen, allow_code)
-    with _quiet():
+    with silenced():
         return _StudySearch(context, chosen, chosen.search, promote).run(storage)
 
 
@@ -265,15 +264,3 @@ class _StudySearch:
     def _document(self, trials: optuna.Study, search: Search, has_ended: bool = True) -> SearchDocument:
         journal = self.folder.journal.last_seal() if self.is_in_journal else None
         return search_document(self.lab, trials, search.done, journal, has_ended)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Optuna logs what it does and what it thinks of the space; progress and report say what matters."""
-    logger = logging.getLogger("optuna")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -28,6 +28,7 @@ from optuna.study import StudyDirection
 from ablate.store.documents import Choices, JsonScalar, SearchDocument, TrialRecord
 from reports.findings.fresh import DECLARED
 from reports.findings.searches import SearchSummary
+from reports.optuna_log import silenced
 from reports.statistics import additive
 
 FEWEST = 12
@@ -122,19 +123,15 @@ def _ped_anova(trials: Sequence[TrialRecord], values: NDArray[np.float64], way: 
         return {}
     study = in_memory([way])
     study.add_trials(frozen(trial, [float(value)]) for trial, value in zip(trials, values, strict=True))
-    with warnings.catch_warnings():
+    with silenced(), warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         return dict(optuna.importance.get_param_importances(study, evaluator=PedAnovaImportanceEvaluator()))
 
 
 def in_memory(directions: Sequence[str]) -> optuna.Study:
     """A study that optuna does not announce."""
-    level = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
+    with silenced():
         return optuna.create_study(directions=[StudyDirection[way.upper()] for way in directions])
-    finally:
-        optuna.logging.set_verbosity(level)
 
 
 def frozen(trial: TrialRecord, values: Sequence[float]) -> optuna.trial.FrozenTrial:
