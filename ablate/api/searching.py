@@ -27,6 +27,7 @@ from ablate.searching.base_rate import BASE_RATE, tuned_rate
 from ablate.searching.history import begin
 from ablate.searching.laboratory import Job, StudyLaboratory
 from ablate.searching.promotion import promote as write_promoted
+from ablate.searching.promotion import promoted_path
 from ablate.searching.samplers import chosen_sampler, ended, make_pruner, make_sampler
 from ablate.searching.search import Search
 from ablate.searching.search_document import asked_before, column_of, search_digest, search_document, write_tables
@@ -35,6 +36,7 @@ from ablate.searching.storage import Owner, close_storage, open_storage
 from ablate.store.documents import JsonObject, SearchDocument
 from ablate.store.documents.tuning import RATE
 from ablate.study.problems import Place, Problem, StudyError
+from ablate.study.promoting import refuse_edited
 from ablate.study.reading import load_study
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
@@ -136,7 +138,8 @@ def search(
         study, scale, sets, store, progress, allow_code: as in `ablate.run`.
         storage: storage of the trials: `postgresql://…`, `sqlite:///…` or `grpc://host:port`; None: a journal in the
             store.
-        promote: write this many of the best trials as an ordinary study with fresh seeds, in the study's folder.
+        promote: write this many of the best trials as an ordinary study with fresh seeds, in the study's folder. The
+            file is replaced unless it was edited.
         options: see `ablate.running.options`.
 
     Returns:
@@ -172,6 +175,8 @@ class _StudySearch:
         self._kept = 0.0
         self.folder = self.store.search(study.name, study.scale)
         refuse_namesake(study, self.folder.read(), self.store)
+        if promote:
+            refuse_edited(promoted_path(study))
 
     def run(self, url: str | None) -> SearchResult:
         storage = open_storage(url, self.folder)
@@ -248,15 +253,14 @@ class _StudySearch:
         return anew if earlier else ""
 
     def _close(self, trials: optuna.Study, search: Search) -> SearchResult:
-        promoted = None
+        document, promoted = self._document(trials, search), None
+        self.folder.write(document)
+        write_tables(document, self.folder)
         if self.promote:
             written = write_promoted(self.lab, search, self.promote)
             promoted = written.path
             for scale, trials_there in written.unlike.items():
                 self.failures.append(f"{scale}: left out of {promoted.name}: no model there is like {trials_there[0]}")
-        document = self._document(trials, search)
-        self.folder.write(document)
-        write_tables(document, self.folder)
         failures = [*self.failures, *(f"trial {number}: {error}" for number, error in search.failed.items())]
         page = reports.render_search(self.folder.path)
         return SearchResult(reports.search_found(self.folder.path), page, promoted, tuple(failures))
