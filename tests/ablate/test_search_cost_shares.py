@@ -119,3 +119,8 @@ def test_a_space_of_which_nothing_can_be_built_has_no_shares(tmp_path: Path, mon
     for most in (module.MOST, 0):
         monkeypatch.setattr(module, "MOST", most)
         assert {each.share for each in cost_shares(lab, COSTS)["parameters"].values()} == {0.0}
+
+
+def test_no_cost_depends_on_the_rate(tmp_path: Path) -> None:
+    shares = cost_shares(laboratory(tmp_path, f"{{{RATE}}}"), COSTS)
+    assert shares == {cost: {"train.lr": (0.0, None)} for cost in COSTS}
