@@ -173,7 +173,8 @@ class StudyPlan:
         Args:
             details: also the architecture of transformers that each arm can be exported as.
         """
-        notes = [*brought_lines(self.asked), matched_line(self.outcome.plan), *remarks(self.asked, self.tuned)]
+        compared = [] if self.study.is_search_alone else [matched_line(self.outcome.plan)]
+        notes = [*brought_lines(self.asked), *compared, *remarks(self.asked, self.tuned)]
         notes += checkpoint_lines(self.asked)
         notes += length_lines(self.outcome.plan, self.corpora)
         for rung in self.outcome.rungs if self._memory_matters else ():
