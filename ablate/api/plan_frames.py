@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from ablate.planning.campaign import Outcome
+from ablate.planning.campaign import CampaignOutcome
 from ablate.planning.memory import MemoryNeed
 from evals.costs.machine import Speed
 
@@ -14,7 +14,9 @@ _TEXTS, _WHOLE = ("rung", "axis", "attention"), ("peak_memory_bytes", "microbatc
 """Columns that may be null in every row."""
 
 
-def frame_of_arms(outcome: Outcome, speed: Speed, needs: Mapping[str | None, Mapping[str, MemoryNeed]]) -> pl.DataFrame:
+def frame_of_arms(
+    outcome: CampaignOutcome, speed: Speed, needs: Mapping[str | None, Mapping[str, MemoryNeed]]
+) -> pl.DataFrame:
     """A row for each arm of each rung. needs: memory by rung and arm."""
     rows = [
         {
@@ -47,7 +49,7 @@ def frame_of_arms(outcome: Outcome, speed: Speed, needs: Mapping[str | None, Map
     return pl.DataFrame(rows, schema_overrides=kinds)
 
 
-def frame_of_runs(outcome: Outcome, done: Mapping[str, bool]) -> pl.DataFrame:
+def frame_of_runs(outcome: CampaignOutcome, done: Mapping[str, bool]) -> pl.DataFrame:
     """A row for each run. done: whether the store has its result, by digest."""
     rows = [
         {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ablate.api.judged_before import JudgedBefore
-from ablate.planning.campaign import Outcome
+from ablate.planning.campaign import CampaignOutcome
 from ablate.planning.foresight import Foresight, detectable_lines, foresight
 from ablate.planning.study_document import study_document
 from ablate.planning.unjudged import seeds_line, unjudged
@@ -19,7 +19,7 @@ from ablate.study.study import Study
 class Prospects:
     """Prospects of a planned outcome in a store. asked: the study as it was read, with its tuning."""
 
-    outcome: Outcome
+    outcome: CampaignOutcome
     store: Store
     asked: Study
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from pydantic import JsonValue
 
 from ablate.api.prospects import Prospects
-from ablate.planning.campaign import Outcome
+from ablate.planning.campaign import CampaignOutcome
 from ablate.planning.durations import Duration, duration
 from ablate.planning.exports import Export, export_lines, exports
 from ablate.planning.foresight import Detection
@@ -55,7 +55,7 @@ class StudyPlan:
         at_once: how many would run at once.
     """
 
-    outcome: Outcome
+    outcome: CampaignOutcome
     tuned: bool
     tuning: tuple[tuple[ArmPlan, bool], ...]
     speed: Speed

@@ -68,7 +68,7 @@ class RungStudy:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CampaignOutcome:
     """All that a study planned, at the rungs of its ladder as they are listed."""
 
     rungs: tuple[RungStudy, ...]
@@ -86,12 +86,12 @@ class Stage:
 
     name: str
     plans: tuple[Plan, ...]
-    outcome: Outcome | None = None
+    outcome: CampaignOutcome | None = None
     tunes: bool = False
     """Whether what comes next depends on the losses."""
 
 
-Stages = Generator[Stage, Sequence[str], Outcome]
+Stages = Generator[Stage, Sequence[str], CampaignOutcome]
 """Send it, after a stage that has an outcome, the names of the arms that more seeds could settle; else nothing."""
 
 
@@ -109,7 +109,7 @@ def campaign(study: Study, plan: MakePlan, losses: LossOf, stalls_above: StallsA
         if study.auto_seeds:
             arms = (replace(arm, seeds=tuple(range(counts[arm.name]))) for arm in study.arms)
             seeded = replace(study, arms=tuple(arms))
-        outcome = Outcome((*smaller, RungStudy(plan(seeded), tunings)), schedule)
+        outcome = CampaignOutcome((*smaller, RungStudy(plan(seeded), tunings)), schedule)
         name = f"seeds, round {number + 1}" if schedule else "seeds"
         if sources := _needed(rung.plan for rung in outcome.rungs):
             yield Stage("arms that others need", sources)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from pydantic_core import to_jsonable_python
 
-from ablate.planning.campaign import Outcome, RungStudy
+from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.claims import study_claims
 from ablate.planning.design_document import design_document, design_lines
 from ablate.planning.lengths import NO_CORPORA, Corpora, epochs, epochs_text, references_json
@@ -53,7 +53,7 @@ def search_lines(study: Study, base: ArmPlan, speed: Speed, at_once: float) -> l
 
 
 def plan_json(
-    outcome: Outcome,
+    outcome: CampaignOutcome,
     speed: Speed | None = None,
     done: Mapping[str, bool] | None = None,
     corpora: Corpora = NO_CORPORA,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ablate.machine.numerics import Numerics
 from ablate.planning.budgets import Clock
-from ablate.planning.campaign import Outcome, Stages, campaign
+from ablate.planning.campaign import CampaignOutcome, Stages, campaign
 from ablate.planning.make_plan import Identify, make_plan
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.store import Store
@@ -21,7 +21,7 @@ class Foreseen:
     """The outcome that the results of a store lead to. Where tuning is not done, arms have the settings that the study
     gives them."""
 
-    outcome: Outcome
+    outcome: CampaignOutcome
     tuned: bool = True
     """Whether all tuning is done."""
     tuning: tuple[tuple[ArmPlan, bool], ...] = ()

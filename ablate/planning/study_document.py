@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from pydantic_core import to_jsonable_python
 
-from ablate.planning.campaign import Outcome, Tuning, TuningPass
+from ablate.planning.campaign import CampaignOutcome, Tuning, TuningPass
 from ablate.planning.claims import study_claims
 from ablate.planning.design_document import design_document
 from ablate.planning.identity import at_any_rate, run_identity
@@ -44,7 +44,7 @@ NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 
 
 def study_document(
-    outcome: Outcome, created: datetime | None = None, aliases: Mapping[str, str] = NO_ALIASES
+    outcome: CampaignOutcome, created: datetime | None = None, aliases: Mapping[str, str] = NO_ALIASES
 ) -> StudyDocument:
     """Document of a planned study. aliases: the identities by which the store's ledgers know arms that an earlier
     version judged."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from ablate.planning.campaign import Outcome, Stage, Stages
+from ablate.planning.campaign import CampaignOutcome, Stage, Stages
 from ablate.planning.claims import with_dates
 from ablate.planning.durations import duration
 from ablate.planning.lengths import length_lines, prepared
@@ -68,7 +68,7 @@ class StudyRunner:
         context: RunContext,
         before: StudyDocument | None,
         open_arms: Callable[[], Sequence[str]],
-        foretell: Callable[[Outcome], Iterable[str]],
+        foretell: Callable[[CampaignOutcome], Iterable[str]],
     ) -> None:
         self.study, self.context, self.store, self._before = study, context, context.store, before
         self.planner, self._open_arms, self._foretell = context.planner(study), open_arms, foretell
@@ -79,7 +79,7 @@ class StudyRunner:
         self.failures: list[Failure] = []
         self._ended: dict[str, Status] = {}
         """Status of the runs that have ended, which does not change any more."""
-        self.outcome: Outcome | None = None
+        self.outcome: CampaignOutcome | None = None
         self._is_foretold = False
         self._evaluations: set[tuple[str, str]] = set()
         """Run and request of every evaluation that was asked for."""
@@ -105,7 +105,7 @@ class StudyRunner:
         except StopIteration:
             return None
 
-    def _measure_costs(self, outcome: Outcome, progress: Progress) -> None:
+    def _measure_costs(self, outcome: CampaignOutcome, progress: Progress) -> None:
         """Measure the arms' speeds against each other, while nothing else of the study runs."""
         costing, folder = self._costing(outcome), self.store.study(self.study.name, self.study.scale)
         if costing.digest is None:
@@ -120,7 +120,7 @@ class StudyRunner:
         except CalibrationError as error:
             progress.say(str(error))
 
-    def _costing(self, outcome: Outcome) -> Costing:
+    def _costing(self, outcome: CampaignOutcome) -> Costing:
         return Costing(outcome.plan, self.store, self.context.engine, self.context.options.execution)
 
     def _carry_out(self, stage: Stage, progress: Progress) -> None:

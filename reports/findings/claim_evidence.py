@@ -32,7 +32,7 @@ UNDECIDED = "fewer than two seeds trained in both arms, or all differ by the sam
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ClaimEvidence:
     """Measured `effect` of an arm: a difference, or a ratio of costs.
 
     `seen` is the smallest one that would have been found with 80 % probability. `ahead` is the interval of how far the
@@ -48,13 +48,13 @@ class Evidence:
     alike: float | None = None
     reason: str = ""
 
-    def swapped(self) -> Evidence:
+    def swapped(self) -> ClaimEvidence:
         """The same with the other arm's lead; the effect stays."""
         ahead = None if self.ahead is None else (-self.ahead[1], -self.ahead[0])
         return replace(self, verdict=SWAPPED.get(self.verdict, self.verdict), ahead=ahead)
 
 
-def evidence(summary: StudySummary, arm: str, against: str | None, measure: str) -> Evidence:
+def evidence(summary: StudySummary, arm: str, against: str | None, measure: str) -> ClaimEvidence:
     """Evidence on an arm, or a factor of a design, which is compared with nothing (`against` is None)."""
     if measure == LOSS:
         return _loss(summary, arm, against)
@@ -65,8 +65,8 @@ def evidence(summary: StudySummary, arm: str, against: str | None, measure: str)
     return _accuracy(summary, arm, against) if measure == ACCURACY else _score(summary, arm, against, measure)
 
 
-def untested(reason: str, effect: Estimate | None = None) -> Evidence:
-    return Evidence("no verdict", effect, reason=reason)
+def untested(reason: str, effect: Estimate | None = None) -> ClaimEvidence:
+    return ClaimEvidence("no verdict", effect, reason=reason)
 
 
 def _pair(summary: StudySummary, arm: str, against: str | None) -> tuple[Judgement | None, bool]:
@@ -79,12 +79,12 @@ def _pair(summary: StudySummary, arm: str, against: str | None) -> tuple[Judgeme
     return None, False
 
 
-def _loss(summary: StudySummary, arm: str, against: str | None) -> Evidence:
+def _loss(summary: StudySummary, arm: str, against: str | None) -> ClaimEvidence:
     found, reverse = _pair(summary, arm, against)
     if found is None:
         if reason := waiting(summary.study, summary.runs):
             return untested(reason)
-        return Evidence("cannot tell", reason=f"the study declares no contrast of {arm} and {against}")
+        return ClaimEvidence("cannot tell", reason=f"the study declares no contrast of {arm} and {against}")
     comparison, margin = found.comparison, summary.study.margin
     difference = comparison.difference
     effect = difference.negative() if difference and reverse else difference
@@ -93,7 +93,7 @@ def _loss(summary: StudySummary, arm: str, against: str | None) -> Evidence:
     verdict: Verdict = "worse" if found.verdict in FAILED else found.verdict
     seen = comparison.detectable.value if comparison.detectable else None
     reason = UNDECIDED if verdict == "cannot tell" else ""
-    plain = Evidence(verdict, effect, seen, _ahead(comparison), margin, reason)
+    plain = ClaimEvidence(verdict, effect, seen, _ahead(comparison), margin, reason)
     return plain.swapped() if reverse else plain
 
 
@@ -107,7 +107,7 @@ def _ahead(found: Comparison) -> tuple[float, float] | None:
     return -max(difference.high, overall.high), -min(difference.low, overall.low)
 
 
-def _cost(summary: StudySummary, arm: str, against: str | None, measure: str) -> Evidence:
+def _cost(summary: StudySummary, arm: str, against: str | None, measure: str) -> ClaimEvidence:
     if summary.study.scale in UNJUDGED:
         return untested(str(waiting(summary.study, summary.runs)))
     found, reverse = _pair(summary, arm, against)
@@ -134,13 +134,13 @@ def _declared(summary: StudySummary, arm: str, against: str | None, measure: str
     return exact(ratio) if ratio else None
 
 
-def _measured(ratio: Estimate | None, inverted: bool, reason: str) -> Evidence:
+def _measured(ratio: Estimate | None, inverted: bool, reason: str) -> ClaimEvidence:
     if ratio is None:
         return untested(reason)
     return _of_ratio(ratio.inverse() if inverted else ratio)
 
 
-def _of_ratio(ratio: Estimate) -> Evidence:
+def _of_ratio(ratio: Estimate) -> ClaimEvidence:
     """Less is better; one that is exact differs where it does visibly."""
     low, high = math.log(ratio.low or ratio.mean), math.log(ratio.high or ratio.mean)
     exact, alike = ratio.sd is None, math.log(SAME_COST)
@@ -148,7 +148,7 @@ def _of_ratio(ratio: Estimate) -> Evidence:
     if exact and abs(low) < alike:
         verdict = "no difference"
     seen = None if exact else math.exp(_detectable(ratio.sd, len(ratio.values), (high - low) / 2) or 0.0)
-    return Evidence(verdict, ratio, seen, (-high, -low), alike if exact else None)
+    return ClaimEvidence(verdict, ratio, seen, (-high, -low), alike if exact else None)
 
 
 def _detectable(sd: float | None, count: int, half: float) -> float | None:
@@ -159,7 +159,7 @@ def _detectable(sd: float | None, count: int, half: float) -> float | None:
     return detectable(error, count - 1, alpha=2 * float(special.stdtr(count - 1, -half / error)))
 
 
-def _accuracy(summary: StudySummary, arm: str, against: str) -> Evidence:
+def _accuracy(summary: StudySummary, arm: str, against: str) -> ClaimEvidence:
     reason = waiting(summary.study, summary.runs)
     finished = summary.runs.filter(status="finished").select("arm", "seed", "accuracy").drop_nulls()
     both = [finished.filter(arm=name).drop("arm") for name in (arm, against)]
@@ -171,13 +171,13 @@ def _accuracy(summary: StudySummary, arm: str, against: str) -> Evidence:
     if reason or effect is None:
         return untested(reason or "no seed of both arms has an accuracy", effect)
     if effect.low is None or effect.high is None or (np.ptp(values) == 0 and values[0] != 0):
-        return Evidence("cannot tell", effect, reason=UNDECIDED)
+        return ClaimEvidence("cannot tell", effect, reason=UNDECIDED)
     verdict: Verdict = "better" if effect.low > 0 else "worse" if effect.high < 0 else "inconclusive"
     seen = _detectable(effect.sd, len(values), (effect.high - effect.low) / 2)
-    return Evidence(verdict, effect, seen, (effect.low, effect.high))
+    return ClaimEvidence(verdict, effect, seen, (effect.low, effect.high))
 
 
-def _score(summary: StudySummary, arm: str, against: str, measure: str) -> Evidence:
+def _score(summary: StudySummary, arm: str, against: str, measure: str) -> ClaimEvidence:
     """Score of an evaluation, which the study compares with the baseline alone."""
     task, _, metric = measure.rpartition("/")
     reverse = arm == summary.baseline
@@ -193,13 +193,15 @@ def _score(summary: StudySummary, arm: str, against: str, measure: str) -> Evide
     if of.withheld:
         return untested(of.withheld, shown)
     if item.higher_is_better is None or effect.low is None or effect.high is None:
-        return Evidence("cannot tell", shown, reason="it is not known which way it is better, or how far it scatters")
+        return ClaimEvidence(
+            "cannot tell", shown, reason="it is not known which way it is better, or how far it scatters"
+        )
     ahead = (effect.low, effect.high) if item.higher_is_better else (-effect.high, -effect.low)
     no_item_differs = effect.low < 0 == effect.mean < effect.high and len(item.seeds) > 1
     if item.p is None and not no_item_differs:
-        return Evidence("cannot tell", shown, reason=UNDECIDED)
+        return ClaimEvidence("cannot tell", shown, reason=UNDECIDED)
     verdict: Verdict = "better" if ahead[0] > 0 else "worse"
     if item.p is None or item.p >= ALPHA:
         verdict = "inconclusive"
-    plain = Evidence(verdict, shown, None, ahead)
+    plain = ClaimEvidence(verdict, shown, None, ahead)
     return plain.swapped() if reverse else plain

@@ -13,7 +13,7 @@ import math
 from ablate.store.documents import StudyClaim
 from ablate.store.documents.claim_words import size
 from ablate.store.documents.claims import COSTS, LOSS
-from reports.findings.claim_evidence import Evidence, evidence
+from reports.findings.claim_evidence import ClaimEvidence, evidence
 from reports.findings.judged_claim import JudgedClaim
 from reports.findings.shapes import StudySummary
 from reports.findings.waiting import waiting
@@ -63,7 +63,7 @@ def _judge_pair(summary: StudySummary, claim: StudyClaim, arm: str, against: str
     return JudgedClaim(claim, outcome, found.effect, found.seen, named + reason)
 
 
-def _ahead(found: Evidence, claim: StudyClaim) -> Decision:
+def _ahead(found: ClaimEvidence, claim: StudyClaim) -> Decision:
     """Whether the arm is ahead, as claimed; `found` is already seen from the side that the claim expects in front."""
     if found.verdict in SETTLED:
         outcome, reason = SETTLED[found.verdict]
@@ -76,7 +76,7 @@ def _ahead(found: Evidence, claim: StudyClaim) -> Decision:
     return "cannot tell", "no difference was found, and one as large as claimed may have been missed"
 
 
-def _same(found: Evidence, claim: StudyClaim) -> Decision:
+def _same(found: ClaimEvidence, claim: StudyClaim) -> Decision:
     if found.reason:
         return SETTLED[found.verdict][0], found.reason
     if claim.measure == LOSS and found.verdict == "no difference":
@@ -89,7 +89,7 @@ def _same(found: Evidence, claim: StudyClaim) -> Decision:
     return "cannot tell", NO_MARGIN if claim.measure == LOSS else NO_SIZE
 
 
-def _counts_as_none(found: Evidence, claim: StudyClaim) -> float | None:
+def _counts_as_none(found: ClaimEvidence, claim: StudyClaim) -> float | None:
     """The largest difference that counts as none: of losses, the study's margin."""
     if claim.measure == LOSS:
         return found.alike

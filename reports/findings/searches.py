@@ -17,7 +17,7 @@ from ablate.store.documents import SearchDocument, TrialRecord
 from ablate.store.documents.study import UNJUDGED
 from reports.errors import ReportError
 from reports.findings.fresh import Fresh, read_fresh
-from reports.findings.standings import Standing, standings
+from reports.findings.standings import SearchStanding, standings
 
 CURVE_POINTS = 60
 MOST_CURVES = 1_000
@@ -73,11 +73,11 @@ class SearchSummary:
         return frozenset(trial.number for trial in self.best)
 
     @cached_property
-    def standings(self) -> tuple[Standing, ...]:
+    def standings(self) -> tuple[SearchStanding, ...]:
         """Settings with scores of fresh seeds: those of a promoted study, else those of the search's own repeats."""
         return tuple(standings(self.document, self.fresh))
 
-    def standing(self, number: int) -> Standing | None:
+    def standing(self, number: int) -> SearchStanding | None:
         """Where the settings of a trial stand by fresh seeds, if any were spent on them."""
         return next((each for each in self.standings if each.trial == number), None)
 

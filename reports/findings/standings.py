@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Standing:
+class SearchStanding:
     """Settings, by their first trial, with their scores from seeds that did not select them."""
 
     trial: int
@@ -35,7 +35,7 @@ class Standing:
     """Whether no other is better for certain: of one objective; of several, whether no other dominates its means."""
 
 
-def standings(document: SearchDocument, fresh: Iterable[Fresh]) -> Iterator[Standing]:
+def standings(document: SearchDocument, fresh: Iterable[Fresh]) -> Iterator[SearchStanding]:
     """The best first, by the first objective.
 
     A promoted trial has the scores of its promotion alone. Of one objective only the promoted can be best once there
@@ -65,7 +65,7 @@ def standings(document: SearchDocument, fresh: Iterable[Fresh]) -> Iterator[Stan
             own = signs * means[trial]
             best = not any((signs * of <= own).all() and (signs * of < own).any() for of in means.values())
         halves = None if sd is None else special.stdtrit(freedom, 1 - LEVEL / 2) * sd / math.sqrt(len(scores[trial]))
-        yield Standing(
+        yield SearchStanding(
             trial,
             len(scores[trial]),
             dict(zip(document.objectives, map(float, means[trial]), strict=True)),

@@ -10,7 +10,7 @@ from ablate.store.documents import TrialRecord
 from reports.findings.fresh import DECLARED, Fresh
 from reports.findings.importance import Importance
 from reports.findings.searches import SearchSummary
-from reports.findings.standings import Standing
+from reports.findings.standings import SearchStanding
 from reports.wording import words
 from reports.wording.table import NONE, Columns, Table
 
@@ -83,7 +83,7 @@ def _state(trial: TrialRecord) -> str:
     return "from the store" if trial.imported else trial.state
 
 
-def _with_interval(name: str, value: str, standing: Standing) -> str:
+def _with_interval(name: str, value: str, standing: SearchStanding) -> str:
     """`2.543 ± 0.012 (3 seeds)`, of what depends on the seed."""
     half = standing.half_widths[name]
     if name in DECLARED:

@@ -9,7 +9,7 @@ from ablate.store.documents import Range, TrialRecord
 from reports.findings.fresh import DECLARED, flattered
 from reports.findings.importance import FEWEST, Importance
 from reports.findings.searches import SearchSummary
-from reports.findings.standings import Standing
+from reports.findings.standings import SearchStanding
 from reports.wording.listing import listed
 from reports.wording.search_tables import setting_text, signed
 from reports.wording.words import decimals
@@ -38,7 +38,7 @@ def headline(search: SearchSummary) -> str:
     return f"{found[0].upper()}{found[1:]}{_settings(best[0])}."
 
 
-def _alike(search: SearchSummary, alike: Sequence[Standing]) -> str:
+def _alike(search: SearchSummary, alike: Sequence[SearchStanding]) -> str:
     """`Trials 3, 7 and 9 cannot be told apart: loss 2.51 to 2.54 …; the smallest KV cache among them is trial 7’s.`"""
     (name,) = search.objectives
     numbers = listed([str(each.trial) for each in alike])

@@ -13,7 +13,7 @@ import pytest
 import zoo
 from ablate.data import DataIdentity
 from ablate.planning.budgets import MatchError, StepTime, Workload, nearest, solve
-from ablate.planning.campaign import Outcome, RungStudy
+from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import Plan
 from ablate.planning.plan_shown import matched_line, plan_json, plan_rows
@@ -47,8 +47,8 @@ def plan_of(tmp_path: Path, text: str = STUDY, *sets: str, **given: Any) -> Plan
     return make_plan(load_study(path, "cpu", sets), **{"identify": lambda _: DATA, **given})
 
 
-def outcome_of(plan: Plan) -> Outcome:
-    return Outcome((RungStudy(plan),))
+def outcome_of(plan: Plan) -> CampaignOutcome:
+    return CampaignOutcome((RungStudy(plan),))
 
 
 def built_parameters(spec: zoo.ModelSpec) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ablate.data import DataIdentity
-from ablate.planning.campaign import Outcome, Stage, UnfinishedError, campaign
+from ablate.planning.campaign import CampaignOutcome, Stage, UnfinishedError, campaign
 from ablate.planning.identity import RunPlan
 from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import Plan
@@ -51,7 +51,7 @@ def gone_through(
     score: Score,
     open_arms: Sequence[Sequence[str]] = (),
     stalls_above: float = math.inf,
-) -> tuple[list[Stage], Outcome]:
+) -> tuple[list[Stage], CampaignOutcome]:
     """All stages, where each run's loss is `score` of it, and the arms still open after each stage of seeds."""
     path = tmp_path / "study.yaml"
     path.write_text(text, encoding="utf-8")
@@ -67,7 +67,7 @@ def gone_through(
         try:
             stage = stages.send(answer)
         except StopIteration as end:
-            assert isinstance(end.value, Outcome)
+            assert isinstance(end.value, CampaignOutcome)
             return seen, end.value
 
 

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import zoo
 from ablate.machine.numerics import enforce
-from ablate.planning.campaign import Outcome, RungStudy
+from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.make_plan import make_plan
 from ablate.planning.study_document import study_document
 from ablate.store import Store
@@ -271,7 +271,7 @@ def test_an_encoder_has_no_cache_to_compare(tmp_path: Path) -> None:
 )
 def test_a_study_says_what_a_context_is(edits: list[str], sentence: str | None, kv: int | None, tmp_path: Path) -> None:
     plan = make_plan(load_study(toy_study(tmp_path, "{slow: {train.lr: 1e-3}}"), "cpu", edits))
-    document = study_document(Outcome((RungStudy(plan),)))
+    document = study_document(CampaignOutcome((RungStudy(plan),)))
     assert [sentence in each for each in document.conventions] == [True] * (sentence is not None)
     assert [(arm.kv_bytes_per_token, bool(arm.cache_bytes)) for arm in document.arms] == [(kv, kv is not None)] * 2
 

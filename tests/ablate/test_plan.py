@@ -14,7 +14,7 @@ import pytest
 import zoo
 from ablate.data import DataIdentity
 from ablate.planning import identity
-from ablate.planning.campaign import Outcome, RungStudy
+from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.durations import Duration, duration
 from ablate.planning.identity import canonical_model
 from ablate.planning.lengths import length_lines
@@ -232,7 +232,7 @@ def test_the_vocabulary_follows_the_data(tmp_path: Path) -> None:
 
 def test_the_study_document_is_the_store_s(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
-    document = study_document(Outcome((RungStudy(plan),)), datetime(2026, 1, 2, tzinfo=UTC))
+    document = study_document(CampaignOutcome((RungStudy(plan),)), datetime(2026, 1, 2, tzinfo=UTC))
     folder = Store(tmp_path / "runs").study("by_hand", "cpu")
     folder.write(document)
     assert folder.read() == document
@@ -245,8 +245,8 @@ def test_the_study_document_is_the_store_s(tmp_path: Path) -> None:
     assert document.arms[0].cache_bytes[0] == CacheBytes(context=2, bytes=128)
     assert (document.measure, document.evals) == (plan.measure_digest, plan.evals_digest)
     assert document.margin is None
-    within = study_document(Outcome((RungStudy(plan_of(tmp_path, STUDY, "margin=0.01")),)))
-    nothing = study_document(Outcome((RungStudy(plan_of(tmp_path, STUDY, "measure=null", "evals=null")),)))
+    within = study_document(CampaignOutcome((RungStudy(plan_of(tmp_path, STUDY, "margin=0.01")),)))
+    nothing = study_document(CampaignOutcome((RungStudy(plan_of(tmp_path, STUDY, "measure=null", "evals=null")),)))
     assert within.margin == 0.01
     assert (nothing.measure, nothing.evals) == (None, None)
 
@@ -264,7 +264,9 @@ def test_fewer_than_500_steps_are_called_undertrained(tmp_path: Path, tokens: in
     plan = plan_of(tmp_path, STUDY, f"budget={{tokens: {tokens}}}")
     line = "Undertrained (fewer than 5 tokens per non-embedding parameter or 500 steps): all arms; these losses"
     assert [found.startswith(line) for found in length_lines(plan, {})] == [True] * bool(names)
-    assert [arm["name"] for arm in plan_json(Outcome((RungStudy(plan),)))["arms"] if arm["undertrained"]] == names
+    assert [
+        arm["name"] for arm in plan_json(CampaignOutcome((RungStudy(plan),)))["arms"] if arm["undertrained"]
+    ] == names
 
 
 def test_so_are_fewer_than_five_tokens_per_parameter(tmp_path: Path) -> None:
@@ -290,7 +292,7 @@ def test_plan_json_has_what_is_promised_and_time_only_from_a_speed(tmp_path: Pat
         "matched",
         "differs",
     }
-    outcome = Outcome((RungStudy(plan),))
+    outcome = CampaignOutcome((RungStudy(plan),))
     document = plan_json(outcome, Speed(1e6, 0.5))
     assert all(promised <= set(arm) for arm in document["arms"])
     assert len(document["runs"]) == 4

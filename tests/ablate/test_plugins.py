@@ -17,7 +17,7 @@ import pytest
 
 import zoo
 from ablate.cli import main
-from ablate.planning.campaign import Outcome, RungStudy
+from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.study_document import study_document
 from ablate.plugins import FOLDERS, check_groups, place_of
 from ablate.study.problems import StudyError
@@ -318,7 +318,7 @@ def test_a_search_tries_the_plugin(tmp_path: Path) -> None:
 
 def test_a_study_knows_the_files_that_its_command_plugged_in(plugged: Path) -> None:
     plan = plan_toy(toy_study(plugged.parent, "{wide: {d_model: 24}}"), seeds=[0])
-    document = study_document(Outcome((RungStudy(plan),)))
+    document = study_document(CampaignOutcome((RungStudy(plan),)))
     assert document.plugin_files == (str(plugged),)
     assert f"--plugin {plugged}" in document.command()
 

@@ -11,7 +11,7 @@ import numpy as np
 import reports
 from ablate.data import prepare
 from ablate.machine.numerics import enforce
-from ablate.planning.campaign import Outcome, Stage, campaign
+from ablate.planning.campaign import CampaignOutcome, Stage, campaign
 from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import Plan
 from ablate.planning.study_document import study_document
@@ -69,7 +69,7 @@ def run_toy(path: Path, store: Store, seeds: Sequence[int]) -> StudySummary:
             _train(stage, store)
             stage = stages.send(())
     except StopIteration as end:
-        outcome: Outcome = end.value
+        outcome: CampaignOutcome = end.value
     folder = store.study(study.name, study.scale)
     folder.write(study_document(outcome))
     return reports.summarise(folder.path)
