@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from ablate.errors import ArgumentError
+from ablate.errors import ArgumentError, reason_of
 from zoo.errors import did_you_mean
 
 NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
@@ -95,7 +95,7 @@ def _last(path: Path, metric: str | None) -> tuple[float, float | None]:
     try:
         values = _reader(path)(path)
     except (OSError, ValueError, KeyError, csv.Error) as error:
-        raise ArgumentError("losses", f"cannot be read: {str(error).splitlines()[0]}", path) from error
+        raise ArgumentError("losses", f"cannot be read: {reason_of(error)}", path) from error
     wanted = [metric] if metric else LOSSES
     name = next((name for name in wanted if name in values), None)
     if name is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ablate.api.logs_of_others import LOSSES
-from ablate.errors import ArgumentError
+from ablate.errors import ArgumentError, reason_of
 from ablate.store.files import check_regular
 from zoo.errors import did_you_mean
 
@@ -82,7 +82,7 @@ def _frame(losses: pl.DataFrame | pd.DataFrame | Path | str) -> pl.DataFrame:
         check_regular(path)
         return read(path)
     except (OSError, pl.exceptions.PolarsError, ValueError) as error:
-        reason = f"cannot be read: {str(error).splitlines()[0]}{_separator(path)}"
+        reason = f"cannot be read: {reason_of(error)}{_separator(path)}"
         raise ArgumentError("losses", reason, path) from error
 
 
