@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from ablate.store.documents import SearchDocument
     from reports.atlas.findings import findings_files
     from reports.atlas.readme import tables_file
     from reports.atlas.sources import Sources
@@ -83,6 +84,7 @@ __all__ = [
     "replicated",
     "results_of_store",
     "search_answer",
+    "search_found",
     "search_table",
     "sentence",
     "size_of",
@@ -128,7 +130,7 @@ def rates(summary: StudySummary) -> str:
 
 def notes(summary: StudySummary) -> list[str]:
     """Lines that the table and the headline leave out; for a run without verdicts, only why it has no speeds."""
-    from reports.reading.outcomes import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
+    from ablate.store.documents.study import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
     from reports.wording import answers, claim_words, cost_words, method_words  # noqa: PLC0415
     from reports.wording.registration_words import line as registered  # noqa: PLC0415
     from reports.wording.title_words import small_print  # noqa: PLC0415
@@ -181,12 +183,19 @@ def open_arms(study_dir: Path | str) -> tuple[str, ...]:
     return summary.open_arms(summary.summarise(judging(collect(study_dir))))
 
 
+def search_found(search_dir: Path | str) -> SearchDocument:
+    """A search with scores of fresh seeds, where there are any, and the trials that are the best by these."""
+    from reports.findings.searches import read_search  # noqa: PLC0415 (keeps the import cheap)
+
+    return read_search(Path(search_dir), curves=False).document
+
+
 def search_table(search_dir: Path | str) -> tuple[tuple[str, ...], ...]:
     """The best trials as rows of text, the header first; every trial of a search that is not judged."""
     from reports.findings.searches import read_search  # noqa: PLC0415 (keeps the import cheap)
     from reports.wording.search_tables import closing_table  # noqa: PLC0415
 
-    return closing_table(read_search(Path(search_dir))).lines
+    return closing_table(read_search(Path(search_dir), curves=False)).lines
 
 
 def search_answer(search_dir: Path | str) -> str:
@@ -194,4 +203,4 @@ def search_answer(search_dir: Path | str) -> str:
     from reports.findings.searches import read_search  # noqa: PLC0415 (keeps the import cheap)
     from reports.wording.search_words import headline  # noqa: PLC0415
 
-    return headline(read_search(Path(search_dir)))
+    return headline(read_search(Path(search_dir), curves=False))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+import reports
 from ablate.api.frames import ledger_frame
 from ablate.errors import ArgumentError
 from ablate.store import Store, StoreError
@@ -61,8 +62,8 @@ class Runs:
     @property
     def searches(self) -> pl.DataFrame:
         """A row for each search: name, scale, question, number of trials, and how many are the best or on the front."""
-        documents = [folder.read() for folder in self.store.searches()]
-        return pl.DataFrame([_search_row(document) for document in documents if document], schema=SEARCHES)
+        found = [reports.search_found(folder.path) for folder in self.store.searches()]
+        return pl.DataFrame(map(_search_row, found), schema=SEARCHES)
 
     @property
     def runs(self) -> pl.DataFrame:

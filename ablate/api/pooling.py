@@ -16,8 +16,8 @@ from ablate.api.comparing import frame_rows
 from ablate.api.named import named_folder
 from ablate.errors import ArgumentError
 from ablate.store.documents import JsonObject, StudyDocument
+from ablate.store.documents.study import UNJUDGED
 from ablate.store.documents.tuning import RATE
-from reports.reading.outcomes import UNJUDGED
 from reports.statistics.estimates import ALPHA, holm
 from reports.statistics.random_effects import random_effects
 

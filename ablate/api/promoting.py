@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.errors import ArgumentError
-from ablate.study.promoting import confirming, write_study
+from ablate.study.promoting import confirming, refuse_edited, write_study
 from ablate.study.study import Study
 from ablate.study.yamlfile import StudyMap
 from reports.findings.shapes import StudySummary
@@ -18,11 +18,12 @@ TOGETHER = "together"
 
 
 def refuse_promotion(study: Study, path: str | Path) -> None:
-    """Raises ArgumentError where nothing could be promoted, or the file would replace the study."""
+    """Raises ArgumentError where nothing could be promoted, or the file would replace the study or somebody's edits."""
     if study.screen is None:
         raise ArgumentError("promote", f"{study.name} has no design: only a screen of factors has effects to confirm")
     if study.path is not None and Path(path).resolve() == study.path.resolve():
         raise ArgumentError("promote", "is the study itself: name another file", str(path))
+    refuse_edited(Path(path))
 
 
 def promote_effects(study: Study, summary: StudySummary, path: str | Path) -> Path | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import reports
-from ablate.store import AblateError, SearchFolder, Store, StudyFolder
+from ablate.store import AblateError, SearchFolder, Store, StoreError, StudyFolder
+from ablate.store.documents.shell import from_here
 
 Kind = Literal["study", "search", "store"]
 
@@ -30,9 +33,15 @@ def report(path: str | Path) -> Path:
         PosixPath('runs/index.html')
     """
     folder, kind = reported(path)
-    if kind == "search":
-        return reports.render_search(folder)
-    return reports.render_site(folder) if kind == "store" else reports.render(folder)
+    draw = {"search": reports.render_search, "store": reports.render_site, "study": reports.render}[kind]
+    try:
+        return draw(folder)
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EACCES):
+            raise
+        store = folder if kind == "store" else Store.of_study(folder).root
+        remedy = f"`ablate serve {shlex.quote(from_here(store))}` shows the pages of a store and writes nothing"
+        raise StoreError(f"{error.filename}: may not be written ({error.strerror}): {remedy}") from error
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
 import reports
 from ablate.api.allowing import refuse_code
 from ablate.api.promoting import promote_effects, refuse_promotion
+from ablate.api.prospects import Prospects
 from ablate.api.questions import StudyLike, refuse_namesake
 from ablate.api.result import StudyResult
 from ablate.machine.numerics import restored
@@ -77,7 +79,10 @@ def run(
     place = context.store.study(chosen.name, chosen.scale)
     before, folder = place.read(), place.path
     refuse_namesake(chosen, before, context.store)
-    runner = StudyRunner(chosen, context, before, lambda: reports.open_arms(folder))
+    prospects = partial(Prospects, store=context.store, asked=chosen)
+    runner = StudyRunner(
+        chosen, context, before, lambda: reports.open_arms(folder), lambda outcome: prospects(outcome).lines()
+    )
     try:
         runner.run()
     except KeyboardInterrupt:  # losses have been shown

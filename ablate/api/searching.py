@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -29,6 +27,7 @@ from ablate.searching.base_rate import BASE_RATE, tuned_rate
 from ablate.searching.history import begin
 from ablate.searching.laboratory import Job, StudyLaboratory
 from ablate.searching.promotion import promote as write_promoted
+from ablate.searching.promotion import promoted_path
 from ablate.searching.samplers import chosen_sampler, ended, make_pruner, make_sampler
 from ablate.searching.search import Search
 from ablate.searching.search_document import asked_before, column_of, search_digest, search_document, write_tables
@@ -37,11 +36,13 @@ from ablate.searching.storage import Owner, close_storage, open_storage
 from ablate.store.documents import JsonObject, SearchDocument
 from ablate.store.documents.tuning import RATE
 from ablate.study.problems import Place, Problem, StudyError
+from ablate.study.promoting import refuse_edited
 from ablate.study.reading import load_study
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Count
+from reports.optuna_log import silenced
 
 BEST = {"number", "settings", "values", "runs"}
 """Fields of the best trials in `ablate search --json`."""
@@ -52,7 +53,8 @@ class SearchResult:
     """The result of a search.
 
     Attributes:
-        found: the document of the store.
+        found: the document of the store, with scores of fresh seeds in place of those that chose the best, once there
+            are any.
         report: the page, one self-contained HTML file.
         promoted: the study that trains the best with fresh seeds, if one was written.
         failed: trials that failed, and why, a line for each.
@@ -137,7 +139,8 @@ def search(
         study, scale, sets, store, progress, allow_code: as in `ablate.run`.
         storage: storage of the trials: `postgresql://…`, `sqlite:///…` or `grpc://host:port`; None: a journal in the
             store.
-        promote: write this many of the best trials as an ordinary study with fresh seeds, in the study's folder.
+        promote: write this many of the best trials as an ordinary study with fresh seeds, in the study's folder. The
+            file is replaced unless it was edited.
         options: see `ablate.running.options`.
 
     Returns:
@@ -148,7 +151,7 @@ def search(
         ArgumentError, EngineError, StorageError, MissingPackageError: an argument cannot be used.
 
     Example:
-        >>> ablate.search("search_small_lm", scale="smoke", sets={"search.trials": 8}).best
+        >>> ablate.search("search_small_lm", scale="cpu", sets={"search.trials": 8}).best
     """
     context = open_context(store, options, progress)
     chosen = load_study(study, scale, sets, device=context.device)
@@ -156,7 +159,7 @@ def search(
         place = Place(chosen.written.place)
         raise StudyError([Problem(place, "", "has no search section, so nothing may vary")])
     refuse_code(chosen, allow_code)
-    with _quiet():
+    with silenced():
         return _StudySearch(context, chosen, chosen.search, promote).run(storage)
 
 
@@ -173,6 +176,8 @@ class _StudySearch:
         self._kept = 0.0
         self.folder = self.store.search(study.name, study.scale)
         refuse_namesake(study, self.folder.read(), self.store)
+        if promote:
+            refuse_edited(promoted_path(study))
 
     def run(self, url: str | None) -> SearchResult:
         storage = open_storage(url, self.folder)
@@ -249,30 +254,18 @@ class _StudySearch:
         return anew if earlier else ""
 
     def _close(self, trials: optuna.Study, search: Search) -> SearchResult:
-        promoted = None
+        document, promoted = self._document(trials, search), None
+        self.folder.write(document)
+        write_tables(document, self.folder)
         if self.promote:
             written = write_promoted(self.lab, search, self.promote)
             promoted = written.path
             for scale, trials_there in written.unlike.items():
                 self.failures.append(f"{scale}: left out of {promoted.name}: no model there is like {trials_there[0]}")
-        document = self._document(trials, search)
-        self.folder.write(document)
-        write_tables(document, self.folder)
         failures = [*self.failures, *(f"trial {number}: {error}" for number, error in search.failed.items())]
-        return SearchResult(document, reports.render_search(self.folder.path), promoted, tuple(failures))
+        page = reports.render_search(self.folder.path)
+        return SearchResult(reports.search_found(self.folder.path), page, promoted, tuple(failures))
 
     def _document(self, trials: optuna.Study, search: Search, has_ended: bool = True) -> SearchDocument:
         journal = self.folder.journal.last_seal() if self.is_in_journal else None
         return search_document(self.lab, trials, search.done, journal, has_ended)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Optuna logs what it does and what it thinks of the space; progress and report say what matters."""
-    logger = logging.getLogger("optuna")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic import JsonValue
 
-from ablate.api.judged_before import JudgedBefore
+from ablate.api.prospects import Prospects
 from ablate.planning.campaign import Outcome
 from ablate.planning.durations import Duration, duration
 from ablate.planning.exports import Export, export_lines, exports
-from ablate.planning.foresight import Detection, Foresight, detectable_lines, foresight
+from ablate.planning.foresight import Detection
 from ablate.planning.lengths import Corpora, length_lines, prepared
 from ablate.planning.memory import MemoryNeed, Room, needs, surely_fits, warnings
 from ablate.planning.plan import ArmPlan, Plan
@@ -26,7 +26,7 @@ from ablate.planning.plan_shown import (
     search_lines,
     tuning_runs,
 )
-from ablate.planning.study_document import study_document, study_rates
+from ablate.planning.study_document import study_rates
 from ablate.running.corpora import checkpoint_lines
 from ablate.running.options import Options
 from ablate.store import Store
@@ -92,25 +92,14 @@ class StudyPlan:
         return frame_of_runs(self.outcome, self.done)
 
     @cached_property
-    def foresight(self) -> Foresight:
-        """The noise that is expected, and where it was measured."""
-        return foresight(self.outcome.plan, self.store, self.asked.tune)
-
-    @cached_property
-    def detectable(self) -> float | None:
-        """The difference in nats that the study will probably find (80 %); None where nothing is compared."""
-        return None if self._tests_no_arms else self.foresight.detectable(self.outcome.plan, self.judged.level)
-
-    @cached_property
-    def judged(self) -> JudgedBefore:
-        """Earlier judgements of this study's question, from the store's ledgers."""
-        if self._tests_no_arms or not self.store.ledgers():
-            return JudgedBefore.never()
-        return JudgedBefore.of(study_document(self.outcome, aliases=self.store.aliases), self.store)
+    def prospects(self) -> Prospects:
+        """What the study will probably see, or why it will judge nothing."""
+        return Prospects(self.outcome, self.store, self.asked)
 
     @property
-    def _tests_no_arms(self) -> bool:
-        return self.study.is_search_alone or self.study.screen is not None
+    def detectable(self) -> float | None:
+        """The difference in nats that the study will probably find (80 %); None where nothing is compared or judged."""
+        return self.prospects.detectable
 
     def detect(self, difference: float) -> Detection:
         """The seeds that find such a difference with 80 % probability, and the time that they take.
@@ -118,12 +107,11 @@ class StudyPlan:
         Args:
             difference: in nats, above 0.
         """
-        plan = self.outcome.plan
-        seeds = None if self._tests_no_arms else self.foresight.seeds(plan, difference, self.judged.fresh)
-        trained = (seeds or 0) * sum(arm.estimated_seconds(self.speed) for arm in plan.arms)
+        seeds, judged = self.prospects.seeds(difference), self.prospects.judged
+        trained = (seeds or 0) * sum(arm.estimated_seconds(self.speed) for arm in self.planned)
         seconds = (trained + self._tuning_seconds) / self.execution.speed_up(self.at_once) if seeds else None
-        after = max(self.judged.seeds, default=None)
-        return Detection(difference, seeds, seconds, after, self.judged.fresh)
+        after = max(judged.seeds, default=None)
+        return Detection(difference, seeds, seconds, after, judged.fresh, self.prospects.unjudged)
 
     def document(self) -> JsonObject:
         """JSON form, for `ablate plan --json`."""
@@ -144,13 +132,14 @@ class StudyPlan:
             **planned,
             "arms": arms,
             "pilot": bool(self.study.sections.pilot),
+            "unjudged": self.prospects.unjudged,
             "tuned": self.tuned,
             "tuning": None if self.tuned else {"done": self._tuning_done, "next": len(self.tuning) - self._tuning_done},
             "rates": rates,
             "recompute": self.execution.recompute,
             "detectable": self.detectable,
             "unread": list(self.unread),
-            "detectable_source": None if self.detectable is None else self.foresight.source,
+            "detectable_source": None if self.detectable is None else self.prospects.foresight.source,
         }
 
     @cached_property
@@ -184,7 +173,8 @@ class StudyPlan:
         Args:
             details: also the architecture of transformers that each arm can be exported as.
         """
-        notes = [*brought_lines(self.asked), matched_line(self.outcome.plan), *remarks(self.asked, self.tuned)]
+        compared = [] if self.study.is_search_alone else [matched_line(self.outcome.plan)]
+        notes = [*brought_lines(self.asked), *compared, *remarks(self.asked, self.tuned)]
         notes += checkpoint_lines(self.asked)
         notes += length_lines(self.outcome.plan, self.corpora)
         for rung in self.outcome.rungs if self._memory_matters else ():
@@ -193,11 +183,7 @@ class StudyPlan:
         if self.study.is_search_alone:
             notes += search_lines(self.study, self.planned[0], self.speed, self.execution.speed_up(self.at_once))
             return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
-        notes += detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
-        if self.study.sections.pilot:
-            notes.append("a pilot: it gives estimates and no verdicts, and spends no look at the question")
-        else:
-            notes += self.judged.lines({run.seed for run in self.outcome.plan.runs})
+        notes += self.prospects.lines()
         if self._tuning_done:
             there = f"{self._tuning_done} of its runs are in {self.store.root}/"
             notes.append(f"tuning has begun: {there}; planned next: {len(self.tuning) - self._tuning_done}")

@@ -66,6 +66,7 @@ class Detection:
         seconds: the estimated time of training and tuning.
         after: the last seed that the question was judged on, beyond which the seeds are to lie; None where it was not.
         level: the risk of a false verdict that is left to the question.
+        unjudged: why the study has no verdicts, and so finds nothing; None where it may.
     """
 
     difference: float
@@ -73,8 +74,11 @@ class Detection:
     seconds: float | None
     after: int | None
     level: float
+    unjudged: str | None = None
 
     def __str__(self) -> str:
+        if self.unjudged is not None:
+            return f"no number of seeds detects {self.difference:g} nats here, where nothing is judged"
         if self.seeds is None or self.seconds is None:
             return f"no number of seeds up to 1,000 would detect {self.difference:g} nats"
         time = f"about {clock(max(1.0, self.seconds))} of training"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -59,7 +59,7 @@ class StudyRunner:
     """One study on its way from stage to stage.
 
     before: the document that the store had of the study. `open_arms` says, after a stage that trained seeds, which arms
-    more seeds could settle.
+    more seeds could settle, and `foretell`, before anything is trained, what the study will probably see.
     """
 
     def __init__(
@@ -68,9 +68,10 @@ class StudyRunner:
         context: RunContext,
         before: StudyDocument | None,
         open_arms: Callable[[], Sequence[str]],
+        foretell: Callable[[Outcome], Iterable[str]],
     ) -> None:
         self.study, self.context, self.store, self._before = study, context, context.store, before
-        self.planner, self._open_arms = context.planner(study), open_arms
+        self.planner, self._open_arms, self._foretell = context.planner(study), open_arms, foretell
         self.to_train: dict[str, bool] = {}
         """Every run met so far, and whether it was still to be trained then."""
         self.labels: dict[str, tuple[str, int]] = {}
@@ -79,6 +80,7 @@ class StudyRunner:
         self._ended: dict[str, Status] = {}
         """Status of the runs that have ended, which does not change any more."""
         self.outcome: Outcome | None = None
+        self._is_foretold = False
         self._evaluations: set[tuple[str, str]] = set()
         """Run and request of every evaluation that was asked for."""
 
@@ -141,8 +143,10 @@ class StudyRunner:
             measure = plan.measure_digest if plan.measures(digest) else None
             missing[digest] = phases_after(self._status(digest), self.store, digest, measure, plan.evals_digest)
         self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
+        if trains := any("train" in phases for phases in missing.values()):
+            self._say_prospects(stage, progress)
         progress.say(_reuse(stage.name, missing))
-        if any("train" in phases for phases in missing.values()):
+        if trains:
             progress.say(self._expected(stage, missing))
         if stage.outcome is not None:
             document = study_document(stage.outcome, aliases=self.store.aliases)
@@ -160,6 +164,13 @@ class StudyRunner:
                 progress.say(line)
         if todo := [self.context.request(plan, run.identity) for plan, run in runs.values() if missing[run.digest]]:
             self._run(todo, missing, progress)
+
+    def _say_prospects(self, stage: Stage, progress: Progress) -> None:
+        """Say what the study will probably see, once."""
+        if not self._is_foretold:
+            for line in self._foretell(stage.outcome or self.planner.foreseen().outcome):
+                progress.say(line)
+        self._is_foretold = True
 
     def _status(self, digest: str) -> Status:
         """Status of a run in the store, which is asked until the run has ended: there may be a hundred thousand."""

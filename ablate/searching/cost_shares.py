@@ -1,61 +1,136 @@
-"""Share of a cost that each setting decides, by arithmetic: total effects (Jansen 1999) over random settings.
+"""Share of a cost that each setting decides, by arithmetic: total effects over settings drawn at random.
 
-    share_j = E[(f(x) − f(x with x_j drawn anew))²] / (2 Var f(x))
+    share_j = E[Var(f | all but x_j)] / Var f
 
-A setting that the cost does not depend on has exactly 0.
+Settings are drawn one by one, also those that a model does not have, and draws that cannot be built are thrown away.
+Where the settings on which costs may depend have few combinations, all of these are worked out and the shares are
+exact. Elsewhere Var(f | all but x_j) is half of (f(x) − f(x with x_j drawn anew))² on average (Jansen 1999), and
+intervals are from a bootstrap over the draws. A setting that the cost does not depend on has exactly 0.
 """
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Sequence
-from contextlib import suppress
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ablate.searching.laboratory import StudyLaboratory
+from ablate.store.documents.tuning import RATE
 from ablate.study.problems import StudyError
-from ablate.study.search_space import Params, random_value
+from ablate.study.search_axes import AnyAxis
+from ablate.study.search_space import is_listed, random_value, values_of
 
-DRAWS = 24
+MOST = 2048
+"""Combinations up to which all are worked out, at a millisecond each."""
+DRAWS, TRIES, RESAMPLES = 512, 20, 400
+LEVEL = 0.9
+
+Floats = NDArray[np.float64]
 
 
-def cost_shares(lab: StudyLaboratory, names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Share of every setting by cost, within the settings that can be built."""
+class Share(NamedTuple):
+    """Share of a variance."""
+
+    share: float
+    interval: tuple[float, float] | None
+    """The 90 % interval; None where the share is exact."""
+
+
+def cost_shares(lab: StudyLaboratory, names: Sequence[str], seed: int = 0) -> dict[str, dict[str, Share]]:
+    """Share of every setting by cost, within the settings that can be built. No cost depends on the learning rate."""
+    axes = {path: axis for path, axis in lab.space.axes.items() if path != RATE}
     if not names:
         return {}
-    rng = np.random.default_rng(0)
-    whole: dict[str, list[float]] = {name: [] for name in names}
-    changes: dict[str, dict[str, list[float]]] = {name: {path: [] for path in lab.space.axes} for name in names}
-    for _ in range(DRAWS):
-        params = lab.space.random(rng)
-        with suppress(StudyError):  # settings that cannot be built have no costs
-            here = lab.costs(params, names)
-            for name in names:
-                whole[name].append(here[name])
-            for path in params:
-                _change(lab, params, path, here, changes, rng)
-    variances = {name: statistics.pvariance(values) if values else 0.0 for name, values in whole.items()}
+    costs = _Costs(lab, names)
+    if all(map(_is_uniform, axes.values())) and math.prod(len(values_of(axis)) for axis in axes.values()) <= MOST:
+        nothing, found = Share(0.0, None), _exact(costs, {path: values_of(axis) for path, axis in axes.items()})
+    else:
+        nothing, found = Share(0.0, (0.0, 0.0)), _estimated(costs, axes, np.random.default_rng(seed))
     return {
-        name: {
-            path: statistics.fmean(found) / (2 * variances[name]) if found and variances[name] else 0.0
-            for path, found in of.items()
-        }
-        for name, of in changes.items()
+        name: {path: found[path][place] if path in found else nothing for path in lab.space.axes}
+        for place, name in enumerate(names)
     }
 
 
-def _change(
-    lab: StudyLaboratory,
-    params: Params,
-    path: str,
-    here: dict[str, float],
-    changes: dict[str, dict[str, list[float]]],
-    rng: np.random.Generator,
-) -> None:
-    """Add the squared differences that another value of one setting makes."""
-    anew = lab.space.draw(lambda p, axis: random_value(axis, rng) if p == path or p not in params else params[p])
-    with suppress(StudyError):
-        there = lab.costs(anew, list(here))
-        for name, of in changes.items():
-            of[path].append((there[name] - here[name]) ** 2)
+class _Costs:
+    """Costs of settings, NaN where they cannot be built. Each model is worked out once."""
+
+    def __init__(self, lab: StudyLaboratory, names: Sequence[str]) -> None:
+        self.lab, self.names = lab, names
+        rng = np.random.default_rng(0)
+        self._rate = {path: random_value(axis, rng) for path, axis in lab.space.axes.items() if path == RATE}
+        self._known: dict[tuple[Any, ...], list[float]] = {}
+
+    def __call__(self, values: Mapping[str, Any]) -> list[float]:
+        """values: of every setting, also of those that the model does not have."""
+        given = {**self._rate, **values}
+        params = self.lab.space.draw(lambda path, _: given[path])
+        key = tuple(params.items())
+        if key not in self._known:
+            try:
+                self._known[key] = list(self.lab.costs(params, self.names).values())
+            except StudyError:
+                self._known[key] = [math.nan] * len(self.names)
+        return self._known[key]
+
+
+def _is_uniform(axis: AnyAxis) -> bool:
+    """Whether an axis has a number of values, all of the same probability."""
+    return is_listed(axis) and not getattr(axis.distribution, "log", False)
+
+
+def _exact(costs: _Costs, values: Mapping[str, Sequence[Any]]) -> dict[str, list[Share]]:
+    every = [costs(dict(zip(values, of, strict=True))) for of in product(*values.values())]
+    grid = np.array(every, dtype=float).reshape(*map(len, values.values()), len(costs.names))
+    built = ~np.isnan(grid)
+    known, every_axis = np.where(built, grid, 0.0), tuple(range(len(values)))
+    whole = _squares(known, built, every_axis).sum(axis=every_axis)
+    found = {}
+    for place, path in enumerate(values):
+        within = _squares(known, built, place).sum(axis=every_axis)
+        shares = np.divide(within, whole, out=np.zeros_like(whole), where=whole > 0)
+        found[path] = [Share(each, None) for each in shares.tolist()]
+    return found
+
+
+def _squares(known: Floats, built: NDArray[np.bool_], over: int | tuple[int, ...]) -> Floats:
+    """Squared distances of the costs that are known from their means over axes; 0 for what is only rounding."""
+    means = known.sum(axis=over, keepdims=True) / np.maximum(built.sum(axis=over, keepdims=True), 1)
+    far = known - means
+    squares: Floats = np.where(built & (np.abs(far) > 1e-9 * np.abs(means)), far, 0.0) ** 2
+    return squares
+
+
+def _estimated(costs: _Costs, axes: Mapping[str, AnyAxis], rng: np.random.Generator) -> dict[str, list[Share]]:
+    heres, theres = [], []
+    for _ in range(DRAWS):
+        values = {path: random_value(axis, rng) for path, axis in axes.items()}
+        here = costs(values)
+        if not any(map(math.isnan, here)):
+            heres.append(here)
+            theres.append([_anew(costs, values, path, axis, rng) for path, axis in axes.items()])
+    if not heres:
+        return {}
+    picks = np.vstack([np.arange(len(heres)), rng.integers(0, len(heres), (RESAMPLES, len(heres)))])
+    found = {}
+    for path, there in zip(axes, np.swapaxes(np.array(theres), 0, 1), strict=True):
+        pairs = np.stack([np.array(heres), there])[:, picks]  # (2, resamples, draws, costs), of all draws first
+        halves, whole = ((pairs[1] - pairs[0]) ** 2).mean(axis=1) / 2, pairs.var(axis=(0, 2))
+        shares = np.divide(halves, whole, out=np.zeros_like(whole), where=whole > 0).clip(0.0, 1.0)
+        low, high = np.quantile(shares, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+        columns = zip(shares[0].tolist(), low.tolist(), high.tolist(), strict=True)
+        found[path] = [Share(share, (min(low, share), max(high, share))) for share, low, high in columns]
+    return found
+
+
+def _anew(costs: _Costs, values: Mapping[str, Any], path: str, axis: AnyAxis, rng: np.random.Generator) -> list[float]:
+    """Costs with another value of one setting that can be built with the others."""
+    for _ in range(TRIES):
+        there = costs({**values, path: random_value(axis, rng)})
+        if not any(map(math.isnan, there)):
+            return there
+    return costs(values)

@@ -16,6 +16,7 @@ from ablate.store.documents.tuning import RATE
 from ablate.study.promoting import confirming, write_study
 from ablate.study.reading import load_study
 from ablate.study.search_space import Params, SearchSpace
+from ablate.study.study import Study
 from ablate.study.written import SHIPPED
 from ablate.study.yamlfile import StudyMap
 from zoo.edits import Edits
@@ -32,8 +33,7 @@ class Promoted:
 
 
 def promote(lab: StudyLaboratory, search: Search, count: int) -> Promoted:
-    """Write `<study>_promoted.yaml` beside the study, where its relative paths hold, or into the current folder for a
-    study that ships with the package. Trials count from 1000 for seeds; an ordinary study from 0.
+    """Write the best trials as a study. Trials count from 1000 for seeds; an ordinary study from 0.
 
     At this scale the arms have the rates that the search found, and the base its own. At the study's other scales sizes
     keep their ratio to the base's, and every arm tunes its rate. A scale where a trial has no counterpart is left out.
@@ -57,10 +57,15 @@ def promote(lab: StudyLaboratory, search: Search, count: int) -> Promoted:
     given |= {f"arms.{name}.{RATE}": lab.space.settings(of)[RATE] for name, of in params.items() if RATE in of}
     tune = {"carried": f"the search {lab.study.name}, at this scale"}
     scales[lab.study.scale] = {**scales.get(lab.study.scale, {}), **given, "tune": tune}
-    own = lab.study.path is not None and not lab.study.path.resolve().is_relative_to(SHIPPED)
-    folder = lab.study.path.parent if own and lab.study.path else Path.cwd()
-    path = write_study(folder / f"{lab.study.name}_promoted.yaml", comment, {**document, "scales": scales})
+    path = write_study(promoted_path(lab.study), comment, {**document, "scales": scales})
     return Promoted(path, unlike)
+
+
+def promoted_path(study: Study) -> Path:
+    """`<study>_promoted.yaml` beside the study, where its relative paths hold; in the current folder for a study that
+    ships with the package."""
+    is_own = study.path is not None and not study.path.resolve().is_relative_to(SHIPPED)
+    return (study.path.parent if is_own and study.path else Path.cwd()) / f"{study.name}_promoted.yaml"
 
 
 def _without_rate(params: Params) -> Params:

@@ -74,6 +74,7 @@ def search_document(
     job = base_at(lab, study.user_attrs.get(BASE_RATE))
     values = lab.values(job)
     base = SearchBase(name=lab.study.baseline, runs=job.digests, values=None if values is None else _values(values))
+    shares = cost_shares(lab, [name for name in spec.objectives if name in OF_THE_MODEL]) if has_ended else {}
     return SearchDocument(
         name=lab.study.name,
         scale=lab.study.scale,
@@ -94,7 +95,10 @@ def search_document(
         illegal=dict(counts_of_illegal(study).most_common()),
         trials=tuple(_trial(lab, trial, done, trial.number in best) for trial in trials),
         leaders=tuple(_leaders(lab, study, standing)),
-        cost_shares=cost_shares(lab, [name for name in spec.objectives if name in OF_THE_MODEL]) if has_ended else {},
+        cost_shares={cost: {path: each.share for path, each in of.items()} for cost, of in shares.items()},
+        cost_intervals={
+            cost: {path: each.interval for path, each in of.items() if each.interval} for cost, of in shares.items()
+        },
         journal=journal,
     )
 

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ablate.errors import AblateError
@@ -81,9 +81,10 @@ def replacing(path: Path) -> Iterator[Path]:
         # Libraries have words of their own for a full disk, such as torch's `unexpected pos 576 vs 534`.
         is_clear = not isinstance(error, Exception) or isinstance(error, OSError | AblateError)
         full = not is_clear and shutil.disk_usage(path.parent).free < FULL_BYTES
-        remove(temporary)
-        if isinstance(error, OSError):
-            error.filename = error.filename or str(path)
+        with suppress(OSError):  # what went wrong is told: the first error
+            remove(temporary)
+        if isinstance(error, OSError) and str(error.filename or temporary) == str(temporary):
+            error.filename = str(path)  # the file that people know
         if full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
         raise

@@ -108,9 +108,9 @@ class Study:
 
     @property
     def auto_seeds(self) -> AutoSeeds | None:
-        """Rule by which seeds are added; None if their number is fixed."""
+        """Rule by which seeds are added; None if their number is fixed, or there are no arms to tell apart."""
         seeds = self.sections.seeds
-        return seeds if isinstance(seeds, AutoSeeds) else None
+        return seeds if isinstance(seeds, AutoSeeds) and not self.is_search_alone else None
 
     @property
     def tune(self) -> TuneSpec | None:

@@ -14,7 +14,7 @@ from evals.costs.clock import Clock, quartiles
 from evals.costs.memory import available_bytes, is_out_of_memory, peak_memory
 from evals.costs.prompts import beyond_positions
 from evals.costs.spec import NO_CACHE, PLAIN
-from evals.costs.workload import DECODED, Workload
+from evals.costs.timed_passes import DECODED, TimedPasses
 from evals.reading.mode import evaluating
 from evals.reading.windows import Reason
 from zoo.attend import executed_backends
@@ -72,7 +72,7 @@ class Point:
         kind: CacheKind = PLAIN,
         turns: int = 1,
     ) -> None:
-        self.work = Workload(model, context, batch, clock, kind)
+        self.passes = TimedPasses(model, context, batch, clock, kind)
         self.model = model
         self.context = context
         self.batch = batch
@@ -96,7 +96,7 @@ class Point:
         """Seconds of endless repeats, the first of which is taken here, and the tokens of each; or the reason why there
         are none. decoded: tokens that a repeat of decoding writes to each row."""
         reads = phase == "prefill"
-        timings = self.work.prefill_seconds() if reads else self.work.decode_seconds(0, decoded)
+        timings = self.passes.prefill_seconds() if reads else self.passes.decode_seconds(0, decoded)
         if not reads and (reason := self._cannot_decode(decoded)):
             return reason
         with evaluating(self.model):
@@ -132,9 +132,9 @@ class Point:
         )
 
     def _allocated(self) -> int | Reason:
-        if self.work.encodes:
+        if self.passes.encodes:
             return NO_CACHE
-        return self.work.full_cache().nbytes
+        return self.passes.full_cache().nbytes
 
     def prefill(self) -> PrefillPoint:
         """Read `context` new random tokens per row into an empty cache, up to the logits that choose the next token:
@@ -157,7 +157,7 @@ class Point:
         """The same, where nothing raises."""
         if phase == "decode" and (reason := self._cannot_decode(DECODED)):
             return reason
-        timings = {"prefill": self.work.prefill_seconds, "decode": self.work.decode_seconds}[phase]
+        timings = {"prefill": self.passes.prefill_seconds, "decode": self.passes.decode_seconds}[phase]
         with peak_memory(self.device) as memory:
             repeats, begun = timings(number), time.perf_counter()
             next(repeats)  # warms up, and reads the prompt that decoding goes on from
@@ -177,8 +177,8 @@ class Point:
             batch=self.batch,
             tokens_per_second=quartiles([self.batch * self.context / each for each in seconds]),
             turns=_medians(turns, self.batch * self.context),
-            seconds_to_first_token=None if self.work.encodes else waited,
-            seconds_to_read=waited if self.work.encodes else None,
+            seconds_to_first_token=None if self.passes.encodes else waited,
+            seconds_to_read=waited if self.passes.encodes else None,
             # Of the first turn: points grow from one to the next, and freed memory is kept.
             peak_memory_bytes=turns[0].peak_memory_bytes,
             attention=turns[0].attention,
@@ -205,7 +205,7 @@ class Point:
         )
 
     def _cannot_decode(self, tokens: int) -> str | None:
-        if self.work.encodes:
+        if self.passes.encodes:
             return NO_CACHE
         reason = beyond_positions(self.model.spec, self.context, tokens)
         return reason and f"{reason}, and decoding generates {tokens} more tokens"

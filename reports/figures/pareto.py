@@ -48,14 +48,9 @@ def front_figure(search: SearchSummary) -> Figure:
         spread = min(values) > 0 and max(values) / min(values) > LOGARITHMIC
         figure.update_layout({axis: {"type": "log" if spread else "linear"}})
     figure.update_layout(hoverlabel={"align": "left"}, hovermode="closest")
-    note = (
-        "Diamonds are on the front: no other trial is better in both. Their numbers are those of the table; click a"
-        " trial for its runs."
-    )
+    note = "Diamonds are on the front. Their numbers are those of the table; click a trial for its runs."
     if search.standings:
-        note += (
-            " Bars are 95 % intervals of the members that fresh seeds were spent on; only those scores are unbiased."
-        )
+        note += " Those with bars, 95 % intervals, have scores of fresh seeds; all other scores flatter."
     else:
         note += " Scores are from the search's own seeds: promote trials to confirm them."
     if not search.is_judged:

@@ -19,6 +19,7 @@ from reports.figures.slices import slices
 from reports.figures.style import GRID, PALETTE, blank
 from reports.findings.importance import Importance, frozen, in_memory
 from reports.findings.searches import SearchSummary
+from reports.optuna_log import silenced
 from reports.wording.arm_names import setting_name
 from reports.wording.search_tables import objective_title
 from reports.wording.table import Table
@@ -33,9 +34,10 @@ def draw_search(search: SearchSummary, importances: Mapping[str, tuple[Importanc
     """Front or history, then for every objective parallel coordinates, slices, a contour and importances."""
     if len(search.scored) < FEWEST:
         return ()
-    figures = list(_whole(search))
-    for place, name in enumerate(search.objectives):
-        figures += _of_objective(search, place, name, importances.get(name, ()))
+    with silenced():
+        figures = list(_whole(search))
+        for place, name in enumerate(search.objectives):
+            figures += _of_objective(search, place, name, importances.get(name, ()))
     return tuple(figures)
 
 
@@ -103,12 +105,17 @@ def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[
     yield _figure(search, f"slice-{place}", f"Slices: {name}", note, drawing, wide=True)
     if found:
         yield _importance(search, place, name, found)
-    shared = [each.path for each in found if each.ped_anova is not None][:CONTOUR]
-    if len(shared) == CONTOUR:
+    varied = [each.path for each in found if each.ped_anova is not None and _varies(search, each.path)][:CONTOUR]
+    if len(varied) == CONTOUR:
         study = _study(search, [place])
-        contour = _styled(optuna.visualization.plot_contour(study, params=shared, target_name=title), 440)
+        contour = _styled(optuna.visualization.plot_contour(study, params=varied, target_name=title), 440)
         note = "Between trials this is interpolation, not measurement."
         yield _figure(search, f"contour-{place}", f"Contour: {name}", note, contour)
+
+
+def _varies(search: SearchSummary, path: str) -> bool:
+    """Whether the trials have two values of a setting or more: no surface has a single one."""
+    return len({str(trial.params[path]) for trial in search.scored}) > 1
 
 
 def _importance(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Figure:

@@ -15,12 +15,13 @@ from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.noise.power import detectable
 from ablate.store.documents.claims import ACCURACY, COSTS, LOSS
+from ablate.store.documents.study import UNJUDGED
 from reports.findings.comparison import Comparison, Judgement
 from reports.findings.costs import ArmCosts, cache_ratio
 from reports.findings.shapes import StudySummary
 from reports.findings.verdicts import level
 from reports.findings.waiting import waiting
-from reports.reading.outcomes import FAILED, UNJUDGED
+from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import ALPHA, Estimate, estimate, exact
 from reports.verdicts import Verdict
 

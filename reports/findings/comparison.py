@@ -61,6 +61,11 @@ class Comparison:
         return self.p_equivalence is not None and self.p_equivalence < ALPHA
 
     @property
+    def has_equal_losses(self) -> bool:
+        """Whether every seed ended with the same loss in both: the arms compute the same."""
+        return self.difference is not None and not any(self.difference.values)
+
+    @property
     def waits_for_rates(self) -> bool:
         """Whether settings beyond those that were tried decide, so that no number of seeds would."""
         if self.difference is None:

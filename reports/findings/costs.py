@@ -16,9 +16,9 @@ import polars as pl
 
 from ablate.store.documents import CostPoint, CostsDocument, StudyArm, StudyDesign
 from ablate.store.documents.costs import CROWDED, FEWEST_PROCESSES, Work
+from ablate.store.documents.study import UNJUDGED
 from reports.findings.judging import Pair
 from reports.reading.collected import Collected
-from reports.reading.outcomes import UNJUDGED
 from reports.statistics.costs import judge
 from reports.statistics.estimates import Estimate
 

@@ -53,14 +53,16 @@ def read_fresh(
     """Every objective of every arm of the promoted study; none before it has been run.
 
     Args:
-        runs: a run of each in the search, by name. An arm is the trial that trains the same model in the same way,
-            whatever its name: trials of an edited space have other numbers. Where no run is known, names decide.
+        runs: a run of each in the search, by name. An arm is the first trial that trains the same model in the same
+            way, whatever its name: trials of an edited space have other numbers. Where no run is known, names decide.
     """
     folder = store.study(f"{name}_promoted", scale)
     if not folder.exists:
         return ()
     data = judging(collect(folder.path))  # as in the search, so that seeds are all that differs
-    names = {_trained(store, digest): trial for trial, digest in runs.items()}
+    names: dict[str | None, str] = {}
+    for trial, digest in runs.items():
+        names.setdefault(_trained(store, digest), trial)
     found = []
     for arm in data.study.arms:
         trained = _trained(store, arm.runs[0].digest) if runs and arm.runs else None

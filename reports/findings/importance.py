@@ -1,10 +1,10 @@
 """Which settings matter in a search.
 
-To a cost they do or do not by arithmetic: the search's document has the share of each. For other scores an additive
-model of all trials (reports/statistics/additive.py) gives each setting's share of the variance over the space with an
-interval; tests/ablate/test_search_honesty.py and tests/reports/test_importance.py measure how often these hold. Beside
-them stands PED-ANOVA (Watanabe et al. 2023, arXiv:2304.10255) as optuna computes it, which says what sets the best
-trials apart, and has no interval.
+To a cost they do or do not by arithmetic: the search's document has the share of each with its interval. For other
+scores an additive model of all trials (reports/statistics/additive.py) gives each setting's share of the variance over
+the space with an interval; tests/ablate/test_search_honesty.py and tests/reports/test_importance.py measure how often
+these hold. Beside them stands PED-ANOVA (Watanabe et al. 2023, arXiv:2304.10255) as optuna computes it, which says what
+sets the best trials apart, and has no interval.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, json
 from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.study import StudyDirection
 
-from ablate.store.documents import Choices, JsonScalar, TrialRecord
+from ablate.store.documents import Choices, JsonScalar, SearchDocument, TrialRecord
 from reports.findings.fresh import DECLARED
 from reports.findings.searches import SearchSummary
+from reports.optuna_log import silenced
 from reports.statistics import additive
 
 FEWEST = 12
@@ -42,8 +43,8 @@ Verdict = Literal["matters", "hardly matters", "cannot tell", "no effect"]
 
 @dataclass(frozen=True)
 class Importance:
-    """One setting: `share` of the variance over the space, with a 90 % interval; of a cost exactly. `ped_anova` is None
-    for a setting that not every trial has."""
+    """One setting: `share` of the variance over the space, with a 90 % interval. `ped_anova` is None for a setting that
+    not every trial has."""
 
     path: str
     verdict: Verdict
@@ -51,6 +52,8 @@ class Importance:
     low: float
     high: float
     ped_anova: float | None
+    is_exact: bool = False
+    """Whether the share is that of every combination of the space."""
 
     @property
     def matters(self) -> bool:
@@ -65,16 +68,17 @@ def importances(search: SearchSummary, place: int) -> tuple[Importance, ...]:
         return ()
     values = np.array([trial.scores[place] for trial in trials])
     ped = _ped_anova(trials, values, search.objectives[name])
-    exact = search.document.cost_shares.get(name)
-    if name in DECLARED and exact is not None:
-        shares = {path: exact.get(path, 0.0) for path in paths}
-        found = [
-            Importance(path, "matters" if share > 0 else "no effect", share, share, share, ped.get(path))
-            for path, share in shares.items()
-        ]
+    if name in DECLARED and name in search.document.cost_intervals:
+        found = [_by_arithmetic(search.document, name, path, ped.get(path)) for path in paths]
     else:
         found = _estimated(trials, values, paths, ped)
     return tuple(sorted(found, key=lambda each: (-each.share, each.path)))
+
+
+def _by_arithmetic(document: SearchDocument, cost: str, path: str, ped_anova: float | None) -> Importance:
+    share, interval = document.cost_shares[cost].get(path, 0.0), document.cost_intervals[cost].get(path)
+    verdict: Verdict = "matters" if share > 0 else "no effect"
+    return Importance(path, verdict, share, *(interval or (share, share)), ped_anova, is_exact=interval is None)
 
 
 def _estimated(
@@ -119,19 +123,15 @@ def _ped_anova(trials: Sequence[TrialRecord], values: NDArray[np.float64], way: 
         return {}
     study = in_memory([way])
     study.add_trials(frozen(trial, [float(value)]) for trial, value in zip(trials, values, strict=True))
-    with warnings.catch_warnings():
+    with silenced(), warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         return dict(optuna.importance.get_param_importances(study, evaluator=PedAnovaImportanceEvaluator()))
 
 
 def in_memory(directions: Sequence[str]) -> optuna.Study:
     """A study that optuna does not announce."""
-    level = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
+    with silenced():
         return optuna.create_study(directions=[StudyDirection[way.upper()] for way in directions])
-    finally:
-        optuna.logging.set_verbosity(level)
 
 
 def frozen(trial: TrialRecord, values: Sequence[float]) -> optuna.trial.FrozenTrial:

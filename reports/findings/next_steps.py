@@ -12,13 +12,13 @@ from pydantic import JsonValue
 from ablate.noise.power import ALPHA, POWER, seeds_for
 from ablate.noise.scatter import Noise
 from ablate.store.documents.shell import fresh_seeds, seeds_option
-from ablate.store.documents.study import StudyDocument
+from ablate.store.documents.study import UNJUDGED, StudyDocument
 from ablate.store.documents.study_arm import all_undertrained
 from ablate.store.documents.tuning import RATE
 from reports.findings.judging import looks_at
 from reports.findings.shapes import ArmSummary, StudySummary
 from reports.findings.waiting import guesses
-from reports.reading.outcomes import FAILED, UNJUDGED
+from reports.reading.outcomes import FAILED
 from reports.statistics.ledger import share
 
 WANTED = 0.02
@@ -112,14 +112,16 @@ def _seeds(summary: StudySummary) -> Iterator[NextStep]:
     """Fresh seeds that settle the margin, or 0.02 nats, with 80 % probability.
 
     Seeds that were judged are not judged again: fresh ones are a test of their own, at what the rounds before it left
-    of the 5 %.
+    of the 5 %. What tuning leaves open is left open by all of them, so that the seeds have to find a difference as much
+    smaller.
     """
     noise, arms = summary.noise.run, len(summary.arms)
     if noise is None or any(each.comparison.waits_for_rates for each in summary.judgements):
         return
     level = ALPHA * share(looks_at(summary.tests, summary.ledger, summary.elsewhere) + 1)
     wanted = summary.study.margin or WANTED
-    seeds = seeds_for(wanted, Noise(noise.sd, 0), arms, alpha=level)
+    room = max(each.comparison.tuning_room for each in summary.judgements if each.verdict == "inconclusive")
+    seeds = seeds_for(wanted - room, Noise(noise.sd, 0), arms, alpha=level) if room < wanted else None
     if seeds is None or seeds > MOST:
         return
     took = summary.runs.filter(status="finished")["train_seconds"].drop_nulls().to_list()

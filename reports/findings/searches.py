@@ -14,10 +14,10 @@ import polars as pl
 
 from ablate.store import SearchFolder, Store
 from ablate.store.documents import SearchDocument, TrialRecord
+from ablate.store.documents.study import UNJUDGED
 from reports.errors import ReportError
 from reports.findings.fresh import Fresh, read_fresh
 from reports.findings.standings import Standing, standings
-from reports.reading.outcomes import UNJUDGED
 
 CURVE_POINTS = 60
 MOST_CURVES = 1_000
@@ -54,8 +54,9 @@ class SearchSummary:
 
     @cached_property
     def scored(self) -> tuple[TrialRecord, ...]:
-        """Trials that reached the whole budget without diverging, within the limits."""
-        return tuple(trial for trial in self.trials if trial.is_scored and not trial.beyond)
+        """Trials that reached the whole budget without diverging, within the limits. Further seeds of a trial are none
+        of their own: they make up its score."""
+        return tuple(t for t in self.trials if t.is_scored and not t.beyond and t.repeats is None)
 
     @property
     def is_judged(self) -> bool:
@@ -73,7 +74,7 @@ class SearchSummary:
 
     @cached_property
     def standings(self) -> tuple[Standing, ...]:
-        """Settings with scores of fresh seeds, those of a promoted study before those of the search's own repeats."""
+        """Settings with scores of fresh seeds: those of a promoted study, else those of the search's own repeats."""
         return tuple(standings(self.document, self.fresh))
 
     def standing(self, number: int) -> Standing | None:
@@ -96,8 +97,8 @@ class SearchSummary:
         return sum(trial.values is not None and not trial.is_scored for trial in self.trials)
 
 
-def read_search(folder: Path) -> SearchSummary:
-    """Raises ReportError where there is no search."""
+def read_search(folder: Path, curves: bool = True) -> SearchSummary:
+    """Raises ReportError where there is no search. curves: with the trials' runs and their losses."""
     document = SearchFolder(folder).read()
     if document is None:
         raise ReportError(f"{folder} is not the folder of a search: it has no search.json")
@@ -110,23 +111,24 @@ def read_search(folder: Path) -> SearchSummary:
         if values and None not in values
     }
     store = Store.of_study(folder)
-    runs = {f"trial_{trial.number}": trial.runs[0] for trial in document.trials if trial.runs and not trial.repeats}
-    runs |= {base.name: base.runs[0]} if base.runs else {}
+    first = [trial for trial in document.trials if trial.repeats is None and trial.runs]
+    runs = {base.name: base.runs[0]} if base.runs else {}
+    runs |= {f"trial_{trial.number}": trial.runs[0] for trial in first}
     fresh = read_fresh(store, document.name, document.scale, scores, objectives, runs)
-    found = SearchSummary(document, fresh, _runs(store, document))
-    if not found.standings:
-        return found
+    found = SearchSummary(document, fresh, _runs(store, document) if curves else {})
     # scores of fresh seeds in place of those that trials were selected by
     known = {each.trial: each for each in found.standings}
-    best = {each.trial for each in found.standings[:1]}
+    best = {trial.number for trial in found.trials if trial.best and trial.number not in known}
     if len(objectives) > 1:
-        best = {trial.number for trial in found.trials if trial.best and trial.number not in known}
         best |= {each.trial for each in found.standings if each.is_best}
+    elif known:
+        best = {found.standings[0].trial}
     trials = []
     for trial in found.trials:
         each = known.get(trial.number)
         means = tuple(each.means[name] for name in objectives) if each else trial.values
-        trials.append(trial.model_copy(update={"values": means, "best": trial.number in best}))
+        is_best = trial.number in best and found.is_judged
+        trials.append(trial.model_copy(update={"values": means, "best": is_best}))
     return replace(found, document=document.model_copy(update={"trials": tuple(trials)}))
 
 

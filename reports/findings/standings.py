@@ -36,23 +36,31 @@ class Standing:
 
 
 def standings(document: SearchDocument, fresh: Iterable[Fresh]) -> Iterator[Standing]:
-    """The best first, by the first objective."""
-    scores = _promoted(document, fresh) or {
+    """The best first, by the first objective.
+
+    A promoted trial has the scores of its promotion alone. Of one objective only the promoted can be best once there
+    are any: their seeds are the same, so that they differ in nothing else.
+    """
+    raced = {
         leader.trial: np.array(leader.fresh, dtype=float)
         for leader in document.leaders
         if all(None not in values for values in leader.fresh)
     }
+    promoted = _promoted(document, fresh)
+    scores = {**raced, **promoted}
     if not scores:
         return
+    rivals = promoted if promoted and len(document.objectives) == 1 else scores
     signs = np.array([1.0 if way == "minimize" else -1.0 for way in document.objectives.values()])
     freedom = sum(len(of) - 1 for of in scores.values())
     squares = sum(((of - of.mean(axis=0)) ** 2).sum(axis=0) for of in scores.values())
     sd = np.sqrt(squares / freedom) if freedom else None
     means = {trial: of.mean(axis=0) for trial, of in scores.items()}
-    order = sorted(means, key=lambda trial: float(signs[0] * means[trial][0]))
+    order = sorted(means, key=lambda trial: (trial not in rivals, float(signs[0] * means[trial][0])))
     for trial in order:
         if len(signs) == 1:
-            best = sd is None or not _is_worse(scores, trial, order[0], float(sd[0]), freedom, float(signs[0]))
+            is_rival = trial in rivals
+            best = is_rival and not (sd is not None and _is_worse(rivals, trial, order[0], sd[0], freedom, signs[0]))
         else:
             own = signs * means[trial]
             best = not any((signs * of <= own).all() and (signs * of < own).any() for of in means.values())
@@ -76,10 +84,15 @@ def _is_worse(scores: Mapping[int, Floats], trial: int, leader: int, sd: float, 
 
 
 def _promoted(document: SearchDocument, fresh: Iterable[Fresh]) -> dict[int, Floats]:
-    """(seeds, objectives) of each promoted trial whose every seed has every score."""
+    """(seeds, objectives) of each promoted trial with every score of every seed, and of the base, if it is a trial."""
+    base, numbers = document.base, dict[str, int]()
+    for trial in reversed(document.trials):  # the first of equal ones
+        numbers[f"trial_{trial.number}"] = trial.number
+        if base.runs and trial.runs == base.runs:
+            numbers[base.name] = trial.number
     by_arm: dict[int, dict[str, tuple[float, ...]]] = {}
     for each in fresh:
-        if each.is_chosen and each.fresh is not None:
-            by_arm.setdefault(int(each.arm.removeprefix("trial_")), {})[each.objective] = each.fresh.values
+        if each.arm in numbers and each.fresh is not None:
+            by_arm.setdefault(numbers[each.arm], {})[each.objective] = each.fresh.values
     whole = {trial: of for trial, of in by_arm.items() if set(of) == set(document.objectives)}
     return {trial: np.array([of[name] for name in document.objectives]).T for trial, of in whole.items()}

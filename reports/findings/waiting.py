@@ -9,8 +9,8 @@ import polars as pl
 
 from ablate.store.documents import StudyDocument
 from ablate.store.documents.length import LIMITS
+from ablate.store.documents.study import UNJUDGED
 from ablate.store.documents.study_arm import all_undertrained
-from reports.reading.outcomes import UNJUDGED
 
 PILOT = "a pilot has estimates and spends nothing of the 5 %: judge the question on other seeds, without `pilot: true`"
 UNDERTRAINED = (

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ablate.store import Store
+from ablate.store.documents.study import UNJUDGED
 from reports.figures.base import Figure, Switch, SwitchOption, optional, short
 from reports.figures.drawing import Drawing
 from reports.figures.labels import WIDE, label_places
@@ -18,7 +19,6 @@ from reports.figures.plane import MOST_NAMED
 from reports.figures.style import PALETTE, blank, label
 from reports.pages.trade_offs import Group, Studied
 from reports.reading.imports import ImportedModel, Text, text_of
-from reports.reading.outcomes import UNJUDGED
 from reports.statistics.estimates import Estimate, single
 from reports.wording import words
 from reports.wording.listing import listed

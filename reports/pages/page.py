@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ablate.store import Store, StudyFolder
 from ablate.store.documents import LedgerRecord, StudyDocument
+from ablate.store.documents.study import UNJUDGED
 from reports.figures import CONFIG, Figure
 from reports.figures.drawing import Attributes
 from reports.figures.style import looks
@@ -17,7 +18,6 @@ from reports.findings.shapes import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.ranking import ranked
 from reports.pages.templating import FIGURES, render
-from reports.reading.outcomes import UNJUDGED
 from reports.reading.progress import StudyProgress
 from reports.sections import galleries, sections
 from reports.wording import (

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import pstdev
 
+from ablate.store.documents.study import UNJUDGED
 from reports.figures import CONFIG
 from reports.figures.against import Against, Differences, Ratios
 from reports.figures.base import Figure
@@ -15,7 +16,6 @@ from reports.figures.style import label, looks
 from reports.findings.shapes import StudySummary
 from reports.pages.page import drawn
 from reports.pages.templating import FIGURES, render
-from reports.reading.outcomes import UNJUDGED
 from reports.sections._costs import all_one
 from reports.sections.trade_off import TradeOff
 from reports.statistics.estimates import Estimate

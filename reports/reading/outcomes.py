@@ -9,10 +9,9 @@ from statistics import fmean, median
 from ablate.store.documents import ReferenceLosses, ResultDocument, StudyArm, StudyDocument, TextMeta
 from ablate.store.documents.data import NEAR_UNIGRAM
 from ablate.store.documents.result import Outcome
+from ablate.store.documents.study import UNJUDGED
 from ablate.store.result_columns import Row
 
-UNJUDGED = frozenset({"smoke"})
-"""Scales whose runs are too short for any verdict, and to stall."""
 ENDED = ("finished", "diverged")
 FAILED = ("stalled", "diverged")
 LEARNING = 0.1

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ablate.store import Store, StudyFolder
+from ablate.store.documents.study import UNJUDGED
 from reports.errors import ReportError
 from reports.findings.summary import summarise_study
 from reports.reading.documents import StudyDocuments
-from reports.reading.outcomes import UNJUDGED
 from reports.results import files
 from reports.results.document import RecordedResult
 from reports.results.recording import recorded

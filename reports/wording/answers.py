@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ablate.store.documents.study import UNJUDGED
 from reports.findings.shapes import RANKS, ArmSummary, EffectSummary, StudySummary
 from reports.findings.waiting import UNDERTRAINED, guesses
-from reports.reading.outcomes import UNJUDGED
 from reports.wording import change_words, effect_words, failure_words, finding_words, gloss_words, short_answer, tables
 from reports.wording.length_words import undertrained
 from reports.wording.table import Rows, Table

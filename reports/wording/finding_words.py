@@ -47,9 +47,10 @@ def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> s
     """Why the verdict is what it is."""
     pairs = _seeds(len(comparison.seeds))
     if arm.verdict == "cannot tell":
-        if len(comparison.seeds) == 1:
-            return f" with {pairs}."
-        return f": all {pairs} give the same difference, so they are not independent."
+        alike = "have the same loss in both, which compute the same"
+        if not comparison.has_equal_losses:
+            alike = "give the same difference, so they are not independent"
+        return f" with {pairs}." if len(comparison.seeds) == 1 else f": all {pairs} {alike}."
     tested = f"{pairs}, {p_value(comparison.p_holm)}"
     if arm.verdict == "no difference":
         return f" larger than {summary.study.margin:g} nats ({pairs}, {p_value(comparison.p_equivalence)})."

@@ -9,6 +9,7 @@ from ablate.store.documents import Range, TrialRecord
 from reports.findings.fresh import DECLARED, flattered
 from reports.findings.importance import FEWEST, Importance
 from reports.findings.searches import SearchSummary
+from reports.findings.standings import Standing
 from reports.wording.listing import listed
 from reports.wording.search_tables import setting_text, signed
 from reports.wording.words import decimals
@@ -24,29 +25,22 @@ def headline(search: SearchSummary) -> str:
         return f"A {search.document.scale} search shows that it works, and finds nothing: its runs are too short."
     if not best:
         return "No trial reached the whole budget."
-    if len(search.objectives) == 1 and search.standings:
-        return _by_fresh_seeds(search, best[0])
     if len(search.objectives) > 1:
+        verb = "is" if len(best) == 1 else "are"
         ends = ", ".join(_best_in(search, place) for place in range(len(search.objectives)))
-        return f"{ends[0].upper()}{ends[1:]}; {len(best)} of {len(search.scored)} scored trials are on the front."
-    (name,) = search.objectives
-    (value,) = best[0].values or (None,)
-    if value is None:
+        return f"{ends[0].upper()}{ends[1:]}; {len(best)} of {len(search.scored)} scored trials {verb} on the front."
+    alike = [each for each in search.standings if each.is_best]
+    if len(alike) > 1:
+        return _alike(search, alike)
+    if None in (best[0].values or (None,)):
         return "Every trial diverged."
-    sure = "" if search.fresh else ", by the seeds that chose it"
-    return f"Trial {best[0].number} has the best {name}, {value:.5g}{sure}{_settings(best[0])}."
+    found = _best_in(search, 0)
+    return f"{found[0].upper()}{found[1:]}{_settings(best[0])}."
 
 
-def _by_fresh_seeds(search: SearchSummary, best: TrialRecord) -> str:
+def _alike(search: SearchSummary, alike: Sequence[Standing]) -> str:
     """`Trials 3, 7 and 9 cannot be told apart: loss 2.51 to 2.54 …; the smallest KV cache among them is trial 7’s.`"""
     (name,) = search.objectives
-    alike = [each for each in search.standings if each.is_best]
-    leader = alike[0]
-    if len(alike) == 1:
-        half = leader.half_widths[name]
-        sure = "" if half is None else f" ± {half:.2g}"
-        over = f"{leader.seeds} fresh seeds" if leader.seeds > 1 else "a fresh seed"
-        return f"Trial {best.number} has the best {name}, {leader.means[name]:.5g}{sure} over {over}{_settings(best)}."
     numbers = listed([str(each.trial) for each in alike])
     low, high = (end(each.means[name] for each in alike) for end in (min, max))
     text = f"Trials {numbers} cannot be told apart: {name} {low:.5g} to {high:.5g} with fresh seeds"
@@ -67,11 +61,21 @@ def _smallest(search: SearchSummary, numbers: Sequence[int]) -> str:
 
 
 def _best_in(search: SearchSummary, place: int) -> str:
-    """`trial 2 has the best loss, 2.763`."""
+    """`trial 2 has the best loss, 2.763 ± 0.021 over 3 fresh seeds`, of the best trials; with regard to what depends on
+    the seed, of those among them that fresh seeds were spent on, if there are any."""
     name, way = list(search.objectives.items())[place]
     sign = 1 if way == "minimize" else -1
-    best = min(search.best, key=lambda trial: sign * trial.scores[place])
-    return f"trial {best.number} has the best {name}, {best.scores[place]:.4g}"
+    spent = [trial for trial in search.best if search.standing(trial.number)] or search.best
+    best = min(search.best if name in DECLARED else spent, key=lambda trial: sign * trial.scores[place])
+    text = f"trial {best.number} has the best {name}, {best.scores[place]:.5g}"
+    if name in DECLARED:
+        return text
+    standing = search.standing(best.number)
+    if standing is None:
+        return f"{text} by the seeds that chose it"
+    half = standing.half_widths[name]
+    sure = "" if half is None else f" ± {half:.2g}"
+    return f"{text}{sure} over {f'{standing.seeds} fresh seeds' if standing.seeds > 1 else 'a fresh seed'}"
 
 
 def _settings(trial: TrialRecord) -> str:
@@ -132,7 +136,7 @@ def dropped(search: SearchSummary) -> list[str]:
     gone = [str(number) for number in search.dropped]
     whose = "Trial" if len(gone) == 1 else "Trials"
     return (
-        [f"{whose} {listed(gone)} left the front with fresh seeds: others are better in every objective."]
+        [f"{whose} {listed(gone)} left the front with fresh seeds: others are as good in every objective or better."]
         if gone
         else []
     )

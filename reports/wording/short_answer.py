@@ -75,6 +75,8 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
     better, worse, same = (_with(compared, verdict) for verdict in ("better", "worse", "no difference"))
     judged = bool(better or worse or same)
     failed, unsettled = _with(compared, *FAILED), _with(compared, *OPEN, *(["no verdict"] if judged else []))
+    equal = [each for each in unsettled if each.comparison.has_equal_losses]
+    unsettled = [each for each in unsettled if each not in equal]
     base = brief([arm.name for arm in summary.arms])[summary.baseline]
     if better:
         lowers = f"{better[0].arm} lowers the loss by" if summary.effects else f"{better[0].arm} beats {base} by"
@@ -103,6 +105,8 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
         yield _also(worse[1:], "worse too")
     elif unsettled:
         yield from _undecided(unsettled)
+    elif equal:
+        yield f"{_names(equal)} {_plural(equal, 'computes', 'compute')} the same as {base}"
     elif len(failed) == len(compared):
         trains = any(arm.seeds for arm in summary.arms if arm.name == summary.baseline)
         yield f"Of these arms only {base} trains" if trains else "No arm trains"
@@ -112,6 +116,8 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
         yield f"; {_names(failed)} {_plural(failed, 'does', 'do')} not train"
     if better or same:
         yield _also(unsettled, "undecided")
+    if equal and (judged or unsettled):
+        yield f"; {_names(equal)} {_plural(equal, 'computes', 'compute')} the same as {base}"
 
 
 def _with(compared: Sequence[Judgement], *verdicts: str) -> list[Judgement]:

@@ -266,7 +266,7 @@ def test_a_ladder_runs_every_size_and_tunes_each(tmp_path: Path) -> None:
         ("{s: {base.d_model: 16}, l: {}}", r"9:\d+: ladder.l: .*: list sizes from small to large"),
         ("{s: {train.context: 2}, l: {}}", r"9:14: ladder.s.train.context: losses at different contexts"),
         ("{s: {budget.flops: 1e6}, l: {}}", r"9:28: ladder.s.budget.flops: rung s matches flops, and rung l tokens"),
-        ("{s: 1e-3, l: {}}", r"9:13: ladder.s: 0.8 tokens are less than one step of arm pre \(8\)"),
+        ("{s: 1e-3, l: {}}", r"9:13: ladder.s: 0.8 tokens are less than one step of arm pre \(8 for 2 rows"),
     ],
 )
 def test_rungs_without_one_curve_are_no_ladder(tmp_path: Path, rungs: str, message: str) -> None:
@@ -373,9 +373,10 @@ def test_a_source_has_the_seeds_of_what_starts_from_it(tmp_path: Path) -> None:
 def test_a_space_in_which_an_arm_finds_nothing_is_an_error_of_the_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """16 is divided by 2 and by 4 heads, but not by 3: both ends can be built, and what is between them cannot."""
-    text = STUDY.replace("d_model: 8", "d_model: 16").replace("block.mixer.heads: 2, ", "block.mixer.head_dim: null, ")
-    tune = "tune: {space: {block.mixer.heads: {range: [2, 4]}, train.batch: {range: [2, 6], step: 0.5}}, trials: 2}\n"
+    """8 and 16 heads divide the base's 32, and its 2 heads divide 20 and 28: each setting can be built by itself."""
+    text = STUDY.replace("d_model: 8", "d_model: 32")
+    heads, width = "block.mixer.heads: {range: [8, 16], step: 8}", "d_model: {range: [20, 28], step: 8}"
+    tune = f"tune: {{space: {{{heads}, {width}}}, trials: 2}}\n"
     monkeypatch.setattr("ablate.planning.sampling.MOST_ILLEGAL", 50)
     with pytest.raises(StudyError, match=r"study.yaml:8:\d+: tune.space: none of 50 settings .* \(in arm pre\)"):
         gone_through(tmp_path, tuning(tune, text), lambda _: 1.0)

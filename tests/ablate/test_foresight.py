@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def test_a_plan_says_what_its_study_will_detect_and_how_many_seeds_would_do(
     freedom alone."""
     study = "question: Which?\nbase: {preset: small, d_model: 48, n_layers: 2, block.mixer.heads: 4}\n"
     study += "arms: {post: {block.norm_placement: post}, double: {block.norm_placement: double}}\n"
-    study += "seeds: 5\n"
+    study += "seeds: 5\npilot: false\n"
     study += (
         "budget: {tokens: 2e5}\ntrain: {context: 32, batch: 4}\ndata: {source: stdlib, tokenizer: bytes}\ntune: off\n"
     )
@@ -68,3 +69,45 @@ def test_seeds_that_were_judged_leave_less_and_fresh_ones_are_asked_for(
     said = " ".join(capsys.readouterr().out.split())
     assert "3 of these seeds were judged before: in another set they give no verdict. Fresh seeds begin at 3" in said
     assert "are judged at the 0.5 % that is left to this question" in said
+
+
+def test_a_run_says_first_what_it_will_probably_see(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ["--store", str(tmp_path / "runs"), "--device", "cpu", "--set", "pilot=false", "--set", "seeds=2"]
+    given = [str(study), *settings, "--set", "tune={space: {train.lr: [1e-3, 2e-3]}, seeds: 1}"]
+    assert main(["plan", *given, "--json"]) == 0
+    sees = json.loads(capsys.readouterr().out)["detectable"]
+    assert main(["run", *given, "--engine", "inprocess"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    said = [n for n, line in enumerate(lines) if f"will probably detect differences of {sees:.2g} nats" in line]
+    assert len(said) == 1
+    assert said[0] < next(n for n, line in enumerate(lines) if " to train, " in line)
+    assert main(["run", *given, "--engine", "inprocess"]) == 0
+    assert "probably" not in capsys.readouterr().err  # where nothing is trained
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason", "detects"),
+    [
+        ("pilot=true", "a pilot: it gives estimates and no verdicts", False),
+        ("pilot=null", "no verdicts, as all arms are undertrained: ", False),
+        ("seeds=1", "no verdicts: how far seeds scatter takes two of them to know (--set seeds=3)", True),
+    ],
+)
+def test_where_nothing_will_be_judged_nothing_is_promised(
+    edit: str, reason: str, detects: bool, study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The seeds that would do are told where more seeds are all that is wanting."""
+    settings = ["--store", str(tmp_path / "runs"), "--device", "cpu", "--set", "pilot=false", "--set", edit]
+    assert main(["plan", str(study), *settings, "--detect", "0.05", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["detectable"] is None and (found["detect"]["seeds"] is not None) == detects
+    assert main(["plan", str(study), *settings, "--detect", "0.05"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert reason in said and "probably" not in said
+    assert ("where nothing is judged" in said) != detects
+    factor = re.search(r"no verdicts, as all arms are undertrained: ([\d.]+) × .* \(--set (budget\.\S+)\)", said)
+    if factor is not None:
+        longer = ablate.plan(study, store=tmp_path / "runs", device="cpu", progress=False, sets=[factor[2]])
+        assert not any(arm.length.undertrained for arm in longer.planned)

@@ -6,10 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 import reports
 from ablate.api.promoting import promote_effects
 from ablate.cli import main
+from ablate.errors import ArgumentError
+from ablate.store import Store
+from ablate.study.promoting import write_study
 from ablate.study.reading import load_study
 from tests.ablate.test_design import STUDY
 from tests.ablate.toy import toy_study
@@ -70,6 +74,11 @@ def test_a_screen_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "screen.yaml").write_text(SCREEN)
     study, confirm = str(tmp_path / "screen.yaml"), tmp_path / "confirm.yaml"
     where = ["--scale", "smoke", "--store", str(tmp_path / "runs"), "--engine", "inprocess"]
+    confirm.write_text("mine: 1\n")
+    assert main(["run", study, *where, "--promote", str(confirm)]) == 2
+    assert "confirm.yaml was edited, or is not from --promote: move or delete it first" in capsys.readouterr().err
+    assert (confirm.read_text(), (tmp_path / "runs").exists()) == ("mine: 1\n", False)
+    confirm.unlink()
     assert main(["run", study, *where, "--promote", study]) == 2
     assert "is the study itself: name another file" in capsys.readouterr().err
     assert main(["run", study, *where, "--promote", str(confirm), "--json"]) == 0
@@ -83,3 +92,43 @@ def test_a_screen_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     assert document["effects"][0]["difference"] == pytest.approx(gqa)
     both = (losses["base"] + losses["gqa+double"] - losses["gqa"] - losses["double"]) / 2
     assert document["effects"][2]["difference"] == pytest.approx(both)
+
+
+def test_a_written_study_is_replaced_until_somebody_edits_it(tmp_path: Path) -> None:
+    path = tmp_path / "best.yaml"
+    for seeds in (3, 4):
+        write_study(path, "The best.", {"question": "Why?", "arms": {"é": {"n_layers": 2}}, "seeds": seeds})
+        study = YAML(typ="safe").load(path)
+        assert study == {"question": "Why?", "arms": {"é": {"n_layers": 2}}, "seeds": seeds}
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("# The best.\n# The next --promote replaces this file unless it was edited (")
+    edits = [
+        text.replace("seeds: 4", "seeds: 8"),
+        text.replace("The best", "My best"),
+        text + "# a remark\n",
+        text.replace("# The next", "# So the next"),
+        "",
+        "question: another\n",
+    ]
+    for edited in edits:
+        path.write_text(edited, encoding="utf-8")
+        with pytest.raises(ArgumentError, match=r"best.yaml was edited, or is not from --promote"):
+            write_study(path, "The best.", {"question": "Why?"})
+        assert path.read_text(encoding="utf-8") == edited
+
+
+def test_a_search_keeps_an_edited_study_and_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study, store = toy_study(tmp_path, "{}"), tmp_path / "runs"
+    search = "search: {space: {block.mixer.kv_heads: [1, 2]}, trials: 2, race: 0}\n"
+    study.write_text(study.read_text() + search)
+    command = ["search", str(study), "--scale", "cpu", "--store", str(store), "--engine", "inprocess", "--promote", "1"]
+    promoted = tmp_path / f"{study.stem}_promoted.yaml"
+    promoted.write_text("mine: 1\n")
+    assert main([*command, "--json"]) == 2
+    assert "_promoted.yaml was edited, or is not from --promote" in capsys.readouterr().err
+    assert promoted.read_text() == "mine: 1\n" and not Store(store).runs()
+    promoted.unlink()
+    for _ in range(2):  # an unedited one is replaced
+        assert main([*command, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["promoted"] == str(promoted)
+    assert load_study(promoted, "cpu").seeds == (0, 1, 2)

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ablate.cli import main
 from ablate.searching.history import spellings
 from ablate.searching.repair import repaired
 from ablate.study.search_space import Params, SearchSpace
 from tests.ablate.known import NUMBERS, study_of
+from tests.ablate.toy import toy_study
 
 RNG = np.random.default_rng(0)
 
@@ -90,3 +92,17 @@ def test_a_proposal_moves_to_the_nearest_legal_settings(tmp_path: Path) -> None:
 def test_settings_that_cannot_become_legal_are_given_up(tmp_path: Path) -> None:
     space = space_of(tmp_path, "{n_layers: {range: [1, 4]}}")
     assert repaired(space, {"n_layers": 2}, lambda _: {"never": 1.0}) is None
+
+
+def test_a_plan_of_a_search_says_nothing_of_arms_that_there_are_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = toy_study(tmp_path, "{}")
+    study.write_text(
+        f"{study.read_text()}seeds: auto\nsearch: {{space: {{block.mixer.kv_heads: [1, 2]}}, trials: 2}}\n"
+    )
+    command = ["plan", str(study), "--scale", "cpu", "--store", str(tmp_path / "runs")]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "Search: up to 2 trials" in said and "no arms: `ablate search` tries" in said
+    assert "seeds: from" not in said and "In brackets" not in said

@@ -99,6 +99,10 @@ def test_two_users_share_a_store(study: Path, place: Path) -> None:
     assert (checked.returncode, checked.stdout) == (0, f"{root}: everything is whole\n")
     served = plainly("-c", SERVE, root, f"studies/{report.name}/report.html")
     assert served.stdout.split() == ["200", "200"], served.stderr
+    drawn = plainly("-m", "ablate", "report", report)
+    assert (drawn.returncode, drawn.stdout) == (2, "")
+    page = f"{report}/report.html: may not be written (Permission denied)"
+    assert drawn.stderr == f"ablate: {page}: `ablate serve {root}` shows the pages of a store and writes nothing\n"
     assert contents(root) == before
 
     for path in (*store.run_dir(second).rglob("*"), store.run_dir(second)):

@@ -6,9 +6,11 @@ import json
 import os
 import re
 import shlex
+import statistics
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -59,14 +61,15 @@ def test_from_a_space_to_the_next_scale(
     monkeypatch.chdir(tmp_path)
     for path, text in files_of(GUIDE).items():
         Path(path).write_text(text, encoding="utf-8")
-    plan, first, edited, promote, confirm, report, front, confirm_front, larger = commands()
+    plan, first, edited, promote, confirm, report, front, confirm_front, again, larger = commands()
 
     def said(words: list[str]) -> str:
         engine = [] if words[0] in ("plan", "report") else ["--engine", "inprocess", "--json"]
         assert main([*words, *engine]) == 0, capfd.readouterr().err
         return capfd.readouterr().out
 
-    assert "Search: up to 10 trials, 2 of them kept for further seeds" in said(plan)
+    planned = said(plan)
+    assert "Search: up to 10 trials, 2 of them kept for further seeds" in planned and "Undertrained" not in planned
     _interrupted_and_shared(first)
     assert json.loads(said(first))["trials"] == {"finished": 10}
     folder = Store("runs").search("small", "cpu")
@@ -82,17 +85,27 @@ def test_from_a_space_to_the_next_scale(
     assert all(trial.settings["block.norm_placement"] == "pre" for trial in imported)
 
     assert json.loads(said(promote))["promoted"].endswith("small_promoted.yaml")
+    for scale in ("cpu", "large"):
+        arms = json.loads(said(["plan", "small_promoted.yaml", "--scale", scale, "--json"]))["arms"]
+        assert len(arms) == 3 and not any(arm["undertrained"] for arm in arms)
     result = json.loads(said(confirm))
     assert {run["seed"] for run in result["runs"]} == {0, 1, 2}
-    said(report)
+    assert said(report) == f"{folder.report_path}\n"
     page = folder.report_path.read_text(encoding="utf-8")
     assert "with fresh seeds" in page and "winner’s curse" in page
 
     members = json.loads(said(front))
     assert members["promoted"].endswith("small_promoted.yaml")
-    confirmed = [arm["name"] for arm in json.loads(said(confirm_front))["arms"]]
-    assert confirmed[0] == "base" and 2 <= len(confirmed) <= 3  # the front may have one member
-    assert "the front" in folder.report_path.read_text(encoding="utf-8")
+    confirmed = json.loads(said(confirm_front))
+    assert confirmed["arms"][0]["name"] == "base" and 2 <= len(confirmed["arms"]) <= 3  # the front may have one member
+    losses: dict[str, list[float]] = defaultdict(list)
+    for run in confirmed["runs"]:
+        losses[run["arm"]].append(Store("runs").read_result(run["digest"]).judging_loss)  # type: ignore[union-attr, arg-type]
+    for best in json.loads(said(again))["best"]:
+        if of_arm := losses.get(f"trial_{best['number']}"):
+            assert best["values"][0] == pytest.approx(statistics.fmean(of_arm))
+    (answer,) = re.findall(r'class="answer">(.*?)</p>', folder.report_path.read_text(encoding="utf-8"))
+    assert "fresh seed" in answer and "on the front" in answer
 
     at_large = json.loads(said([*larger, "--set", "seeds=1", "--set", "tune=off"]))
     assert len(at_large["arms"]) == 3

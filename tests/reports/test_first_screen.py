@@ -328,3 +328,21 @@ def test_the_small_print_names_data_vocabulary_and_context(tmp_path: Path) -> No
     assert " · English prose · vocabulary 1,024 · context 128 · 2 seeds · " in said
     store.data("data0").write(text_meta_of(spec={"source": "hf", "path": "owner/corpus"}, vocab_size=32768))
     assert " · owner/corpus · vocabulary 32,768 · context 128 · " in small_print(reports.summarise(folder))
+
+
+def test_an_arm_that_computes_the_same_is_not_called_undecided(tmp_path: Path) -> None:
+    """Every seed has the baseline's loss, to the digit: no number of seeds would settle that."""
+    base, worse = [2.40, 2.41, 2.39, 2.405, 2.395], [2.6, 2.62, 2.58, 2.605, 2.595]
+    lost = Arm("lost", worse, diverged=range(5))
+    for others, said in (
+        ([], "twin computes the same as pre."),
+        ([Arm("far", worse)], "; twin computes the same as pre."),
+        ([Arm("again", base)], "twin and again compute the same as pre."),
+        ([lost], "twin computes the same as pre; lost does not train."),
+    ):
+        arms = [Arm("pre", base), Arm("twin", base), *others]
+        summary = reports.summarise(StudyOf(arms).write(tmp_path / str(len(said))))
+        found = answers.headline(summary)
+        assert found.endswith(said) and "undecided" not in found.lower(), found
+        twin = next(each for each in answers.findings(summary) if each.name == "twin")
+        assert "all 5 seeds have the same loss in both, which compute the same" in twin.sentence

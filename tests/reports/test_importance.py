@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import optuna
 import pytest
 from scipy.stats import binom
 
-from reports.findings.importance import importances
+from reports.findings.importance import Importance, importances
 from reports.findings.searches import SearchSummary
 from reports.pages.search_page import render_page
 from reports.statistics import additive
 from reports.wording import search_words
+from reports.wording.search_tables import importance_table
+from tests.reports.browsing import data_of
 from tests.reports.searching import search_of, trials_of
 
 SIMULATIONS = 30
@@ -94,19 +97,29 @@ def test_a_null_search_cannot_tell() -> None:
     assert all(each.low <= each.share <= each.high for each in found)
 
 
-def test_what_a_cost_depends_on_is_exact() -> None:
+def test_what_a_cost_depends_on_is_known_by_arithmetic() -> None:
+    """And its share is called exact only where every combination was worked out."""
     search = searched(lambda trial: float(trial.params["n_layers"]), seed=5)
-    shares = {"n_layers": 1.0, "train.lr": 0.0}
-    document = search.document.model_copy(
-        update={"objectives": {"kv_bytes_per_token": "minimize"}, "cost_shares": {"kv_bytes_per_token": shares}}
-    )
-    found = importances(SearchSummary(document, ()), 0)
-    assert {each.path: each.verdict for each in found} == {
+    cost = "kv_bytes_per_token"
+
+    def of(shares: dict[str, float], **known: object) -> dict[str, Importance]:
+        changes = {"objectives": {cost: "minimize"}, "cost_shares": {cost: shares}, **known}
+        found = importances(SearchSummary(search.document.model_copy(update=changes), ()), 0)
+        return {each.path: each for each in found}
+
+    exact = of({"n_layers": 1.0, "train.lr": 0.0}, cost_intervals={cost: {}})
+    assert {path: each.verdict for path, each in exact.items()} == {
         "n_layers": "matters",
         "train.lr": "no effect",
         "block.ffn": "no effect",
         "block.norm": "no effect",
     }
+    assert {row[3] for row in importance_table(tuple(exact.values())).rows} == {"exact"}
+    drawn = of({"n_layers": 0.9}, cost_intervals={cost: {"n_layers": (0.85, 1.0), "train.lr": (0.0, 0.0)}})
+    assert importance_table((drawn["n_layers"], drawn["train.lr"])).rows[0][3] == "0.85 to 1.00"
+    assert not drawn["train.lr"].is_exact
+    before = of({"n_layers": 1.42, "train.lr": 0.0})  # of a version with too few draws: left aside
+    assert max(each.high for each in before.values()) <= 1 and not any(each.is_exact for each in before.values())
 
 
 def test_what_matters_is_found_also_with_its_best_in_the_middle() -> None:
@@ -119,6 +132,41 @@ def test_what_matters_is_found_also_with_its_best_in_the_middle() -> None:
     assert [each.path for each in found if each.matters] == ["train.lr"]
     assert found[0].path == "train.lr"
     assert found[0].share > 0.5
+
+
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    """Optuna's log, as chatty as a program that sets nothing has it."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger, level = logging.getLogger("optuna"), optuna.logging.get_verbosity()
+    logger.addHandler(handler)
+    optuna.logging.set_verbosity(optuna.logging.INFO)
+    yield lines
+    optuna.logging.set_verbosity(level)
+    logger.removeHandler(handler)
+
+
+@pytest.mark.parametrize("ways", [1, 2, 3])
+def test_a_page_is_made_without_a_word_of_optuna(ways: int, logged: list[str]) -> None:
+    """Also where all trials share one value of a setting, which has no contour."""
+    search = searched(lambda trial: float(trial.number), seed=0, trials=15)
+    one = next(iter(search.trials)).params["n_layers"]
+    names = ("loss", "parameters", "flops_per_token")[:ways]
+    trials = tuple(
+        each.model_copy(update={"params": {**each.params, "n_layers": one}, "values": tuple(each.scores * ways)})
+        for each in search.trials
+    )
+    changes = {"trials": trials, "objectives": dict.fromkeys(names, "minimize")}
+    optuna.logging.set_verbosity(optuna.logging.INFO)
+    logged.clear()
+    page = render_page(SearchSummary(search.document.model_copy(update=changes), ()))
+    assert logged == []
+    assert optuna.logging.get_verbosity() == optuna.logging.INFO
+    assert "Contour: loss" in page
+    (contour,) = (trace for trace in data_of(page)["figures"]["contour-0"]["data"] if trace["type"] == "contour")
+    assert len(contour["x"]) > 1 and len(contour["y"]) > 1
 
 
 def test_the_page_escapes_what_a_study_says_and_names_what_was_refused() -> None:

@@ -47,6 +47,22 @@ def test_an_open_study_gets_fresh_seeds_that_have_the_power_they_promise(tmp_pat
     assert power(n - 1) < 0.8 <= power(n) + 1e-9
 
 
+def test_seeds_have_to_find_what_tuning_does_not_leave_open(tmp_path: Path) -> None:
+    study = StudyOf([Arm("base", BASE), Arm("arm", [2.41, 2.40, 2.41, 2.39, 2.40])])
+    summary = reports.summarise(study.write(tmp_path))
+    base, arm = summary.arms
+    assert arm.comparison is not None
+
+    def seeds(room: float, margin: float) -> int:
+        tuned = replace(arm, comparison=replace(arm.comparison, tuning_room=room))
+        study = summary.study.model_copy(update={"margin": margin})
+        first = next_steps(replace(summary, study=study, arms=(base, tuned)))[0].command
+        return first.partition("[")[2].count(",")
+
+    assert seeds(0.005, 0.025) == seeds(0.0, 0.02) > seeds(0.0, 0.025) > 0
+    assert seeds(0.02, 0.02) == 0  # no number of seeds would do
+
+
 def test_a_smoke_run_asks_for_the_real_one(tmp_path: Path) -> None:
     study = StudyOf([Arm("base", BASE), Arm("arm", BASE[::-1])])
     summary = reports.summarise(study.write(tmp_path))

@@ -64,8 +64,8 @@ def test_the_front_is_a_line_of_steps_through_the_trials_that_are_not_beaten() -
 def test_the_headline_names_the_best_in_each_objective_and_the_table_is_in_order() -> None:
     said = search_words.headline(search())
     assert said == (
-        "Trial 0 has the best loss, 2.4, trial 3 has the best kv_bytes_per_token, 30; 4 of 5 scored trials are on the"
-        " front."
+        "Trial 0 has the best loss, 2.4 by the seeds that chose it, trial 3 has the best kv_bytes_per_token, 30; 4 of 5"
+        " scored trials are on the front."
     )
     assert [row[0] for row in best_table(search()).rows] == ["0", "2", "1", "3"]
     assert "trial 0 has the best kv_bytes_per_token, 600" in search_words.headline(search(("minimize", "maximize")))

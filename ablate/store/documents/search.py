@@ -159,6 +159,9 @@ class SearchDocument(Document):
     cost_shares: dict[str, dict[str, float]] = Field(default={}, exclude_if=lambda shares: not shares)
     """By cost among the objectives and by setting: share of the cost's variance over the space that it decides, by
     arithmetic. Absent until the search has ended."""
+    cost_intervals: dict[str, dict[str, tuple[float, float]]] = Field(default={}, exclude_if=lambda found: not found)
+    """90 % intervals of these shares; none for a cost whose every combination was worked out, so that its shares are
+    exact. Absent in stores from before, whose shares are from few draws."""
     journal: str | None = Field(default=None, exclude_if=is_none)
     """Seal of the line of `journal.log` after which this was written; absent where trials are in a database, and in
     stores from before."""

@@ -29,6 +29,8 @@ from ablate.store.documents.tuning import StudyRates, StudyTuning
 
 SCALES = ("smoke", "cpu", "cpu-long", "gpu-minutes", "gpu-hour", "gpu-day", "gpu-week")
 """Scales that come with the tool, from the smallest to the largest."""
+UNJUDGED = frozenset({"smoke"})
+"""Scales whose runs are too short for any verdict, and to stall."""
 FORMER_SCALES = {"gpu-quick": "gpu-minutes", "gpu": "gpu-week"}
 """Names that scales had before, and have now: studies and commands may use either."""
 

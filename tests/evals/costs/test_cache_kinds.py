@@ -229,7 +229,7 @@ def test_repeats_copy_the_cache_and_not_the_model(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(model, "hidden", watch)
     with torch.inference_mode():
-        list(itertools.islice(point.work.issued_decode_seconds(), 2))
+        list(itertools.islice(point.passes.issued_decode_seconds(), 2))
     first, second = ([layer for layer in cache.layers if isinstance(layer, SinkCache)] for cache in read[1::16])
     for layer, block in zip(first, model.blocks, strict=True):
         assert layer._moved.__self__ is block.mixer  # type: ignore[attr-defined]

@@ -141,7 +141,7 @@ def test_decoding_always_starts_from_the_same_full_cache(model: Decoder, monkeyp
     hidden = model.hidden
     monkeypatch.setattr(model, "hidden", watch)
     with torch.inference_mode():
-        list(itertools.islice(point.work.issued_decode_seconds(), 3))
+        list(itertools.islice(point.passes.issued_decode_seconds(), 3))
     assert lengths == [0, *[*range(10, 26)] * 3]
 
 
@@ -181,11 +181,11 @@ def test_decoding_by_one_program_goes_round_in_the_same_cache() -> None:
     """As on a GPU, where a repeat writes over the tokens of the last; a state is refused as host-bound."""
     spec = zoo.load("small", d_model=16, n_layers=1, vocab_size=32, **{"block.mixer.heads": 2})
     with torch.no_grad():
-        seconds = Point(zoo.build(spec).eval(), 8, 2, 0.01).work.compiled_decode_seconds(0, 3, "eager")
+        seconds = Point(zoo.build(spec).eval(), 8, 2, 0.01).passes.compiled_decode_seconds(0, 3, "eager")
         assert [next(seconds) > 0 for _ in range(3)] == [True] * 3
         state = zoo.build(zoo.load("small", d_model=16, n_layers=1, vocab_size=32, **{"block.mixer": "mamba2"})).eval()
         with pytest.raises(SpecError, match="host-bound"):
-            next(Point(state, 8, 2, 0.01).work.compiled_decode_seconds(0, 3, "eager"))
+            next(Point(state, 8, 2, 0.01).passes.compiled_decode_seconds(0, 3, "eager"))
         packed = Point(zoo.build(spec).eval(), 8, 2, 0.01, kind=Int8())
         with pytest.raises(SpecError, match=r"host-bound.*plain keys and values"):
-            next(packed.work.compiled_decode_seconds(0, 3, "eager"))
+            next(packed.passes.compiled_decode_seconds(0, 3, "eager"))

@@ -73,7 +73,7 @@ def test_an_encoder_reads_and_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> N
         assert "seconds_to_first_token" not in point
     assert {p["reason"] for part in ("cache", "decode") for p in document[part]} == {NO_CACHE}
     point = Point(model, 10, 2, 1e-9)
-    assert Passes(model, monkeypatch).of(point.work.prefill_seconds(), 2) == [("reads", 10)] * 2
+    assert Passes(model, monkeypatch).of(point.passes.prefill_seconds(), 2) == [("reads", 10)] * 2
     prefill = plain_of(Point(model, 10, 2, 1e-9, clock=repeats_of(100.0, 0.5, 1.0, 0.25)).prefill())
     assert prefill["tokens_per_second"] == approx_quartiles([40, 20, 80])
     assert prefill["seconds_to_read"] == approx_quartiles([0.5, 1.0, 0.25])
@@ -83,9 +83,9 @@ def test_the_first_token_takes_the_encoder_and_one_pass_of_the_decoder(monkeypat
     model = model_of(BOTH)
     passes, point = Passes(model, monkeypatch), Point(model, 10, 2, 1e-9)
     first = [("encodes", 10), ("reads", 1), ("cross 0", 10), ("cross 1", 10), ("heads", 1)]
-    assert passes.of(point.work.prefill_seconds(), 2) == first * 2
+    assert passes.of(point.passes.prefill_seconds(), 2) == first * 2
     full = [("encodes", 10), ("reads", 10), ("cross 0", 10), ("cross 1", 10), ("heads", 1)]
-    assert passes.of(point.work.issued_decode_seconds(), 2) == full + [("reads", 1), ("heads", 1)] * 32
+    assert passes.of(point.passes.issued_decode_seconds(), 2) == full + [("reads", 1), ("heads", 1)] * 32
 
 
 def test_a_cache_holds_what_the_encoder_read_and_as_much_that_was_written() -> None:
@@ -138,7 +138,7 @@ def test_a_prefix_is_read_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Decoder, "hidden", watched)
     with torch.inference_mode():
-        list(itertools.islice(Point(model, 10, 2, 1e-9).work.issued_decode_seconds(), 1))
+        list(itertools.islice(Point(model, 10, 2, 1e-9).passes.issued_decode_seconds(), 1))
     assert told == [[10, 10], *[None] * 16]
 
 

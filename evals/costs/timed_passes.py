@@ -24,7 +24,7 @@ DECODED = 16
 """Tokens that a repeat of decoding writes to each row."""
 
 
-class Workload:
+class TimedPasses:
     """A model with `batch` rows of `context` tokens. Repeats are endless, and give the seconds of each.
 
     clock: what time is read from; `time.process_time` leaves out waiting for a processor. kind: of the cache.
