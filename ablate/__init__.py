@@ -9,6 +9,7 @@ result.figure("trade-off")                            # the figures of the repor
 from __future__ import annotations
 
 import importlib
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ablate.names import warn_of_clashes
@@ -208,6 +209,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ablate' has no attribute '{name}'")
     module, _, attribute = _HOME[name].partition(":")
     value = getattr(importlib.import_module(module), attribute or name)
+    if isinstance(value, FunctionType):
+        from ablate.api.public import public  # noqa: PLC0415 (only functions need it)
+
+        value = public(value)
     globals()[name] = value
     return value
 

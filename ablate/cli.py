@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NoReturn, Protocol, cast
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()  # here, as above, a reader that has gone is no error
             return status
     except AblateError as error:
-        message = _as_given(error, options.positional) if isinstance(error, ArgumentError) else str(error)
+        message = _as_given(error, options) if isinstance(error, ArgumentError) else str(error)
         print(f"ablate: {message}" if "\n" not in message else message, file=sys.stderr)
         return BAD_INPUT
     except ImportError as error:
@@ -122,14 +122,16 @@ def _plain_warnings() -> Iterator[None]:
         warnings.formatwarning = usual
 
 
-def _as_given(error: ArgumentError, positional: Mapping[str, str]) -> str:
+def _as_given(error: ArgumentError, options: argparse.Namespace) -> str:
     """An argument of a function as the command has it: an option, or a word by its place, whose value tells more than
     its name. A dotted path is a setting, and neither."""
     if "." in error.argument:
         return str(error)
     option = error.argument.replace("_", "-")
-    if error.argument in positional:
-        return f"{positional[error.argument] if error.value is None else error.value}: {error.reason}"
+    if error.argument in options.positional:
+        word = getattr(options, error.argument, None)
+        known = word if isinstance(word, str) and word else options.positional[error.argument]
+        return f"{known if error.value is None else error.value}: {error.reason}"
     return f"{error.named(f'--{option}')}: {error.reason}"
 
 

@@ -19,6 +19,11 @@ class ArgumentError(AblateError, ValueError):
         return argument if self.value is None else f"{argument} {self.value}"
 
 
+def reason_of(error: Exception) -> str:
+    """The first line of an error, without the number and the path of one of the file system."""
+    return getattr(error, "strerror", None) or str(error).partition("\n")[0]
+
+
 class DataError(AblateError, ValueError):
     """Data that is not available. The message is one line with the remedy."""
 

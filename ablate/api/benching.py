@@ -8,12 +8,14 @@ from pathlib import Path
 import torch
 
 import zoo
+from ablate.api.public import Device, Dtype
 from ablate.checkpoints import Checkpoint
 from ablate.errors import ArgumentError
 from ablate.machine.environment import own_threads
 from ablate.machine.numerics import enforce, pick_device, restored
 from ablate.store import AblateError
 from ablate.study.written import Sets, edit_layers
+from ablate.training.execution import Count
 from evals.costs.bench import BenchDocument, BenchSetting, compare
 from evals.costs.machine import room_bytes
 from zoo.edits import Edits
@@ -32,12 +34,12 @@ def bench(
     model: str | Path | None = None,
     *,
     sets: Sets = (),
-    context: int = 256,
-    batch: int = 4,
-    rounds: int = 5,
-    dtype: str = "float32",
+    context: Count = 256,
+    batch: Count = 4,
+    rounds: Count = 5,
+    dtype: Dtype = "float32",
     compile: bool = False,
-    device: str | None = None,
+    device: Device | None = None,
 ) -> BenchDocument:
     """Compare a training step, prefill, decoding and memory with transformers, alternating round by round.
 

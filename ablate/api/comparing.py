@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,24 +13,15 @@ import polars as pl
 from pydantic import JsonValue
 
 from ablate.api.logs_of_others import ended, is_pattern, read_logs
+from ablate.api.loss_table import read_table, typed
 from ablate.errors import ArgumentError
 from ablate.store.documents import JsonObject
-from ablate.store.files import check_regular
-from reports.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
+from reports.findings.losses import ArmContrast, ArmLosses, judge, listed, noise_of, smallest_detectable
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NEEDED = ("arm", "seed", "loss")
-KNOWN = (*NEEDED, "rate", "split", "cost")
-SPLITS = ("tuning", "judging")
-READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
-    ".csv": pl.read_csv,
-    ".parquet": pl.read_parquet,
-    ".ndjson": pl.read_ndjson,
-    ".jsonl": pl.read_ndjson,
-}
 COSTS_ALIKE = 0.01
 
 
@@ -40,8 +31,12 @@ class LossComparison:
 
     Attributes:
         arms: a polars frame: arm, seeds, failed, loss (the mean), rate, cost (the mean).
-        contrasts: a polars frame: arm, against, difference, low, high, p, verdict, reason. p is corrected for all
-            contrasts, and low to high excludes zero where it is below 0.05; an end may be infinite.
+        contrasts: a polars frame: arm, against, difference, low, high, p, verdict, reason, paired. p is corrected for
+            all contrasts, and low to high excludes zero where it is below 0.05; an end may be infinite. The difference
+            stands alone where nothing tells the noise. paired is the number of seeds over which the arms are paired,
+            0 where their means are compared.
+        unused: a polars frame of the finished runs that a contrast does not use: arm, against, run (the arm of the
+            two), seed, why (its seed is `missing` or `failed` in the other arm, or `odd` in either).
         detectable: the smallest difference that these seeds find with 80 % probability; None if that is not known.
         notes: what a reader must know, such as arms of unequal cost.
     """
@@ -50,12 +45,14 @@ class LossComparison:
     contrasts: pl.DataFrame
     detectable: float | None
     notes: tuple[str, ...] = ()
+    unused: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     def document(self) -> JsonObject:
         """The same as `ablate compare --json` prints it; infinite ends are null."""
         return {
             "arms": frame_rows(self.arms),
             "contrasts": frame_rows(self.contrasts),
+            "unused": frame_rows(self.unused),
             "detectable": self.detectable,
             "notes": list(self.notes),
         }
@@ -72,12 +69,14 @@ def compare(
 
     Args:
         losses: a polars or pandas frame, or a CSV, parquet or JSON-lines file, with a row for each run and columns
-            `arm`, `seed`, `loss` (lower is better; empty, NaN or infinite where the run failed); where known also
-            `rate` (the learning rate), `split` (`tuning` for runs that chose the rate, `judging` for the others) and
-            `cost` (FLOPs, seconds, dollars …). Seeds that arms have in common are paired. Or the logs of other
-            trainers, by a pattern: `logs/{arm}-s{seed}/trainer_state.json`; see `ablate.api.logs_of_others`.
+            `arm`, `seed`, `loss` (lower is better; empty, NaN or infinite where the run failed: runs that have not
+            ended have no row); where known also `rate` (the learning rate), `split` (`tuning` for runs that chose the
+            rate, `judging` for the others) and `cost` (FLOPs, seconds, dollars …). Seeds that arms have in common are
+            paired. Or the logs of other trainers, by a pattern: `logs/{arm}-s{seed}/trainer_state.json`; see
+            `ablate.api.logs_of_others`.
         baseline: the arm that others are compared with (default: the first one).
-        metric: the name of the loss in such logs; by default the first known of those that trainers use.
+        metric: the name of the loss in such logs, or of its column; by default `loss` in a table, else the first known
+            of those that trainers use: `eval_loss`, `eval/loss`, `val_loss` and `val loss`.
         margin: the largest difference that does not matter; without it no verdict is `no difference`.
 
     Returns:
@@ -92,8 +91,13 @@ def compare(
     are_logs = isinstance(losses, Path | str) and is_pattern(str(losses))
     if margin is not None and not (isinstance(margin, Real) and margin > 0):
         raise ArgumentError("margin", "expected a number above 0", margin)
-    given, unfinished = ended(read_logs(str(losses), metric)) if are_logs else (_frame(losses), ())
-    frame = _checked(given, None if are_logs or not isinstance(losses, Path | str) else Path(losses))
+    if are_logs:
+        given, notes = ended(read_logs(str(losses), metric))
+        frame = typed(given)
+        if "{seed}" not in str(losses):
+            notes = ("the pattern has no {seed}: whatever it matches counts as an arm of one seed", *notes)
+    else:
+        frame, notes = read_table(losses, metric), ()
     arms = [_arm(str(name), rows) for (name,), rows in frame.group_by("arm", maintain_order=True)]
     names = [arm.name for arm in arms]
     base = names[0] if baseline is None else baseline
@@ -105,83 +109,14 @@ def compare(
         raise ArgumentError("losses", f"only one arm, {base}: nothing to compare it with")
     pairs = [(name, base) for name in names if name != base]
     noise = noise_of(arms)
+    found = judge(arms, pairs, noise, margin)
     return LossComparison(
         _arms_frame(arms),
-        _contrasts_frame(judge(arms, pairs, noise, margin)),
+        _contrasts_frame(found),
         smallest_detectable(arms, pairs, noise),
-        (*unfinished, *_notes(arms, base), *_shared_with_tuning(frame)),
+        (*notes, *_failed(frame), *_without_pair(found), *_notes(arms, base), *_shared_with_tuning(frame)),
+        _unused_frame(found, frame.schema["seed"]),
     )
-
-
-def _frame(losses: pl.DataFrame | pd.DataFrame | Path | str) -> pl.DataFrame:
-    if isinstance(losses, pl.DataFrame):
-        return losses
-    if not isinstance(losses, Path | str):
-        try:
-            return pl.from_pandas(losses)
-        except TypeError as error:
-            raise ArgumentError("losses", f"expected a frame or a path, not {type(losses).__name__}") from error
-    path = Path(losses)
-    if (read := READERS.get(path.suffix.lower())) is None:
-        raise ArgumentError("losses", f"expected a file that ends in {', '.join(READERS)}", path)
-    try:
-        check_regular(path)
-        return read(path)
-    except (OSError, pl.exceptions.PolarsError, ValueError) as error:
-        reason = f"cannot be read: {str(error).splitlines()[0]}{_separator(path)}"
-        raise ArgumentError("losses", reason, path) from error
-
-
-def _separator(path: Path) -> str:
-    """A remedy for a table that another character than the comma separates."""
-    if path.suffix.lower() != ".csv" or not path.is_file():
-        return ""
-    with path.open(encoding="utf-8", errors="replace") as file:
-        first = file.readline()
-    found = next((name for mark, name in ((";", "semicolons"), ("\t", "tabs")) if mark in first), None)
-    return f" (columns seem to be separated by {found}: they are to be commas, and decimals points)" if found else ""
-
-
-def _checked(frame: pl.DataFrame, path: Path | None) -> pl.DataFrame:
-    """The known columns with their types. path: the table that they are from. Raises ArgumentError."""
-    columns = ", ".join(frame.columns)
-    for name in NEEDED:
-        if name not in frame.columns:
-            near, remedy = did_you_mean(name, frame.columns), _separator(path) if path else ""
-            raise ArgumentError("losses", f"no column `{name}`{near}; columns: {columns}{remedy}")
-    if frame.is_empty():
-        raise ArgumentError("losses", "has no rows below its heading")
-    found = frame.select(name for name in KNOWN if name in frame.columns).with_columns(pl.col("arm").cast(pl.String))
-    for name in ("loss", "rate", "cost"):
-        if name in found.columns:
-            found = found.with_columns(_number(found, name))
-    if "rate" in found.columns and (found["rate"] <= 0).any():
-        raise ArgumentError(
-            "losses", f"column `rate`: expected numbers above 0, not {found.filter(pl.col('rate') <= 0)['rate'][0]:g}"
-        )
-    if "split" in found.columns:
-        odd = set(found["split"].drop_nulls().to_list()) - set(SPLITS)
-        if odd:
-            raise ArgumentError(
-                "losses", f"column `split`: expected tuning or judging, not {sorted(map(str, odd))[0]!r}"
-            )
-    if found["arm"].null_count() or found["seed"].null_count():
-        raise ArgumentError("losses", "columns `arm` and `seed` may have no empty cells")
-    return found
-
-
-def _number(frame: pl.DataFrame, name: str) -> pl.Series:
-    series = frame[name]
-    if series.dtype == pl.String:
-        series = series.str.strip_chars().replace({"": None})
-    elif not (series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
-        raise ArgumentError("losses", f"column `{name}`: expected numbers, not {series.dtype}")
-    try:
-        return series.cast(pl.Float64)
-    except pl.exceptions.PolarsError as error:
-        wrong = (row for row, value in enumerate(series.cast(pl.Float64, strict=False)) if value is None)
-        row = next(row for row in wrong if series[row] is not None)
-        raise ArgumentError("losses", f"column `{name}`, row {row + 1}: {series[row]!r} is no number") from error
 
 
 def _arm(name: str, rows: pl.DataFrame) -> ArmLosses:
@@ -198,8 +133,8 @@ def _arm(name: str, rows: pl.DataFrame) -> ArmLosses:
             "column `split`, and judge it at one rate, on other seeds",
         )
     seeds = judging["seed"].to_list()
-    if (twice := next((seed for seed in seeds if seeds.count(seed) > 1), None)) is not None:
-        raise ArgumentError("losses", f"{name} has seed {twice} more than once")
+    if len(twice := judging.filter(pl.col("seed").is_duplicated())["seed"]):
+        raise ArgumentError("losses", f"{name} has seed {twice[0]} more than once")
     if not seeds:
         raise ArgumentError("losses", f"{name} has no judging runs")
     by_rate: dict[float, list[float]] = {}
@@ -238,15 +173,41 @@ def _arms_frame(arms: list[ArmLosses]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={**types, "rate": pl.Float64, "cost": pl.Float64})
 
 
-def _contrasts_frame(contrasts: list[ArmContrast]) -> pl.DataFrame:
-    numbers = dict.fromkeys(("difference", "low", "high", "p"), pl.Float64)
+def _contrasts_frame(contrasts: Sequence[ArmContrast]) -> pl.DataFrame:
     types = {
         **dict.fromkeys(("arm", "against"), pl.String),
-        **numbers,
+        **dict.fromkeys(("difference", "low", "high", "p"), pl.Float64),
         **dict.fromkeys(("verdict", "reason"), pl.String),
+        "paired": pl.Int64,
     }
-    rows = [{name: asdict(each)[name] for name in types} for each in contrasts]
-    return pl.DataFrame(rows, schema=list(types.items()))
+    rows = [[getattr(each, name) for name in types] for each in contrasts]
+    return pl.DataFrame(rows, schema=list(types.items()), orient="row")
+
+
+def _unused_frame(contrasts: Sequence[ArmContrast], seed: pl.DataType) -> pl.DataFrame:
+    rows = [(each.arm, each.against, run.arm, run.seed, run.why) for each in contrasts for run in each.unused]
+    words = dict.fromkeys(("arm", "against", "run", "seed", "why"), pl.String())
+    return pl.DataFrame(rows, schema={**words, "seed": seed}, orient="row")
+
+
+def _failed(frame: pl.DataFrame) -> list[str]:
+    """A note that names the runs that count as failed, and what their cells hold."""
+    if "split" in frame.columns:
+        frame = frame.filter(pl.col("split").fill_null("judging") == "judging")
+    failed = frame.filter(~pl.col("loss").is_finite().fill_null(False))
+    cell = pl.when(pl.col("loss").is_null()).then(pl.lit("empty")).otherwise(pl.col("loss").cast(pl.String))
+    said = [
+        f"{listed(of['seed'].to_list())} of {arm} ({' or '.join(of['cell'].unique(maintain_order=True))})"
+        for (arm,), of in failed.with_columns(cell=cell).group_by("arm", maintain_order=True)
+    ]
+    return [f"counted as failed: {'; '.join(said)}"] if said else []
+
+
+def _without_pair(contrasts: Sequence[ArmContrast]) -> list[str]:
+    """A note on what would use the runs that have no pair."""
+    if not any(run.why != "odd" for each in contrasts for run in each.unused):
+        return []
+    return ["paired arms are compared over the seeds that finished in both: to use other seeds, train them in both"]
 
 
 def _notes(arms: list[ArmLosses], baseline: str) -> list[str]:

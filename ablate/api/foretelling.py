@@ -141,7 +141,7 @@ def plan_on(
         tried = [_foretold(load_study(study, name, sets, device="cuda"), sheet) for name in names]
         found = tuple((each.study.scale, each.seconds / 3600, each.seconds <= 3600 * hours) for each in tried)
         fitting = [each for each in tried if each.seconds <= 3600 * hours]
-        # The largest that fits, else the smallest there is.
+        # The largest that fits, else the shortest there is.
         chosen = max(fitting, key=lambda each: each.seconds) if fitting else min(tried, key=lambda each: each.seconds)
         return replace(chosen, scales=found)
     except DeviceError as error:
@@ -215,6 +215,8 @@ def _notes(found: Foretold) -> Iterator[str]:
     device, arms = found.device, found.arms
     for name, hours, fits in found.scales:
         yield f"scale {name}: {hours:.2g} hours{'' if fits else ', too long'}"
+    if found.scales and not any(fits for _, _, fits in found.scales):
+        yield f"no scale fits in so many hours: this is {found.study.scale}, the shortest"
     yield (
         f"scale {found.study.scale} on one {device.title}: about {clock(found.seconds)} in all, tuning and measuring"
         " included, evaluations not"

@@ -14,6 +14,7 @@ import zoo
 from ablate.api.runs import end_token, find_run
 from ablate.errors import ArgumentError
 from ablate.store import AblateError, StoreError
+from ablate.training.execution import Count
 from ablate.training.objectives._filling import Filling, FillsHoles, HolesError
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import conventions_of, trained_model, trained_tokenizer
@@ -67,7 +68,7 @@ def generate(
     run: str | Path,
     prompts: str | Sequence[str],
     *,
-    tokens: int | None = None,
+    tokens: Count | None = None,
     stop: Sequence[str] = (),
     hole: str | None = None,
     seed: int = 0,

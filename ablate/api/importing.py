@@ -10,6 +10,7 @@ from typing import Any
 from ablate.api._bringing import Asked, asked_of, brought, note
 from ablate.api.allowing import refuse_code
 from ablate.api.evaluating import Scores, evaluate
+from ablate.api.public import Dtype
 from ablate.api.questions import StudyLike
 from ablate.checkpoints import Checkpoint
 from ablate.data import Corpus
@@ -23,6 +24,7 @@ from ablate.running.request import Request
 from ablate.store import Store
 from ablate.store.documents import JsonObject, MeasureDocument, ResultDocument, RunDocument
 from ablate.study.written import Sets
+from ablate.training.execution import Count
 from evals.harness.conventions import Bos
 from zoo.spec import parse as parse_model
 
@@ -64,9 +66,9 @@ def import_model(
     scale: str | None = None,
     sets: Sets = (),
     text: Sequence[str] = (),
-    context: int | None = None,
+    context: Count | None = None,
     measure: bool | Mapping[str, object] = True,
-    dtype: str = "float32",
+    dtype: Dtype = "float32",
     device: str | None = None,
     bos: Bos | None = None,
     store: str | Path = "runs",

@@ -149,6 +149,10 @@ def judge(
     Example:
         >>> ablate.judge("norm_placement", change={"block.ffn.activation": "relu2"}, budget=600).decision
     """
+    if not budget >= 0:
+        raise ArgumentError("budget", f"expected a number of seconds, not {budget:g}")
+    if not 0 < alpha < 1:
+        raise ArgumentError("alpha", f"expected a share between 0 and 1, not {alpha:g}")
     context = open_context(store, options, progress)
     study = load_study(base, scale, sets, device=context.device)
     edits = _edits(study, change, arm)

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from ablate.errors import ArgumentError
+from ablate.errors import ArgumentError, reason_of
 from zoo.errors import did_you_mean
 
 NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
@@ -24,6 +24,8 @@ STEPS = ("global_step", "train/global_step", "trainer/global_step", "step", "ite
 """Names that logs have for the number of a step, the first one counting; W&B's own counts calls that log something."""
 ALIKE = 0.98
 """Share of its arm's furthest step at which a run counts as ended."""
+LOSSES = ("eval_loss", "eval/loss", "val_loss", "val loss")
+"""Names that trainers have for a validation loss."""
 WANDB_SUMMARY = "wandb-summary.json"
 
 
@@ -93,8 +95,8 @@ def _last(path: Path, metric: str | None) -> tuple[float, float | None]:
     try:
         values = _reader(path)(path)
     except (OSError, ValueError, KeyError, csv.Error) as error:
-        raise ArgumentError("losses", f"cannot be read: {str(error).splitlines()[0]}", path) from error
-    wanted = [metric] if metric else ["eval_loss", "eval/loss", "val_loss", "val loss"]
+        raise ArgumentError("losses", f"cannot be read: {reason_of(error)}", path) from error
+    wanted = [metric] if metric else LOSSES
     name = next((name for name in wanted if name in values), None)
     if name is None:
         near = did_you_mean(metric, values) if metric else ""

@@ -50,7 +50,7 @@ def named_folder(study: str | Path, scale: str | None, root: str | Path) -> Path
         return fitting[0]
     scales = ", ".join(dict.fromkeys(each.scale for _, each in named))
     if len(fitting) > 1:
-        raise StoreError(f"{name}: it was run at several scales in {root}/: give --scale, one of {scales}")
+        raise StoreError(f"{name}: it was run at several scales in {root}/: give the scale, one of {scales}")
     if named:
         raise StoreError(f"{name}: it was not run at scale '{scale}' in {root}/, only at {scales}")
     near = did_you_mean(name, [each.name for _, each in every])

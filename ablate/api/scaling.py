@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 from pydantic import JsonValue
 
+from ablate.api.public import Dtype
 from ablate.api.questions import StudyLike
 from ablate.api.sizes import size_in_bytes
 from ablate.errors import ArgumentError
@@ -26,6 +27,7 @@ from ablate.store.documents import JsonObject
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
+from ablate.training.execution import Count
 from evals.costs.devices import THIS, Device, DeviceError
 from evals.costs.devices import device as device_named
 from evals.costs.fit import Fit
@@ -85,9 +87,9 @@ def scale_up(
     at: str,
     *,
     device: str,
-    context: int = 8192,
-    batch: int = 1,
-    dtype: str = "bfloat16",
+    context: Count = 8192,
+    batch: Count = 1,
+    dtype: Dtype = "bfloat16",
     scale: str | None = None,
     sets: Sets = (),
 ) -> ScaleUp:
@@ -123,9 +125,9 @@ def fit(
     at: str,
     *,
     memory: str | float,
-    contexts: Sequence[int] = CONTEXTS,
-    batch: int = 1,
-    dtype: str = "bfloat16",
+    contexts: Sequence[Count] = CONTEXTS,
+    batch: Count = 1,
+    dtype: Dtype = "bfloat16",
     scale: str | None = None,
     sets: Sets = (),
 ) -> Fits:
@@ -150,7 +152,7 @@ def fit(
         >>> ablate.fit("gqa_groups", at="llama3", memory="80GB").document()["arms"]
     """
     read = load_study(study, scale, sets)
-    room = RoomToFill(size_in_bytes(memory, "memory") if isinstance(memory, str) else memory, contexts, batch, dtype)
+    room = RoomToFill(size_in_bytes(memory, "memory"), contexts, batch, dtype)
     with _named(at):
         model = preset(at)
         return Fits(read, model, room, fit_arms(read, model, room))

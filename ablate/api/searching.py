@@ -41,6 +41,7 @@ from ablate.study.reading import load_study
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
 from ablate.study.written import Sets
+from ablate.training.execution import Count
 from reports.optuna_log import silenced
 
 BEST = {"number", "settings", "values", "runs"}
@@ -126,7 +127,7 @@ def search(
     progress: Wanted = True,
     allow_code: bool = False,
     storage: str | None = None,
-    promote: int | None = None,
+    promote: Count | None = None,
     **options: Unpack[RunOptions],
 ) -> SearchResult:
     """Search a study's space for the best settings, or for the front between several objectives.

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 from ablate.errors import ArgumentError
 from ablate.study.search_constraints import NUMBER, UNITS
 
 
-def size_in_bytes(text: str, argument: str) -> float:
-    """Bytes of `80GB` or `24 GiB`. Raises ArgumentError that names the argument."""
-    found = NUMBER.fullmatch(text.strip())
-    if found is None or found[2] not in UNITS or float(found[1]) == 0:
-        raise ArgumentError(argument, "not a size such as 80GB or 24GiB", text)
-    return float(found[1]) * UNITS[found[2]]
+def size_in_bytes(size: str | float, argument: str) -> float:
+    """Bytes of `80GB` or `24 GiB`, or of a number of bytes. Raises ArgumentError that names the argument."""
+    if not isinstance(size, str):
+        number, unit = float(size), "B"
+    elif (found := NUMBER.fullmatch(size.strip())) is None or found[2] not in UNITS:
+        raise ArgumentError(argument, "not a size such as 80GB or 24GiB", size)
+    elif not found[2]:
+        raise ArgumentError(argument, f"a size needs a unit: {found[1]}GB or {found[1]}GiB", size)
+    else:
+        number, unit = float(found[1]), found[2]
+    if not 0 < number < math.inf:
+        raise ArgumentError(argument, "expected a size above 0", size)
+    return number * UNITS[unit]

@@ -32,7 +32,7 @@ def new(study: str | Path) -> Path:
         PosixPath('gated_ffn.yaml')
     """
     path = Path(study)
-    path = path if path.suffix in (".yaml", ".yml") else path.with_name(f"{path.name}.yaml")
+    path = path if path.suffix in (".yaml", ".yml") else path.parent / f"{path.name}.yaml"
     if not NAME.fullmatch(path.stem):
         raise ArgumentError("study", "a name has letters, digits, '_', '+' and '-', at most 40", path.stem)
     path.parent.mkdir(parents=True, exist_ok=True)

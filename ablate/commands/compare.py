@@ -1,15 +1,16 @@
 """Judge losses of your own runs: which arms are better, by how much, and how sure that is.
 
 FILE is a CSV, parquet or JSON-lines file with a row for each run and the columns arm, seed, loss; where known also rate
-(learning rate), split (tuning or judging) and cost. A pattern such as 'logs/{arm}-s{seed}/trainer_state.json' reads
+(learning rate), split (tuning or judging) and cost. A run whose loss is empty, NaN or infinite has failed; runs that
+have not ended have no row. A pattern such as 'logs/{arm}-s{seed}/trainer_state.json' reads
 the last losses from the logs of other trainers: Hugging Face's Trainer, TensorBoard, Weights & Biases, CSV, text. A run
 whose log ends before others of its arm is left out; one that ends in NaN has failed.
 
 With --stores, FILE is a study instead, and its differences in these stores are summarised: a random-effects mean, and
 how far stores differ. Stores that have runs in common are to be merged (`ablate merge`).
 
-Verdicts are made as the reports make them: one noise model for all runs, seeds paired where arms share them, room for
-tuning, corrected for the number of arms.
+Verdicts are made as the reports make them: one noise model for all runs, seeds paired where arms share three quarters
+of their runs or more, room for tuning, corrected for the number of arms.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metric",
         metavar="NAME",
-        help="name of the loss in logs (default: eval_loss, eval/loss, val_loss or val loss)",
+        help="name of the loss: a column of FILE (default: loss), or in logs (default: eval_loss, eval/loss, val_loss "
+        "or val loss)",
     )
     parser.add_argument("--margin", type=float, metavar="X", help="the largest difference in loss that does not matter")
     parser.add_argument("--stores", nargs="+", metavar="DIR", help="summarise a study over these stores")

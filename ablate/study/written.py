@@ -99,8 +99,6 @@ def _from_map(source: Mapping[str, object]) -> Written:
 
 def edit_layers(sets: Sets) -> list[Layer]:
     """A layer for each edit. Raises StudyError."""
-    if isinstance(sets, str):
-        raise TypeError("sets is a list of edits, such as ['train.lr=1e-3'], or a map, not a string")
     if isinstance(sets, Mapping):
         return [_map_layer(path, value) for path, value in sets.items()]
     return [setting_layer(text) for text in sets]

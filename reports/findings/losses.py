@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
 from statistics import fmean
 
 from ablate.noise.difference import Difference
 from ablate.noise.power import ALPHA, detectable
-from ablate.noise.scatter import scatter
+from ablate.noise.scatter import Scatter, scatter
 from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.tuning import RATE
 from reports.findings.noise import StudyNoise, tuning_tables
@@ -18,6 +20,13 @@ from reports.statistics.estimates import holm
 from reports.statistics.simultaneous import Evidence, difference_intervals, of_p
 from reports.statistics.stalled import Failures, Reliability
 from reports.verdicts import Verdict
+
+PAIRED = 0.75
+"""Share of two arms' runs that must be on seeds of both for these to be paired; below it arms are compared by their
+means. Which it is depends on no loss, so that either test keeps its level. Pairs of fewer runs see less than the means
+of all unless seeds explain more than half of the variance."""
+SHOWN = 8
+"""Seeds that a sentence lists."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,7 @@ class ArmLosses:
     cost: float | None = None
     """Mean over runs, in whatever unit."""
 
-    @property
+    @cached_property
     def finished(self) -> dict[Hashable, float]:
         """Losses of the runs that did not fail."""
         return {seed: loss for seed, loss in self.judging.items() if math.isfinite(loss)}
@@ -48,7 +57,8 @@ class ArmContrast:
     """An arm against another: the difference of their losses at their best rates, and what may be said of it.
 
     `low` and `high` are the ends of an interval that excludes zero where `p`, corrected for all contrasts, is below
-    0.05; an end may be infinite. All are None where nothing can be tested, for the `reason`.
+    0.05; an end may be infinite. They and `p` are None where nothing can be tested, for the `reason`; the difference is
+    None only where an arm has no finite loss.
     """
 
     arm: str
@@ -60,65 +70,142 @@ class ArmContrast:
     verdict: Verdict
     reason: str
     detectable: float | None
+    paired: int
+    """Number of seeds over which the arms are paired; 0 where they are compared by their means."""
+    unused: tuple[UnusedRun, ...]
+    """Finished runs of either arm that the difference does not use."""
+
+
+@dataclass(frozen=True)
+class UnusedRun:
+    """A finished run that a contrast does not use, and why: its seed is `missing` or `failed` in the other arm, or
+    it is `odd` in either."""
+
+    arm: str
+    seed: Hashable
+    why: str
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The runs by which two arms are compared."""
+
+    arm: ArmLosses
+    base: ArmLosses
+    scatter: Scatter
+    """Scatter by which they are judged."""
+    shared: tuple[Hashable, ...]
+    """Seeds that finished in both, if these are paired."""
+
+    @cached_property
+    def left_out(self) -> Mapping[str, Hashable]:
+        """The odd seed of either arm, by arm, if means leave it out. Pairs leave out the run of the other arm, too."""
+        odd = self.scatter.odd
+        names = (self.arm.name, self.base.name)
+        return {name: odd[name].seed for name in names if name in odd and odd[name].left_out}
+
+    @cached_property
+    def seeds(self) -> list[Hashable]:
+        """Seeds that are paired, odd ones left out."""
+        odd = set(self.left_out.values())
+        return [seed for seed in self.shared if seed not in odd]
+
+    @property
+    def differences(self) -> list[float]:
+        """Paired differences, by seed."""
+        return [self.arm.judging[seed] - self.base.judging[seed] for seed in self.seeds]
+
+    def losses(self, arm: ArmLosses) -> list[float]:
+        """Losses of one of the two whose mean is compared, where seeds are not paired."""
+        odd = {self.left_out[arm.name]} if arm.name in self.left_out else set()
+        return [loss for seed, loss in arm.finished.items() if seed not in odd]
+
+    def difference(self, noise: StudyNoise) -> Difference | None:
+        """The difference with its noise; None where it cannot be tested."""
+        names = self.arm.name, self.base.name
+        if self.shared:
+            return noise.difference(names, self.differences)
+        return noise.unpaired(names, self.losses(self.arm), self.losses(self.base))
+
+    @property
+    def estimate(self) -> float | None:
+        """The difference alone; None where an arm has no finite loss."""
+        if self.seeds:
+            return fmean(self.differences)
+        own, others = self.losses(self.arm), self.losses(self.base)
+        return fmean(own) - fmean(others) if own and others else None
+
+    def unused(self) -> tuple[UnusedRun, ...]:
+        """Finished runs that are not compared."""
+        used, found = set(self.seeds), []
+        for each, other in ((self.arm, self.base), (self.base, self.arm)):
+            odd = {seed for name, seed in self.left_out.items() if self.shared or name == each.name}
+            for seed in each.finished:
+                if seed in odd:
+                    found.append(UnusedRun(each.name, seed, "odd"))
+                elif self.shared and seed not in used:
+                    found.append(UnusedRun(each.name, seed, "failed" if seed in other.judging else "missing"))
+        return tuple(found)
 
 
 def judge(
     arms: Sequence[ArmLosses], pairs: Sequence[tuple[str, str]], noise: StudyNoise, margin: float | None = None
 ) -> list[ArmContrast]:
     """Judge pairs of arms together, corrected by Holm."""
-    by_name = {arm.name: arm for arm in arms}
-    found = [_difference(noise, by_name[arm], by_name[base]) for arm, base in pairs]
+    compared = _pairs(arms, pairs, noise)
+    found = [pair.difference(noise) for pair in compared]
     evidence = [Evidence(gap.value, gap.p(), gap.interval) if gap else of_p(None) for gap in found]
     p_values, intervals = holm([each.p for each in evidence]), difference_intervals(evidence)
     ties = holm([gap.p_within(margin) if gap and margin else 1.0 for gap in found])
     contrasts = []
-    for (arm, base), gap, p, tie, ends in zip(pairs, found, p_values, ties, intervals, strict=True):
-        contrast = ArmContrast(arm, base, None, None, None, None, "cannot tell", "", None)
+    for pair, gap, p, tie, ends in zip(compared, found, p_values, ties, intervals, strict=True):
+        names = pair.arm.name, pair.base.name
+        contrast = ArmContrast(
+            *names, pair.estimate, None, None, None, "cannot tell", "", None, len(pair.seeds), pair.unused()
+        )
         if gap is not None:
             seen = detectable(gap.error, gap.freedom, len(pairs)) + gap.room(ALPHA / len(pairs))
             known = seen if math.isfinite(seen) else None
-            contrast = replace(contrast, difference=gap.value, low=ends.low, high=ends.high, p=p, detectable=known)
-        contrasts.append(_worded(contrast, by_name[arm], by_name[base], noise, tie, margin))
+            contrast = replace(contrast, low=ends.low, high=ends.high, p=p, detectable=known)
+        contrasts.append(_worded(contrast, pair, noise, tie, margin))
     return contrasts
 
 
 def noise_of(arms: Sequence[ArmLosses]) -> StudyNoise:
-    """The noise of all runs together. Seeds are blocks where arms that trained share at least two of them."""
+    """The noise of all runs together: with seeds as blocks for arms that are paired, without for others."""
     tunings = [_tuning(arm) for arm in arms if arm.tuning]
     judging = {arm.name: arm.finished for arm in arms}
     means = {arm.name: fmean(arm.finished.values()) for arm in arms if arm.finished}
-    trained = [arm for arm in arms if len(arm.finished) > 1]
-    shared = all(_shared(trained[0], arm) for arm in trained[1:])
-    return StudyNoise(scatter(judging, *tuning_tables(tunings), blocks=shared), tuple(tunings), means)
+    tables = judging, *tuning_tables(tunings)
+    apart = scatter(*tables, blocks=False)
+    has_pairs = any(_shared(*pair) for pair in combinations(arms, 2))
+    return StudyNoise(scatter(*tables) if has_pairs else apart, tuple(tunings), means, apart)
 
 
 def smallest_detectable(arms: Sequence[ArmLosses], pairs: Sequence[tuple[str, str]], noise: StudyNoise) -> float | None:
     """The difference that each of the pairs would find with 80 % probability, rates aside; None where a pair's noise is
     not known."""
-    by_name = {arm.name: arm for arm in arms}
-    gaps = [_difference(noise, by_name[arm], by_name[base]) for arm, base in pairs]
+    gaps = [pair.difference(noise) for pair in _pairs(arms, pairs, noise)]
     seen = [detectable(gap.error, gap.freedom, len(pairs)) for gap in gaps if gap is not None]
     return max(seen) if len(seen) == len(pairs) and all(map(math.isfinite, seen)) else None
 
 
-def _shared(arm: ArmLosses, base: ArmLosses) -> list[Hashable]:
-    """Seeds that finished in both; none if it is one alone."""
-    found = [seed for seed in arm.finished if seed in base.finished]
-    return found if len(found) > 1 else []
+def _pairs(arms: Sequence[ArmLosses], pairs: Sequence[tuple[str, str]], noise: StudyNoise) -> list[_Pair]:
+    by_name = {arm.name: arm for arm in arms}
+    found = []
+    for own, other in pairs:
+        arm, base = by_name[own], by_name[other]
+        shared = _shared(arm, base)
+        found.append(_Pair(arm, base, noise.scatter if shared else noise.apart, shared))
+    return found
 
 
-def _difference(noise: StudyNoise, arm: ArmLosses, base: ArmLosses) -> Difference | None:
-    """Over shared seeds, odd ones left out; of the means where seeds are not shared."""
-    seeds = [seed for seed in _shared(arm, base) if seed not in _left_out(noise, arm, base)]
-    if seeds:
-        return noise.difference((arm.name, base.name), [arm.judging[seed] - base.judging[seed] for seed in seeds])
-    return noise.unpaired((arm.name, base.name), [*arm.finished.values()], [*base.finished.values()])
-
-
-def _left_out(noise: StudyNoise, arm: ArmLosses, base: ArmLosses) -> set[Hashable]:
-    """Odd seeds of either, which are in neither mean."""
-    odd = (noise.odd.get(each.name) for each in (arm, base))
-    return {each.seed for each in odd if each is not None and each.left_out}
+def _shared(arm: ArmLosses, base: ArmLosses) -> tuple[Hashable, ...]:
+    """Seeds that finished in both; none if that is one alone, or the arms were not to be paired (`PAIRED`)."""
+    if 2 * len(arm.judging.keys() & base.judging.keys()) < PAIRED * (len(arm.judging) + len(base.judging)):
+        return ()
+    found = tuple(seed for seed in arm.finished if seed in base.finished)
+    return found if len(found) > 1 or min(len(arm.finished), len(base.finished)) < 2 else ()
 
 
 def _tuning(arm: ArmLosses) -> StudyTuning:
@@ -144,40 +231,47 @@ def _tuning(arm: ArmLosses) -> StudyTuning:
     )
 
 
-def _worded(
-    found: ArmContrast, arm: ArmLosses, base: ArmLosses, noise: StudyNoise, tie: float, margin: float | None
-) -> ArmContrast:
-    failures = Failures(arm.reliability, base.reliability)
-    if not arm.finished and arm.judging:
-        return replace(found, verdict="diverged", reason=f"no run of {arm.name} has a finite loss")
+def _worded(found: ArmContrast, pair: _Pair, noise: StudyNoise, tie: float, margin: float | None) -> ArmContrast:
+    if not pair.arm.finished and pair.arm.judging:
+        return replace(found, verdict="diverged", reason=f"no run of {found.arm} has a finite loss")
     if found.p is None or found.difference is None:
-        few = [each.name for each in (arm, base) if len(each.finished) < 2]
-        reason = f"{' and '.join(few)}: fewer than two seeds" if few else "all seeds differ by the same amount"
-        return replace(found, reason=reason)
+        return replace(found, reason=_why_untested(pair))
+    failures = Failures(pair.arm.reliability, pair.base.reliability)
     verdict = verdict_of(found.difference, found.p, tie, failures)
-    return replace(found, verdict=verdict, reason="; ".join(_reasons(found, verdict, arm, base, noise, margin)))
+    return replace(found, verdict=verdict, reason="; ".join(_reasons(found, verdict, pair, noise, margin)))
 
 
-def _reasons(
-    found: ArmContrast, verdict: Verdict, arm: ArmLosses, base: ArmLosses, noise: StudyNoise, margin: float | None
-) -> list[str]:
+def _why_untested(pair: _Pair) -> str:
+    if not pair.base.finished:
+        return f"no run of {pair.base.name} has a finite loss"
+    few = [each.name for each in (pair.arm, pair.base) if len(each.finished) < 2]
+    if few:
+        return f"{' and '.join(few)} finished with one seed{' each' * (len(few) > 1)}: the noise is not known"
+    if not pair.shared:
+        return "all seeds of an arm have the same loss: the noise is not known"
+    return "all seeds differ by the same amount" if len(pair.seeds) > 1 else "fewer than two paired seeds"
+
+
+def _reasons(found: ArmContrast, verdict: Verdict, pair: _Pair, noise: StudyNoise, margin: float | None) -> list[str]:
     """Grounds of a verdict, and what forbids one."""
-    shared, left_out = _shared(arm, base), _left_out(noise, arm, base)
-    paired = [seed for seed in shared if seed not in left_out]
-    said = [
-        f"{len(paired)} paired seeds" if shared else f"{len(arm.finished)} and {len(base.finished)} seeds, unpaired"
-    ]
-    if len(paired) < len(shared):
-        whole = fmean(arm.judging[seed] - base.judging[seed] for seed in shared)
-        said.append(f"for runs that go well: over all {len(shared)} seeds the difference is {whole:+.2g}")
+    arm, base = pair.arm, pair.base
+    said = [f"{found.paired} paired seeds" if pair.shared else _unpaired(arm, base)]
+    if pair.shared and found.paired < len(pair.shared):
+        whole = fmean(arm.judging[seed] - base.judging[seed] for seed in pair.shared)
+        said.append(f"for runs that go well: over all {len(pair.shared)} seeds the difference is {whole:+.2g}")
+    for each, other in ((arm, base), (base, arm)):
+        lone = [run.seed for run in found.unused if run.arm == each.name and run.why != "odd"]
+        if lone:
+            said.append(f"not used: {listed(lone)} of {each.name} (no finished run of {other.name})")
     if verdict == "no difference":
         said.append(f"smaller than the margin of {margin:g}")
+    explains = "its arm and its seed explain" if pair.shared else "its arm explains"
     for each in (arm, base):
-        if odd := noise.odd.get(each.name):
+        if odd := pair.scatter.odd.get(each.name):
             then = " and is left out" if odd.left_out else ""
-            beyond = f"{abs(odd.above):.2g} {odd.side} what its arm and its seed explain"
+            beyond = f"{abs(odd.above):.2g} {odd.side} what {explains}"
             said.append(f"seed {odd.seed} of {each.name} ended {beyond}{then}")
-        if each.name in noise.scatter.noisier:
+        if each.name in pair.scatter.noisier:
             said.append(f"{each.name} is noisier than the rest, so this pair's own scatter is used")
         if failed := each.reliability.failed:
             forbids = ", which forbids a verdict" if verdict == "inconclusive" and (found.p or 1) < ALPHA else ""
@@ -187,3 +281,16 @@ def _reasons(
     if verdict == "inconclusive" and found.detectable is not None:
         said.append(f"would detect {found.detectable:.2g} with 80 % power")
     return said
+
+
+def _unpaired(arm: ArmLosses, base: ArmLosses) -> str:
+    both = len(arm.finished.keys() & base.finished.keys())
+    few = f": the {both} in common are too few to pair" if both else ""
+    return f"{len(arm.finished)} and {len(base.finished)} seeds, unpaired{few}"
+
+
+def listed(seeds: Sequence[Hashable]) -> str:
+    """Seeds as words: `seeds 3, 4 and 90 more`."""
+    shown = ", ".join(map(str, seeds[:SHOWN]))
+    more = f" and {len(seeds) - SHOWN:,} more" if len(seeds) > SHOWN else ""
+    return f"seed{'s' if len(seeds) > 1 else ''} {shown}{more}"

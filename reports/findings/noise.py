@@ -18,6 +18,8 @@ from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.tuning import RATE
 from reports.statistics.interval import Interval
 
+NO_SCATTER = Scatter(None)
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -31,12 +33,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class StudyNoise:
-    """One noise model for all runs of a study (`ablate.noise.scatter`), by arm what tuning leaves open, and the mean
-    losses that arms reach."""
+    """One noise model for all runs of a study (`ablate.noise.scatter`), by arm what tuning leaves open, the mean losses
+    that arms reach, and the scatter of runs about their arm alone, for arms that are not paired by seed."""
 
     scatter: Scatter
     tunings: tuple[StudyTuning, ...] = ()
     losses: Mapping[str, float] | None = None
+    apart: Scatter = NO_SCATTER
 
     @property
     def run(self) -> Noise | None:
@@ -61,12 +64,12 @@ class StudyNoise:
     def unpaired(self, pair: tuple[str, str], own: Sequence[float], others: Sequence[float]) -> Difference | None:
         """The difference of two means whose seeds have nothing in common; None with fewer than two in either.
 
-        A pair with a noisier arm has Welch's error and degrees of freedom.
+        A pair with a noisier arm, or of a study whose runs are all paired, has Welch's error and degrees of freedom.
         """
         if min(len(own), len(others)) < 2:
             return None
         first, second = (float(np.var(losses, ddof=1)) / len(losses) for losses in (own, others))
-        run = self.of_pair(*pair)
+        run = None if any(arm in self.apart.noisier for arm in pair) else self.apart.noise
         if run is None:
             error = math.sqrt(first + second)
             parts = first**2 / (len(own) - 1) + second**2 / (len(others) - 1)

@@ -44,7 +44,7 @@ def beside(study_dir: Path) -> Path:
     """`results` in the folder of the study's file."""
     study = StudyFolder(study_dir).read()
     if study is None or study.path is None:
-        raise ReportError(f"{study_dir}: its study has no file, so name the folder: --record DIR")
+        raise ReportError(f"{study_dir}: its study has no file beside which to record it: name a directory")
     return Path(study.path).parent / "results"
 
 

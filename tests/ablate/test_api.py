@@ -118,7 +118,7 @@ def test_a_mistake_is_one_line_with_its_path(
 
 
 def test_one_text_is_no_list_of_edits(study: Path) -> None:
-    with pytest.raises(TypeError, match="sets is a list of edits"):
+    with pytest.raises(ablate.ArgumentError, match=r"sets: expected a map or a list \(of text\), not 'seeds=1'"):
         ablate.load_study(study, "cpu", "seeds=1")
 
 

@@ -79,8 +79,9 @@ def test_margin_failures_and_files(tmp_path: Path, capsys: pytest.CaptureFixture
     frame(pre=PRE, post=POST).write_csv(path)
     assert main(["compare", str(path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert set(document) == {"arms", "contrasts", "detectable", "notes"}
-    assert set(document["contrasts"][0]) == {"arm", "against", "difference", "low", "high", "p", "verdict", "reason"}
+    assert set(document) == {"arms", "contrasts", "detectable", "notes", "unused"}
+    numbers, words = {"difference", "low", "high", "p", "paired"}, {"arm", "against", "verdict", "reason"}
+    assert set(document["contrasts"][0]) == numbers | words
     from_pandas = ablate.compare(pd.read_csv(path), baseline="post").contrasts.row(0, named=True)
     assert (from_pandas["arm"], from_pandas["verdict"]) == ("pre", "better")
     assert main(["compare", str(path)]) == 0
@@ -120,6 +121,8 @@ def test_tuning_runs_add_room_and_an_edge_has_no_end() -> None:
             "pre has judging runs at 4 rates: mark the runs that chose its rate with `tuning`",
         ),
         (frame(pre=PRE, post=POST).with_columns(loss=pl.lit("x")), "column `loss`, row 1: 'x' is no number"),
+        (frame(a=PRE, b=POST).with_columns(arm=pl.concat_list("arm")), "column `arm`: expected numbers or words"),
+        (frame(a=PRE, b=POST).with_columns(seed=pl.concat_list("seed")), "column `seed`: expected numbers or words"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(losses: pl.DataFrame, says: str) -> None:
@@ -171,10 +174,72 @@ def test_another_separator_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     path = tmp_path / "losses.csv"
     path.write_text("arm;seed;loss\na;0;1.0\n")
     assert main(["compare", str(path)]) == 2
-    assert capsys.readouterr().err.startswith("ablate: FILE: no column `arm`; columns: arm;seed;loss (columns seem")
-    path.write_text("arm,seed,loss\n")
+    assert capsys.readouterr().err.startswith(f"ablate: {path}: no column `arm`; columns: arm;seed;loss (columns seem")
+
+
+@pytest.mark.parametrize("blank", ["", "\n", "\n\n", "\r\n"])
+def test_a_heading_alone_has_no_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str], blank: str) -> None:
+    path = tmp_path / "losses.csv"
+    path.write_text(f"arm,seed,loss\n{blank}")
     assert main(["compare", str(path)]) == 2
-    assert capsys.readouterr().err == "ablate: FILE: has no rows below its heading\n"
+    assert capsys.readouterr().err == f"ablate: {path}: has no rows below its heading\n"
+
+
+@pytest.mark.parametrize(
+    ("columns", "metric"),
+    [
+        (("Arm", " SEED", "Loss"), None),
+        (("arm", "seed", "val_loss"), None),
+        (("arm", "seed", "Eval/Loss"), None),
+        (("arm", "seed", "bpb"), "bpb"),
+        (("arm", "seed", "BPB"), "bpb"),
+    ],
+)
+def test_columns_are_found_whatever_their_case(columns: tuple[str, ...], metric: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "losses.csv"
+    frame(pre=PRE, post=POST).rename(dict(zip(("arm", "seed", "loss"), columns, strict=True))).write_csv(path)
+    assert ablate.compare(path, metric=metric).document() == ablate.compare(frame(pre=PRE, post=POST)).document()
+
+
+def test_a_metric_is_a_column_and_another_one_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    losses = frame(pre=PRE, post=POST).with_columns(val_loss=-pl.col("loss"))
+    assert ablate.compare(losses).contrasts["verdict"].to_list() == ["worse"]
+    assert ablate.compare(losses, metric="val_loss").contrasts["verdict"].to_list() == ["better"]
+    losses.write_csv(tmp_path / "wandb.csv")
+    assert main(["compare", str(tmp_path / "wandb.csv"), "--metric", "val_los"]) == 2
+    said = "--metric val_los: no column of that name (did you mean 'val_loss'?); columns: arm, seed, loss, val_loss\n"
+    assert capsys.readouterr().err == f"ablate: {said}"
+    with pytest.raises(ablate.ArgumentError, match="columns 'Arm' and 'ARM': call one of them `arm`"):
+        ablate.compare(losses.with_columns(Arm="arm", ARM="arm").drop("arm"))
+
+
+def test_failed_runs_are_named_with_their_cells(tmp_path: Path) -> None:
+    path = tmp_path / "losses.csv"
+    path.write_text("arm,seed,loss\na,0,1\na,1,2\na,2,3\nb,0,\nb,1,nan\nb,2,1\nc,0,inf\nc,1,2\nc,2,3\n")
+    found = ablate.compare(path)
+    assert "counted as failed: seeds 0, 1 of b (empty or NaN); seed 0 of c (inf)" in found.notes
+    assert found.arms["failed"].to_list() == [0, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("losses", "difference", "reason"),
+    [
+        (frame(a=PRE, b=np.add(PRE, 0.05).tolist()), 0.05, "all seeds differ by the same amount"),
+        (frame(a=[3.0], b=[3.1]), 0.1, "b and a finished with one seed each: the noise is not known"),
+        (frame(a=PRE, b=[4.2, math.nan]), 4.2 - np.mean(PRE), "b finished with one seed: the noise is not known"),
+        (frame(a=[math.nan] * 5, b=PRE), None, "no run of a has a finite loss"),
+    ],
+)
+def test_what_cannot_be_tested_has_an_estimate_alone(
+    losses: pl.DataFrame, difference: float | None, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = ablate.compare(losses).contrasts.row(0, named=True)
+    assert (found["p"], found["low"], found["high"], found["verdict"]) == (None, None, None, "cannot tell")
+    assert found["difference"] == (difference if difference is None else pytest.approx(difference))
+    assert found["reason"] == reason
+    losses.write_csv(tmp_path / "losses.csv")
+    assert main(["compare", str(tmp_path / "losses.csv")]) == 0
+    assert ("–" if difference is None else f"{difference:+.4f}") in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("given", [{"losses": {"arm": ["a"]}}, {"losses": frame(a=PRE, b=POST), "margin": "0.02"}])

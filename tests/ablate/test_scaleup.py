@@ -122,6 +122,8 @@ def test_what_fits_a_memory(study: str, capsys: pytest.CaptureFixture[str]) -> N
     [
         (["--memory", "80GB"], "--memory belongs to --at PRESET"),
         (["--at", "llama3", "--memory", "80 apples"], "--memory 80 apples: not a size such as 80GB or 24GiB"),
+        (["--at", "llama3", "--memory", "80"], "--memory 80: a size needs a unit: 80GB or 80GiB"),
+        (["--at", "llama3", "--memory", "0GB"], "--memory 0GB: expected a size above 0"),
         (["--at", "llama3", "--memory", "80GB", "--device", "h100"], "--memory takes no --device"),
         (["--at", "llama3-7b", "--device", "h100"], "--at llama3-7b: unknown preset 'llama3-7b' (did you mean"),
         (["--at", "gpt4", "--device", "h100"], "--at gpt4: 'gpt4' cannot be built"),

@@ -184,6 +184,22 @@ def test_every_command_and_every_option_in_passing_is_understood() -> None:
     assert wrong == []
 
 
+def test_the_page_of_commands_lists_them_all_with_options_that_they_have() -> None:
+    page = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `ablate ([a-z]+)(.*)", page, re.MULTILINE)
+    assert sorted(name for name, _ in rows) == sorted(COMMANDS)
+    options = {name: parser_of(name)._option_string_actions for name in COMMANDS}
+    wrong = [
+        f"{name} {each}"
+        for name, row in rows
+        for each in re.findall(r"(?<=`)--?[a-z-]+", row)
+        if each not in options[name]
+    ]
+    assert wrong == []
+    (said,) = re.findall(r"takes `--json`, which prints one JSON document\s+instead of text, but ([^.]*)\.", page)
+    assert re.findall("`([a-z]+)`", said) == [name for name in COMMANDS if "--json" not in options[name]]
+
+
 @pytest.fixture
 def reader(tmp_path: Path) -> Path:
     """Where a reader of every page works: the studies that ship, notes, models and a plug-in."""

@@ -109,7 +109,7 @@ def test_a_ladder_has_its_other_rungs(tmp_path: Path) -> None:
 
 
 def test_nothing_is_recorded_of_what_has_no_result(study: Path, tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match="its study has no file, so name the folder: --record DIR"):
+    with pytest.raises(ReportError, match="its study has no file beside which to record it: name a directory"):
         ablate.record_result(study)
     with changed(study / "study.json") as document:
         document["scale"] = "smoke"

@@ -1,0 +1,106 @@
+"""The functions of `import ablate`, with every mistake that a caller can make as an `AblateError`.
+
+An argument of another type than its annotation says is named before anything runs, and a file that cannot be read or
+written is one line with its name.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import re
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from numbers import Integral, Real
+from typing import Any, Literal, ParamSpec, TypeVar, get_args
+
+from ablate.errors import AblateError, ArgumentError, reason_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Dtype = Literal["bfloat16", "float16", "float32"]
+Device = Literal["cpu", "cuda"]
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, os.PathLike) and "\0" not in os.fspath(value)
+
+
+CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "None": (lambda value: value is None, "None"),
+    "Count": (lambda value: _is_number(value, Integral) and value >= 1, "a whole number from 1"),
+    "int": (lambda value: _is_number(value, Integral), "a whole number"),
+    "float": (lambda value: _is_number(value, Real), "a number"),
+    "str": (lambda value: isinstance(value, str) and "\0" not in value, "text"),
+    "Path": (_is_path, "a path"),
+    "Dtype": (lambda value: value in get_args(Dtype), ", ".join(get_args(Dtype))),
+    "Device": (lambda value: value in get_args(Device), "cpu, cuda"),
+    "Mapping": (lambda value: isinstance(value, Mapping), "a map"),
+    "Sequence": (lambda value: isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping), "a list"),
+    "Study": (lambda value: type(value).__name__ == "Study", "a Study"),
+}
+"""Names in annotations that are checked, with their words. Functions check what any other name stands for."""
+ALIASES = {"StudyLike": "str | Path | Mapping | Study", "Sets": "Mapping | Sequence[str]"}
+
+
+def public(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, with a caller's mistakes as `AblateError`."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        signature = inspect.signature(function)
+        for name, annotation, value in _given(signature, signature.bind(*args, **kwargs)):
+            parts = _parts(annotation)
+            if not any(_fits(part, value) for part in parts):
+                raise ArgumentError(name, f"expected {_words(parts)}, not {reprlib.repr(value)}")
+        try:
+            return function(*args, **kwargs)
+        except BrokenPipeError:  # who read what is printed has gone
+            raise
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename else ""
+            raise AblateError(f"{place}{reason_of(error)}") from error
+
+    return call
+
+
+def _given(signature: inspect.Signature, bound: inspect.BoundArguments) -> Iterator[tuple[str, str, Any]]:
+    """Every argument: its name, its annotation, and its value."""
+    for name, value in bound.arguments.items():
+        parameter = signature.parameters[name]
+        annotation = str(parameter.annotation)
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            yield from ((each, annotation, of) for each, of in value.items())
+        elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            yield from ((name, annotation, of) for of in value)
+        else:
+            yield name, annotation, value
+
+
+def _parts(annotation: str) -> list[str]:
+    """The types that an annotation allows: `A` and `B[C | D]` of `A | B[C | D]`."""
+    found = re.split(r" \| (?![^\[]*\])", annotation)
+    return [each for part in found for each in (_parts(ALIASES[part]) if part in ALIASES else [part])]
+
+
+def _fits(part: str, value: Any) -> bool:
+    name, _, inner = part.partition("[")
+    if name not in CHECKS:
+        return True
+    each = value if name == "Sequence" and isinstance(value, list | tuple) else ()
+    return CHECKS[name][0](value) and all(any(_fits(one, of) for one in _parts(inner.removesuffix("]"))) for of in each)
+
+
+def _words(parts: list[str]) -> str:
+    """Types as a sentence has them: `a whole number or None`."""
+    words = []
+    for part in parts:
+        name, _, inner = part.partition("[")
+        of = f" (of {_words(_parts(inner.removesuffix(']')))})" if name == "Sequence" else ""
+        words.append(CHECKS[name][1] + of)
+    return " or ".join(words)
