@@ -33,9 +33,10 @@ def report(path: str | Path) -> Path:
         PosixPath('runs/index.html')
     """
     folder, kind = reported(path)
-    draw = {"search": reports.render_search, "store": reports.render_site, "study": reports.render}[kind]
     try:
-        return draw(folder)
+        if kind == "search":
+            return reports.render_search(folder)
+        return reports.render_site(folder) if kind == "store" else reports.render(folder)
     except OSError as error:
         if error.errno not in (errno.EROFS, errno.EACCES):
             raise

@@ -22,7 +22,7 @@ from ablate.searching.laboratory import StudyLaboratory
 from ablate.store.documents.tuning import RATE
 from ablate.study.problems import StudyError
 from ablate.study.search_axes import AnyAxis
-from ablate.study.search_space import is_listed, random_value, values_of
+from ablate.study.search_space import Params, is_listed, random_value, values_of
 
 MOST = 2048
 """Combinations up to which all are worked out, at a millisecond each."""
@@ -65,7 +65,7 @@ class _Costs:
         self._rate = {path: random_value(axis, rng) for path, axis in lab.space.axes.items() if path == RATE}
         self._known: dict[tuple[Any, ...], list[float]] = {}
 
-    def __call__(self, values: Mapping[str, Any]) -> list[float]:
+    def __call__(self, values: Params) -> list[float]:
         """values: of every setting, also of those that the model does not have."""
         given = {**self._rate, **values}
         params = self.lab.space.draw(lambda path, _: given[path])
@@ -127,7 +127,7 @@ def _estimated(costs: _Costs, axes: Mapping[str, AnyAxis], rng: np.random.Genera
     return found
 
 
-def _anew(costs: _Costs, values: Mapping[str, Any], path: str, axis: AnyAxis, rng: np.random.Generator) -> list[float]:
+def _anew(costs: _Costs, values: Params, path: str, axis: AnyAxis, rng: np.random.Generator) -> list[float]:
     """Costs with another value of one setting that can be built with the others."""
     for _ in range(TRIES):
         there = costs({**values, path: random_value(axis, rng)})
