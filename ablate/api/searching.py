@@ -44,6 +44,7 @@ from ablate.study.written import Sets
 from ablate.training.execution import Count
 from reports.optuna_log import silenced
 
+NOTHING_TO_PROMOTE = "nothing is promoted: no scored trial differs from the base in more than its learning rate"
 BEST = {"number", "settings", "values", "runs"}
 """Fields of the best trials in `ablate search --json`."""
 
@@ -258,13 +259,19 @@ class _StudySearch:
         self.folder.write(document)
         write_tables(document, self.folder)
         if self.promote:
-            written = write_promoted(self.lab, search, self.promote)
-            promoted = written.path
-            for scale, trials_there in written.unlike.items():
-                self.failures.append(f"{scale}: left out of {promoted.name}: no model there is like {trials_there[0]}")
+            promoted = self._promoted(search)
         failures = [*self.failures, *(f"trial {number}: {error}" for number, error in search.failed.items())]
         page = reports.render_search(self.folder.path)
         return SearchResult(reports.search_found(self.folder.path), page, promoted, tuple(failures))
+
+    def _promoted(self, search: Search) -> Path | None:
+        written = write_promoted(self.lab, search, self.promote or 0)
+        if written is None:
+            self.failures.append(NOTHING_TO_PROMOTE)
+            return None
+        for scale, trials in written.unlike.items():
+            self.failures.append(f"{scale}: left out of {written.path.name}: no model there is like {trials[0]}")
+        return written.path
 
     def _document(self, trials: optuna.Study, search: Search, has_ended: bool = True) -> SearchDocument:
         journal = self.folder.journal.last_seal() if self.is_in_journal else None

@@ -32,8 +32,9 @@ class Promoted:
     unlike: Mapping[str, tuple[str, ...]]
 
 
-def promote(lab: StudyLaboratory, search: Search, count: int) -> Promoted:
-    """Write the best trials as a study. Trials count from 1000 for seeds; an ordinary study from 0.
+def promote(lab: StudyLaboratory, search: Search, count: int) -> Promoted | None:
+    """Write the best trials as a study; None where no trial differs from the base in more than its rate. Trials count
+    from 1000 for seeds; an ordinary study from 0.
 
     At this scale the arms have the rates that the search found, and the base its own. At the study's other scales sizes
     keep their ratio to the base's, and every arm tunes its rate. A scale where a trial has no counterpart is left out.
@@ -46,6 +47,8 @@ def promote(lab: StudyLaboratory, search: Search, count: int) -> Promoted:
         if len(params) < count and identity not in known:
             known.add(identity)
             params[f"trial_{number}"] = trials[number].params
+    if not params:
+        return None
     arms = {name: _nested(lab.space.written(lab.space.settings(_without_rate(of)))) for name, of in params.items()}
     question = f"Do the best trials of the search {lab.study.name} hold with fresh seeds?"
     comment = f"The best trials of a search, at scale {lab.study.scale}, with seeds that the search did not use."

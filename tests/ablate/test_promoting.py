@@ -132,3 +132,13 @@ def test_a_search_keeps_an_edited_study_and_trains_nothing(tmp_path: Path, capsy
         assert main([*command, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["promoted"] == str(promoted)
     assert load_study(promoted, "cpu").seeds == (0, 1, 2)
+
+
+def test_rates_alone_are_not_promoted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The study would have no arms."""
+    study, store = toy_study(tmp_path, "{}"), tmp_path / "runs"
+    study.write_text(study.read_text() + "search: {space: {train.lr: [1e-3, 1e-2]}, trials: 2, race: 0}\n")
+    command = ["search", str(study), "--scale", "cpu", "--store", str(store), "--engine", "inprocess", "--promote", "1"]
+    assert main(command) != 0
+    assert "nothing is promoted: no scored trial differs from the base" in capsys.readouterr().err
+    assert not (tmp_path / f"{study.stem}_promoted.yaml").exists()
