@@ -87,8 +87,7 @@ class Ray(Polling):
         try:
             yield
         finally:
-            ended.set()
-            self._known = None
+            ended.set()  # what was known last still is: a lost head would be asked in vain
 
     @property
     def where(self) -> str:
