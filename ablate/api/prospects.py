@@ -59,7 +59,7 @@ class Prospects:
         return self.foresight.seeds(self.outcome.plan, difference, self.judged.fresh)
 
     def lines(self) -> Iterator[str]:
-        """What the study will probably see, and whether all of its seeds can judge it; or why nothing is judged."""
+        """Lines on what the study will probably see, and on seeds that cannot judge it; or on why nothing is judged."""
         yield from detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
         if reason := self.unjudged or seeds_line(self.outcome.plan):
             yield reason

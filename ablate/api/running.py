@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -79,9 +78,12 @@ def run(
     place = context.store.study(chosen.name, chosen.scale)
     before, folder = place.read(), place.path
     refuse_namesake(chosen, before, context.store)
-    prospects = partial(Prospects, store=context.store, asked=chosen)
     runner = StudyRunner(
-        chosen, context, before, lambda: reports.open_arms(folder), lambda outcome: prospects(outcome).lines()
+        chosen,
+        context,
+        before,
+        open_arms=lambda: reports.open_arms(folder),
+        foretell=lambda outcome: Prospects(outcome, context.store, chosen).lines(),
     )
     try:
         runner.run()

@@ -93,7 +93,7 @@ class StudyPlan:
 
     @cached_property
     def prospects(self) -> Prospects:
-        """What the study will probably see, or why it will judge nothing."""
+        """Expectation of what the study will see, or the reason why it will judge nothing."""
         return Prospects(self.outcome, self.store, self.asked)
 
     @property

@@ -14,6 +14,7 @@ from ablate.planning.claims import study_claims
 from ablate.planning.design_document import design_document
 from ablate.planning.identity import at_any_rate, run_identity
 from ablate.planning.plan import ArmPlan
+from ablate.planning.unjudged import is_pilot
 from ablate.store.documents import (
     CacheBytes,
     ParameterBudget,
@@ -30,7 +31,6 @@ from ablate.store.documents import (
     StudyTrial,
     StudyTuning,
 )
-from ablate.store.documents.study_arm import all_undertrained
 from ablate.store.documents.tuning import RATE
 from ablate.study.budget_spec import Budget
 from ablate.study.reading import next_scale
@@ -74,7 +74,7 @@ def study_document(
         claims=study_claims(study, now.date().isoformat()),
         published=study.sections.published.published(study.baseline) if study.sections.published else None,
         margin=study.sections.margin,
-        pilot=all_undertrained(arms) if study.sections.pilot is None else study.sections.pilot,
+        pilot=is_pilot(plan),
         per="byte" if study.own_tokenizers else "token" if study.train.objective == NextToken() else "target",
         objective=None if objective == NextToken() else StudyObjective(kind=objective.kind, counts=objective.counts),
         conventions=conventions,

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import math
-
 from ablate.planning.plan import Plan
+from ablate.store.documents.length import wanting
+from ablate.store.documents.shell import budget_option
 from ablate.store.documents.study import UNJUDGED
 
 FEWEST_SEEDS = 2
 """Seeds below which their noise is unknown."""
 
 
+def is_pilot(plan: Plan) -> bool:
+    """Whether it is one by its own word or, where it says nothing, since all arms are undertrained."""
+    said = plan.study.sections.pilot
+    return all(arm.length.undertrained for arm in plan.arms) if said is None else said
+
+
 def unjudged(plan: Plan) -> str | None:
     """Why nothing will be judged; None where something may be."""
-    study, pilot = plan.study, plan.study.sections.pilot
+    study, budget = plan.study, plan.study.budget
     if study.scale in UNJUDGED:
         return f"no verdicts: {study.scale} shows that a study runs, not what it finds"
-    if pilot:
+    if not is_pilot(plan):
+        return None
+    if study.sections.pilot:
         return "a pilot: it gives estimates and no verdicts, and spends no look at the question"
-    if pilot is None and all(arm.length.undertrained for arm in plan.arms):
-        longer = math.ceil(10 * max(arm.length.wanting for arm in plan.arms)) / 10
-        budget = f"--set budget.{study.budget.given}={float(f'{study.budget.amount * longer:.3g}'):g}"
-        return f"no verdicts, as all arms are undertrained: {longer:g} × the budget trains for long enough ({budget})"
-    return None
+    longer = wanting(arm.length for arm in plan.arms)
+    more = budget_option(budget.given, budget.amount * longer)
+    return f"no verdicts, as all arms are undertrained: {longer:g} × the budget trains for long enough ({more})"
 
 
 def seeds_line(plan: Plan) -> str | None:

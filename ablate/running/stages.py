@@ -80,7 +80,6 @@ class StudyRunner:
         self._ended: dict[str, Status] = {}
         """Status of the runs that have ended, which does not change any more."""
         self.outcome: CampaignOutcome | None = None
-        self._is_foretold = False
         self._evaluations: set[tuple[str, str]] = set()
         """Run and request of every evaluation that was asked for."""
 
@@ -142,9 +141,11 @@ class StudyRunner:
             # A request for each of thousands of runs that are done takes longer than to see that they are.
             measure = plan.measure_digest if plan.measures(digest) else None
             missing[digest] = phases_after(self._status(digest), self.store, digest, measure, plan.evals_digest)
+        is_first = not any(self.to_train.values())
         self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
         if trains := any("train" in phases for phases in missing.values()):
-            self._say_prospects(stage, progress)
+            for line in self._foretell(stage.outcome or self.planner.foreseen().outcome) if is_first else ():
+                progress.say(line)
         progress.say(_reuse(stage.name, missing))
         if trains:
             progress.say(self._expected(stage, missing))
@@ -164,13 +165,6 @@ class StudyRunner:
                 progress.say(line)
         if todo := [self.context.request(plan, run.identity) for plan, run in runs.values() if missing[run.digest]]:
             self._run(todo, missing, progress)
-
-    def _say_prospects(self, stage: Stage, progress: Progress) -> None:
-        """Say what the study will probably see, once."""
-        if not self._is_foretold:
-            for line in self._foretell(stage.outcome or self.planner.foreseen().outcome):
-                progress.say(line)
-        self._is_foretold = True
 
     def _status(self, digest: str) -> Status:
         """Status of a run in the store, which is asked until the run has ended: there may be a hundred thousand."""

@@ -113,7 +113,7 @@ class Origins:
 
     @property
     def known(self) -> list[Origin]:
-        """What people wrote comes last: it is what they can change, even where a scale is laid over it."""
+        """All settings, those that people wrote last: these they can change, even where a scale is laid over them."""
         return [*self.shipped, *self.own]
 
     def add(self, layer: Layer) -> list[Problem]:

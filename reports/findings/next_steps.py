@@ -11,7 +11,8 @@ from pydantic import JsonValue
 
 from ablate.noise.power import ALPHA, POWER, seeds_for
 from ablate.noise.scatter import Noise
-from ablate.store.documents.shell import fresh_seeds, seeds_option
+from ablate.store.documents.length import wanting
+from ablate.store.documents.shell import budget_option, fresh_seeds, seeds_option
 from ablate.store.documents.study import UNJUDGED, StudyDocument
 from ablate.store.documents.study_arm import all_undertrained
 from ablate.store.documents.tuning import RATE
@@ -57,7 +58,7 @@ def _steps(summary: StudySummary) -> Iterator[NextStep]:
     if study.scale in UNJUDGED:
         yield NextStep(summary.command(scale="cpu"), "answer the question")
     elif study.pilot and all_undertrained(study.arms):
-        longer = _wanting(study)
+        longer = wanting(arm.length for arm in study.arms)
         yield NextStep(summary.command(_budget(study, longer)), f"train for long enough to judge: {longer:g} × as long")
     elif study.pilot:
         fresh = _fresh(summary, len(study.arms[0].runs))
@@ -80,13 +81,8 @@ def _steps(summary: StudySummary) -> Iterator[NextStep]:
 def _budget(study: StudyDocument, factor: float) -> str:
     """Options that multiply the budget of a run, for which rates that were tuned at the shorter one are tuned again."""
     spent = study.budget.model_dump(include={"flops", "tokens", "seconds"}, exclude_none=True)
-    more = [f"--set budget.{name}={float(f'{amount * factor:.3g}'):g}" for name, amount in spent.items()]
+    more = [budget_option(name, amount * factor) for name, amount in spent.items()]
     return " ".join([*more, *(["--set tune=auto"] if study.rates.how == "carried" else [])])
-
-
-def _wanting(study: StudyDocument) -> float:
-    """Least factor by which training should be longer for no arm to be undertrained."""
-    return math.ceil(10 * max(arm.length.wanting for arm in study.arms)) / 10
 
 
 def _rates(summary: StudySummary) -> Iterator[NextStep]:
@@ -147,7 +143,7 @@ def _larger(summary: StudySummary) -> Iterator[NextStep]:
         where = " on a GPU" if larger.startswith("gpu") else ""
         yield NextStep(summary.command(scale=larger), f"see whether it holds at the larger scale {larger}{where}")
     else:
-        factor = max(FURTHER, _wanting(study))
+        factor = max(FURTHER, wanting(arm.length for arm in study.arms))
         longer = summary.command(_budget(study, factor))
         yield NextStep(longer, f"see whether it holds when trained {factor:g} × as long")
 

@@ -10,7 +10,7 @@ from zoo.spec import ModelSpec
 
 
 class SomeRoPE(Keyed):
-    """What the config says of positions once for all layers, the first of those with RoPE tells."""
+    """Family whose config says once for all layers what the first of those with RoPE does."""
 
     def typical(self, spec: ModelSpec) -> BlockSpec:
         return next((layer for layer in spec.layers if turns(layer)), spec.layers[0])

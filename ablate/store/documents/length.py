@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Self
 
 TOKENS_PER_PARAMETER = 5
@@ -41,6 +42,11 @@ class Length(NamedTuple):
         if self.after_checkpoint:
             return 0.0
         return max(TOKENS_PER_PARAMETER / self.tokens_per_parameter, STEPS / self.steps)
+
+
+def wanting(lengths: Iterable[Length]) -> float:
+    """Least factor, in tenths, by which all should be longer for none to be undertrained."""
+    return math.ceil(10 * max(length.wanting for length in lengths)) / 10
 
 
 def undertrained(lengths: Mapping[str, Length]) -> str | None:

@@ -26,6 +26,11 @@ def plugin_options(files: Iterable[str | os.PathLike[str]]) -> str:
     return " ".join(f"--plugin {shlex.quote(from_here(Path(file)))}" for file in files)
 
 
+def budget_option(kind: str, amount: float) -> str:
+    """The option that sets a budget, to three digits."""
+    return f"--set budget.{kind}={float(f'{amount:.3g}'):g}"
+
+
 def seeds_option(seeds: Iterable[int]) -> str:
     """The option that asks for these seeds."""
     return f'--set "seeds=[{",".join(map(str, seeds))}]"'
