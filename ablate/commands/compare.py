@@ -2,9 +2,9 @@
 
 FILE is a CSV, parquet or JSON-lines file with a row for each run and the columns arm, seed, loss; where known also rate
 (learning rate), split (tuning or judging) and cost. A run whose loss is empty, NaN or infinite has failed; runs that
-have not ended have no row. A pattern such as 'logs/{arm}-s{seed}/trainer_state.json' reads
-the last losses from the logs of other trainers: Hugging Face's Trainer, TensorBoard, Weights & Biases, CSV, text. A run
-whose log ends before others of its arm is left out; one that ends in NaN has failed.
+have not ended have no row. A pattern such as 'logs/{arm}-s{seed}/trainer_state.json' reads the last losses from the
+logs of other trainers: Hugging Face's Trainer, TensorBoard, Weights & Biases, CSV, text. A run whose log ends before
+others of its arm is left out; one that ends in NaN has failed.
 
 With --stores, FILE is a study instead, and its differences in these stores are summarised: a random-effects mean, and
 how far stores differ. Stores that have runs in common are to be merged (`ablate merge`).
