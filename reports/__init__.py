@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from reports.atlas.findings import findings_files
     from reports.atlas.readme import tables_file
     from reports.atlas.sources import Sources
+    from reports.claims.replication import replicated
     from reports.findings.documents import documents
     from reports.findings.next_steps import next_steps, step_words
-    from reports.findings.replication import replicated
-    from reports.findings.shapes import StudySummary
+    from reports.findings.study_summary import StudySummary
     from reports.findings.summary import summarise_study as summarise
     from reports.pages.campaign import render_campaign
     from reports.pages.cell import render_cell as notebook_cell
@@ -50,7 +50,7 @@ _HOME = {
     "render_campaign": "reports.pages.campaign",
     "render_search": "reports.pages.search_page:render",
     "render_site": "reports.pages.site",
-    "replicated": "reports.findings.replication",
+    "replicated": "reports.claims.replication",
     "results_of_store": "reports.results.storing",
     "sentence": "reports.wording.finding_words",
     "size_of": "reports.results.sizes",
@@ -131,7 +131,8 @@ def rates(summary: StudySummary) -> str:
 def notes(summary: StudySummary) -> list[str]:
     """Lines that the table and the headline leave out; for a run without verdicts, only why it has no speeds."""
     from ablate.store.documents.study import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
-    from reports.wording import answers, claim_words, cost_words, method_words  # noqa: PLC0415
+    from reports.claims import claim_words  # noqa: PLC0415
+    from reports.wording import answers, cost_words, method_words  # noqa: PLC0415
     from reports.wording.registration_words import line as registered  # noqa: PLC0415
     from reports.wording.title_words import small_print  # noqa: PLC0415
 
@@ -185,22 +186,22 @@ def open_arms(study_dir: Path | str) -> tuple[str, ...]:
 
 def search_found(search_dir: Path | str) -> SearchDocument:
     """A search with scores of fresh seeds, where there are any, and the trials that are the best by these."""
-    from reports.findings.searches import read_search  # noqa: PLC0415 (keeps the import cheap)
+    from reports.searches.search import read_search  # noqa: PLC0415 (keeps the import cheap)
 
     return read_search(Path(search_dir), curves=False).document
 
 
 def search_table(search_dir: Path | str) -> tuple[tuple[str, ...], ...]:
     """The best trials as rows of text, the header first; every trial of a search that is not judged."""
-    from reports.findings.searches import read_search  # noqa: PLC0415 (keeps the import cheap)
-    from reports.wording.search_tables import closing_table  # noqa: PLC0415
+    from reports.searches.search import read_search  # noqa: PLC0415 (keeps the import cheap)
+    from reports.searches.search_tables import closing_table  # noqa: PLC0415
 
     return closing_table(read_search(Path(search_dir), curves=False)).lines
 
 
 def search_answer(search_dir: Path | str) -> str:
     """The answer of a search in one sentence."""
-    from reports.findings.searches import read_search  # noqa: PLC0415 (keeps the import cheap)
-    from reports.wording.search_words import headline  # noqa: PLC0415
+    from reports.searches.search import read_search  # noqa: PLC0415 (keeps the import cheap)
+    from reports.searches.search_words import headline  # noqa: PLC0415
 
     return headline(read_search(Path(search_dir), curves=False))

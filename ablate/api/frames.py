@@ -10,7 +10,7 @@ import polars as pl
 from ablate.store.result_columns import Schema
 from reports.findings.comparison import Judgement
 from reports.findings.history import HistoryEntry
-from reports.findings.shapes import ArmSummary, EffectSummary, StudySummary
+from reports.findings.study_summary import ArmSummary, EffectSummary, StudySummary
 from reports.reading.collect import RUNS
 from reports.statistics.estimates import Estimate
 

@@ -31,7 +31,7 @@ from ablate.study.proposing import Edits, changes, proposal, refuse_unfair
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
-from reports.findings.proposals import (
+from reports.campaigns.proposals import (
     FALSE_DISCOVERIES,
     MOST_SEEDS,
     kept,

@@ -22,7 +22,7 @@ from reports.statistics.estimates import ALPHA, holm
 from reports.statistics.random_effects import random_effects
 
 if TYPE_CHECKING:
-    from reports.findings.shapes import StudySummary
+    from reports.findings.study_summary import StudySummary
 
 NUMBERS = ("difference", "low", "high", "p", "tau", "q", "q_p", "i2")
 SCHEMA = {"arm": pl.String, "against": pl.String, "stores": pl.Int64, **dict.fromkeys(NUMBERS, pl.Float64)}

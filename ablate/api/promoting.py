@@ -10,7 +10,7 @@ from ablate.errors import ArgumentError
 from ablate.study.promoting import confirming, refuse_edited, write_study
 from ablate.study.study import Study
 from ablate.study.yamlfile import StudyMap
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from zoo.edits import merge
 
 SEEDS = 5

@@ -22,7 +22,7 @@ from ablate.store.documents import ProposalOutcome, ProposalRecord, ProposalTest
 from ablate.store.paths import campaign_study
 from ablate.study.proposing import CHANGE, Edits, proposal
 from ablate.study.study import Study
-from reports.findings.proposals import (
+from reports.campaigns.proposals import (
     LEAST_SEEDS,
     MOST_SEEDS,
     WORTH,

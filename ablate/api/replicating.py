@@ -16,8 +16,8 @@ from ablate.running.progress import Wanted
 from ablate.store.documents import JsonObject, StudyPublished
 from ablate.study.papers import find_paper
 from ablate.study.written import Sets
-from reports.findings.replication import ReplicatedRow
-from reports.wording import replication_words
+from reports.claims import replication_words
+from reports.claims.replication import ReplicatedRow
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ablate.running.stages import Failure, StudyRunner
 from ablate.store import Store, StudyFolder
 from ablate.store.documents import JsonObject
 from reports.findings.next_steps import NextStep
-from reports.findings.shapes import ArmSummary, StudySummary
+from reports.findings.study_summary import ArmSummary, StudySummary
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ import ablate
 from ablate.store import Store
 from ablate.store.documents import ProposalRecord
 from ablate.study.proposing import CHANGE
-from reports.findings.proposals import kept, latest
+from reports.campaigns.proposals import kept, latest
 
 CAPS = (
     2.0,

@@ -18,8 +18,8 @@ from reports.figures.base import (
 )
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank
-from reports.findings.curves import Point
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
+from reports.reading.curves import Point
 from reports.statistics.estimates import Estimate
 from reports.wording import words
 from reports.wording.table import frame_table

@@ -14,7 +14,7 @@ from reports.evaluations import EvaluationSection
 from reports.figures.base import Figure, Switch, SwitchOption
 from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, blank, label
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
 from reports.wording.table import frame_table
 

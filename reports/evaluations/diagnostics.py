@@ -15,9 +15,9 @@ from ablate.store.result_columns import Row, Schema
 from reports.evaluations import EvaluationSection
 from reports.figures.base import NEUTRAL, Figure, band, line, mean_and_range, optional, short
 from reports.figures.style import ArmStyle, blank, label
-from reports.findings.curves import Curve, Point
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
+from reports.reading.curves import Curve, Point
 from reports.statistics.estimates import combined_stderr
 from reports.wording import words
 from reports.wording.table import frame_table

@@ -24,9 +24,9 @@ from reports.figures.base import (
     range_of,
 )
 from reports.figures.style import ArmStyle, blank, label
-from reports.findings.curves import Curve, Point, over_seeds
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
+from reports.reading.curves import Curve, Point, over_seeds
 from reports.statistics.estimates import combined_stderr
 from reports.wording import words
 from reports.wording.table import frame_table

@@ -14,9 +14,9 @@ from reports.evaluations import EvaluationSection
 from reports.evaluations._recall_figure import RecallCurve, Targets, figure_of
 from reports.figures.base import Figure
 from reports.figures.style import ArmStyle
-from reports.findings.curves import over_seeds
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
+from reports.reading.curves import over_seeds
 from reports.reading.documents import StudyDocuments
 from reports.statistics.estimates import estimate, score_half_width
 

@@ -16,7 +16,7 @@ from reports.evaluations import EvaluationSection
 from reports.figures.base import NEUTRAL, Figure, beside_row, optional, short, two_lines
 from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, blank, label
-from reports.findings.shapes import Score, StudySummary
+from reports.findings.study_summary import Score, StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS

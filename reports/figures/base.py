@@ -9,7 +9,7 @@ from typing import Any
 
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank
-from reports.findings.curves import Curve, Point
+from reports.reading.curves import Curve, Point
 from reports.statistics.estimates import Estimate
 from reports.wording import words
 from reports.wording.table import Table

@@ -8,8 +8,8 @@ from ablate.store.documents import TrialRecord
 from reports.figures.base import Figure
 from reports.figures.drawing import Attributes
 from reports.figures.style import PALETTE, blank, label
-from reports.findings.searches import SearchSummary
-from reports.wording.search_tables import closing_table, objective_title
+from reports.searches.search import SearchSummary
+from reports.searches.search_tables import closing_table, objective_title
 
 LOGARITHMIC = 8
 """An axis whose largest value is so many times its smallest one has a logarithmic scale."""

@@ -17,11 +17,11 @@ from reports.figures.pareto import front_figure
 from reports.figures.setting_axes import resolving, setting_axes, titles_of
 from reports.figures.slices import slices
 from reports.figures.style import GRID, PALETTE, blank
-from reports.findings.importance import Importance, frozen, in_memory
-from reports.findings.searches import SearchSummary
 from reports.optuna_log import silenced
+from reports.searches.importance import Importance, frozen, in_memory
+from reports.searches.search import SearchSummary
+from reports.searches.search_tables import objective_title
 from reports.wording.arm_names import setting_name
-from reports.wording.search_tables import objective_title
 from reports.wording.table import Table
 
 FEWEST = 3

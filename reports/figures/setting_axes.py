@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from ablate.store.documents import Choices, TrialRecord
 from reports.figures.style import label
+from reports.searches.search_tables import setting_text
 from reports.wording.arm_names import setting_name
-from reports.wording.search_tables import setting_text
 
 MOST_TICKS = 5
 LONGEST_TICK = 12

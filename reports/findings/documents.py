@@ -8,10 +8,10 @@ from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
 from ablate.store.documents import JsonObject, StudyClaim
+from reports.claims.judged_claim import JudgedClaim
 from reports.findings.comparison import Comparison
 from reports.findings.costs import ArmCosts
-from reports.findings.judged_claim import JudgedClaim
-from reports.findings.shapes import ArmSummary, EffectSummary, Score, StudySummary
+from reports.findings.study_summary import ArmSummary, EffectSummary, Score, StudySummary
 from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval, ends_as_json
 

@@ -14,10 +14,10 @@ from datetime import datetime
 
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyArm, StudyDocument
 from ablate.store.documents.ledger import LOSS
+from reports.designs.contrasts import Correction, together
 from reports.statistics.estimates import ALPHA
 from reports.statistics.interval import Interval
 from reports.statistics.ledger import Contrast, Judged, Ledger, LedgerClaim, corrected, rounds, share
-from reports.statistics.screening import Correction, together
 from reports.statistics.simultaneous import Evidence, of_p
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from reports.findings.shapes import ArmSummary
+from reports.findings.study_summary import ArmSummary
 
 
 def signal_to_noise(arms: Sequence[ArmSummary], task: str, metric: str) -> float | None:

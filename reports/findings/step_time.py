@@ -15,9 +15,9 @@ from statistics import fmean
 import numpy as np
 from scipy import special  # scipy.stats takes seconds to load
 
-from reports.findings.curves import lines_of
 from reports.findings.judging import Pair
 from reports.reading.collected import Collected
+from reports.reading.curves import lines_of
 from reports.statistics.estimates import ALPHA
 
 UNKNOWN = (

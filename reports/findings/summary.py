@@ -14,20 +14,20 @@ import polars as pl
 from ablate.store import Store
 from ablate.store.documents import StudyArm
 from ablate.store.result_columns import NUMBERS
+from reports.claims.judging import judge_claims
+from reports.designs.factorial_effects import judge_effects
 from reports.errors import ReportError
 from reports.findings import warnings
-from reports.findings.claims import judge_claims
 from reports.findings.comparison import Comparison, Judgement
 from reports.findings.costs import StudyCosts, study_costs
 from reports.findings.items import ItemDifference, item_differences, unpaired
 from reports.findings.judging import Pair
 from reports.findings.noise import StudyNoise, study_noise
-from reports.findings.rungs import changes
-from reports.findings.screened import judge_effects
-from reports.findings.shapes import ArmBudget, ArmSummary, EffectSummary, NoiseSummary, Score, StudySummary
 from reports.findings.step_time import UNKNOWN, step_time_errors
+from reports.findings.study_summary import ArmBudget, ArmSummary, EffectSummary, NoiseSummary, Score, StudySummary
 from reports.findings.verdicts import compare, judgement, level, never_trained
 from reports.findings.waiting import REPEATED, waiting
+from reports.ladders.rungs import changes
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
 from reports.reading.units import comparable

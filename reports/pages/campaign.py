@@ -11,7 +11,7 @@ from pathlib import Path
 from ablate.store import Store
 from ablate.store.documents import ProposalOutcome, ProposalRecord
 from ablate.store.files import write_text
-from reports.findings.proposals import kept, latest
+from reports.campaigns.proposals import kept, latest
 from reports.pages.ranked import Axis, Row
 from reports.pages.templating import render_plain
 from reports.statistics.estimates import Estimate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.pages.ranking import ranked
 from reports.pages.templating import environment, source
 from reports.wording.answers import headline, qualifiers

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from ablate.store import AblateError, write_text
 from reports.figures import Figure
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.page import name_of, stamp
 from reports.pages.templating import render

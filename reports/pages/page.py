@@ -10,11 +10,13 @@ from pathlib import Path
 from ablate.store import Store, StudyFolder
 from ablate.store.documents import LedgerRecord, StudyDocument
 from ablate.store.documents.study import UNJUDGED
+from reports.claims import claim_words
+from reports.designs import effect_words
 from reports.figures import CONFIG, Figure
 from reports.figures.drawing import Attributes
 from reports.figures.style import looks
 from reports.findings.next_steps import next_steps
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.ranking import ranked
 from reports.pages.templating import FIGURES, render
@@ -22,10 +24,8 @@ from reports.reading.progress import StudyProgress
 from reports.sections import galleries, sections
 from reports.wording import (
     answers,
-    claim_words,
+    arm_descriptions,
     cost_words,
-    effect_words,
-    gloss_words,
     matching_words,
     method_words,
     rate_words,
@@ -48,7 +48,7 @@ WORDS = {
         claim_words,
         effect_words,
         cost_words,
-        gloss_words,
+        arm_descriptions,
         matching_words,
         method_words,
         rate_words,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from reports.findings.comparison import Comparison
-from reports.findings.shapes import ArmSummary, StudySummary
+from reports.findings.study_summary import ArmSummary, StudySummary
 from reports.pages.ranked import SCREEN, VISIBLE, Ranked, Row
 from reports.reading.outcomes import FAILED
 from reports.sections._costs import Cost, measured_costs
@@ -15,7 +15,7 @@ from reports.sections.trade_off import TradeOff
 from reports.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, exact
 from reports.statistics.front import surely_beaten
 from reports.verdicts import Verdict
-from reports.wording import cost_words, failure_words, gloss_words, words
+from reports.wording import arm_descriptions, cost_words, failure_words, words
 from reports.wording.arm_names import brief, spelled
 from reports.wording.listing import listed
 
@@ -67,7 +67,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cos
     return Row(
         name=arm.name,
         label=label,
-        gloss=gloss_words.of_arm(summary, arm),
+        gloss=arm_descriptions.of_arm(summary, arm),
         verdict=arm.verdict,
         difference=NO_DIFFERENCE if is_base and arm.seeds else None if arm.verdict in FAILED else found,
         said=loss if is_base else _said(arm.comparison, arm.verdict),
@@ -89,7 +89,7 @@ def _note(summary: StudySummary, arm: ArmSummary) -> str:
     if arm.missing:
         section = summary.section(Failures)
         failure = section.of(arm.name) if section else None
-        why = f": {gloss_words.short(failure.error)}" if failure else ""  # `: CheckpointError: …`
+        why = f": {arm_descriptions.short(failure.error)}" if failure else ""  # `: CheckpointError: …`
         missing = f"no result of {len(arm.missing)} of {total} runs{why}"
     if run := arm.outlier:
         odd = f"seed {run.seed}, {abs(run.above):.2g} {run.side} the others{', left out' * run.left_out}"
@@ -101,7 +101,7 @@ def _effects(summary: StudySummary, costs: Sequence[Cost]) -> Iterator[Row]:
         yield Row(
             name=each.effect.name,
             label=spelled(each.effect.name),
-            gloss=gloss_words.of_effect(summary, each.effect),
+            gloss=arm_descriptions.of_effect(summary, each.effect),
             verdict=each.verdict,
             difference=each.comparison.difference,
             said=_said(each.comparison, each.verdict),

@@ -8,12 +8,12 @@ from ablate.store import SearchFolder
 from ablate.store.documents import JsonObject, TrialRecord
 from reports.figures import CONFIG
 from reports.figures.search import draw_search
-from reports.findings.importance import importances
-from reports.findings.searches import SearchSummary, read_search
 from reports.pages.page import drawn
 from reports.pages.templating import FIGURES
 from reports.pages.templating import render as render_template
-from reports.wording import search_tables, search_words
+from reports.searches import search_tables, search_words
+from reports.searches.importance import importances
+from reports.searches.search import SearchSummary, read_search
 
 
 def render(folder: Path) -> Path:

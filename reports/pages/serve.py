@@ -14,12 +14,12 @@ from urllib.parse import quote, unquote
 from ablate.store import SearchFolder, Store, StoreError, StudyFolder
 from ablate.store.tables import SOURCES
 from reports.errors import ReportError
-from reports.findings.searches import SearchSummary, read_search
 from reports.pages.page import render_page
 from reports.pages.site import Entry, entry_of, link_to, render_index, search_entry, trade_offs_of
 from reports.reading.documents import StudyDocuments
 from reports.reading.imports import read_imports
 from reports.reading.progress import StudyProgress, study_progress
+from reports.searches.search import SearchSummary, read_search
 
 LOCALHOST = "127.0.0.1"
 NAMES = (LOCALHOST, "localhost")

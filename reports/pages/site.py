@@ -11,8 +11,7 @@ from urllib.parse import quote
 from ablate.store import SearchFolder, Store, StoreError, StudyFolder
 from ablate.store.documents import SearchDocument, StudyDocument
 from reports.errors import ReportError
-from reports.findings.searches import read_search
-from reports.findings.shapes import RANKS, StudySummary
+from reports.findings.study_summary import RANKS, StudySummary
 from reports.findings.summary import summarise
 from reports.pages.imports import imported_groups, imports_table, scores_table
 from reports.pages.page import render_study
@@ -24,6 +23,7 @@ from reports.reading.collect import collected
 from reports.reading.documents import StudyDocuments
 from reports.reading.imports import Imports, read_imports
 from reports.reading.progress import StudyProgress, study_progress
+from reports.searches.search import read_search
 from reports.wording import answers, tables, words
 
 SCRIPTS = ("index.js",)
@@ -157,7 +157,7 @@ def link_to(store: Store, page: Path) -> str:
 
 def search_entry(store: Store, folder: SearchFolder) -> Entry:
     """A search as the index shows it."""
-    from reports.wording import search_words  # noqa: PLC0415 (optuna takes long to import)
+    from reports.searches import search_words  # noqa: PLC0415 (optuna takes long to import)
 
     entry = Entry("", link_to(store, folder.report_path), folder.path.name)
     try:

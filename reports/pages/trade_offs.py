@@ -13,7 +13,7 @@ from reports.figures.base import Figure
 from reports.figures.labels import WIDE
 from reports.figures.plane import Plane
 from reports.figures.style import label, looks
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.pages.page import drawn
 from reports.pages.templating import FIGURES, render
 from reports.sections._costs import all_one

@@ -12,7 +12,7 @@ from ablate.store.documents import StudyArm, StudyDocument
 from ablate.store.documents.tuning import RATE
 from ablate.store.documents.tuning_words import untuned
 from reports.findings.comparison import Comparison
-from reports.findings.shapes import ArmSummary, StudySummary
+from reports.findings.study_summary import ArmSummary, StudySummary
 from reports.reading.documents import StudyDocuments
 from reports.results.document import (
     Range,

@@ -19,7 +19,7 @@ import polars as pl
 
 from reports.figures.base import Figure
 from reports.figures.style import ArmStyle, looks
-from reports.findings.shapes import SectionSummary, StudySummary
+from reports.findings.study_summary import SectionSummary, StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from reports.figures.base import NEUTRAL, Figure, beside_row, short, stacked
 from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, label
-from reports.findings.curves import Point
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
+from reports.reading.curves import Point
 from reports.wording import words
 from reports.wording.table import frame_table
 
@@ -20,7 +20,7 @@ PANELS = {
     "first token": "time to first token",
     "decode memory": "peak memory of decoding",
 }
-"""Kinds of `reports.findings.curves.SERVING` whose ratio to a plain cache is drawn."""
+"""Kinds of `reports.reading.curves.SERVING` whose ratio to a plain cache is drawn."""
 TIMES = ("output token", "first token")
 """Those that every batch is drawn of."""
 COLUMNS = {
@@ -38,7 +38,7 @@ COLUMNS = {
 @dataclass(frozen=True)
 class CacheCost:
     """One arm with one kind of cache, at one context × batch. `values` and `ratios`, to a plain cache of the same run,
-    are over seeds, by the kinds of `reports.findings.curves.SERVING`."""
+    are over seeds, by the kinds of `reports.reading.curves.SERVING`."""
 
     arm: str
     cache: str

@@ -10,7 +10,7 @@ from typing import Literal
 from reports.figures.base import Figure, band, line, short, thinned
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank
-from reports.findings.curves import Curve, Point
+from reports.reading.curves import Curve, Point
 from reports.statistics.estimates import Estimate
 from reports.wording import words
 from reports.wording.table import frame_table

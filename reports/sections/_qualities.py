@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from reports.findings.items import ItemDifference
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.statistics.estimates import Estimate
 from reports.wording.measures import Better
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ablate.store.documents import StudyArm
-from reports.findings.curves import Floats, bin_starts
 from reports.reading.collected import ArmLogs, Collected, RunCurve
+from reports.reading.curves import Floats, bin_starts
 
 POINTS = 20_000
 """Points on a page, over all runs together."""

@@ -12,9 +12,9 @@ from ablate.store.documents import LossThroughCache, Measured, MeasureDocument
 from ablate.store.result_columns import Row
 from reports.figures.base import Figure
 from reports.figures.style import ArmStyle
-from reports.findings.curves import Point, over_seeds
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
+from reports.reading.curves import Point, over_seeds
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS, RunKey
 from reports.sections import Section

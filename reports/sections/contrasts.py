@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from reports.findings.comparison import Judgement
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.wording import words

@@ -10,9 +10,9 @@ import numpy as np
 
 from reports.figures.base import NEUTRAL, Figure, ends, late_range, line, mean_and_range, thin_line, thinned
 from reports.figures.style import ArmStyle, blank
-from reports.findings.curves import Curve, Line, average, lines_of
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
+from reports.reading.curves import Curve, Line, average, lines_of
 from reports.sections import Section
 from reports.wording.table import frame_table
 

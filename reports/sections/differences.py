@@ -13,7 +13,7 @@ from reports.figures.base import (
     forest,
 )
 from reports.figures.style import ArmStyle
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.wording import rate_words, title_words, words

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 from ablate.store.documents import StudyDesign
 from ablate.store.documents.design import structure
+from reports.designs import effect_words
 from reports.figures.base import (
     MOST_SEEDS,
     Figure,
@@ -16,10 +17,10 @@ from reports.figures.base import (
     two_lines,
 )
 from reports.figures.style import ArmStyle, looks
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
-from reports.wording import cost_words, effect_words, title_words, words
+from reports.wording import cost_words, title_words, words
 from reports.wording.failure_words import mark
 from reports.wording.table import frame_table
 

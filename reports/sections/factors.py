@@ -9,11 +9,11 @@ from typing import ClassVar, Self
 from ablate.store.documents import StudyArm
 from reports.figures.base import NEUTRAL, Figure, reach, short
 from reports.figures.style import ArmStyle, blank, label, looks
-from reports.findings.shapes import ArmSummary, StudySummary
+from reports.findings.study_summary import ArmSummary, StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.statistics.estimates import NO_DIFFERENCE, Estimate
-from reports.wording import gloss_words, words
+from reports.wording import arm_descriptions, words
 from reports.wording.listing import listed
 from reports.wording.table import frame_table
 
@@ -50,7 +50,7 @@ class Factors(Section):
         factors = [_factor(path, arms) for path in arms[0].cell]
         factors.sort(key=lambda factor: (factor.path == "arm", -len(factor.values)))
         across, *others = factors
-        cells = {arm.name: tuple(gloss_words.value_of(arm.cell[each.path]) for each in factors) for arm in arms}
+        cells = {arm.name: tuple(arm_descriptions.value_of(arm.cell[each.path]) for each in factors) for arm in arms}
         return cls(across, tuple(others), cells)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
@@ -116,7 +116,7 @@ def _ends(value: Estimate) -> str:
 
 
 def _factor(path: str, arms: Sequence[StudyArm]) -> Factor:
-    values = list({gloss_words.value_of(arm.cell[path]): arm.cell[path] for arm in arms}.items())
+    values = list({arm_descriptions.value_of(arm.cell[path]): arm.cell[path] for arm in arms}.items())
     if all(isinstance(value, int | float) for _, value in values):
         values.sort(key=lambda each: each[1])  # type: ignore[arg-type,return-value]
     return Factor(path, tuple(text for text, _ in values))

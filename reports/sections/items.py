@@ -10,8 +10,8 @@ from reports.figures.base import NEUTRAL, Figure, optional, short, stacked
 from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, label
 from reports.findings.items import ItemDifference
-from reports.findings.shapes import ArmSummary, Score, StudySummary
 from reports.findings.signal import signal_to_noise
+from reports.findings.study_summary import ArmSummary, Score, StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.sections._qualities import is_drawn

@@ -1,4 +1,4 @@
-"""Three sizes or more: how loss falls with compute, and what a difference is worth (`reports.findings.ladders`)."""
+"""Three sizes or more: how loss falls with compute, and what a difference is worth (`reports.ladders.laws`)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from reports.figures.base import Figure, mean_point, short
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank
 from reports.findings.costs import NO_COSTS, study_costs
-from reports.findings.ladders import LadderArm, LinePoint, summarise_ladder
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
+from reports.ladders import law_words, rung_words
+from reports.ladders.laws import LadderArm, LinePoint, summarise_ladder
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS, RunKey
 from reports.reading.outcomes import outcomes
 from reports.sections import Section
 from reports.statistics.estimates import single
-from reports.wording import ladder_words, rung_words, words
+from reports.wording import words
 from reports.wording.listing import listed
 from reports.wording.table import frame_table
 
@@ -104,7 +105,7 @@ class Ladder(Section):
         return f"Over {len(seen)} of {len(planned)} sizes: no run at {listed(absent)} has ended."
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
-        yield from map(ladder_words.sentence, self.arms)
+        yield from map(law_words.sentence, self.arms)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """Every size of every arm, and the power laws that they determine, dotted beyond the largest."""
@@ -133,7 +134,7 @@ class Ladder(Section):
             title="Loss against compute, at every size",
             note="Bars are 95 % intervals over seeds."
             + (lines if any(arm.law for arm in self.arms) else " No line: the sizes do not determine a power law."),
-            alt="; ".join(ladder_words.sentence(arm) for arm in self.arms),
+            alt="; ".join(law_words.sentence(arm) for arm in self.arms),
             drawing=figure,
             table=frame_table(
                 ("arm", "size", "parameters", "FLOPs", f"loss ({summary.unit})"),

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import polars as pl
 
 from ablate.store.documents import ReferenceLosses
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 from reports.sections import Section

@@ -12,9 +12,9 @@ import numpy as np
 from reports.figures.base import Figure, Switch, SwitchOption, band, ends, late_range, mean_and_range, short, thinned
 from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, blank
-from reports.findings.curves import Curve, mean_curve
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
+from reports.reading.curves import Curve, mean_curve
 from reports.sections import Section
 from reports.sections._runs import Clock, RunLoss, clocks, drawn_raw, logging_runs, run_losses
 from reports.wording.table import frame_table

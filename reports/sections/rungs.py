@@ -1,4 +1,4 @@
-"""Smaller sizes and shorter runs beside the comparison: does the difference change? (`reports.findings.rungs`)."""
+"""Smaller sizes and shorter runs beside the comparison: does the difference change? (`reports.ladders.rungs`)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import polars as pl
 from reports.figures.base import NEUTRAL, Figure, mean_point, short
 from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, blank
-from reports.findings.rungs import FRAME, Gap, gaps
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
+from reports.ladders import rung_words
+from reports.ladders.rungs import FRAME, Gap, gaps
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.statistics.estimates import single
-from reports.wording import rung_words, words
+from reports.wording import words
 from reports.wording.table import frame_table
 
 DASHES = {"size": "solid", "length": "dot"}

@@ -8,13 +8,13 @@ from typing import ClassVar, Self
 
 from reports.figures.base import NEUTRAL, Figure, short
 from reports.figures.style import PALETTE, ArmStyle, blank
-from reports.findings.predictions import SizeOrder, SizePredictions, predict
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
+from reports.ladders.order_accuracy import AccuracyFrom
+from reports.ladders.predictions import SizeOrder, SizePredictions, predict
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.sections.ladder import Ladder
 from reports.statistics.interval import Interval
-from reports.statistics.prediction import AccuracyFrom
 from reports.wording import words
 from reports.wording.table import frame_table
 

@@ -12,9 +12,9 @@ import scipy  # whose parts are loaded when they are first used
 
 from reports.figures.base import Figure
 from reports.figures.style import ArmStyle
-from reports.findings.curves import Curve, Point
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
+from reports.reading.curves import Curve, Point
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS, keyed
 from reports.sections import Section

@@ -10,14 +10,14 @@ from reports.figures.against import Differences, Ratios
 from reports.figures.base import Figure
 from reports.figures.plane import Plane
 from reports.figures.style import ArmStyle
-from reports.findings.shapes import ArmSummary, StudySummary
+from reports.findings.study_summary import ArmSummary, StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.sections._costs import Cost, cost_ratios
 from reports.sections._qualities import Quality, qualities
 from reports.sections.costs import Costs
 from reports.statistics.estimates import NO_DIFFERENCE, SAME_RATIO
-from reports.wording import cost_words, gloss_words, title_words
+from reports.wording import arm_descriptions, cost_words, title_words
 from reports.wording.failure_words import mark
 from reports.wording.listing import listed
 from reports.wording.table import frame_table
@@ -62,7 +62,7 @@ class TradeOff(Section):
         base, serving = summary.baseline, summary.section(Costs)
         arms = [base, *(arm.name for arm in summary.arms if any(arm.name in each.differences for each in found))]
         across, up = [ratios(cost, arms, base) for cost in costs], [differences(each, arms) for each in found]
-        about = {arm.name: gloss_words.of_arm(summary, arm) for arm in summary.arms}
+        about = {arm.name: arm_descriptions.of_arm(summary, arm) for arm in summary.arms}
         unjudged = {arm.name for arm in summary.arms if not is_judged(arm)}
         places = frozenset(place for place, arm in enumerate(arms) if arm in unjudged and arm != base)
         plane = Plane([style[arm] for arm in arms], across, up, unjudged=places, about=[about[arm] for arm in arms])

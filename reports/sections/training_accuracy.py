@@ -8,9 +8,9 @@ from typing import ClassVar, Self
 
 from reports.figures.base import Figure, band, ends, line, mean_and_range, thinned
 from reports.figures.style import ArmStyle, blank
-from reports.findings.curves import Curve, mean_curve
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
+from reports.reading.curves import Curve, mean_curve
 from reports.sections import Section
 from reports.wording import words
 from reports.wording.table import frame_table

@@ -13,8 +13,8 @@ from reports.figures.base import Figure, short
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank, label
 from reports.findings.noise import Choice, StudyNoise, study_noise
-from reports.findings.rungs import FRAME
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
+from reports.ladders.rungs import FRAME
 from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.wording import rate_words, words

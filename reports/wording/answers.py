@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ablate.store.documents.study import UNJUDGED
-from reports.findings.shapes import RANKS, ArmSummary, EffectSummary, StudySummary
+from reports.designs import effect_words
+from reports.findings.study_summary import RANKS, ArmSummary, EffectSummary, StudySummary
 from reports.findings.waiting import UNDERTRAINED, guesses
-from reports.wording import change_words, effect_words, failure_words, finding_words, gloss_words, short_answer, tables
+from reports.ladders import change_words
+from reports.wording import arm_descriptions, failure_words, finding_words, short_answer, tables
 from reports.wording.length_words import undertrained
 from reports.wording.table import Rows, Table
 
@@ -67,12 +69,12 @@ def _unanswered(summary: StudySummary) -> str:
 def findings(summary: StudySummary) -> Iterator[Finding]:
     """One for each arm, the baseline first, then by verdict; of a design one for each effect."""
     for each in sorted(summary.effects, key=_rank):
-        gloss = gloss_words.of_effect(summary, each.effect)
+        gloss = arm_descriptions.of_effect(summary, each.effect)
         yield Finding(each.effect.name, effect_words.sentence(summary, each), gloss)
     if summary.effects:
         return
     for arm in sorted(summary.arms, key=lambda arm: (arm.name != summary.baseline, _rank(arm))):
-        yield Finding(arm.name, finding_words.sentence(summary, arm), gloss_words.of_arm(summary, arm))
+        yield Finding(arm.name, finding_words.sentence(summary, arm), arm_descriptions.of_arm(summary, arm))
 
 
 def _rank(found: ArmSummary | EffectSummary) -> int:

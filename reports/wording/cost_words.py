@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from reports.findings.costs import ArmCosts
 from reports.findings.overhead import LITTLE
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.statistics.estimates import Estimate
 from reports.wording.listing import listed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ablate.noise.scatter import SPARED
 from reports.findings.comparison import Comparison
-from reports.findings.shapes import ArmSummary, StudySummary
+from reports.findings.study_summary import ArmSummary, StudySummary
 from reports.statistics.stalled import Reliability
 from reports.wording.length_words import undertrained
 

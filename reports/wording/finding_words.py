@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 from reports.findings.comparison import Comparison
-from reports.findings.shapes import ArmSummary, StudySummary
+from reports.findings.study_summary import ArmSummary, StudySummary
+from reports.ladders import change_words
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
-from reports.wording import change_words, failure_words, rate_words
+from reports.wording import failure_words, rate_words
 from reports.wording.cost_words import clear_costs, costs
 from reports.wording.length_words import conditions, undertrained
 from reports.wording.listing import listed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from reports.findings.shapes import ArmSummary, StudySummary
+from reports.findings.study_summary import ArmSummary, StudySummary
 from reports.wording.listing import listed
 
 MATCHED = {"flops": "FLOPs", "seconds": "training time"}

@@ -9,7 +9,7 @@ from typing import Literal
 import polars as pl
 
 from ablate.store.documents.costs import CROWDED
-from reports.findings.shapes import ArmSummary
+from reports.findings.study_summary import ArmSummary
 from reports.wording import cost_words, words
 
 MIB = 2**20

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ablate.store.documents import LedgerTest
+from reports.designs import effect_words
 from reports.findings.judging import as_one, looks_at
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.statistics.estimates import ALPHA
 from reports.statistics.ledger import share
-from reports.wording import effect_words, failure_words, words
+from reports.wording import failure_words, words
 from reports.wording.listing import listed
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ablate.store.documents import StudyRegistration
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.wording.words import moment
 
 MOST = 5

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from reports.findings.comparison import Judgement
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.findings.waiting import PILOT, UNDERTRAINED, UNLEARNT
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate

@@ -9,7 +9,7 @@ import polars as pl
 from ablate.store.documents.costs import CROWDED
 from ablate.store.result_columns import Row
 from reports.findings.comparison import Comparison
-from reports.findings.shapes import ArmBudget, ArmSummary, StudySummary
+from reports.findings.study_summary import ArmBudget, ArmSummary, StudySummary
 from reports.wording import failure_words, finding_words, words
 from reports.wording.measures import RUN_MEASURES, mean_of
 from reports.wording.table import Columns, Rows, Table

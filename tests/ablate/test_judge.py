@@ -12,7 +12,7 @@ import ablate
 from ablate.cli import main
 from ablate.commands.judge import DISCARD
 from ablate.store import Store, StoreError
-from reports.findings.proposals import LEAST_SEEDS, latest
+from reports.campaigns.proposals import LEAST_SEEDS, latest
 from tests.ablate.toy import toy_study
 
 CAMPAIGN = "toy-cpu"

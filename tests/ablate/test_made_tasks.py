@@ -22,8 +22,8 @@ from ablate.study.reading import load_study
 from ablate.study.study import StudyError
 from reports.evaluations.diagnostics import AccuracyCurve, Rung, figure_of
 from reports.figures.style import ArmStyle
-from reports.findings.curves import Point
 from reports.findings.summary import summarise_study
+from reports.reading.curves import Point
 from reports.sections import draw
 from zoo.loss import IGNORED
 

@@ -13,9 +13,9 @@ import pytest
 from scipy.stats import binom, mannwhitneyu
 
 from ablate.study.study import Study
-from reports.findings.importance import importances
-from reports.findings.searches import SearchSummary
-from reports.wording import search_words
+from reports.searches import search_words
+from reports.searches.importance import importances
+from reports.searches.search import SearchSummary
 from tests.ablate.known import NUMBERS, Known, Score, bowl, noise, partly, search, spec_of, study_of, trade
 from tests.reports.searching import search_of, trials_of
 

@@ -13,7 +13,7 @@ from ablate.searching.asking import BEYOND, IMPORTED, REPEAT, REPEATS, seeds_of
 from ablate.searching.laboratory import Job
 from ablate.searching.racing import standings
 from ablate.store.documents import Leader
-from reports.findings.standings import standings as reported
+from reports.searches.standings import standings as reported
 from tests.ablate.known import Known, bowl, search, spec_of, study_of
 from tests.reports.searching import search_of
 

@@ -20,7 +20,7 @@ from ablate.running.worker import carry_out
 from ablate.store import Store
 from ablate.study.reading import load_study
 from ablate.study.study import Study
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 
 TOY = """
 question: Does it matter?

@@ -14,7 +14,7 @@ import pytest
 
 import ablate
 from ablate.store import Store
-from reports.findings.proposals import kept, latest
+from reports.campaigns.proposals import kept, latest
 from tests.ablate.toy import toy_study
 from tests.guides.guide import ROOT
 

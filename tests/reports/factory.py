@@ -43,7 +43,7 @@ from ablate.store.documents import (
     StudyTuning,
 )
 from ablate.store.documents.costs import Work
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.sections import Section
 from tests.documents import ENVIRONMENT, measure_of, quartiles, result_of, run_of, text_meta_of
 

@@ -18,14 +18,14 @@ from ablate.noise.penalty import UNBOUNDED
 from ablate.store import Store
 from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.tuning import RATE
+from reports.designs.contrasts import EffectTest
 from reports.figures.base import GOES_ON
 from reports.findings.comparison import Comparison
 from reports.findings.documents import documents
 from reports.findings.noise import study_noise
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.findings.summary import open_arms
 from reports.findings.verdicts import decide
-from reports.statistics.screening import EffectTest
 from reports.wording import finding_words, rate_words
 from reports.wording.markup import LATEX
 from tests.reports.browsing import unpacked

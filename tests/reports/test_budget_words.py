@@ -8,7 +8,7 @@ from typing import Any
 import reports
 from ablate.store import StudyFolder
 from ablate.store.documents import SpentBudget, StudyArm, StudyLook
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.pages.page import render_page
 from reports.wording import finding_words, matching_words, tables
 from tests.reports.factory import Arm, StudyOf, arm_documents

@@ -13,7 +13,7 @@ from scipy import stats
 
 import reports
 from ablate.store import StudyFolder
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.pages.page import render_page
 from reports.pages.templating import coded
 from reports.wording import answers

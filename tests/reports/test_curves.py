@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from reports.findings.curves import Point, average, lines_of, mean_curve
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
+from reports.reading.curves import Point, average, lines_of, mean_curve
 from reports.sections._runs import clocks
 from tests.reports.factory import Arm, StudyOf
 

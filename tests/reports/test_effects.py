@@ -14,8 +14,8 @@ from ablate.planning.design_document import design_document
 from ablate.store import Store
 from ablate.store.documents import StudyClaim, StudyDesign, StudyTrial, StudyTuning
 from ablate.study.design_spec import DesignSpec, Screen, screen
-from reports.findings.claims import judge_claims
-from reports.findings.shapes import EffectSummary, StudySummary
+from reports.claims.judging import judge_claims
+from reports.findings.study_summary import EffectSummary, StudySummary
 from reports.findings.summary import open_arms
 from reports.pages.page import record, render_page
 from reports.pages.ranking import ranked

@@ -11,7 +11,7 @@ from scipy import stats
 import reports
 from ablate.store import Store
 from ablate.store.documents import SyntheticMeta
-from reports.findings.shapes import ArmSummary, StudySummary
+from reports.findings.study_summary import ArmSummary, StudySummary
 from reports.reading.collect import collect
 from reports.sections import galleries
 from reports.wording import finding_words, method_words

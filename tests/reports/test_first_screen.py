@@ -12,7 +12,7 @@ import pytest
 
 import reports
 from ablate.store import Store, StudyFolder
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.pages.ranked import Axis, Ranked
 from reports.pages.ranking import ranked
 from reports.wording import answers

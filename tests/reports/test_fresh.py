@@ -11,10 +11,10 @@ import pytest
 
 from ablate.store import Store
 from ablate.store.documents import SpeedPoint
-from reports.findings.fresh import Fresh, flattered, read_fresh
-from reports.findings.searches import SearchSummary
-from reports.wording import search_words
-from reports.wording.search_tables import fresh_table
+from reports.searches import search_words
+from reports.searches.search import SearchSummary
+from reports.searches.search_tables import fresh_table
+from reports.searches.selection_bias import Fresh, flattered, read_fresh
 from tests.reports.factory import JUDGING_EXCESS, Arm, StudyOf
 from tests.reports.searching import search_of
 

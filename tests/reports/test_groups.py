@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from reports.figures.base import Figure
-from reports.findings.shapes import Score, StudySummary
+from reports.findings.study_summary import Score, StudySummary
 from reports.findings.summary import summarise_study
 from reports.sections import draw
 from tests.reports.factory import Arm, StudyOf

@@ -11,12 +11,11 @@ import optuna
 import pytest
 from scipy.stats import binom
 
-from reports.findings.importance import Importance, importances
-from reports.findings.searches import SearchSummary
 from reports.pages.search_page import render_page
-from reports.statistics import additive
-from reports.wording import search_words
-from reports.wording.search_tables import importance_table
+from reports.searches import additive, search_words
+from reports.searches.importance import Importance, importances
+from reports.searches.search import SearchSummary
+from reports.searches.search_tables import importance_table
 from tests.reports.browsing import data_of
 from tests.reports.searching import search_of, trials_of
 

@@ -15,9 +15,9 @@ from scipy import stats
 import reports
 from ablate.store import Store
 from ablate.store.documents import LedgerRecord
-from reports.findings.claim_evidence import UNDECIDED
+from reports.claims.evidence import UNDECIDED
 from reports.findings.items import ItemDifference, _over_items, item_differences
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.reading.collect import collect
 from reports.sections import draw
 from reports.sections.items import verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.findings.summary import summarise_study
 from reports.sections import galleries
 from reports.wording import finding_words

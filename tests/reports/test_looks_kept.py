@@ -18,7 +18,7 @@ from ablate.store import Store, StoreError
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyContrast, StudyDocument, StudyRun
 from reports.findings.history import history
 from reports.findings.judging import difference_claim, differences
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.findings.verdicts import compare, decide
 from reports.findings.waiting import REPEATED
 from reports.pages.page import render_page

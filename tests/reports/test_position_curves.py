@@ -13,7 +13,7 @@ from ablate.store import Store, StudyFolder
 from reports.evaluations.positions import PositionCurve, Positions
 from reports.figures import Figure
 from reports.figures.drawing import Drawing
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
 from reports.sections import draw

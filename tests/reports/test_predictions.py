@@ -11,10 +11,10 @@ import pytest
 from scipy import stats
 
 import reports
-from reports.findings.predictions import predict
+from reports.ladders.order_accuracy import accuracy_by_gap
+from reports.ladders.predictions import predict
 from reports.pages.page import render_page
 from reports.sections.size_predictions import SizePredictionsSection
-from reports.statistics.prediction import accuracy_by_gap
 from reports.wording import finding_words
 from tests.reports.factory import Arm, StudyOf
 

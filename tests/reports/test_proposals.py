@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 from ablate.store.documents import ProposalOutcome, ProposalRecord, ProposalTest, StudyTrial, StudyTuning
-from reports.findings.losses import ArmLosses, noise_of
-from reports.findings.proposals import (
+from reports.campaigns.proposals import (
     LEAST_SEEDS,
     MOST_SEEDS,
     compared,
@@ -22,7 +21,8 @@ from reports.findings.proposals import (
     p_values,
     rule,
 )
-from reports.findings.proposals import tested as proposal_test
+from reports.campaigns.proposals import tested as proposal_test
+from reports.findings.losses import ArmLosses, noise_of
 from reports.pages.campaign import campaign_page, headline, steps
 from tests.reports.browsing import no_chromium, playwright, visit
 

@@ -13,7 +13,7 @@ from ablate.store import Store
 from ablate.store.documents import SampleRecord, Score
 from reports.evaluations.recall import Recall
 from reports.figures import Figure
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
 from reports.sections import draw

@@ -13,8 +13,8 @@ from ablate.noise.power import detectable, power_at
 from ablate.store import StudyFolder
 from ablate.store.documents import StudyClaim
 from ablate.study.published_spec import PublishedTable
-from reports.findings.shapes import StudySummary
-from reports.wording import replication_words
+from reports.claims import replication_words
+from reports.findings.study_summary import StudySummary
 from tests.reports.factory import Arm, StudyOf
 
 BASE = [2.50, 2.51, 2.49, 2.52, 2.50]

@@ -17,7 +17,7 @@ from scipy import stats
 
 import reports
 from ablate.store import Store
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.findings.summary import summarise
 from reports.pages.page import record
 from reports.reading.collect import collect

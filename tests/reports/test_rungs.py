@@ -12,16 +12,17 @@ import pytest
 from scipy import stats
 
 from reports.figures.style import looks
-from reports.findings.rungs import Change, changes
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.findings.summary import summarise_study
 from reports.findings.waiting import REPEATED
+from reports.ladders import rung_words
+from reports.ladders.rungs import Change, changes
 from reports.pages.page import render_page
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
 from reports.sections.ladder import Ladder
 from reports.sections.rungs import Rungs
-from reports.wording import answers, finding_words, rung_words
+from reports.wording import answers, finding_words
 from tests.regression import holm
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_tuned import Curve, tune

@@ -14,10 +14,10 @@ from reports.figures.parallel import parallel
 from reports.figures.pareto import front_figure
 from reports.figures.search import draw_search
 from reports.figures.setting_axes import setting_axes
-from reports.findings.searches import CURVE_POINTS, SearchSummary, read_search
 from reports.pages.search_page import render_page
-from reports.wording import search_words
-from reports.wording.search_tables import best_table, closing_table, trials_table
+from reports.searches import search_words
+from reports.searches.search import CURVE_POINTS, SearchSummary, read_search
+from reports.searches.search_tables import best_table, closing_table, trials_table
 from tests.documents import metrics_of, result_of, run_of
 from tests.reports.browsing import data_of, no_chromium, playwright, visit, wait_until
 from tests.reports.searching import RATE, search_of

@@ -12,9 +12,9 @@ import reports
 from ablate.store import Store
 from ablate.store.documents import ProbeRecord
 from reports.figures import Figure
-from reports.findings.curves import Point
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.findings.summary import summarise_study
+from reports.reading.curves import Point
 from reports.sections import galleries
 from reports.sections._probe_figures import SHOWN, WORDS, ProbeCurves
 from reports.sections.stability import Stability

@@ -15,7 +15,7 @@ import reports
 from ablate.store import Store, StoreError
 from reports.errors import ReportError
 from reports.figures.style import looks
-from reports.findings.shapes import ArmSummary, StudySummary
+from reports.findings.study_summary import ArmSummary, StudySummary
 from reports.sections import difference_curves
 from reports.sections.difference_curves import DifferenceCurves
 from reports.sections.losses import Losses

@@ -14,7 +14,7 @@ from scipy import stats
 import reports
 from ablate.planning.looks import looks
 from ablate.store.documents import LedgerRecord
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.findings.summary import open_arms
 from reports.findings.verdicts import compare, decide
 from reports.wording import finding_words, method_words

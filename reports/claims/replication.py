@@ -1,6 +1,6 @@
 """A published table beside what a study finds of the same rows. Pure.
 
-Each row is a claim of the study and is judged as such (`reports.findings.claims`); nothing is tested anew.
+Each row is a claim of the study and is judged as such (`reports.claims.judging`); nothing is tested anew.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Literal, TypeAlias
 
 from ablate.noise.power import power_at
 from ablate.store.documents import StudyPublishedRow
-from reports.findings.judged_claim import JudgedClaim
-from reports.findings.shapes import StudySummary
+from reports.claims.judged_claim import JudgedClaim
+from reports.findings.study_summary import StudySummary
 from reports.verdicts import Outcome
 
 Agreement: TypeAlias = Literal["agrees", "disagrees", "cannot tell"]

@@ -1,7 +1,7 @@
 """Decisions on proposals to change a base: each has seeds of its own, and a level that depends on those before.
 
 The p-value is one-sided: that the change is no better. It is a discovery, and kept, where p ≤ α_t of SAFFRON
-(`reports.statistics.online_fdr`), so that of all changes kept in a campaign at most α are expected to be none. Base and
+(`reports.campaigns.online_fdr`), so that of all changes kept in a campaign at most α are expected to be none. Base and
 change train on seeds that no other proposal used: p-values are independent, which the rule needs.
 
 A proposal that shows no sign of an improvement on its first seeds ends there. That makes no p-value smaller: where
@@ -18,10 +18,10 @@ import polars as pl
 
 from ablate.store.documents import JsonObject, ProposalRecord, ProposalTest, StudyArm
 from ablate.store.documents.campaign import Decision
+from reports.campaigns.online_fdr import saffron
 from reports.findings.losses import ArmLosses, judge
 from reports.findings.noise import StudyNoise, study_noise
-from reports.findings.shapes import StudySummary
-from reports.statistics.online_fdr import saffron
+from reports.findings.study_summary import StudySummary
 
 FALSE_DISCOVERIES = 0.1
 """α: the share of kept changes that may be none, in expectation."""

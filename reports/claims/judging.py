@@ -13,9 +13,9 @@ import math
 from ablate.store.documents import StudyClaim
 from ablate.store.documents.claim_words import size
 from ablate.store.documents.claims import COSTS, LOSS
-from reports.findings.claim_evidence import ClaimEvidence, evidence
-from reports.findings.judged_claim import JudgedClaim
-from reports.findings.shapes import StudySummary
+from reports.claims.evidence import ClaimEvidence, evidence
+from reports.claims.judged_claim import JudgedClaim
+from reports.findings.study_summary import StudySummary
 from reports.findings.waiting import waiting
 from reports.verdicts import Outcome, Verdict
 

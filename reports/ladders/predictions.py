@@ -1,4 +1,4 @@
-"""Whether the order of the arms at a small size of a ladder is that at the largest (`reports.statistics.prediction`).
+"""Whether the order of the arms at a small size of a ladder is that at the largest (`reports.ladders.order_accuracy`).
 
 Pure.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from reports.statistics.prediction import (
+from reports.ladders.order_accuracy import (
     FEWEST_ARMS,
     AccuracyFrom,
     Prediction,

@@ -10,17 +10,17 @@ import numpy as np
 import polars as pl
 
 from ablate.store.documents import LedgerTest, StudyDesign, StudyDocument, StudyEffect
+from reports.designs.contrasts import EffectTest, effect_tests, seed_effects
 from reports.findings.comparison import Comparison
 from reports.findings.costs import NO_COSTS, effect_costs
 from reports.findings.judging import Pair, Standing, at_any_rate, difference_claim, differences, ties
-from reports.findings.shapes import EffectSummary
+from reports.findings.study_summary import EffectSummary
 from reports.findings.verdicts import judgement, level, reliability
 from reports.findings.waiting import waiting
 from reports.reading.collected import Collected
 from reports.statistics.detectable import detectable_effect
 from reports.statistics.estimates import ALPHA, Estimate, Floats
 from reports.statistics.ledger import LedgerClaim
-from reports.statistics.screening import EffectTest, effect_tests, seed_effects
 from reports.statistics.stalled import Failures
 
 FEWEST_SEEDS = 2

@@ -1,7 +1,7 @@
 """Which settings matter in a search.
 
 To a cost they do or do not by arithmetic: the search's document has the share of each with its interval. For other
-scores an additive model of all trials (reports/statistics/additive.py) gives each setting's share of the variance over
+scores an additive model of all trials (reports/searches/additive.py) gives each setting's share of the variance over
 the space with an interval; tests/ablate/test_search_honesty.py and tests/reports/test_importance.py measure how often
 these hold. Beside them stands PED-ANOVA (Watanabe et al. 2023, arXiv:2304.10255) as optuna computes it, which says what
 sets the best trials apart, and has no interval.
@@ -26,10 +26,10 @@ from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.study import StudyDirection
 
 from ablate.store.documents import Choices, JsonScalar, SearchDocument, TrialRecord
-from reports.findings.fresh import DECLARED
-from reports.findings.searches import SearchSummary
 from reports.optuna_log import silenced
-from reports.statistics import additive
+from reports.searches import additive
+from reports.searches.search import SearchSummary
+from reports.searches.selection_bias import DECLARED
 
 FEWEST = 12
 """With fewer scored trials nothing is said about importance."""

@@ -1,7 +1,7 @@
 """Ladders of three sizes or more: how loss falls with compute, whether the gap has a trend, and what it is worth. Pure.
 
-    L = E + A·C^(−b)                            a power law per arm        (`reports.statistics.scaling_law`)
-    L_arm − L_base = c + s·log₁₀ C              the trend of the gap       (`reports.statistics.trend`)
+    L = E + A·C^(−b)                            a power law per arm        (`reports.ladders.scaling_law`)
+    L_arm − L_base = c + s·log₁₀ C              the trend of the gap       (`reports.ladders.trend`)
     compute factor = C_base(L_arm) / C_arm      what the baseline would need for the arm's loss, over what the arm used
     effective speed-up = compute factor × (FLOP/s of the arm / FLOP/s of the baseline)
 
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from reports.statistics import scaling_law, trend
+from reports.ladders import scaling_law, trend
+from reports.ladders.scaling_law import ScalingLaw
 from reports.statistics.estimates import ALPHA, Estimate, Floats, estimate, holm
 from reports.statistics.interval import Interval
-from reports.statistics.scaling_law import ScalingLaw
 from reports.statistics.simultaneous import Evidence, difference_intervals
 
 POINTS = 12

@@ -16,8 +16,8 @@ from ablate.store import SearchFolder, Store
 from ablate.store.documents import SearchDocument, TrialRecord
 from ablate.store.documents.study import UNJUDGED
 from reports.errors import ReportError
-from reports.findings.fresh import Fresh, read_fresh
-from reports.findings.standings import SearchStanding, standings
+from reports.searches.selection_bias import Fresh, read_fresh
+from reports.searches.standings import SearchStanding, standings
 
 CURVE_POINTS = 60
 MOST_CURVES = 1_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports.findings.ladders import LadderArm
+from reports.ladders.laws import LadderArm
 from reports.statistics.estimates import ALPHA
 from reports.statistics.interval import Interval
 from reports.wording import words

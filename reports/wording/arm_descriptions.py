@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from ablate.store.documents import StudyEffect
-from reports.findings.shapes import ArmSummary, StudySummary
+from reports.findings.study_summary import ArmSummary, StudySummary
 
 BLOCK = "block."
 """Prefix of most paths, omitted from descriptions."""

@@ -18,7 +18,7 @@ from ablate.store.documents.claims import ACCURACY, COSTS, LOSS
 from ablate.store.documents.study import UNJUDGED
 from reports.findings.comparison import Comparison, Judgement
 from reports.findings.costs import ArmCosts, cache_ratio
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
 from reports.findings.verdicts import level
 from reports.findings.waiting import waiting
 from reports.reading.outcomes import FAILED

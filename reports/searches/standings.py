@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.store.documents import SearchDocument
-from reports.findings.fresh import Fresh
+from reports.searches.selection_bias import Fresh
 
 LEVEL = 0.05
 Floats = NDArray[np.float64]

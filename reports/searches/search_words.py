@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from ablate.store.documents import Range, TrialRecord
-from reports.findings.fresh import DECLARED, flattered
-from reports.findings.importance import FEWEST, Importance
-from reports.findings.searches import SearchSummary
-from reports.findings.standings import SearchStanding
+from reports.searches.importance import FEWEST, Importance
+from reports.searches.search import SearchSummary
+from reports.searches.search_tables import setting_text, signed
+from reports.searches.selection_bias import DECLARED, flattered
+from reports.searches.standings import SearchStanding
 from reports.wording.listing import listed
-from reports.wording.search_tables import setting_text, signed
 from reports.wording.words import decimals
 
 MOST_SETTINGS = 4

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from reports.findings.rungs import Change
-from reports.findings.shapes import StudySummary
+from reports.findings.study_summary import StudySummary
+from reports.ladders.change_words import VERBS
+from reports.ladders.rungs import Change
 from reports.wording import words
-from reports.wording.change_words import VERBS
 from reports.wording.listing import listed
 
 MOST_OPEN = 6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from reports.findings.rungs import Axis, Change, Word
+from reports.ladders.rungs import Axis, Change, Word
 from reports.wording.listing import listed
 
 AXES: tuple[Axis, ...] = ("size", "length")

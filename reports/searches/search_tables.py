@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ablate.store.documents import TrialRecord
-from reports.findings.fresh import DECLARED, Fresh
-from reports.findings.importance import Importance
-from reports.findings.searches import SearchSummary
-from reports.findings.standings import SearchStanding
+from reports.searches.importance import Importance
+from reports.searches.search import SearchSummary
+from reports.searches.selection_bias import DECLARED, Fresh
+from reports.searches.standings import SearchStanding
 from reports.wording import words
 from reports.wording.table import NONE, Columns, Table
 

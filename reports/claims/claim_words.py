@@ -6,7 +6,7 @@ import math
 
 from ablate.store.documents.claim_words import origin, statement
 from ablate.store.documents.claims import COSTS, LOSS
-from reports.findings.judged_claim import JudgedClaim
+from reports.claims.judged_claim import JudgedClaim
 from reports.statistics.estimates import Estimate
 from reports.wording import words
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ablate.store.documents import StudyDesign, StudyEffect
-from reports.findings.shapes import EffectSummary, StudySummary
+from reports.findings.study_summary import EffectSummary, StudySummary
 from reports.wording import matching_words, rate_words, words
 from reports.wording.cost_words import clear_costs, costs
 from reports.wording.failure_words import left_out

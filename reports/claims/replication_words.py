@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ablate.store.documents import StudyPublished, StudyPublishedRow
-from reports.findings.replication import ReplicatedRow
-from reports.wording import claim_words
+from reports.claims import claim_words
+from reports.claims.replication import ReplicatedRow
 
 HEADER = ("row", "published", "their difference", "ours", "", "power", "why")
 FOUND = {"better": "better", "worse": "worse", "same": "no difference", "stalls": "does not train"}

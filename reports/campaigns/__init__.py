@@ -1,0 +1,1 @@
+"""Decisions on a stream of proposed changes to a base."""
