@@ -17,17 +17,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import scipy  # whose parts are loaded when they are first used
 from scipy import special  # scipy.stats takes seconds to load
 
+from ablate.noise.joint import Joint, spread_of
 from ablate.noise.penalty import NOTHING, Floats, Penalty
 from ablate.noise.scatter import ROUNDING, Noise
-
-NODES, TAIL = 128, 1e-12
-"""Places of χ² at which T is integrated, and the probability beyond the outer ones."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +37,16 @@ class Difference:
     shared: float = 0.0
     own: Penalty = NOTHING
     other: Penalty = NOTHING
+    pooled: bool = False
+    """Whether `error` is that of the study's pooled noise, which other pairs have in common with it."""
+
+    @property
+    def joint(self) -> Joint | None:
+        """How this test depends on those of other arms against the same one; None where it has noise of its own.
+
+        Penalties make it the less likely to err.
+        """
+        return Joint(self.freedom, (self.shared / self.error) ** 2) if self.pooled else None
 
     def below(self, value: float) -> float:
         """P(T − P_own < value): one-sided p of a difference of `value` or less."""
@@ -55,7 +62,7 @@ class Difference:
         centre = sign * (value - self.value) + penalty.values
         if not self.shared:
             return float(penalty.weights @ special.stdtr(self.freedom, centre / self.error))
-        stretch, weights = _stretch(self.freedom)
+        stretch, weights = spread_of(self.freedom)
         scale = np.hypot(self.error * stretch, self.shared)
         return float(penalty.weights @ special.ndtr(centre[:, None] / scale[None, :]) @ weights)
 
@@ -86,16 +93,6 @@ class Difference:
         return max(plain[0] - low, high - plain[1], 0.0)
 
 
-@cache
-def _stretch(freedom: int) -> tuple[Floats, Floats]:
-    """√(ν/χ²) with weights that sum to 1: trapezoids in ln χ², whose density falls off smoothly on both sides."""
-    low, high = np.log([2 * special.gammaincinv(freedom / 2, TAIL), special.chdtri(freedom, TAIL)])
-    square = np.exp(np.linspace(low, high, NODES))
-    log_density = (special.xlogy(freedom, square) - square) / 2  # of ln χ², up to a constant
-    weights = np.exp(log_density - log_density.max())
-    return np.sqrt(freedom / square), weights / weights.sum()
-
-
 def _root(rising: Callable[[float], float], low: float, high: float) -> float:
     while rising(low) > 0:
         low -= high - low
@@ -117,4 +114,4 @@ def seed_difference(differences: Floats, noise: Noise | None) -> Difference | No
         error, freedom = float(np.std(differences, ddof=1)) / math.sqrt(seeds), seeds - 1
     else:
         error, freedom = noise.sd * math.sqrt(2 / seeds), noise.freedom
-    return Difference(float(np.mean(differences)), error, freedom) if error > 0 else None
+    return Difference(float(np.mean(differences)), error, freedom, pooled=noise is not None) if error > 0 else None

@@ -2,7 +2,7 @@
 
     detectable = δ with P(T > t_crit) = 0.8,  T ~ noncentral t(ν, δ/error),  error = σ √(2/n)
 
-The level is α / comparisons throughout: what Holm's correction asks of the smallest p, so power is not overstated.
+The level is what the correction for several arms asks of the smallest p, so power is not overstated.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special  # scipy.stats takes seconds to load
 
+from ablate.noise.joint import Joint, level_of_each
 from ablate.noise.scatter import Floats, Noise
 
 ALPHA = 0.05
@@ -24,13 +25,14 @@ MOST_SEEDS = 1000
 FAR = 10
 
 
-def detectable(error: float, freedom: int, comparisons: int = 1, power: float = POWER, alpha: float = ALPHA) -> float:
-    """The true difference that a t-test finds with probability `power`, given the standard error of its estimate.
+def detectable(error: float, freedom: int, alpha: float = ALPHA, power: float = POWER) -> float:
+    """The true difference that a t-test at `alpha` finds with probability `power`, given the standard error of its
+    estimate.
 
     Solves power = P(T > t_crit) for T noncentral t with noncentrality δ / error; finding the wrong sign does not count
     as finding it.
     """
-    critical = -special.stdtrit(freedom, alpha / comparisons / 2)
+    critical = -special.stdtrit(freedom, alpha / 2)
     return float(special.nctdtrinc(freedom, 1 - power, critical)) * error
 
 
@@ -43,22 +45,20 @@ def power_at(difference: float, known: float, error: float, freedom: int, room: 
     return float(1 - special.nctdtr(freedom, max(0.0, abs(difference) - room) / error, critical))
 
 
-def detectable_by(noise: Noise, seeds: int, arms: int, comparisons: int | None = None, alpha: float = ALPHA) -> float:
+def detectable_by(noise: Noise, seeds: int, arms: int, alpha: float = ALPHA) -> float:
     """The difference from the baseline that a study of so many arms and seeds finds with probability `POWER`.
 
     noise: that of one run, known beforehand; the study's own (arms − 1)(seeds − 1) degrees of freedom are added.
     """
     freedom = noise.freedom + (arms - 1) * (seeds - 1)
-    return detectable(noise.sd * math.sqrt(2 / seeds), freedom, comparisons or arms - 1, alpha=alpha)
+    return detectable(noise.sd * math.sqrt(2 / seeds), freedom, level_of_each(alpha, arms - 1, Joint(freedom)))
 
 
-def seeds_for(
-    difference: float, noise: Noise, arms: int, comparisons: int | None = None, alpha: float = ALPHA
-) -> int | None:
+def seeds_for(difference: float, noise: Noise, arms: int, alpha: float = ALPHA) -> int | None:
     """The fewest seeds with which such a study detects `difference`; None where `MOST_SEEDS` would not do."""
 
     def is_enough(seeds: int) -> bool:
-        return detectable_by(noise, seeds, arms, comparisons, alpha) <= difference
+        return detectable_by(noise, seeds, arms, alpha) <= difference
 
     low, high = 2, 2
     while not is_enough(high):

@@ -23,20 +23,14 @@ doi:10.1198/016214504000001907).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-import scipy  # whose parts are loaded when they are first used
 from numpy.typing import ArrayLike
 from scipy import special
 
-from reports.statistics.estimates import ALPHA, Floats, holm
-from reports.statistics.interval import Interval
-from reports.statistics.simultaneous import Evidence, difference_intervals
-
-Correction = Literal["holm", "benjamini_hochberg"]
+from reports.statistics.estimates import ALPHA, Floats
+from reports.statistics.simultaneous import Evidence
 
 
 @dataclass(frozen=True)
@@ -99,17 +93,3 @@ def effect_tests(contrasts: ArrayLike, losses: ArrayLike, *, tuned: bool = False
         count = values.size
     error = 2 * float(np.sqrt(left / freedom / count))
     return tuple(EffectTest(float(effect), error, freedom) for effect in effects)
-
-
-def together(
-    tests: Sequence[Evidence], correction: Correction = "holm", alpha: float = ALPHA
-) -> tuple[tuple[float, ...], tuple[Interval, ...]]:
-    """Corrected p-values, and intervals that exclude zero where those are below `alpha`."""
-    p_values = [test.p for test in tests]
-    if correction == "holm":
-        return holm(p_values), difference_intervals(tests, alpha)
-    corrected = tuple(scipy.stats.false_discovery_control(p_values).tolist())
-    # Benjamini and Hochberg reject all p ≤ R·α/m, and no other.
-    found = sum(p < alpha for p in corrected)
-    level = max(found, 1) * alpha / len(tests)
-    return corrected, tuple(Interval(test.value, *test.interval(level)) for test in tests)

@@ -152,7 +152,6 @@ def _standing(
     standing = standings.get(claim)
     if test is None or found.difference is None or standing is None:
         return replace(found, repeated=standing is None)
-    spent = standing.level / ALPHA * found.alpha
     low, high = test.interval(found.alpha)
     if standing.p is not None:
         low, high = standing.interval.low, standing.interval.high
@@ -163,5 +162,5 @@ def _standing(
         p_equivalence=alike.get(claim),
         detectable=None
         if test.below or test.above
-        else detectable_effect(test.error, test.freedom, standing.tests, alpha=spent),
+        else detectable_effect(test.error, test.freedom, standing.of_each(found.alpha)),
     )

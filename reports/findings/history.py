@@ -73,10 +73,10 @@ def _entries(
             first.setdefault(difference_claim(judged_test), (each, judged_test))
     judged = judgements(difference_claim, lambda test: test.p, (), ledger)
     p_corrected, in_rounds = corrected(judged, told), rounds(judged, told)
-    p_values = [p for claims in in_rounds for p in claims.values() if p is not None]
+    p_values = [each.p for round_ in in_rounds for each in round_.values() if each.p is not None]
     decided = iter(DECIDE[rule](p_values) if rule else ())
-    for place, claims in enumerate(in_rounds, start=1):
-        for claim, p in claims.items():
+    for place, round_ in enumerate(in_rounds, start=1):
+        for claim, p in ((claim, each.p) for claim, each in round_.items()):
             record, test = first[claim]
             decision = None if p is None or rule is None else next(decided)
             yield HistoryEntry(

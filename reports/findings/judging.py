@@ -12,24 +12,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from ablate.noise.joint import Joint, level_of_each
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyArm, StudyDocument
 from ablate.store.documents.ledger import LOSS
-from reports.designs.contrasts import Correction, together
 from reports.statistics.estimates import ALPHA
 from reports.statistics.interval import Interval
-from reports.statistics.ledger import Contrast, Judged, Ledger, LedgerClaim, corrected, rounds, share
-from reports.statistics.simultaneous import Evidence, of_p
+from reports.statistics.ledger import Contrast, Judged, Ledger, LedgerClaim, corrected, joint_of, rounds, share
+from reports.statistics.simultaneous import Correction, Evidence, of_p, together
 
 
 @dataclass(frozen=True)
 class Standing:
     """A test in its family. `p` is corrected: below 0.05 is significant. `level` is what its round may spend, `tests`
-    how many share it."""
+    how many share it, and `joint` how these depend on each other, if that is known."""
 
     p: float | None
     interval: Interval
     level: float
     tests: int
+    joint: Joint | None = None
+
+    def of_each(self, alpha: float = ALPHA) -> float:
+        """The level of a test by itself, in a round that may spend its share of `alpha`."""
+        return level_of_each(alpha * self.level / ALPHA, self.tests, self.joint)
 
 
 Pair = tuple[str, str]
@@ -38,7 +43,12 @@ Records = Sequence[LedgerRecord]
 
 
 def ledger_test(
-    study: StudyDocument, arm: StudyArm, base: StudyArm, p: float | None, p_tie: float | None = None
+    study: StudyDocument,
+    arm: StudyArm,
+    base: StudyArm,
+    p: float | None,
+    p_tie: float | None = None,
+    joint: Joint | None = None,
 ) -> LedgerTest:
     """The comparison of two arms' losses, as the ledger keeps it."""
     return LedgerTest(
@@ -54,6 +64,8 @@ def ledger_test(
         p=p,
         p_tie=p_tie,
         question=at_any_rate(arm, base),
+        freedom=joint.freedom if joint else None,
+        beyond=joint.beyond if joint else 0.0,
     )
 
 
@@ -105,18 +117,19 @@ def differences(
     found: dict[LedgerClaim, Standing] = {}
     own = {difference_claim(test) for test in _as_tuned(tests, ledger)}
     judged = judgements(difference_claim, lambda test: test.p, tests, ledger)
-    for number, claims in enumerate(rounds(judged, map(difference_claim, _told(told))), start=1):
-        level = ALPHA * share(number)
-        known = [evidence.get(claim) if claim in own else None for claim in claims]
+    for number, round_ in enumerate(rounds(judged, map(difference_claim, _told(told))), start=1):
+        level, joint = ALPHA * share(number), joint_of(round_)
+        known = [evidence.get(claim) if claim in own else None for claim in round_]
         # the first p stands, whatever arms are in the pool of noise by now
         counted = [
-            replace(each, p=p) if each and p is not None else of_p(p)
-            for each, p in zip(known, claims.values(), strict=True)
+            replace(each, p=test.p) if each and test.p is not None else of_p(test.p)
+            for each, test in zip(known, round_.values(), strict=True)
         ]
-        p_values, intervals = together(counted, correction, level)
-        for claim, has, p, interval in zip(claims, known, p_values, intervals, strict=True):
+        p_values, intervals = together(counted, correction, level, joint)
+        for claim, has, p, interval in zip(round_, known, p_values, intervals, strict=True):
             if claim in own:
-                found[claim] = Standing(min(1.0, p / share(number)) if has else None, interval, level, len(claims))
+                corrected_p = min(1.0, p / share(number)) if has else None
+                found[claim] = Standing(corrected_p, interval, level, len(round_), joint)
     return found
 
 
@@ -224,7 +237,14 @@ def judgements(
 ) -> Ledger:
     """Earlier ones, then this one, as `reports.statistics.ledger` reads them."""
     earlier = [_as_tuned(record.tests, ledger[:number]) for number, record in enumerate(ledger)]
-    return [[Judged(claim(test), p(test), test.at) for test in each] for each in (*earlier, _as_tuned(tests, ledger))]
+    return [
+        [Judged(claim(test), p(test), test.at, _joint(test)) for test in each]
+        for each in (*earlier, _as_tuned(tests, ledger))
+    ]
+
+
+def _joint(test: LedgerTest) -> Joint | None:
+    return None if test.freedom is None else Joint(test.freedom, test.beyond)
 
 
 def _as_tuned(tests: Sequence[LedgerTest], ledger: Records) -> list[LedgerTest]:

@@ -10,6 +10,7 @@ from itertools import combinations
 from statistics import fmean
 
 from ablate.noise.difference import Difference
+from ablate.noise.joint import Joint, level_of_each
 from ablate.noise.power import ALPHA, detectable
 from ablate.noise.scatter import Scatter, scatter
 from ablate.store.documents import StudyTrial, StudyTuning
@@ -17,7 +18,7 @@ from ablate.store.documents.tuning import RATE
 from reports.findings.noise import StudyNoise, tuning_tables
 from reports.findings.verdicts import verdict_of
 from reports.statistics.estimates import holm
-from reports.statistics.simultaneous import Evidence, difference_intervals, of_p
+from reports.statistics.simultaneous import Evidence, of_p, together
 from reports.statistics.stalled import Failures, Reliability
 from reports.verdicts import Verdict
 
@@ -151,11 +152,14 @@ class _Pair:
 def judge(
     arms: Sequence[ArmLosses], pairs: Sequence[tuple[str, str]], noise: StudyNoise, margin: float | None = None
 ) -> list[ArmContrast]:
-    """Judge pairs of arms together, corrected by Holm."""
+    """Judge pairs of arms together."""
     compared = _pairs(arms, pairs, noise)
     found = [pair.difference(noise) for pair in compared]
-    evidence = [Evidence(gap.value, gap.p(), gap.interval) if gap else of_p(None) for gap in found]
-    p_values, intervals = holm([each.p for each in evidence]), difference_intervals(evidence)
+    joint = _joint(compared, found)
+    level = level_of_each(ALPHA, len(pairs), joint)
+    p_values, intervals = together(
+        [Evidence(gap.value, gap.p(), gap.interval) if gap else of_p(None) for gap in found], joint=joint
+    )
     ties = holm([gap.p_within(margin) if gap and margin else 1.0 for gap in found])
     contrasts = []
     for pair, gap, p, tie, ends in zip(compared, found, p_values, ties, intervals, strict=True):
@@ -164,7 +168,7 @@ def judge(
             *names, pair.estimate, None, None, None, "cannot tell", "", None, len(pair.seeds), pair.unused()
         )
         if gap is not None:
-            seen = detectable(gap.error, gap.freedom, len(pairs)) + gap.room(ALPHA / len(pairs))
+            seen = detectable(gap.error, gap.freedom, level) + gap.room(level)
             known = seen if math.isfinite(seen) else None
             contrast = replace(contrast, low=ends.low, high=ends.high, p=p, detectable=known)
         contrasts.append(_worded(contrast, pair, noise, tie, margin))
@@ -185,8 +189,10 @@ def noise_of(arms: Sequence[ArmLosses]) -> StudyNoise:
 def smallest_detectable(arms: Sequence[ArmLosses], pairs: Sequence[tuple[str, str]], noise: StudyNoise) -> float | None:
     """The difference that each of the pairs would find with 80 % probability, rates aside; None where a pair's noise is
     not known."""
-    gaps = [pair.difference(noise) for pair in _pairs(arms, pairs, noise)]
-    seen = [detectable(gap.error, gap.freedom, len(pairs)) for gap in gaps if gap is not None]
+    compared = _pairs(arms, pairs, noise)
+    gaps = [pair.difference(noise) for pair in compared]
+    level = level_of_each(ALPHA, len(pairs), _joint(compared, gaps))
+    seen = [detectable(gap.error, gap.freedom, level) for gap in gaps if gap is not None]
     return max(seen) if len(seen) == len(pairs) and all(map(math.isfinite, seen)) else None
 
 
@@ -198,6 +204,14 @@ def _pairs(arms: Sequence[ArmLosses], pairs: Sequence[tuple[str, str]], noise: S
         shared = _shared(arm, base)
         found.append(_Pair(arm, base, noise.scatter if shared else noise.apart, shared))
     return found
+
+
+def _joint(pairs: Sequence[_Pair], found: Sequence[Difference | None]) -> Joint | None:
+    """How the tests depend on each other: known where all are against one arm, on as many seeds, and by one noise."""
+    known = [(pair, gap) for pair, gap in zip(pairs, found, strict=True) if gap is not None]
+    alike = {(tuple(pair.seeds), gap.error, gap.freedom, gap.pooled) for pair, gap in known}
+    against = {pair.base.name for pair in pairs}
+    return known[0][1].joint if len(alike) == len(against) == 1 else None
 
 
 def _shared(arm: ArmLosses, base: ArmLosses) -> tuple[Hashable, ...]:

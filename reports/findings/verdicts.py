@@ -22,6 +22,7 @@ from types import MappingProxyType
 import polars as pl
 
 from ablate.noise.difference import Difference
+from ablate.noise.joint import Joint
 from ablate.noise.penalty import NOTHING
 from ablate.noise.power import FIRST_SHARE, seeds_needed
 from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
@@ -79,7 +80,7 @@ def compare(
     for arm, base in study.pairs:
         pair = arm.name, base.name
         p, p_tie = (None, None) if pair in withheld else _p_values(study, plain[pair])
-        tests[pair] = ledger_test(study, arm, base, p, p_tie)
+        tests[pair] = ledger_test(study, arm, base, p, p_tie, _joint(study, arm, base, plain[pair]))
     claims = {pair: difference_claim(test) for pair, test in tests.items()}
     evidence = {claims[pair]: _evidence(plain[pair], test.p) for pair, test in tests.items() if test.p is not None}
     judged = tuple(tests.values())
@@ -142,6 +143,12 @@ def _p_values(study: StudyDocument, plain: Comparison) -> tuple[float | None, fl
     return p, None if study.margin is None else min(1.0, looked * plain.gap.p_within(study.margin))
 
 
+def _joint(study: StudyDocument, arm: StudyArm, base: StudyArm, plain: Comparison) -> Joint | None:
+    """How the test depends on those of other arms against the same one; None where seeds are added or left out."""
+    whole = set(plain.seeds) == {run.seed for run in arm.runs} == {run.seed for run in base.runs}
+    return plain.gap.joint if plain.gap and whole and not study.looks else None
+
+
 def _evidence(plain: Comparison, p: float) -> Evidence:
     gap, looked = plain.gap, plain.alpha / ALPHA
     assert gap is not None  # it has a p
@@ -163,14 +170,14 @@ def _standing(
     needed, smallest = None, None
     if math.isfinite(room):
         error = math.hypot(gap.error, gap.shared)
-        smallest = detectable_effect(error, gap.freedom, standing.tests, alpha=spent * found.alpha).moved(room)
+        smallest = detectable_effect(error, gap.freedom, standing.of_each(found.alpha)).moved(room)
     if smallest and study.looks and not found.failures.any:
         seeds, last = len(found.seeds), spent * last_level(study)
         shown = max(0.0, abs(difference.mean) - room)
         sd = gap.error * math.sqrt(seeds)
         needed = seeds_needed(shown, sd, seeds, standing.tests, study.margin, last, gap.freedom)
     if standing.p is None:  # no verdict: an interval that is corrected for as many tests
-        within = _corrected(difference, gap, found.alpha * standing.level / ALPHA / standing.tests)
+        within = _corrected(difference, gap, standing.of_each(found.alpha))
     else:
         within = replace(difference, low=standing.interval.low, high=standing.interval.high)
     return replace(

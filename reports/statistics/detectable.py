@@ -23,10 +23,9 @@ def sd_interval(sd: float, n: int, alpha: float = ALPHA) -> Interval:
     return Interval(sd, low, high)
 
 
-def detectable_effect(
-    error: float, freedom: int, comparisons: int = 1, power: float = POWER, alpha: float = ALPHA
-) -> Interval:
-    """Effect that a t-test detects with probability `power`, with its 95 % interval, from the estimate's `error`."""
-    per_error = detectable(1.0, freedom, comparisons, power, alpha)
+def detectable_effect(error: float, freedom: int, alpha: float = ALPHA, power: float = POWER) -> Interval:
+    """Effect that a t-test at `alpha` detects with probability `power`, with its 95 % interval, from the estimate's
+    `error`."""
+    per_error = detectable(1.0, freedom, alpha, power)
     spread = sd_interval(error, freedom + 1)
     return Interval(per_error * spread.value, per_error * spread.low, per_error * spread.high)

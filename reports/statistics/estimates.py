@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special  # scipy.stats takes seconds to load
 
+from ablate.noise.joint import Joint, any_wrong
+
 ALPHA = 0.05
 
 Floats = NDArray[np.float64]
@@ -100,22 +102,24 @@ def geometric(ratios: Sequence[float]) -> Estimate | None:
     return Estimate(math.exp(logs.mean), low, high, logs.sd, tuple(ratios))
 
 
-def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Holm's step-down correction over the comparisons of one study, in the order given.
+def holm(p_values: Sequence[float], joint: Joint | None = None) -> tuple[float, ...]:
+    """Step-down correction over the comparisons of one study, in the order given: Holm's, or Dunnett's where their
+    joint distribution is known.
 
-    p₍₁₎ ≤ … ≤ p₍ₘ₎ become max over j ≤ i of (m − j + 1)·p₍ⱼ₎, at most 1. Holm 1979, Scand. J. Statist. 6:65.
+    p₍₁₎ ≤ … ≤ p₍ₘ₎ become max over j ≤ i of P(the least of m − j + 1 p-values without effect ≤ p₍ⱼ₎), at most
+    (m − j + 1)·p₍ⱼ₎. Holm 1979, Scand. J. Statist. 6:65; Dunnett and Tamhane 1991, doi:10.1002/sim.4780100614.
     """
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
-    steps = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    steps = np.maximum.accumulate([any_wrong(value, len(p) - j, joint) for j, value in enumerate(p[order].tolist())])
     corrected = np.empty_like(p)
     corrected[order] = steps
     return tuple(corrected.tolist())
 
 
-def holm_by_name(p_values: Mapping[Name, float | None]) -> dict[Name, float | None]:
+def holm_by_name(p_values: Mapping[Name, float | None], joint: Joint | None = None) -> dict[Name, float | None]:
     """The same by name. An arm without a p keeps none, yet it counts: later it may have one."""
-    corrected = holm([1.0 if p is None else p for p in p_values.values()])
+    corrected = holm([1.0 if p is None else p for p in p_values.values()], joint)
     return {name: None if p_values[name] is None else p for name, p in zip(p_values, corrected, strict=True)}
 
 

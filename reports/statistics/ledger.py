@@ -2,11 +2,12 @@
 
 A test is one arm against one baseline on one set of seeds. The tests that appear for the first time in one judgement of
 the study are a round, with those that were looked at since the last one and have no p-value yet. Round r may spend the
-share s_r of α = 0.05, and Holm's correction runs over its tests alone:
+share s_r of α = 0.05, and a step-down correction runs over its tests alone: Dunnett's where they are of arms against
+one baseline by one noise, on the same seeds, else Holm's.
 
-    s_1 = 0.8        s_r = 0.2 / (r·(r − 1)), r ≥ 2        Σ s_r = 1        corrected p = Holm(p in the round) / s_r
+    s_1 = 0.8        s_r = 0.2 / (r·(r − 1)), r ≥ 2        Σ s_r = 1        corrected p = p in the round / s_r
 
-Within a round Holm errs with probability at most α·s_r, and by the union bound α holds over all rounds that there will
+Within a round that errs with probability at most α·s_r, and by the union bound α holds over all rounds that there will
 ever be (alpha spending, as in Foster and Stine 2008, doi:10.1111/j.1467-9868.2007.00643.x). So:
 
 - arms that were dropped still count: they stay in their round;
@@ -28,8 +29,9 @@ The price is a first round at 0.04. What is judged by the hundreds belongs to `o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ablate.noise.joint import Joint
 from ablate.noise.power import FIRST_SHARE
 from reports.statistics.estimates import holm_by_name
 
@@ -67,36 +69,51 @@ class LedgerClaim:
 
 @dataclass(frozen=True)
 class Judged:
-    """A test with its p-value, None where there is none yet, on so many seeds: 0 where a later p replaces it anyway."""
+    """A test with its p-value, None where there is none yet, on so many seeds: 0 where a later p replaces it anyway.
+
+    joint: how it depends on tests of other arms against the same one on the same seeds, where that is known.
+    """
 
     claim: LedgerClaim
     p: float | None
     at: int = 0
+    joint: Joint | None = None
 
 
+Round = Mapping[LedgerClaim, Judged]
 Ledger = Sequence[Iterable[Judged]]
 """All judgements of one question, the oldest first; each has every test that it looked at."""
 
 
-def rounds(ledger: Ledger, elsewhere: Iterable[LedgerClaim] = ()) -> tuple[dict[LedgerClaim, float | None], ...]:
-    """The tests by the judgement that had them first, each with its latest valid p-value. elsewhere: what was judged
+def rounds(ledger: Ledger, elsewhere: Iterable[LedgerClaim] = ()) -> tuple[Round, ...]:
+    """The tests by the judgement that had them first, each as it was last judged validly. elsewhere: what was judged
     for other questions, which is in no round here but takes the freshness of its seeds."""
-    found: list[dict[LedgerClaim, float | None]] = []
-    home: dict[LedgerClaim, dict[LedgerClaim, float | None]] = {}
-    stands: dict[LedgerClaim, int] = {}
+    found: list[dict[LedgerClaim, Judged]] = []
+    home: dict[LedgerClaim, dict[LedgerClaim, Judged]] = {}
     seen = dict.fromkeys(elsewhere, True)
     for judgement in ledger:
-        known = seen | {claim: own[claim] is not None for claim, own in home.items()}
-        if not found or any(p is not None for p in found[-1].values()):
+        known = seen | {claim: own[claim].p is not None for claim, own in home.items()}
+        if not found or any(judged.p is not None for judged in found[-1].values()):
             found.append({})
         for judged in judgement:
             if reuses_seeds(judged.claim, known):
                 continue
-            own, at = home.setdefault(judged.claim, found[-1]), stands.get(judged.claim, 0)
-            own.setdefault(judged.claim, None)
-            if judged.p is not None and (judged.at > at or at == 0):
-                own[judged.claim], stands[judged.claim] = judged.p, judged.at
-    return tuple(claims for claims in found if claims)
+            own = home.setdefault(judged.claim, found[-1])
+            stands = own.setdefault(judged.claim, replace(judged, p=None))
+            if judged.p is not None and (stands.p is None or stands.at == 0 or judged.at > stands.at):
+                own[judged.claim] = judged
+    return tuple(each for each in found if each)
+
+
+def joint_of(judged: Round) -> Joint | None:
+    """How the tests of a round depend on each other: known where all compare arms with one baseline, on the same seeds
+    and by the same noise. One without a p-value yet counts as a further arm."""
+    told = [each for each in judged.values() if each.p is not None]
+    alike = {(claim.contrast.baseline, claim.contrast.measure, claim.seeds) for claim in judged}
+    joints = [each.joint for each in told if each.joint is not None]
+    if len(alike) > 1 or len(joints) < len(told) or len({joint.freedom for joint in joints}) != 1:
+        return None
+    return Joint(joints[0].freedom, max(joint.beyond for joint in joints))
 
 
 def reuses_seeds(claim: LedgerClaim, known: Mapping[LedgerClaim, bool]) -> bool:
@@ -121,8 +138,8 @@ def corrected(ledger: Ledger, elsewhere: Iterable[LedgerClaim] = ()) -> dict[Led
     `rounds`."""
     return {
         claim: None if p is None else min(1.0, p / share(number))
-        for number, claims in enumerate(rounds(ledger, elsewhere), start=1)
-        for claim, p in holm_by_name(claims).items()
+        for number, judged in enumerate(rounds(ledger, elsewhere), start=1)
+        for claim, p in holm_by_name({claim: each.p for claim, each in judged.items()}, joint_of(judged)).items()
     }
 
 

@@ -21,9 +21,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+import scipy  # whose parts are loaded when they are first used
+
+from ablate.noise.joint import Joint, level_of_each
 from reports.statistics.estimates import ALPHA, holm
 from reports.statistics.interval import Interval
+
+Correction = Literal["holm", "benjamini_hochberg"]
 
 
 @dataclass(frozen=True)
@@ -43,11 +49,27 @@ def of_p(p: float | None) -> Evidence:
     return Evidence(0.0, 1.0 if p is None else p, lambda _level: (-math.inf, math.inf))
 
 
-def difference_intervals(tests: Sequence[Evidence], alpha: float = ALPHA) -> tuple[Interval, ...]:
-    """One interval per arm; it excludes zero exactly where Holm's corrected p is below `alpha`."""
+def together(
+    tests: Sequence[Evidence], correction: Correction = "holm", alpha: float = ALPHA, joint: Joint | None = None
+) -> tuple[tuple[float, ...], tuple[Interval, ...]]:
+    """Corrected p-values, and intervals that exclude zero where those are below `alpha`."""
+    p_values = [test.p for test in tests]
+    if correction == "holm":
+        return holm(p_values, joint), difference_intervals(tests, alpha, joint)
+    corrected = tuple(scipy.stats.false_discovery_control(p_values).tolist())
+    # Benjamini and Hochberg reject all p ≤ R·α/m, and no other.
+    found = sum(p < alpha for p in corrected)
+    level = max(found, 1) * alpha / len(tests)
+    return corrected, tuple(Interval(test.value, *test.interval(level)) for test in tests)
+
+
+def difference_intervals(
+    tests: Sequence[Evidence], alpha: float = ALPHA, joint: Joint | None = None
+) -> tuple[Interval, ...]:
+    """One interval per arm; it excludes zero exactly where the corrected p is below `alpha`."""
     found = []
-    for test, p in zip(tests, holm([test.p for test in tests]), strict=True):
-        low, high = test.interval(alpha / len(tests))
+    for test, p in zip(tests, holm([test.p for test in tests], joint), strict=True):
+        low, high = test.interval(level_of_each(alpha, len(tests), joint))
         if p < alpha:
             low, high = (max(low, 0.0), high) if test.value > 0 else (low, min(high, 0.0))
         elif low > 0 or high < 0:  # beside a p that was judged with other noise

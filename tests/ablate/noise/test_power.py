@@ -50,7 +50,7 @@ def test_cohens_table() -> None:
 @pytest.mark.parametrize("comparisons", [1, 2, 5])
 def test_what_is_detectable_has_the_power_that_it_claims(n: int, comparisons: int) -> None:
     sd = 0.0015
-    difference = detectable(sd / math.sqrt(n), n - 1, comparisons)
+    difference = detectable(sd / math.sqrt(n), n - 1, 0.05 / comparisons)
     assert power_of(difference / sd, n, 0.05 / comparisons) == pytest.approx(0.8, abs=1e-6)
 
 

@@ -23,8 +23,8 @@ def test_sd_interval_by_table() -> None:
 def test_the_interval_covers_the_true_detectable_difference(freedom: int) -> None:
     """With a noncentral t of scipy's for the truth."""
     critical = stats.t.isf(0.05 / 3 / 2, freedom)
-    of_one = detectable_effect(1.0, freedom, comparisons=3)
-    assert of_one.value == pytest.approx(detectable(1.0, freedom, comparisons=3))
+    of_one = detectable_effect(1.0, freedom, 0.05 / 3)
+    assert of_one.value == pytest.approx(detectable(1.0, freedom, 0.05 / 3))
     assert stats.nct.sf(critical, freedom, of_one.value) == pytest.approx(0.8, abs=1e-6)
     errors = np.sqrt(np.random.default_rng(freedom).chisquare(freedom, 4_000) / freedom)
     covered = np.mean((of_one.low * errors < of_one.value) & (of_one.value < of_one.high * errors))
