@@ -1,4 +1,5 @@
-"""Independent references: least squares with dummy variables, t-tests with its residuals, and Holm's correction."""
+"""Independent references: least squares with dummy variables, t-tests with its residuals, Holm's and Dunnett's
+corrections."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import integrate, optimize, special, stats
 
 Floats = NDArray[np.float64]
 Losses = Mapping[str, Sequence[float | None]]
@@ -94,3 +95,41 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p_values) - step) * p_values[place]))
         corrected[place] = largest
     return corrected
+
+
+def dunnett(p_values: Sequence[float], freedom: int) -> list[float]:
+    """Step by step, with a multivariate t of correlation ½ in place of the number of tests."""
+    corrected, largest = [0.0] * len(p_values), 0.0
+    for step, place in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        reach = float(stats.t.isf(p_values[place] / 2, freedom))
+        largest = max(largest, _any_beyond(reach, len(p_values) - step, freedom))
+        corrected[place] = largest
+    return corrected
+
+
+def dunnett_level(alpha: float, tests: int, freedom: int) -> float:
+    """The level of each test at which the multivariate t exceeds any threshold with probability `alpha`."""
+    reach = optimize.brentq(lambda reach: _any_beyond(reach, tests, freedom) - alpha, 0.1, 60)
+    return float(2 * stats.t.sf(reach, freedom))
+
+
+def _any_beyond(reach: float, tests: int, freedom: int) -> float:
+    if tests == 1:
+        return float(2 * stats.t.sf(reach, freedom))
+
+    def given(baseline: float, scale: float) -> float:
+        """Any beyond, given the baseline's mean and the ratio of estimated to true noise; all divided by √½."""
+        limit = math.sqrt(2) * reach * scale
+        own = special.ndtr(baseline - limit) + special.ndtr(-baseline - limit)
+        density = math.exp(-(baseline**2) / 2) / math.sqrt(2 * math.pi)
+        return density * (1.0 if own >= 1 else -math.expm1(tests * math.log1p(-own)))
+
+    def over_baselines(scale: float) -> float:
+        return float(integrate.quad(given, -12, 12, (scale,), epsabs=0, epsrel=1e-6, limit=200)[0])
+
+    density = stats.chi(freedom, scale=1 / math.sqrt(freedom))
+    ends = density.ppf([1e-14, 1 - 1e-14])
+    whole = integrate.quad(
+        lambda scale: over_baselines(scale) * density.pdf(scale), *ends, epsabs=0, epsrel=1e-5, limit=200
+    )
+    return float(whole[0])

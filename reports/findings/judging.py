@@ -46,7 +46,7 @@ def ledger_test(
     study: StudyDocument,
     arm: StudyArm,
     base: StudyArm,
-    p: float | None,
+    p: float | None = None,
     p_tie: float | None = None,
     joint: Joint | None = None,
 ) -> LedgerTest:

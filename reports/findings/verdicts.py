@@ -79,8 +79,11 @@ def compare(
     tests = {}
     for arm, base in study.pairs:
         pair = arm.name, base.name
-        p, p_tie = (None, None) if pair in withheld else _p_values(study, plain[pair])
-        tests[pair] = ledger_test(study, arm, base, p, p_tie, _joint(study, arm, base, plain[pair]))
+        if pair in withheld:
+            tests[pair] = ledger_test(study, arm, base)
+        else:
+            joint = _joint(study, arm, base, plain[pair], noise)
+            tests[pair] = ledger_test(study, arm, base, *_p_values(study, plain[pair]), joint)
     claims = {pair: difference_claim(test) for pair, test in tests.items()}
     evidence = {claims[pair]: _evidence(plain[pair], test.p) for pair, test in tests.items() if test.p is not None}
     judged = tuple(tests.values())
@@ -143,10 +146,17 @@ def _p_values(study: StudyDocument, plain: Comparison) -> tuple[float | None, fl
     return p, None if study.margin is None else min(1.0, looked * plain.gap.p_within(study.margin))
 
 
-def _joint(study: StudyDocument, arm: StudyArm, base: StudyArm, plain: Comparison) -> Joint | None:
-    """How the test depends on those of other arms against the same one; None where seeds are added or left out."""
+def _joint(study: StudyDocument, arm: StudyArm, base: StudyArm, plain: Comparison, noise: StudyNoise) -> Joint | None:
+    """How the test depends on those of other arms against the same one; None where seeds are added or left out.
+
+    An arm that cannot be tested counts as one more, and never errs.
+    """
+    if study.looks or noise.run is None:
+        return None
+    if plain.gap is None:
+        return Joint(noise.run.freedom)
     whole = set(plain.seeds) == {run.seed for run in arm.runs} == {run.seed for run in base.runs}
-    return plain.gap.joint if plain.gap and whole and not study.looks else None
+    return plain.gap.joint if whole else None
 
 
 def _evidence(plain: Comparison, p: float) -> Evidence:

@@ -29,7 +29,7 @@ The price is a first round at 0.04. What is judged by the hundreds belongs to `o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ablate.noise.joint import Joint
 from ablate.noise.power import FIRST_SHARE
@@ -99,19 +99,18 @@ def rounds(ledger: Ledger, elsewhere: Iterable[LedgerClaim] = ()) -> tuple[Round
             if reuses_seeds(judged.claim, known):
                 continue
             own = home.setdefault(judged.claim, found[-1])
-            stands = own.setdefault(judged.claim, replace(judged, p=None))
-            if judged.p is not None and (stands.p is None or stands.at == 0 or judged.at > stands.at):
+            stands = own.setdefault(judged.claim, judged)
+            if stands.p is None or (judged.p is not None and (stands.at == 0 or judged.at > stands.at)):
                 own[judged.claim] = judged
     return tuple(each for each in found if each)
 
 
 def joint_of(judged: Round) -> Joint | None:
     """How the tests of a round depend on each other: known where all compare arms with one baseline, on the same seeds
-    and by the same noise. One without a p-value yet counts as a further arm."""
-    told = [each for each in judged.values() if each.p is not None]
+    and by the same noise."""
+    joints = [each.joint for each in judged.values() if each.joint is not None]
     alike = {(claim.contrast.baseline, claim.contrast.measure, claim.seeds) for claim in judged}
-    joints = [each.joint for each in told if each.joint is not None]
-    if len(alike) > 1 or len(joints) < len(told) or len({joint.freedom for joint in joints}) != 1:
+    if len(joints) < len(judged) or len(alike) > 1 or len({joint.freedom for joint in joints}) > 1:
         return None
     return Joint(joints[0].freedom, max(joint.beyond for joint in joints))
 
