@@ -35,7 +35,7 @@ class Verdict:
         sentence: the same in full, with the numbers behind it.
         difference: in loss, arm − baseline; None for the baseline, or if there is none.
         interval: of the difference, corrected for the number of looks; None if there is none.
-        p: corrected for the number of arms (Holm); None if there is none.
+        p: corrected for the number of arms; None if there is none.
         seeds_needed: how many more seeds would probably settle it; None if it is settled or no number would.
     """
 

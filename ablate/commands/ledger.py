@@ -12,7 +12,7 @@ import argparse
 from ablate.commands import DONE, add_json, add_store, print_json, print_table
 
 CORRECTION = (
-    "p is a comparison's own. p_corrected is Holm's within its round (what was first judged together), divided by the "
+    "p is a comparison's own. p_corrected is that within its round (what was first judged together), divided by the "
     "share of the 5 % that\nthe round may spend: 4 of 5 for the first round, the rest for all later ones. "
     "significant: p_corrected < 0.05."
 )

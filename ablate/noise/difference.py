@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy  # whose parts are loaded when they are first used
@@ -37,7 +37,7 @@ class Difference:
     shared: float = 0.0
     own: Penalty = NOTHING
     other: Penalty = NOTHING
-    pooled: bool = False
+    pooled: bool = field(default=False, kw_only=True)
     """Whether `error` is that of the study's pooled noise, which other pairs have in common with it."""
 
     @property

@@ -76,9 +76,9 @@ class StudyNoise:
             freedom = max(1, math.floor(error**4 / parts)) if parts else 1
         else:
             error, freedom = run.sd * math.sqrt(1 / len(own) + 1 / len(others)), run.freedom
-        own_lost, other_lost = map(self.penalty, pair)
+        penalties = map(self.penalty, pair)
         difference = float(np.mean(own) - np.mean(others))
-        return Difference(difference, error, freedom, 0.0, own_lost, other_lost, run is not None) if error else None
+        return Difference(difference, error, freedom, 0.0, *penalties) if error else None
 
     def of_tuning(self, arm: str) -> Noise | None:
         """Noise of one tuning run of an arm: not less than where it is noisier than the rest."""

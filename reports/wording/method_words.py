@@ -86,7 +86,8 @@ def _compared(summary: StudySummary) -> list[str]:
         "what arm, rate and seed explain; a plainly noisier arm has its own. Better and worse are two-sided t-tests of "
         f"the held-out loss after the last step{over}. With probability 95 %{but_tuning}, for "
         "noise that is close to normal, all verdicts of this question together are right: p-values are corrected "
-        "(Holm) for every arm ever judged for it, and the intervals of differences agree with them.",
+        "(Dunnett's step-down test where all arms are compared with one baseline by one noise, else Holm's) for every "
+        "arm ever judged for it, and the intervals of differences agree with them.",
     ]
     if summary.study.margin is not None:
         parts.append(

@@ -81,7 +81,7 @@ def arms_table(summary: StudySummary) -> Table:
         "verdict": lambda arm: arm.verdict,
         f"validation loss ({summary.unit})": lambda arm: words.plus_minus(arm.loss),
         f"difference from the baseline ({summary.unit})": lambda arm: _difference(arm.comparison),
-        "p (Holm)": lambda arm: words.p_value(arm.comparison.p_holm) if arm.comparison else words.NONE,
+        "p (corrected)": lambda arm: words.p_value(arm.comparison.p_holm) if arm.comparison else words.NONE,
         "p for equivalence (Holm)": lambda arm: (
             words.p_value(arm.comparison.p_equivalence) if arm.comparison else words.NONE
         ),
