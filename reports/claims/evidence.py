@@ -1,7 +1,7 @@
 """Evidence on one arm against another by the measure that a claim names. Pure.
 
 Losses have the study's own verdict, costs the intervals of `reports.findings.costs`, scores those of
-`reports.findings.items`. Accuracies on the task that was trained are compared over seeds, at 5 % divided by the number
+`reports.scores.items`. Accuracies on the task that was trained are compared over seeds, at 5 % divided by the number
 of accuracies that the study's claims compare.
 """
 

@@ -12,9 +12,9 @@ from ablate.noise.scatter import Noise, Odd
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyDocument, StudyEffect
 from reports.claims.judged_claim import JudgedClaim
 from reports.findings.comparison import Comparison, Judgement, seeds_needed
-from reports.findings.items import ItemDifference
 from reports.ladders.rungs import Change
 from reports.reading.inputs import NO_INPUTS, Inputs
+from reports.scores.items import ItemDifference
 from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval
 from reports.verdicts import Verdict

@@ -20,7 +20,6 @@ from reports.errors import ReportError
 from reports.findings import warnings
 from reports.findings.comparison import Comparison, Judgement
 from reports.findings.costs import StudyCosts, study_costs
-from reports.findings.items import ItemDifference, item_differences, unpaired
 from reports.findings.judging import Pair
 from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.step_time import UNKNOWN, step_time_errors
@@ -31,6 +30,7 @@ from reports.ladders.rungs import changes
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
 from reports.reading.units import comparable
+from reports.scores.items import ItemDifference, item_differences, unpaired
 from reports.sections import sections
 from reports.statistics.estimates import Estimate, combined_stderr, estimate, score_half_width
 from reports.verdicts import Verdict

@@ -16,7 +16,7 @@ from ablate.store import SearchFolder, Store
 from ablate.store.documents import SearchDocument, TrialRecord
 from ablate.store.documents.study import UNJUDGED
 from reports.errors import ReportError
-from reports.searches.selection_bias import Fresh, read_fresh
+from reports.searches.selection_bias import FreshScore, fresh_scores
 from reports.searches.standings import SearchStanding, standings
 
 CURVE_POINTS = 60
@@ -40,7 +40,7 @@ class SearchSummary:
     """A search, how the best of it did on fresh seeds, and the trials' runs by digest."""
 
     document: SearchDocument
-    fresh: tuple[Fresh, ...]
+    fresh: tuple[FreshScore, ...]
     runs: Mapping[str, TrialRun] = field(default_factory=dict)
 
     @property
@@ -114,7 +114,7 @@ def read_search(folder: Path, curves: bool = True) -> SearchSummary:
     first = [trial for trial in document.trials if trial.repeats is None and trial.runs]
     runs = {base.name: base.runs[0]} if base.runs else {}
     runs |= {f"trial_{trial.number}": trial.runs[0] for trial in first}
-    fresh = read_fresh(store, document.name, document.scale, scores, objectives, runs)
+    fresh = fresh_scores(store, document.name, document.scale, scores, objectives, runs)
     found = SearchSummary(document, fresh, _runs(store, document) if curves else {})
     # scores of fresh seeds in place of those that trials were selected by
     known = {each.trial: each for each in found.standings}

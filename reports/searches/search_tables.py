@@ -9,7 +9,7 @@ from typing import Any
 from ablate.store.documents import TrialRecord
 from reports.searches.importance import Importance
 from reports.searches.search import SearchSummary
-from reports.searches.selection_bias import DECLARED, Fresh
+from reports.searches.selection_bias import DECLARED, FreshScore
 from reports.searches.standings import SearchStanding
 from reports.wording import words
 from reports.wording.table import NONE, Columns, Table
@@ -99,9 +99,9 @@ def setting_text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def fresh_table(fresh: Iterable[Fresh]) -> Table:
+def fresh_table(fresh: Iterable[FreshScore]) -> Table:
     """Search score against fresh seeds."""
-    columns: Columns[Fresh] = {
+    columns: Columns[FreshScore] = {
         "objective": lambda each: each.objective,
         "arm": lambda each: each.arm,
         "in the search": lambda each: _score(each.searched),
@@ -111,7 +111,7 @@ def fresh_table(fresh: Iterable[Fresh]) -> Table:
     return Table.of(fresh, columns, labels=2)
 
 
-def _fresh_score(each: Fresh) -> str:
+def _fresh_score(each: FreshScore) -> str:
     if each.fresh is None:
         return "not every seed has a score"
     return _score(each.fresh.mean) + (f" ± {_score(each.fresh.half_width)}" if each.fresh.half_width else "")

@@ -9,7 +9,7 @@ from ablate.store.documents import Range, TrialRecord
 from reports.searches.importance import FEWEST, Importance
 from reports.searches.search import SearchSummary
 from reports.searches.search_tables import setting_text, signed
-from reports.searches.selection_bias import DECLARED, flattered
+from reports.searches.selection_bias import DECLARED, selection_bias
 from reports.searches.standings import SearchStanding
 from reports.wording.listing import listed
 from reports.wording.words import decimals
@@ -161,7 +161,7 @@ def fresh(search: SearchSummary) -> list[str]:
 
 
 def _flattered(search: SearchSummary, name: str) -> str:
-    found = flattered(search.fresh, name)
+    found = selection_bias(search.fresh, name)
     rows = [each for each in search.fresh if each.objective == name]
     missing = sum(each.is_chosen and each.fresh is None for each in rows)
     gone = f" Promoted trials without a score for every fresh seed: {missing}." if missing else ""

@@ -23,7 +23,7 @@ Searched = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
-class Fresh:
+class FreshScore:
     """One objective of an arm: its score in the search, and with fresh seeds."""
 
     arm: str
@@ -42,14 +42,14 @@ class Fresh:
         return self.arm.startswith("trial_")
 
 
-def read_fresh(
+def fresh_scores(
     store: Store,
     name: str,
     scale: str,
     searched: Searched,
     objectives: Iterable[str],
     runs: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[Fresh, ...]:
+) -> tuple[FreshScore, ...]:
     """Every objective of every arm of the promoted study; none before it has been run.
 
     Args:
@@ -72,7 +72,7 @@ def read_fresh(
         for objective in objectives:
             fresh = _scores(data, objective).get(arm.name, [])
             mean = estimate(fresh) if len(fresh) == len(arm.runs) else None
-            found.append(Fresh(known, objective, searched[known][objective], mean))
+            found.append(FreshScore(known, objective, searched[known][objective], mean))
     return tuple(sorted(found, key=lambda each: list(searched[each.arm]).index(each.objective)))
 
 
@@ -100,7 +100,7 @@ def _scores(data: Collected, objective: str) -> dict[str, list[float]]:
     return {str(arm): part["value"].to_list() for (arm,), part in rows.drop_nulls("value").group_by("arm")}
 
 
-def flattered(fresh: Iterable[Fresh], objective: str) -> Estimate | None:
+def selection_bias(fresh: Iterable[FreshScore], objective: str) -> Estimate | None:
     """Mean over the promoted trials of the score with fresh seeds, less that in the search."""
     own = [each.difference for each in fresh if each.objective == objective and each.is_chosen]
     return estimate([difference for difference in own if difference is not None])

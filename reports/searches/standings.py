@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.store.documents import SearchDocument
-from reports.searches.selection_bias import Fresh
+from reports.searches.selection_bias import FreshScore
 
 LEVEL = 0.05
 Floats = NDArray[np.float64]
@@ -35,7 +35,7 @@ class SearchStanding:
     """Whether no other is better for certain: of one objective; of several, whether no other dominates its means."""
 
 
-def standings(document: SearchDocument, fresh: Iterable[Fresh]) -> Iterator[SearchStanding]:
+def standings(document: SearchDocument, fresh: Iterable[FreshScore]) -> Iterator[SearchStanding]:
     """The best first, by the first objective.
 
     A promoted trial has the scores of its promotion alone. Of one objective only the promoted can be best once there
@@ -83,7 +83,7 @@ def _is_worse(scores: Mapping[int, Floats], trial: int, leader: int, sd: float, 
     return bool(sign * (ours.mean() - best.mean()) > special.stdtrit(freedom, 1 - LEVEL / (len(scores) - 1)) * error)
 
 
-def _promoted(document: SearchDocument, fresh: Iterable[Fresh]) -> dict[int, Floats]:
+def _promoted(document: SearchDocument, fresh: Iterable[FreshScore]) -> dict[int, Floats]:
     """(seeds, objectives) of each promoted trial with every score of every seed, and of the base, if it is a trial."""
     base, numbers = document.base, dict[str, int]()
     for trial in reversed(document.trials):  # the first of equal ones

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from reports.findings.items import ItemDifference
 from reports.findings.study_summary import StudySummary
+from reports.scores.items import ItemDifference
 from reports.statistics.estimates import Estimate
 from reports.wording.measures import Better
 

@@ -1,4 +1,4 @@
-"""Scores against the baseline's, item by item (`reports.findings.items`)."""
+"""Scores against the baseline's, item by item (`reports.scores.items`)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import ClassVar, Self
 from reports.figures.base import NEUTRAL, Figure, optional, short, stacked
 from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, label
-from reports.findings.items import ItemDifference
-from reports.findings.signal import signal_to_noise
 from reports.findings.study_summary import ArmSummary, Score, StudySummary
 from reports.reading.collected import Collected
+from reports.scores.items import ItemDifference
+from reports.scores.signal import signal_to_noise
 from reports.sections import Section
 from reports.sections._qualities import is_drawn
 from reports.statistics.estimates import ALPHA

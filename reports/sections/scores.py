@@ -9,9 +9,9 @@ from typing import ClassVar, Self
 from reports.figures.base import NEUTRAL, Figure, optional, stacked
 from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, label
-from reports.findings.signal import signal_to_noise
 from reports.findings.study_summary import Score, StudySummary
 from reports.reading.collected import Collected
+from reports.scores.signal import signal_to_noise
 from reports.sections import Section
 from reports.wording.table import frame_table
 

@@ -53,11 +53,6 @@ class Crossed:
         """The level at which the interval of the mean ends at zero; NaN where all values are equal."""
         return self._level_of(abs(self.mean))
 
-    def p_within(self, margin: float) -> float:
-        """TOST p-value: half the level at which the interval ends at ± `margin`, if the mean is within."""
-        room = margin - abs(self.mean)
-        return self._level_of(room) / 2 if room > 0 else 1 - self._level_of(-room) / 2
-
     def _level_of(self, half: float) -> float:
         """The level at which half of the interval is so wide."""
         if self.row_square == self.column_square == 0:

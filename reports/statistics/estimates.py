@@ -92,16 +92,6 @@ def estimate(values: Sequence[float], alpha: float = ALPHA) -> Estimate | None:
     return Estimate(mean, low, high, float(array.std(ddof=1)), tuple(array.tolist()))
 
 
-def geometric(ratios: Sequence[float]) -> Estimate | None:
-    """The geometric mean of positive ratios; its interval is that of the logarithms."""
-    logs = estimate([math.log(ratio) for ratio in ratios])
-    if logs is None:
-        return None
-    low = None if logs.low is None else math.exp(logs.low)
-    high = None if logs.high is None else math.exp(logs.high)
-    return Estimate(math.exp(logs.mean), low, high, logs.sd, tuple(ratios))
-
-
 def holm(p_values: Sequence[float], joint: Joint | None = None) -> tuple[float, ...]:
     """Step-down correction over the comparisons of one study, in the order given: Holm's, or Dunnett's where their
     joint distribution is known.

@@ -19,11 +19,12 @@ from ablate.noise.difference import Difference
 from ablate.noise.power import detectable
 from ablate.store.documents import StudyContrast
 from reports.findings.by_document import document_error
-from reports.findings.items import _over_items
 from reports.findings.verdicts import compare
+from reports.scores.items import _over_items
+from reports.statistics.costs import judge
 from reports.statistics.crossed import crossed
 from reports.statistics.detectable import detectable_effect
-from reports.statistics.estimates import Estimate, estimate, geometric, score_half_width
+from reports.statistics.estimates import Estimate, estimate, score_half_width
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_by_document import frame_of
 from tests.reports.test_verdicts import finished
@@ -44,7 +45,7 @@ def mean_over_seeds(draw: np.random.Generator) -> bool:
 
 
 def ratio_of_speeds(draw: np.random.Generator) -> bool:
-    return contains(geometric(np.exp(draw.normal(math.log(0.97), 0.02, 3)).tolist()), 0.97)
+    return contains(judge({"speed": draw.normal(math.log(0.97), 0.02, 3).tolist()})["speed"], 0.97)
 
 
 def recall_difference(draw: np.random.Generator) -> bool:

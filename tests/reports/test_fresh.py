@@ -14,7 +14,7 @@ from ablate.store.documents import SpeedPoint
 from reports.searches import search_words
 from reports.searches.search import SearchSummary
 from reports.searches.search_tables import fresh_table
-from reports.searches.selection_bias import Fresh, flattered, read_fresh
+from reports.searches.selection_bias import FreshScore, fresh_scores, selection_bias
 from tests.reports.factory import JUDGING_EXCESS, Arm, StudyOf
 from tests.reports.searching import search_of
 
@@ -45,10 +45,10 @@ def _last(points: Sequence[SpeedPoint]) -> float:
     return point.tokens_per_second.median
 
 
-def read(root: Path, study: StudyOf, searched: dict[str, float]) -> tuple[Fresh, ...]:
+def read(root: Path, study: StudyOf, searched: dict[str, float]) -> tuple[FreshScore, ...]:
     study.write(root)
     scores = {arm.name: searched for arm in study.arms}
-    return read_fresh(Store(root), "known", "cpu", scores, list(searched))
+    return fresh_scores(Store(root), "known", "cpu", scores, list(searched))
 
 
 def test_every_objective_is_the_mean_over_fresh_seeds(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_every_objective_is_the_mean_over_fresh_seeds(tmp_path: Path) -> None:
 
 def test_the_base_is_told_apart_from_what_was_chosen(tmp_path: Path) -> None:
     found = read(tmp_path, STUDY, {"loss": 2.3 + JUDGING_EXCESS, "kv_bytes_per_token": 1024})
-    curse = flattered(found, "loss")
+    curse = selection_bias(found, "loss")
     assert curse is not None and curse.mean == pytest.approx(0.04)
     assert search_words.fresh(_search(found)) == [
         "loss: with fresh seeds 1 promoted trial differs by +0.040 from the search, on average (± over trials)."
@@ -85,6 +85,6 @@ def test_a_promoted_trial_without_a_score_is_said_to_have_none(tmp_path: Path) -
     assert fresh_table(found).rows[-1][-2] == "not every seed has a score"
 
 
-def _search(fresh: tuple[Fresh, ...]) -> SearchSummary:
+def _search(fresh: tuple[FreshScore, ...]) -> SearchSummary:
     objectives = {"loss": "minimize", "kv_bytes_per_token": "minimize"}
     return SearchSummary(search_of([], [], objectives=objectives), fresh)

@@ -16,9 +16,9 @@ import reports
 from ablate.store import Store
 from ablate.store.documents import LedgerRecord
 from reports.claims.evidence import UNDECIDED
-from reports.findings.items import ItemDifference, _over_items, item_differences
 from reports.findings.study_summary import StudySummary
 from reports.reading.collect import collect
+from reports.scores.items import ItemDifference, _over_items, item_differences
 from reports.sections import draw
 from reports.sections.items import verdict
 from reports.statistics.crossed import crossed

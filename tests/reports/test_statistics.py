@@ -11,7 +11,6 @@ from scipy import stats
 from reports.statistics.estimates import (
     combined_stderr,
     estimate,
-    geometric,
     holm,
     holm_by_name,
     mean_interval,
@@ -35,7 +34,7 @@ def test_one_seed_has_no_interval_and_none_has_no_estimate() -> None:
     assert value is not None
     assert (value.mean, value.low, value.high, value.sd, value.half_width) == (2.5, None, None, None, None)
     assert not value.excludes(0.0)
-    assert estimate([]) is None is geometric([])
+    assert estimate([]) is None
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 30])
@@ -48,15 +47,6 @@ def test_intervals_agree_with_scipy(n: int) -> None:
     np.testing.assert_allclose(mean, (arm - baseline).mean(axis=-1))
     np.testing.assert_allclose(low, interval.low, rtol=1e-9)
     np.testing.assert_allclose(high, interval.high, rtol=1e-9)
-
-
-def test_geometric_mean_of_ratios() -> None:
-    value = geometric([0.5, 2.0])
-    assert value is not None
-    assert value.mean == pytest.approx(1.0)
-    assert value.low is not None
-    assert value.high is not None
-    assert value.low * value.high == pytest.approx(1.0)
 
 
 def test_holm_by_hand() -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
 import reports
-from reports.statistics.estimates import Estimate, estimate, geometric
+from reports.statistics.costs import judge
+from reports.statistics.estimates import Estimate, estimate, single
 from reports.wording import answers, cost_words, finding_words, method_words, words
 from tests.reports.factory import Arm, StudyOf, typical
+
+
+def measured(ratios: list[float]) -> Estimate:
+    """Ratios of a cost, one for each process; a single one has no interval."""
+    return judge({"cost": [math.log(ratio) for ratio in ratios]})["cost"] if len(ratios) > 1 else single(ratios[0])
 
 
 def centred(mean: float, half: float) -> Estimate:
@@ -50,20 +57,20 @@ def test_a_baseline_alone_is_no_result(tmp_path: Path) -> None:
 
 
 def test_ratios() -> None:
-    assert cost_words.speed_change(geometric([0.96, 0.97, 0.98])) == "3 % slower"
-    assert cost_words.speed_change(geometric([0.8])) == "no measurable change in speed", "measured once"
-    assert cost_words.speed_change(geometric([0.862, 0.863, 0.864])) == "14 % slower"  # which is 16 % more time
-    slower = geometric([1 / 0.862, 1 / 0.863, 1 / 0.864])
+    assert cost_words.speed_change(measured([0.96, 0.97, 0.98])) == "3 % slower"
+    assert cost_words.speed_change(measured([0.8])) == "no measurable change in speed", "measured once"
+    assert cost_words.speed_change(measured([0.862, 0.863, 0.864])) == "14 % slower"  # which is 16 % more time
+    slower = measured([1 / 0.862, 1 / 0.863, 1 / 0.864])
     assert cost_words.change_of("training time per token", slower) == "training 14 % slower"
-    assert cost_words.change_of("training time per token", geometric([1.07])).startswith("no measurable change")
-    assert cost_words.memory_change(geometric([0.93])) == "no measurable change in peak memory"
-    assert cost_words.speed_change(geometric([1.10, 1.11, 1.12])) == "11 % faster"
-    assert cost_words.speed_change(geometric([0.9, 1.2])) == "no measurable change in speed"
-    assert cost_words.speed_change(geometric([0.9995, 1.0005])) == "the same speed"
+    assert cost_words.change_of("training time per token", measured([1.07])).startswith("no measurable change")
+    assert cost_words.memory_change(measured([0.93])) == "no measurable change in peak memory"
+    assert cost_words.speed_change(measured([1.10, 1.11, 1.12])) == "11 % faster"
+    assert cost_words.speed_change(measured([0.9, 1.2])) == "no measurable change in speed"
+    assert cost_words.speed_change(measured([0.9995, 1.0005])) == "the same speed"
     assert cost_words.bytes_change(0.25) == "4× smaller KV cache"
     assert cost_words.bytes_change(1.0) == "the same KV cache"
-    assert cost_words.memory_change(geometric([0.80, 0.81, 0.79])) == "20 % less peak memory"
-    assert cost_words.memory_change(geometric([1.004])) == "the same peak memory"
+    assert cost_words.memory_change(measured([0.80, 0.81, 0.79])) == "20 % less peak memory"
+    assert cost_words.memory_change(measured([1.004])) == "the same peak memory"
 
 
 def test_scores() -> None:

@@ -1,0 +1,1 @@
+"""Scores of tasks, compared item by item and seed by seed."""
