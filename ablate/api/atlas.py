@@ -19,7 +19,7 @@ from ablate.study.claim_spec import ClaimSpec
 from ablate.study.handbook import handbook
 from ablate.study.papers import FOLDER, papers
 from ablate.study.written import SHIPPED, read_study, shipped
-from reports.atlas.sources import CatalogueEntry, PublishedModel, Setting, Sources, StatedStudy
+from reports.atlas.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting
 from reports.results.document import RecordedResult
 from reports.results.parts import Plain, parts_of
 from zoo.descriptions import descriptions
@@ -128,7 +128,7 @@ def _entries() -> Iterator[CatalogueEntry]:
             docs = descriptions(cls)
             settings = ((key, _shown(value), docs.get(key, "")) for key, value in settings_of(cls).items())
             yield CatalogueEntry(
-                axis, name, inspect.getdoc(documented) or "", tuple(Setting(*each) for each in settings)
+                axis, name, inspect.getdoc(documented) or "", tuple(VariantSetting(*each) for each in settings)
             )
 
 

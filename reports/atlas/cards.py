@@ -37,7 +37,7 @@ UNSTATED = "the recorded result does not state this claim"
 
 
 @dataclass(frozen=True)
-class Row:
+class CardRow:
     """A result as it is drawn: its effect with the interval, and what decided."""
 
     label: str
@@ -64,7 +64,7 @@ class Card:
     parts: frozenset[str]
     """Parts of the arms that it is about, by setting and kind."""
     standing: Standing
-    rows: tuple[Row, ...]
+    rows: tuple[CardRow, ...]
     results: tuple[RecordedResult, ...]
 
     @property
@@ -184,13 +184,15 @@ def _question(name: str, results: Sequence[RecordedResult], study: StatedStudy |
     )
 
 
-def _arm_rows(result: RecordedResult) -> Iterator[Row]:
+def _arm_rows(result: RecordedResult) -> Iterator[CardRow]:
     """Effects, or arms against the baseline; the first row has the conditions of all."""
     compared = [arm for arm in result.arms if arm.name != result.baseline and not result.effects]
     rows = [
-        *(Row(effect.name, "", effect.difference, effect.verdict) for effect in result.effects),
+        *(CardRow(effect.name, "", effect.difference, effect.verdict) for effect in result.effects),
         *(
-            Row(f"{arm.name} against {result.baseline}", "", arm.difference, arm.verdict, seeds=_paired(result, arm))
+            CardRow(
+                f"{arm.name} against {result.baseline}", "", arm.difference, arm.verdict, seeds=_paired(result, arm)
+            )
             for arm in compared
         ),
     ]
@@ -220,7 +222,7 @@ def _claim(
     )
 
 
-def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[Row]:
+def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[CardRow]:
     """The result's own row, after those of the smaller rungs of its ladder."""
     judged = next((each for each in result.claims if _identity(each) == _identity(claim)), None)
     arm = result.arm(claim.arm) if claim.arm else None
@@ -228,17 +230,17 @@ def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[Row]:
     for rung in result.rungs if on_loss else ():
         if arm is not None and arm.name in rung.differences:
             size = size_and_length(rung.parameters, rung.tokens_per_parameter)
-            yield Row(f"{result.scale}, {rung.name}", size, rung.differences[arm.name], "not judged")
+            yield CardRow(f"{result.scale}, {rung.name}", size, rung.differences[arm.name], "not judged")
     seeds = _paired(result, arm) if on_loss and arm else ()
     if judged is not None:
         digits = words.decimals(judged.seen)
         unseen = judged.seen and judged.outcome == "cannot tell"
         seen = f" (would have seen {judged.seen:.{digits}f})" if unseen else ""
         reason = f"{judged.reason}{seen}{'; stated or changed after a result' * judged.edited}"
-        yield Row(result.scale, conditions_of(result), judged.effect, judged.outcome, reason, seeds)
+        yield CardRow(result.scale, conditions_of(result), judged.effect, judged.outcome, reason, seeds)
     elif any(name in {each.name for each in result.arms} for name in (claim.arm, *claim.order)):
         effect = arm.difference if on_loss and arm else None
-        yield Row(result.scale, conditions_of(result), effect, "not tested", UNSTATED, seeds)
+        yield CardRow(result.scale, conditions_of(result), effect, "not tested", UNSTATED, seeds)
 
 
 def _paired(result: RecordedResult, arm: RecordedArm) -> tuple[float, ...]:
@@ -247,7 +249,7 @@ def _paired(result: RecordedResult, arm: RecordedArm) -> tuple[float, ...]:
     return tuple(loss - known[seed] for seed, loss in arm.seeds.items() if seed in known)
 
 
-def _standing(rows: Sequence[Row]) -> Standing:
+def _standing(rows: Sequence[CardRow]) -> Standing:
     outcomes = {row.outcome for row in rows}
     if {"holds", "does not hold"} <= outcomes:
         return "depends"

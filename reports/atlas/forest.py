@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.atlas.cards import Card, Row
+from reports.atlas.cards import Card, CardRow
 from reports.pages.ranked import RING, SHAPES, Axis
 from reports.results.document import RecordedInterval
 from reports.sections.claims import MARKS
@@ -25,7 +25,7 @@ MOST_TICKS = 5
 class Strip:
     """A row with everything placed: `mark` is the mean, `bar` the interval."""
 
-    row: Row
+    row: CardRow
     kind: str
     """Class in style sheets."""
     shape: str
@@ -95,7 +95,7 @@ def ratio_ticks(axis: Axis) -> tuple[tuple[float, str], ...]:
     return tuple((axis.place(math.log(each)), f"{each:g}×") for each in sorted(kept))
 
 
-def _strip(card: Card, row: Row, axis: Axis) -> Strip:
+def _strip(card: Card, row: CardRow, axis: Axis) -> Strip:
     effect = row.effect
     ends = None
     if effect is not None and not (effect.low is None and effect.high is None):

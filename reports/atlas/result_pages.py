@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from reports.pages.ranked import Ranked, Row
+from reports.pages.ranked import Ranked, RankedRow
 from reports.pages.ranking import differs, said_alike
 from reports.reading.outcomes import FAILED
 from reports.results.document import RecordedInterval, RecordedResult
@@ -31,14 +31,14 @@ def ranked_result(result: RecordedResult) -> Ranked:
     costs.sort(key=rank)
     columns = [cost for cost in costs if differs(cost)][:MOST_COLUMNS]
     found = [(each, _estimate(each.difference, ()) if each.difference else None) for each in result.effects]
-    effects = [Row(each.name, each.name, "", each.verdict, of, _said(of), "", {}) for each, of in found]
+    effects = [RankedRow(each.name, each.name, "", each.verdict, of, _said(of), "", {}) for each, of in found]
     rows = effects or list(_arms(result, costs))
     rows.sort(key=lambda row: (row.difference is None, row.difference.mean if row.difference else 0.0))
     alike = said_alike([cost for cost in costs if cost not in columns])
     return Ranked(tuple(rows), tuple(columns), alike, result.baseline, result.unit, bool(result.effects))
 
 
-def _arms(result: RecordedResult, costs: Sequence[Cost]) -> Iterator[Row]:
+def _arms(result: RecordedResult, costs: Sequence[Cost]) -> Iterator[RankedRow]:
     names, base = brief([arm.name for arm in result.arms]), result.arm(result.baseline)
     for arm in result.arms:
         is_base = arm.name == result.baseline
@@ -48,7 +48,7 @@ def _arms(result: RecordedResult, costs: Sequence[Cost]) -> Iterator[Row]:
         found = None if difference is None else _estimate(difference, seeds)
         loss = "" if arm.loss is None else plus_minus(_estimate(arm.loss, ()))
         failed = len(arm.stalled) + len(arm.diverged)
-        yield Row(
+        yield RankedRow(
             name=arm.name,
             label=names[arm.name],
             gloss="",

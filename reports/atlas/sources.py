@@ -29,7 +29,7 @@ class StatedStudy:
 
 
 @dataclass(frozen=True)
-class Setting:
+class VariantSetting:
     name: str
     default: str
     doc: str
@@ -42,7 +42,7 @@ class CatalogueEntry:
     axis: str
     name: str
     doc: str
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[VariantSetting, ...] = ()
 
     @property
     def slug(self) -> str:

@@ -20,7 +20,7 @@ from reports.findings.comparison import Comparison, Judgement
 from reports.findings.costs import ArmCosts, cache_ratio
 from reports.findings.study_summary import StudySummary
 from reports.findings.verdicts import level
-from reports.findings.waiting import waiting
+from reports.findings.withheld import why_withheld
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import ALPHA, Estimate, estimate, exact
 from reports.verdicts import Verdict
@@ -82,7 +82,7 @@ def _pair(summary: StudySummary, arm: str, against: str | None) -> tuple[Judgeme
 def _loss(summary: StudySummary, arm: str, against: str | None) -> ClaimEvidence:
     found, reverse = _pair(summary, arm, against)
     if found is None:
-        if reason := waiting(summary.study, summary.runs):
+        if reason := why_withheld(summary.study, summary.runs):
             return untested(reason)
         return ClaimEvidence("cannot tell", reason=f"the study declares no contrast of {arm} and {against}")
     comparison, margin = found.comparison, summary.study.margin
@@ -109,7 +109,7 @@ def _ahead(found: Comparison) -> tuple[float, float] | None:
 
 def _cost(summary: StudySummary, arm: str, against: str | None, measure: str) -> ClaimEvidence:
     if summary.study.scale in UNJUDGED:
-        return untested(str(waiting(summary.study, summary.runs)))
+        return untested(str(why_withheld(summary.study, summary.runs)))
     found, reverse = _pair(summary, arm, against)
     costs = found.comparison.costs if found else ArmCosts()
     beside = f" against {against}" if against else ""
@@ -160,7 +160,7 @@ def _detectable(sd: float | None, count: int, half: float) -> float | None:
 
 
 def _accuracy(summary: StudySummary, arm: str, against: str) -> ClaimEvidence:
-    reason = waiting(summary.study, summary.runs)
+    reason = why_withheld(summary.study, summary.runs)
     finished = summary.runs.filter(status="finished").select("arm", "seed", "accuracy").drop_nulls()
     both = [finished.filter(arm=name).drop("arm") for name in (arm, against)]
     pairs = both[0].join(both[1], on="seed", suffix="_other").sort("seed")

@@ -16,7 +16,7 @@ from ablate.store.documents.claims import COSTS, LOSS
 from reports.claims.evidence import ClaimEvidence, evidence
 from reports.claims.judged_claim import JudgedClaim
 from reports.findings.study_summary import StudySummary
-from reports.findings.waiting import waiting
+from reports.findings.withheld import why_withheld
 from reports.verdicts import Outcome, Verdict
 
 GRAVITY: tuple[Outcome, ...] = ("does not hold", "not tested", "cannot tell", "holds")
@@ -107,7 +107,7 @@ def _within(low: float, high: float, largest: float) -> Decision:
 
 def _stalls(summary: StudySummary, name: str) -> Decision:
     arm = next(each for each in summary.arms if each.name == name)
-    if reason := waiting(summary.study, summary.runs):
+    if reason := why_withheld(summary.study, summary.runs):
         return "not tested", reason
     if arm.failed == 0:
         return "does not hold", f"all {len(arm.seeds)} seeds trained"

@@ -16,12 +16,12 @@ from reports.findings.costs import NO_COSTS, effect_costs
 from reports.findings.judging import Pair, Standing, at_any_rate, difference_claim, differences, ties
 from reports.findings.study_summary import EffectSummary
 from reports.findings.verdicts import judgement, level, reliability
-from reports.findings.waiting import waiting
+from reports.findings.withheld import why_withheld
 from reports.reading.collected import Collected
 from reports.statistics.detectable import detectable_effect
 from reports.statistics.estimates import ALPHA, Estimate, Floats
 from reports.statistics.ledger import LedgerClaim
-from reports.statistics.stalled import Failures
+from reports.statistics.stalled import FailureRates
 
 FEWEST_SEEDS = 2
 
@@ -72,7 +72,7 @@ class _Blocks:
         found = []
         for effect, values in zip(self.design.effects, losses, strict=True):
             high = pl.col("arm").is_in(effect.arms)
-            failures = Failures(reliability(self.runs.filter(high)), reliability(self.runs.filter(~high)))
+            failures = FailureRates(reliability(self.runs.filter(high)), reliability(self.runs.filter(~high)))
             mean = None
             if len(values):
                 sd = float(values.std(ddof=1)) if len(values) > 1 else None
@@ -91,7 +91,7 @@ def judge_effects(data: Collected) -> tuple[EffectSummary, ...]:
     if design is None:
         return ()
     blocks = _Blocks(data.study, design, data.runs)
-    tests, reason = blocks.tests(), waiting(data.study, data.runs)
+    tests, reason = blocks.tests(), why_withheld(data.study, data.runs)
     recorded = [
         _ledger_test(data.study, effect, test if reason is None else None, blocks.alpha)
         for effect, test in zip(design.effects, tests, strict=True)

@@ -19,7 +19,7 @@ from reports.figures.base import (
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank
 from reports.findings.study_summary import StudySummary
-from reports.reading.curves import Point
+from reports.reading.curves import CurvePoint
 from reports.statistics.estimates import Estimate
 from reports.wording import words
 from reports.wording.table import frame_table
@@ -43,7 +43,7 @@ class Targets:
     first: int | None
     last: int | None
     tokens: int
-    loss: Point
+    loss: CurvePoint
     difference: Estimate | None
     half_width: float | None
     bits_per_byte: float | None

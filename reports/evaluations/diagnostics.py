@@ -17,7 +17,7 @@ from reports.figures.base import NEUTRAL, Figure, band, line, mean_and_range, op
 from reports.figures.style import ArmStyle, blank, label
 from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
-from reports.reading.curves import Curve, Point
+from reports.reading.curves import Curve, CurvePoint
 from reports.statistics.estimates import combined_stderr
 from reports.wording import words
 from reports.wording.table import frame_table
@@ -29,7 +29,7 @@ COLUMNS = ("arm", "accuracy", "lowest seed", "highest seed", "standard error", "
 class Rung:
     """One value of a difficulty. `accuracy` is over seeds, `stderr` covers examples and seeds."""
 
-    accuracy: Point
+    accuracy: CurvePoint
     stderr: float | None
     chance: float | None
 
@@ -110,7 +110,7 @@ def _curve(arm: str, name: str, rows: pl.DataFrame) -> AccuracyCurve:
         scores, chance = seeds["accuracy"].to_list(), here["chance"]
         rungs.append(
             Rung(
-                accuracy=Point(int(str(value)), sum(scores) / len(scores), min(scores), max(scores), len(scores)),
+                accuracy=CurvePoint(int(str(value)), sum(scores) / len(scores), min(scores), max(scores), len(scores)),
                 stderr=combined_stderr(seeds["stderr"].to_list(), scores),
                 chance=None if chance.null_count() else float(str(chance.mean())),
             )

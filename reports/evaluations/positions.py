@@ -26,7 +26,7 @@ from reports.figures.base import (
 from reports.figures.style import ArmStyle, blank, label
 from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
-from reports.reading.curves import Curve, Point, over_seeds
+from reports.reading.curves import Curve, CurvePoint, over_seeds
 from reports.statistics.estimates import combined_stderr
 from reports.wording import words
 from reports.wording.table import frame_table
@@ -46,7 +46,7 @@ class Bucket:
 
     first: int
     last: int
-    loss: Point
+    loss: CurvePoint
     stderr: float | None
     bits_per_byte: float | None
 

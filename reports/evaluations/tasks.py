@@ -16,7 +16,7 @@ from reports.evaluations import EvaluationSection
 from reports.figures.base import NEUTRAL, Figure, beside_row, optional, short, two_lines
 from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, blank, label
-from reports.findings.study_summary import Score, StudySummary
+from reports.findings.study_summary import MeanScore, StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS
@@ -25,7 +25,7 @@ from reports.wording.table import frame_table
 MOST = 80
 """Tasks that are drawn: those in which arms lie furthest apart."""
 
-Scores = dict[str, dict[str, Score]]
+Scores = dict[str, dict[str, MeanScore]]
 """Scores by task and arm."""
 
 

@@ -49,7 +49,7 @@ class TokenKind:
 
 
 @dataclass(frozen=True)
-class Spot:
+class Excerpt:
     """A token, what precedes it, and the difference there."""
 
     before: str
@@ -68,8 +68,8 @@ class TokenDifferences:
     seeds: int
     passages: tuple[tuple[tuple[str, float], ...], ...]
     parts: tuple[TokenKind, ...]
-    best: tuple[Spot, ...]
-    worst: tuple[Spot, ...]
+    best: tuple[Excerpt, ...]
+    worst: tuple[Excerpt, ...]
 
     def table(self) -> Table:
         """Mean difference in loss for each kind of token."""
@@ -148,7 +148,7 @@ def _of_arm(arm: str, seeds: int, pieces: Pieces, difference: Floats, shown: lis
     spots = []
     for row, place in (divmod(place, width) for place in (*order[:CONTEXTS], *order[-CONTEXTS:])):
         before = "".join(pieces[row][max(0, place - BEFORE) : place])
-        spots.append(Spot(before, pieces[row][place], float(difference[row, place])))
+        spots.append(Excerpt(before, pieces[row][place], float(difference[row, place])))
     return TokenDifferences(
         arm=arm,
         seeds=seeds,

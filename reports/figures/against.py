@@ -106,7 +106,7 @@ class Against(ABC):
 
 
 @dataclass(frozen=True)
-class Differences(Against):
+class LossDifferences(Against):
     def place(self, value: float) -> float:
         return value
 

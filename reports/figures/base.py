@@ -9,7 +9,7 @@ from typing import Any
 
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank
-from reports.reading.curves import Curve, Point
+from reports.reading.curves import Curve, CurvePoint
 from reports.statistics.estimates import Estimate
 from reports.wording import words
 from reports.wording.table import Table
@@ -179,13 +179,13 @@ def thin_line(figure: Drawing, look: ArmStyle, curve: Curve) -> None:
     )
 
 
-def thinned(points: Sequence[Point]) -> list[Point]:
+def thinned(points: Sequence[CurvePoint]) -> list[CurvePoint]:
     """At most `TABLE_ROWS` points, the last always among them."""
     step = max(1, -(-len(points) // TABLE_ROWS))
     return list(points[::-1][::step])[::-1]
 
 
-def mean_and_range(point: Point) -> tuple[str, str, str]:
+def mean_and_range(point: CurvePoint) -> tuple[str, str, str]:
     return f"{point.mean:.4f}", f"{point.low:.4f}", f"{point.high:.4f}"
 
 
@@ -212,7 +212,7 @@ def late_range(curves: Sequence[Curve]) -> list[float]:
     return range_of(late)
 
 
-def range_of(points: Sequence[Point]) -> list[float]:
+def range_of(points: Sequence[CurvePoint]) -> list[float]:
     """From the lowest to the highest, with a margin."""
     low, high = min(p.low for p in points), max(p.high for p in points)
     margin = 0.05 * (high - low) or 0.05

@@ -10,7 +10,7 @@ from ablate.store.documents import LedgerTest
 from reports.findings.costs import NO_COSTS, ArmCosts
 from reports.statistics.estimates import ALPHA, Estimate
 from reports.statistics.interval import Interval
-from reports.statistics.stalled import Failures
+from reports.statistics.stalled import FailureRates
 from reports.verdicts import Verdict
 
 
@@ -36,7 +36,7 @@ class Comparison:
 
     difference: Estimate | None
     gap: Difference | None
-    failures: Failures
+    failures: FailureRates
     overall: Interval | None
     seeds: tuple[int, ...]
     alpha: float

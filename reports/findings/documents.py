@@ -11,7 +11,7 @@ from ablate.store.documents import JsonObject, StudyClaim
 from reports.claims.judged_claim import JudgedClaim
 from reports.findings.comparison import Comparison
 from reports.findings.costs import ArmCosts
-from reports.findings.study_summary import ArmSummary, EffectSummary, Score, StudySummary
+from reports.findings.study_summary import ArmSummary, EffectSummary, MeanScore, StudySummary
 from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval, ends_as_json
 
@@ -116,7 +116,7 @@ def _interval(value: Estimate | Interval | None) -> list[JsonValue] | None:
     return None if value is None else ends_as_json(value.low, value.high)
 
 
-def _scores(scores: tuple[Score, ...]) -> JsonObject:
+def _scores(scores: tuple[MeanScore, ...]) -> JsonObject:
     tasks: dict[str, JsonObject] = {}
     for score in scores:
         tasks.setdefault(score.task, {})[score.metric] = {

@@ -18,7 +18,7 @@ from reports.findings.noise import StudyNoise, tuning_tables
 from reports.findings.verdicts import verdict_of
 from reports.statistics.estimates import holm
 from reports.statistics.simultaneous import Evidence, of_p, together
-from reports.statistics.stalled import Failures, Reliability
+from reports.statistics.stalled import FailureRates, Reliability
 from reports.verdicts import Verdict
 
 PAIRED = 0.75
@@ -241,7 +241,7 @@ def _worded(found: ArmContrast, pair: _Pair, noise: StudyNoise, tie: float, marg
         return replace(found, verdict="diverged", reason=f"no run of {found.arm} has a finite loss")
     if found.p is None or found.difference is None:
         return replace(found, reason=_why_untested(pair))
-    failures = Failures(pair.arm.reliability, pair.base.reliability)
+    failures = FailureRates(pair.arm.reliability, pair.base.reliability)
     verdict = verdict_of(found.difference, found.p, tie, failures)
     return replace(found, verdict=verdict, reason="; ".join(_reasons(found, verdict, pair, noise, margin)))
 

@@ -18,7 +18,7 @@ from ablate.store.documents.study_arm import all_undertrained
 from ablate.store.documents.tuning import RATE
 from reports.findings.judging import looks_at
 from reports.findings.study_summary import ArmSummary, StudySummary
-from reports.findings.waiting import guesses
+from reports.findings.withheld import guesses
 from reports.reading.outcomes import FAILED
 from reports.statistics.ledger import share
 

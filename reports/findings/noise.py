@@ -22,7 +22,7 @@ NO_SCATTER = Scatter(None)
 
 
 @dataclass(frozen=True)
-class Choice:
+class TunedChoice:
     """Penalty of the settings that an arm took; of a rate tuned alone, the interval of the best one and the
     curve (points of rate and loss) that says so."""
 
@@ -96,7 +96,7 @@ class StudyNoise:
         return {str(row): odd for row, odd in self.scatter.odd.items() if isinstance(row, str)}
 
     @cached_property
-    def choices(self) -> Mapping[str, Choice]:
+    def choices(self) -> Mapping[str, TunedChoice]:
         """Choices of the arms that tuned."""
         most = self.losses or {}
         return {
@@ -131,22 +131,22 @@ def tuning_tables(tunings: Iterable[StudyTuning]) -> list[SeedLosses]:
     return [table] if table else []
 
 
-def _choice(tuning: StudyTuning, noise: Noise | None, most: float) -> Choice:
+def _choice(tuning: StudyTuning, noise: Noise | None, most: float) -> TunedChoice:
     """At an edge, and where no seed trained, nothing bounds what the arm may have lost."""
     if not tuning.trains or tuning.edges or noise is None or not tuning.reliable:
-        return Choice(UNBOUNDED)
+        return TunedChoice(UNBOUNDED)
     if list(tuning.chosen) != [RATE]:
         known = tuning.reliable
         chosen = next((place for place, trial in enumerate(known) if trial.settings == tuning.chosen), None)
         if chosen is None:
-            return Choice(UNBOUNDED.at_most(most))
+            return TunedChoice(UNBOUNDED.at_most(most))
         means = [trial.loss for trial in known if trial.loss is not None]
-        return Choice(choice_penalty(means, chosen, noise.of_mean(len(known[0].losses))).at_most(most))
+        return TunedChoice(choice_penalty(means, chosen, noise.of_mean(len(known[0].losses))).at_most(most))
     curve = RateCurve.fit(_rate_losses(tuning), noise)
     if curve is None:
-        return Choice(UNBOUNDED)
+        return TunedChoice(UNBOUNDED)
     low, high = curve.bounds
-    return Choice(curve.penalty(tuning.rate).at_most(most), Interval(tuning.rate, low, high), curve.points())
+    return TunedChoice(curve.penalty(tuning.rate).at_most(most), Interval(tuning.rate, low, high), curve.points())
 
 
 def _rate_losses(tuning: StudyTuning) -> dict[float, list[float]]:

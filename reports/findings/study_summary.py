@@ -42,7 +42,7 @@ class EffectSummary:
 
 
 @dataclass(frozen=True)
-class Score:
+class MeanScore:
     """One metric of one task, averaged over seeds; `stderr` and the 95 % interval cover items and seeds.
 
     `value` is None where a seed has none: a mean without an infinite perplexity would flatter.
@@ -103,7 +103,7 @@ class ArmSummary:
     parameters_embedding: int
     flops_per_token: float
     budget: ArmBudget
-    scores: tuple[Score, ...]
+    scores: tuple[MeanScore, ...]
     items: tuple[ItemDifference, ...]
     comparison: Comparison | None
     verdict: Verdict

@@ -23,9 +23,9 @@ from reports.findings.costs import StudyCosts, study_costs
 from reports.findings.judging import Pair
 from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.step_time import UNKNOWN, step_time_errors
-from reports.findings.study_summary import ArmBudget, ArmSummary, EffectSummary, NoiseSummary, Score, StudySummary
+from reports.findings.study_summary import ArmBudget, ArmSummary, EffectSummary, MeanScore, NoiseSummary, StudySummary
 from reports.findings.verdicts import compare, judgement, level, never_trained
-from reports.findings.waiting import REPEATED, waiting
+from reports.findings.withheld import REPEATED, why_withheld
 from reports.ladders.rungs import changes
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
@@ -100,7 +100,7 @@ def _is_open(verdict: Verdict, comparison: Comparison) -> bool:
 
 
 def _judged(data: Collected, costs: StudyCosts, noise: StudyNoise) -> dict[Pair, Judgement]:
-    reason = waiting(data.study, data.runs)
+    reason = why_withheld(data.study, data.runs)
     errors = step_time_errors(data)
     unknown = {pair: UNKNOWN for pair, error in errors.items() if math.isinf(error)}
     withheld = {(arm.name, base.name): reason for arm, base in data.study.pairs} if reason else unknown
@@ -172,14 +172,14 @@ def _edits(edits: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     return tuple((path, json.dumps(value)) for path, value in edits.items())
 
 
-def _scores(data: Collected, arm: str) -> tuple[Score, ...]:
+def _scores(data: Collected, arm: str) -> tuple[MeanScore, ...]:
     groups = data.scores.filter(arm=arm).group_by("task", "metric", maintain_order=True)
     found = []
     for (task, metric), rows in groups:
         stderrs, known = rows["stderr"].to_list(), rows["value"].drop_nulls().to_list()
         whole = len(known) == rows.height
         found.append(
-            Score(
+            MeanScore(
                 task=str(task),
                 metric=str(metric),
                 value=sum(known) / len(known) if whole else None,

@@ -30,12 +30,12 @@ from reports.findings.by_document import document_error
 from reports.findings.comparison import Comparison, Judgement
 from reports.findings.judging import Pair, Standing, difference_claim, differences, ledger_test, ties
 from reports.findings.noise import StudyNoise, study_noise
-from reports.findings.waiting import REPEATED
+from reports.findings.withheld import REPEATED
 from reports.reading.outcomes import FAILED
 from reports.statistics.detectable import detectable_effect
 from reports.statistics.estimates import ALPHA, Estimate, estimate
 from reports.statistics.simultaneous import Evidence
-from reports.statistics.stalled import Failures, Reliability
+from reports.statistics.stalled import FailureRates, Reliability
 from reports.verdicts import Verdict
 
 
@@ -111,7 +111,7 @@ def _compare(
     odd = {each.seed for name in (arm.name, base.name) if (each := noise.odd.get(name)) and each.left_out}
     usual = pairs.filter(~pl.col("seed").is_in(odd))
     seeds, values = usual["seed"].to_list(), (usual["loss"] - usual["loss_base"]).to_list()
-    failures = Failures(*(reliability(runs.filter(arm=each.name)) for each in (arm, base)))
+    failures = FailureRates(*(reliability(runs.filter(arm=each.name)) for each in (arm, base)))
     pair = arm.name, base.name
     gap = noise.difference(pair, values, math.hypot(document_error(losses, pair, seeds, values), shared.get(pair, 0.0)))
     difference = estimate(values, alpha)
@@ -230,7 +230,7 @@ def decide(comparison: Comparison, *, withheld: bool = False) -> Verdict:
     return verdict_of(comparison.difference.mean, comparison.p_holm, comparison.p_equivalence, comparison.failures)
 
 
-def verdict_of(difference: float, p: float, p_tie: float | None, failures: Failures) -> Verdict:
+def verdict_of(difference: float, p: float, p_tie: float | None, failures: FailureRates) -> Verdict:
     """The rule, from corrected p-values of a difference and of a tie, None without a margin. Lower loss is better.
 
     A difference shown to be smaller than the margin is none, whatever its sign. What it means that seeds failed is

@@ -39,7 +39,7 @@ TOO_FEW = {
 
 
 @dataclass(frozen=True)
-class Size:
+class LadderSize:
     """An arm at one size; `flops` is of one run."""
 
     name: str
@@ -88,7 +88,7 @@ class LadderArm:
     """One arm over all sizes. `undetermined` is why there is no law."""
 
     arm: str
-    sizes: tuple[Size, ...]
+    sizes: tuple[LadderSize, ...]
     law: Law | None = None
     undetermined: str | None = None
     trend: GapTrend | None = None
@@ -119,8 +119,8 @@ def summarise_ladder(
     )
 
 
-def _size(rows: pl.DataFrame) -> Size:
-    return Size(
+def _size(rows: pl.DataFrame) -> LadderSize:
+    return LadderSize(
         name=rows["rung"][0],
         parameters=int(rows["parameters"][0]),
         flops=float(rows["flops"][0]),

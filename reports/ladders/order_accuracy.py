@@ -33,7 +33,7 @@ SEED = 0
 
 
 @dataclass(frozen=True)
-class Prediction:
+class OrderPrediction:
     """Agreement between the order of `arms` at a small size and at a large one."""
 
     arms: int
@@ -42,7 +42,7 @@ class Prediction:
     spearman: Interval
 
 
-def prediction(small: ArrayLike, large: ArrayLike, alpha: float = ALPHA) -> Prediction:
+def prediction(small: ArrayLike, large: ArrayLike, alpha: float = ALPHA) -> OrderPrediction:
     """From losses (arms, seeds) of the same arms in the same order; sizes may have unlike numbers of seeds.
 
     Raises ValueError with fewer than four arms.
@@ -62,7 +62,7 @@ def prediction(small: ArrayLike, large: ArrayLike, alpha: float = ALPHA) -> Pred
     everyone = np.arange(arms)[None]
     tau = _kendall(observed[0], observed[1], everyone), _kendall(means[0], means[1], chosen)
     rho = _spearman(observed[0], observed[1]), _spearman(means[0], means[1])
-    return Prediction(
+    return OrderPrediction(
         arms,
         _interval((tau[0] + 1) / 2, (tau[1] + 1) / 2, alpha),
         _interval(*tau, alpha),

@@ -12,7 +12,7 @@ import polars as pl
 from reports.ladders.order_accuracy import (
     FEWEST_ARMS,
     AccuracyFrom,
-    Prediction,
+    OrderPrediction,
     accuracy_by_gap,
     prediction,
     repeatability,
@@ -38,7 +38,7 @@ class SizePredictions:
     arms: tuple[str, ...]
     left_out: tuple[str, ...]
     sizes: tuple[SizeOrder, ...]
-    predictions: tuple[Prediction, ...]
+    predictions: tuple[OrderPrediction, ...]
     """One for each size but the last."""
     by_gap: tuple[tuple[AccuracyFrom, ...], ...]
     """The accuracy of each by how far arms are apart at the last size."""

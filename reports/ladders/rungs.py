@@ -23,7 +23,7 @@ import polars as pl
 from ablate.noise.difference import seed_difference
 from ablate.store.documents import JsonObject, StudyRung
 from reports.findings.noise import StudyNoise, study_noise
-from reports.findings.waiting import REPEATED, waiting
+from reports.findings.withheld import REPEATED, why_withheld
 from reports.reading.collected import Collected
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import ALPHA, Estimate, estimate, holm
@@ -148,7 +148,7 @@ def _plain(data: Collected, arm: str, rung: StudyRung, repeated: bool) -> Change
         after=estimate(both["gap_last"].to_list()),
         change=estimate((both["gap_last"] - both["gap"]).to_list()),
     )
-    unjudged = waiting(data.study, runs, "comparison") or (REPEATED if repeated else None)
+    unjudged = why_withheld(data.study, runs, "comparison") or (REPEATED if repeated else None)
     if unjudged:
         return replace(found, word="no verdict", reason=unjudged)
     failed = runs.filter(pl.col("status").is_in(FAILED))  # what is left says nothing of the arm

@@ -12,7 +12,7 @@ from ablate.store import Store
 from ablate.store.documents import ProposalOutcome, ProposalRecord
 from ablate.store.files import write_text
 from reports.campaigns.proposals import kept, latest
-from reports.pages.ranked import Axis, Row
+from reports.pages.ranked import Axis, RankedRow
 from reports.pages.templating import render_plain
 from reports.statistics.estimates import Estimate
 from reports.verdicts import Verdict
@@ -20,7 +20,7 @@ from reports.wording import words
 
 
 @dataclass(frozen=True)
-class Step:
+class CampaignStep:
     """The base after a proposal: improvement since the campaign began, with its interval, in nats."""
 
     number: int
@@ -69,11 +69,11 @@ def headline(decided: Sequence[ProposalRecord]) -> str:
     return f"{len(found)} of {proposals} kept: the base is {gained}."
 
 
-def steps(decided: Sequence[ProposalRecord]) -> list[Step]:
+def steps(decided: Sequence[ProposalRecord]) -> list[CampaignStep]:
     """Sums of what was kept after each proposal. Each has seeds of its own, so squared half-widths add up."""
     gains = [_gain(record) for record in decided]
     totals = accumulate(gains, lambda a, b: (a[0] + b[0], math.hypot(a[1], b[1])), initial=(0.0, 0.0))
-    return [Step(place, mean, mean - half, mean + half) for place, (mean, half) in enumerate(totals)]
+    return [CampaignStep(place, mean, mean - half, mean + half) for place, (mean, half) in enumerate(totals)]
 
 
 def _gain(record: ProposalRecord) -> tuple[float, float]:
@@ -86,7 +86,7 @@ def _gain(record: ProposalRecord) -> tuple[float, float]:
     return -outcome.test.difference, max(ends, default=0.0)
 
 
-def _row(record: ProposalRecord) -> Row:
+def _row(record: ProposalRecord) -> RankedRow:
     outcome = record.outcome
     assert outcome is not None
     test, difference, said = outcome.test, None, words.NONE
@@ -96,7 +96,7 @@ def _row(record: ProposalRecord) -> Row:
         difference = Estimate(test.difference, low, high, None, ())
         ends = [words.signed(end, 3) if end is not None else "∞" for end in (test.low, test.high)]
         said = f"{words.signed(test.difference, 3)} ({ends[0]} to {ends[1]})"
-    return Row(
+    return RankedRow(
         name=record.name,
         label=record.name,
         gloss="",
@@ -118,7 +118,7 @@ def _mark(outcome: ProposalOutcome) -> Verdict:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class CampaignDrawing:
     """The improvement as paths, in a box 100 wide and 100 high: the line, and its band."""
 
     line: str
@@ -127,7 +127,7 @@ class Drawing:
     bottom: float
 
 
-def _drawing(path: Sequence[Step]) -> Drawing | None:
+def _drawing(path: Sequence[CampaignStep]) -> CampaignDrawing | None:
     if len(path) < 2 or path[-1].mean == 0:
         return None
     top, bottom = max(step.high for step in path), min(0.0, *(step.low for step in path))
@@ -147,4 +147,4 @@ def _drawing(path: Sequence[Step]) -> Drawing | None:
     band = [*stairs([step.high for step in path]), *reversed(stairs([step.low for step in path]))]
     joined = ("L".join(f"{x:.2f},{y:.2f}" for x, y in points) for points in (line, band))
     first, second = joined
-    return Drawing(f"M{first}", f"M{second}Z", top, bottom)
+    return CampaignDrawing(f"M{first}", f"M{second}Z", top, bottom)

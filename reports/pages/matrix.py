@@ -23,7 +23,7 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Cell:
+class MatrixCell:
     """Where two choices meet: on one axis they exclude each other, else they are refused for a reason or are not."""
 
     same_axis: bool
@@ -31,10 +31,10 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class MatrixRow:
     axis: str
     name: str
-    cells: tuple[Cell, ...]
+    cells: tuple[MatrixCell, ...]
 
 
 def render_matrix(axes: Mapping[str, list[str]], conflicts: Mapping[str, list[list[str]]]) -> str:
@@ -46,7 +46,9 @@ def render_matrix(axes: Mapping[str, list[str]], conflicts: Mapping[str, list[li
         for axis, name, other, choice in excluded:
             refused[(axis, name), (other, choice)] = refused[(other, choice), (axis, name)] = reason
     rows = [
-        Row(axis, name, tuple(Cell(axis == other[0], refused.get(((axis, name), other))) for other in choices))
+        MatrixRow(
+            axis, name, tuple(MatrixCell(axis == other[0], refused.get(((axis, name), other))) for other in choices)
+        )
         for axis, name in choices
     ]
     pairs = sum(not cell.same_axis for row in rows for cell in row.cells) // 2

@@ -38,7 +38,7 @@ RING = "M-5.5,0 a5.5,5.5 0 1,0 11,0 a5.5,5.5 0 1,0 -11,0"
 
 
 @dataclass(frozen=True)
-class Cell:
+class RankedCell:
     """A cost of an arm beside the baseline's: text, interval, and a bar from the middle to `end` per cent."""
 
     text: str
@@ -49,7 +49,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class RankedRow:
     """An arm or effect. `difference` is None where there is nothing to draw; `note` then says why."""
 
     name: str
@@ -91,7 +91,7 @@ class Axis:
     high: float
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> Axis:
+    def of(cls, rows: Sequence[RankedRow]) -> Axis:
         reaches = [row.reach for row in rows if row.reach]
         limit = min(max(reaches, default=0.01), FARTHEST * median(reaches or [0.01]))
         known = [row.difference for row in rows if row.difference is not None]
@@ -127,7 +127,7 @@ class Axis:
 class Ranked:
     """The figure: rows in order, the axis of their differences, and the costs that differ."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[RankedRow, ...]
     columns: tuple[Cost, ...]
     alike: str
     base: str
@@ -148,7 +148,7 @@ class Ranked:
     def scrolls(self) -> bool:
         return len(self.rows) > SCREEN
 
-    def cell(self, row: Row, cost: Cost) -> Cell | None:
+    def cell(self, row: RankedRow, cost: Cost) -> RankedCell | None:
         """A cost of a row; None where it is not known."""
         value = row.costs.get(cost.key)
         if value is None:
@@ -159,7 +159,7 @@ class Ranked:
         known = (each.costs.get(cost.key) for each in self.rows)
         reach = max(1.0, *(abs(math.log2(each.mean)) for each in known if each is not None))
         interval = "" if value.low == value.high else f"{value.low:.2f} to {value.high:.2f}"
-        return Cell(
+        return RankedCell(
             f"{value.mean:.2f}×" if value.mean >= 0.1 else f"{value.mean:.2g}×",
             interval,
             kind,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from reports.findings.comparison import Comparison
 from reports.findings.study_summary import ArmSummary, StudySummary
-from reports.pages.ranked import SCREEN, VISIBLE, Ranked, Row
+from reports.pages.ranked import SCREEN, VISIBLE, Ranked, RankedRow
 from reports.reading.outcomes import FAILED
 from reports.sections._costs import Cost, measured_costs
 from reports.sections.failures import Failures
@@ -46,7 +46,7 @@ def ranked(summary: StudySummary) -> Ranked:
     return Ranked(tuple(rows), tuple(columns), alike, summary.baseline, summary.unit, bool(summary.effects))
 
 
-def _point(row: Row, cost: Cost) -> tuple[tuple[float, float], tuple[float, float]] | None:
+def _point(row: RankedRow, cost: Cost) -> tuple[tuple[float, float], tuple[float, float]] | None:
     """Intervals of the difference and of a cost."""
     loss, ratio = row.difference, row.costs.get(cost.key)
     if loss is None or ratio is None:
@@ -55,7 +55,7 @@ def _point(row: Row, cost: Cost) -> tuple[tuple[float, float], tuple[float, floa
     return (a, b), (c, d)
 
 
-def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cost]) -> Row:
+def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cost]) -> RankedRow:
     is_base = arm.name == summary.baseline
     found = arm.comparison.difference if arm.comparison else None
     loss = words.plus_minus(arm.loss)
@@ -64,7 +64,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cos
         for cost in costs
         if is_base or arm.name in cost.ratios
     }
-    return Row(
+    return RankedRow(
         name=arm.name,
         label=label,
         gloss=arm_descriptions.of_arm(summary, arm),
@@ -96,9 +96,9 @@ def _note(summary: StudySummary, arm: ArmSummary) -> str:
     return ", ".join(filter(None, [failed, missing, odd]))
 
 
-def _effects(summary: StudySummary, costs: Sequence[Cost]) -> Iterator[Row]:
+def _effects(summary: StudySummary, costs: Sequence[Cost]) -> Iterator[RankedRow]:
     for each in summary.effects:
-        yield Row(
+        yield RankedRow(
             name=each.effect.name,
             label=spelled(each.effect.name),
             gloss=arm_descriptions.of_effect(summary, each.effect),

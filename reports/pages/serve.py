@@ -15,7 +15,7 @@ from ablate.store import SearchFolder, Store, StoreError, StudyFolder
 from ablate.store.tables import SOURCES
 from reports.errors import ReportError
 from reports.pages.page import render_page
-from reports.pages.site import Entry, entry_of, link_to, render_index, search_entry, trade_offs_of
+from reports.pages.site import IndexEntry, entry_of, link_to, render_index, search_entry, trade_offs_of
 from reports.reading.documents import StudyDocuments
 from reports.reading.imports import read_imports
 from reports.reading.progress import StudyProgress, study_progress
@@ -37,7 +37,7 @@ class _Study:
     """Latest rendered pages of a study, and the state of the files that they show; None where these cannot be read."""
 
     written: Written | None
-    entry: Entry
+    entry: IndexEntry
     pages: dict[StudyProgress, str] = field(default_factory=dict)
 
 

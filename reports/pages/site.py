@@ -32,7 +32,7 @@ MOST_ROWS = 6
 
 
 @dataclass(frozen=True)
-class Entry:
+class IndexEntry:
     """A study of the index, or a search, whose `progress` is not known. One that cannot be reported has an `error` and
     nothing after it; one that cannot be read has the name of its folder."""
 
@@ -79,13 +79,13 @@ def render_site(root: Path | str) -> Path:
     return index
 
 
-def trade_offs_of(store: Store, entries: Iterable[Entry], imports: Imports) -> str:
+def trade_offs_of(store: Store, entries: Iterable[IndexEntry], imports: Imports) -> str:
     """The page of all arms of these studies, and of imported models."""
     studies = [Studied(entry.summary, entry.link) for entry in entries if entry.summary is not None]
     return render_trade_offs(studies, list(imported_groups(store, imports.models, studies)))
 
 
-def shared_runs(entries: list[Entry]) -> dict[str, str]:
+def shared_runs(entries: list[IndexEntry]) -> dict[str, str]:
     """Studies that share runs with each entry, by its key: `rope_base at cpu (3)`. Their errors are correlated."""
     return {
         entry.key: ", ".join(
@@ -97,7 +97,7 @@ def shared_runs(entries: list[Entry]) -> dict[str, str]:
     }
 
 
-def render_index(entries: list[Entry], imports: Imports, refresh: bool = False) -> str:
+def render_index(entries: list[IndexEntry], imports: Imports, refresh: bool = False) -> str:
     """The page as text, the newest study first. `refresh`: it is served, and reloads."""
     newest = sorted(entries, key=lambda entry: entry.created, reverse=True)
     return render(
@@ -116,9 +116,9 @@ def render_index(entries: list[Entry], imports: Imports, refresh: bool = False) 
 
 def entry_of(
     store: Store, folder: StudyFolder, documents: StudyDocuments | None = None, progress: StudyProgress | None = None
-) -> Entry:
+) -> IndexEntry:
     """A study as the index shows it. documents, progress: where they have been read."""
-    entry = Entry(f"study-{folder.path.name}", link_to(store, folder.report_path), folder.path.name)
+    entry = IndexEntry(f"study-{folder.path.name}", link_to(store, folder.report_path), folder.path.name)
     try:
         documents = documents or StudyDocuments.of(folder.path, store)
         entry = _said(entry, documents.study)
@@ -139,7 +139,7 @@ def entry_of(
     )
 
 
-def _said(entry: Entry, document: StudyDocument | SearchDocument) -> Entry:
+def _said(entry: IndexEntry, document: StudyDocument | SearchDocument) -> IndexEntry:
     """The entry with what the document says of itself."""
     return replace(
         entry,
@@ -155,11 +155,11 @@ def link_to(store: Store, page: Path) -> str:
     return quote(page.relative_to(store.root).as_posix())
 
 
-def search_entry(store: Store, folder: SearchFolder) -> Entry:
+def search_entry(store: Store, folder: SearchFolder) -> IndexEntry:
     """A search as the index shows it."""
     from reports.searches import search_words  # noqa: PLC0415 (optuna takes long to import)
 
-    entry = Entry("", link_to(store, folder.report_path), folder.path.name)
+    entry = IndexEntry("", link_to(store, folder.report_path), folder.path.name)
     try:
         search = read_search(folder.path)
     except (ReportError, StoreError, OSError) as error:

@@ -8,7 +8,7 @@ from statistics import pstdev
 
 from ablate.store.documents.study import UNJUDGED
 from reports.figures import CONFIG
-from reports.figures.against import Against, Differences, Ratios
+from reports.figures.against import Against, LossDifferences, Ratios
 from reports.figures.base import Figure
 from reports.figures.labels import WIDE
 from reports.figures.plane import Plane
@@ -112,7 +112,7 @@ def _group(number: int, studies: Sequence[Studied], arms: Sequence[_Arm]) -> Gro
     first = studies[0].summary
     names = [each.name for each in studies]
     style = looks(names)
-    up: list[Against] = [Differences(f"difference in loss ({first.unit})", tuple(arm.difference for arm in arms))]
+    up: list[Against] = [LossDifferences(f"difference in loss ({first.unit})", tuple(arm.difference for arm in arms))]
     ratios = {key: tuple(arm.costs.get(key) for arm in arms) for key in COSTS}
     axes = [Ratios(f"{COSTS[key]}, relative to the baseline", values) for key, values in ratios.items() if any(values)]
     across = sorted(axes, key=_last)

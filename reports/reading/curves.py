@@ -15,7 +15,7 @@ Line = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """A mean over seeds at one x, with the seeds' range."""
 
     x: float
@@ -31,13 +31,13 @@ class Curve:
 
     arm: str
     kind: str
-    points: tuple[Point, ...]
+    points: tuple[CurvePoint, ...]
     batch: int | None = None
 
 
-def over_seeds(x: float, values: list[float]) -> Point:
+def over_seeds(x: float, values: list[float]) -> CurvePoint:
     """The mean and range of one value per seed."""
-    return Point(x, sum(values) / len(values), min(values), max(values), len(values))
+    return CurvePoint(x, sum(values) / len(values), min(values), max(values), len(values))
 
 
 def lines_of(data: Collected, arm: str, column: str, bins: int | None = None) -> Iterator[tuple[int, Line]]:
@@ -69,7 +69,7 @@ def bin_starts(n: int, bins: int) -> NDArray[np.int64]:
     return np.arange(parts) * n // parts
 
 
-def average(lines: list[Line]) -> tuple[Point, ...]:
+def average(lines: list[Line]) -> tuple[CurvePoint, ...]:
     """Mean and range over seeds, at the points of the seed that has most of them."""
     if not lines:
         return ()
@@ -77,16 +77,16 @@ def average(lines: list[Line]) -> tuple[Point, ...]:
     return _points(grid, np.stack([np.interp(grid, x, y) for x, y in lines]))
 
 
-def _points(grid: Floats, values: Floats) -> tuple[Point, ...]:
+def _points(grid: Floats, values: Floats) -> tuple[CurvePoint, ...]:
     """values: a row for each seed."""
     columns = (grid, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
     return tuple(
-        Point(float(x), float(mean), float(low), float(high), len(values))
+        CurvePoint(float(x), float(mean), float(low), float(high), len(values))
         for x, mean, low, high in zip(*columns, strict=True)
     )
 
 
-def mean_curve(data: Collected, arm: str, column: str, bins: int | None = None) -> tuple[Point, ...]:
+def mean_curve(data: Collected, arm: str, column: str, bins: int | None = None) -> tuple[CurvePoint, ...]:
     """The average over the finished runs of an arm: all at once where they logged it at the same steps."""
     logs = data.logs.get(arm)
     if logs is not None and logs.steps is not None:

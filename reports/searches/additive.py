@@ -26,14 +26,14 @@ SWEEPS, BURNT = 1000, 200
 
 
 @dataclass(frozen=True)
-class Term:
+class AdditiveTerm:
     """Features of one setting: (trials, k), and their prior weights, (k)."""
 
     features: Floats
     weights: Floats
 
 
-def number(values: Floats, low: float, high: float) -> Term:
+def number(values: Floats, low: float, high: float) -> AdditiveTerm:
     """Term of a number that is uniform between two others. NaN where a trial lacks the setting."""
     has = ~np.isnan(values)
     x = np.where(has, 2 * (values - low) / ((high - low) or 1.0) - 1, 0.0)
@@ -43,7 +43,7 @@ def number(values: Floats, low: float, high: float) -> Term:
     return _with_absent(features, 1.0 / degrees**2, has)
 
 
-def choice(levels: NDArray[np.int64], count: int) -> Term:
+def choice(levels: NDArray[np.int64], count: int) -> AdditiveTerm:
     """Term of a choice among `count` levels; −1 where a trial lacks the setting."""
     has = levels >= 0
     contrasts = np.linalg.qr(np.column_stack([np.ones(count), np.eye(count)[:, 1:]]))[0][:, 1:] * np.sqrt(count)
@@ -51,14 +51,14 @@ def choice(levels: NDArray[np.int64], count: int) -> Term:
     return _with_absent(features, np.full(count - 1, 1.0 / max(1, count - 1)), has)
 
 
-def _with_absent(features: Floats, weights: Floats, has: NDArray[np.bool_]) -> Term:
+def _with_absent(features: Floats, weights: Floats, has: NDArray[np.bool_]) -> AdditiveTerm:
     """One more feature for the trials that lack a setting, if some do."""
     if has.all():
-        return Term(features, weights)
-    return Term(np.column_stack([features, ~has]), np.append(weights, 1.0))
+        return AdditiveTerm(features, weights)
+    return AdditiveTerm(np.column_stack([features, ~has]), np.append(weights, 1.0))
 
 
-def shares(scores: Floats, terms: Sequence[Term], seed: int = 0) -> Floats:
+def shares(scores: Floats, terms: Sequence[AdditiveTerm], seed: int = 0) -> Floats:
     """Draws from the posterior of each setting's share of the variance, (draws, settings).
 
     Args:

@@ -101,7 +101,7 @@ def _estimated(
     return found
 
 
-def _term(trials: Sequence[TrialRecord], path: str) -> additive.Term:
+def _term(trials: Sequence[TrialRecord], path: str) -> additive.AdditiveTerm:
     """Features of a setting, on the scale on which it was drawn."""
     spread = next(trial.distributions[path] for trial in trials if path in trial.distributions).attributes
     if isinstance(spread, Choices):

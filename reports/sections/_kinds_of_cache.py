@@ -10,7 +10,7 @@ from reports.figures.base import NEUTRAL, Figure, beside_row, short, stacked
 from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, label
 from reports.findings.study_summary import StudySummary
-from reports.reading.curves import Point
+from reports.reading.curves import CurvePoint
 from reports.wording import words
 from reports.wording.table import frame_table
 
@@ -44,8 +44,8 @@ class CacheCost:
     cache: str
     context: int
     batch: int
-    values: dict[str, Point]
-    ratios: dict[str, Point]
+    values: dict[str, CurvePoint]
+    ratios: dict[str, CurvePoint]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class AddedLoss:
     arm: str
     cache: str
     length: int
-    added: Point
+    added: CurvePoint
     half_width: float | None
 
 
@@ -165,7 +165,7 @@ def _point(
     )
 
 
-def _ratio_axis(figure: Drawing, points: list[Point], place: int) -> None:
+def _ratio_axis(figure: Drawing, points: list[CurvePoint], place: int) -> None:
     """Logarithmic, so that half and double are as far from 1, and from a half to double at least."""
     low = min((-1, *(math.floor(math.log2(point.low)) for point in points if point.low > 0)))
     high = max((1, *(math.ceil(math.log2(point.high)) for point in points if point.high > 0)))

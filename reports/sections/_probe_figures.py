@@ -10,7 +10,7 @@ from typing import Literal
 from reports.figures.base import Figure, band, line, short, thinned
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank
-from reports.reading.curves import Curve, Point
+from reports.reading.curves import Curve, CurvePoint
 from reports.statistics.estimates import Estimate
 from reports.wording import words
 from reports.wording.table import frame_table
@@ -213,7 +213,7 @@ def _line(drawn: Drawing, look: ArmStyle, curve: Curve, faint: bool = False, nam
         drawn.data[-1].set({"mode": "lines", "line.dash": "dot"})
 
 
-def _numbers(point: Point) -> tuple[str, str, str]:
+def _numbers(point: CurvePoint) -> tuple[str, str, str]:
     return f"{point.mean:.4g}", f"{point.low:.4g}", f"{point.high:.4g}"
 
 

@@ -14,7 +14,7 @@ from reports.figures.base import Figure
 from reports.figures.style import ArmStyle
 from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
-from reports.reading.curves import Point, over_seeds
+from reports.reading.curves import CurvePoint, over_seeds
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS, RunKey
 from reports.sections import Section
@@ -131,6 +131,6 @@ def _costs(caches: pl.DataFrame) -> Iterator[CacheCost]:
         )
 
 
-def _by_quantity(rows: pl.DataFrame, context: int) -> dict[str, Point]:
+def _by_quantity(rows: pl.DataFrame, context: int) -> dict[str, CurvePoint]:
     groups = rows.drop_nulls().group_by("quantity", maintain_order=True)
     return {str(quantity): over_seeds(context, part["value"].to_list()) for (quantity,), part in groups}

@@ -17,7 +17,7 @@ from reports.findings.costs import speeds_at
 from reports.findings.overhead import bound_by_overhead
 from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
-from reports.reading.curves import Curve, Point
+from reports.reading.curves import Curve, CurvePoint
 from reports.reading.documents import StudyDocuments
 from reports.sections import Section
 from reports.sections._serving import ALONE, MEASURES, PLAIN, SERVING, measured_rows, wrong_bytes
@@ -110,13 +110,13 @@ def _in_alternation(data: Collected) -> Iterator[Curve]:
             yield Curve(str(arm), kind, _over_context(curve), int(str(batch)))
 
 
-def _over_context(rows: pl.DataFrame) -> tuple[Point, ...]:
+def _over_context(rows: pl.DataFrame) -> tuple[CurvePoint, ...]:
     summary = (
         rows.group_by("context")
         .agg(mean=pl.mean("y"), low=pl.min("y"), high=pl.max("y"), seeds=pl.len())
         .sort("context")
     )
-    return tuple(Point(*row) for row in summary.iter_rows())
+    return tuple(CurvePoint(*row) for row in summary.iter_rows())
 
 
 def _cache_by_context(
@@ -268,7 +268,7 @@ def _rows(first: list[Curve], shown: dict[str, list[Curve]]) -> list[tuple[str, 
     ]
 
 
-def _cell(point: Point | None) -> str:
+def _cell(point: CurvePoint | None) -> str:
     """A mean with its range over processes, or over seeds."""
     if point is None:
         return words.NONE

@@ -19,7 +19,7 @@ FAILURES = KEYS | {"error": pl.String, "traceback": pl.String}
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedRun:
     """Seeds of an arm that failed alike; `digest` is that of the first."""
 
     arm: str
@@ -41,7 +41,7 @@ class Failures(Section):
     title: ClassVar[str] = "Runs that failed"
     template: ClassVar[str] = "failures.html.j2"
 
-    found: tuple[Failure, ...]
+    found: tuple[FailedRun, ...]
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
@@ -57,11 +57,11 @@ class Failures(Section):
     def summarise(cls, data: Collected) -> Self | None:
         groups = data.frames[cls.name()].group_by("arm", "error", maintain_order=True)
         found = tuple(
-            Failure(str(arm), tuple(rows["seed"]), rows["digest"][0], str(error), rows["traceback"][0])
+            FailedRun(str(arm), tuple(rows["seed"]), rows["digest"][0], str(error), rows["traceback"][0])
             for (arm, error), rows in groups
         )
         return cls(found) if found else None
 
-    def of(self, arm: str) -> Failure | None:
+    def of(self, arm: str) -> FailedRun | None:
         """The first failure of an arm."""
         return next((each for each in self.found if each.arm == arm), None)

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 from reports.figures.base import NEUTRAL, Figure, optional, short, stacked
 from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, label
-from reports.findings.study_summary import ArmSummary, Score, StudySummary
+from reports.findings.study_summary import ArmSummary, MeanScore, StudySummary
 from reports.reading.collected import Collected
 from reports.scores.items import ItemDifference
 from reports.scores.signal import signal_to_noise
@@ -110,7 +110,7 @@ def _figure(drawn: Found, summary: StudySummary, style: Mapping[str, ArmStyle]) 
     )
 
 
-def _title(item: ItemDifference, baseline: str, scores: Mapping[tuple[str, str], Score]) -> str:
+def _title(item: ItemDifference, baseline: str, scores: Mapping[tuple[str, str], MeanScore]) -> str:
     """`heldout_pairs: acc · pre 0.62, chance 0.50 · better →`."""
     side = {True: " · better →", False: " · better ←", None: ""}[item.higher_is_better]
     score = scores.get((item.task, item.metric))

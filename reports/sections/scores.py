@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 from reports.figures.base import NEUTRAL, Figure, optional, stacked
 from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, label
-from reports.findings.study_summary import Score, StudySummary
+from reports.findings.study_summary import MeanScore, StudySummary
 from reports.reading.collected import Collected
 from reports.scores.signal import signal_to_noise
 from reports.sections import Section
@@ -62,7 +62,7 @@ class Scores(Section):
         )
 
 
-def _score(figure: Drawing, look: ArmStyle, score: Score, place: int) -> None:
+def _score(figure: Drawing, look: ArmStyle, score: MeanScore, place: int) -> None:
     bars = {"type": "data", "array": [score.half_width or 0], "color": look.colour, "thickness": 1.8}
     figure.add_scatter(
         x=[score.value],

@@ -14,7 +14,7 @@ from reports.figures.base import Figure
 from reports.figures.style import ArmStyle
 from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
-from reports.reading.curves import Curve, Point
+from reports.reading.curves import Curve, CurvePoint
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS, keyed
 from reports.sections import Section
@@ -97,11 +97,11 @@ def _per_arm(data: Collected, rows: pl.DataFrame, x: str, kind: str) -> tuple[Cu
     return tuple(curve for curve in curves if curve.points)
 
 
-def _points(rows: pl.DataFrame, x: str) -> tuple[Point, ...]:
+def _points(rows: pl.DataFrame, x: str) -> tuple[CurvePoint, ...]:
     """Mean and range over the seeds that have a value there."""
     value = pl.col("value")
     over = rows.group_by(x).agg(mean=value.mean(), low=value.min(), high=value.max(), seeds=pl.len()).sort(x)
-    return tuple(Point(*row) for row in over.iter_rows())
+    return tuple(CurvePoint(*row) for row in over.iter_rows())
 
 
 def _gradient_scaling(data: Collected) -> tuple[Scaling, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from reports.figures.against import Differences, Ratios
+from reports.figures.against import LossDifferences, Ratios
 from reports.figures.base import Figure
 from reports.figures.plane import Plane
 from reports.figures.style import ArmStyle
@@ -69,7 +69,7 @@ class TradeOff(Section):
         absent = [arm.name for arm in summary.arms if arm.name not in arms]
         decodes = any(each.is_decoding for each in costs)
         notes = (
-            f"Differences from {base}, where the dotted lines cross.",
+            f"LossDifferences from {base}, where the dotted lines cross.",
             plane.explained,
             f"No loss to compare, so not shown: {listed(absent)}." if absent else "",
             f"All arms have the same {listed(same)}." if same else "",
@@ -107,8 +107,8 @@ def ratios(cost: Cost, arms: Sequence[str], base: str) -> Ratios:
     return Ratios(f"{cost.label}, relative to {base}", values)
 
 
-def differences(quality: Quality, arms: Sequence[str]) -> Differences:
+def differences(quality: Quality, arms: Sequence[str]) -> LossDifferences:
     """The axis of a quality, likewise."""
-    return Differences(
+    return LossDifferences(
         quality.label, (NO_DIFFERENCE, *(quality.differences.get(arm) for arm in arms[1:])), quality.better
     )

@@ -12,7 +12,7 @@ from ablate.store.documents.tuning_words import share
 from reports.figures.base import Figure, short
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank, label
-from reports.findings.noise import Choice, StudyNoise, study_noise
+from reports.findings.noise import StudyNoise, TunedChoice, study_noise
 from reports.findings.study_summary import StudySummary
 from reports.ladders.rungs import FRAME
 from reports.reading.collected import Collected
@@ -29,7 +29,7 @@ class ArmTuning:
 
     size: str | None
     found: StudyTuning
-    choice: Choice | None
+    choice: TunedChoice | None
 
     @property
     def curve(self) -> Points:

@@ -58,7 +58,7 @@ class Reliability:
 
 
 @dataclass(frozen=True)
-class Failures:
+class FailureRates:
     """Those of an arm and of the one that it is compared with, and which words they leave."""
 
     arm: Reliability

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ablate.store.documents.study import UNJUDGED
 from reports.designs import effect_words
 from reports.findings.study_summary import RANKS, ArmSummary, EffectSummary, StudySummary
-from reports.findings.waiting import UNDERTRAINED, guesses
+from reports.findings.withheld import UNDERTRAINED, guesses
 from reports.ladders import change_words
 from reports.wording import arm_descriptions, failure_words, finding_words, short_answer, tables
 from reports.wording.length_words import undertrained
@@ -16,7 +16,7 @@ from reports.wording.table import Rows, Table
 
 
 @dataclass(frozen=True)
-class Finding:
+class ArmAnswer:
     """The sentence on one arm or effect, and the edits that define it."""
 
     name: str
@@ -66,15 +66,15 @@ def _unanswered(summary: StudySummary) -> str:
     return ""
 
 
-def findings(summary: StudySummary) -> Iterator[Finding]:
+def findings(summary: StudySummary) -> Iterator[ArmAnswer]:
     """One for each arm, the baseline first, then by verdict; of a design one for each effect."""
     for each in sorted(summary.effects, key=_rank):
         gloss = arm_descriptions.of_effect(summary, each.effect)
-        yield Finding(each.effect.name, effect_words.sentence(summary, each), gloss)
+        yield ArmAnswer(each.effect.name, effect_words.sentence(summary, each), gloss)
     if summary.effects:
         return
     for arm in sorted(summary.arms, key=lambda arm: (arm.name != summary.baseline, _rank(arm))):
-        yield Finding(arm.name, finding_words.sentence(summary, arm), arm_descriptions.of_arm(summary, arm))
+        yield ArmAnswer(arm.name, finding_words.sentence(summary, arm), arm_descriptions.of_arm(summary, arm))
 
 
 def _rank(found: ArmSummary | EffectSummary) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from reports.findings.comparison import Judgement
 from reports.findings.study_summary import StudySummary
-from reports.findings.waiting import PILOT, UNDERTRAINED, UNLEARNT
+from reports.findings.withheld import PILOT, UNDERTRAINED, UNLEARNT
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
 from reports.wording import words

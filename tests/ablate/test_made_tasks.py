@@ -23,7 +23,7 @@ from ablate.study.study import StudyError
 from reports.evaluations.diagnostics import AccuracyCurve, Rung, figure_of
 from reports.figures.style import ArmStyle
 from reports.findings.summary import summarise_study
-from reports.reading.curves import Point
+from reports.reading.curves import CurvePoint
 from reports.sections import draw
 from zoo.loss import IGNORED
 
@@ -135,7 +135,7 @@ def test_the_report_draws_accuracy_by_difficulty(ran: tuple[Path, dict[str, Any]
 )
 def test_chance_is_seen_where_there_is_one(chances: tuple[float | None, ...], mode: str, words: str) -> None:
     """At a single difficulty too; a language has none."""
-    rungs = tuple(Rung(Point(2.0**i, 0.6, 0.5, 0.7, 2), 0.1, chance) for i, chance in enumerate(chances))
+    rungs = tuple(Rung(CurvePoint(2.0**i, 0.6, 0.5, 0.7, 2), 0.1, chance) for i, chance in enumerate(chances))
     figure = figure_of(
         "pairs", [AccuracyCurve("a", "mqar", "pairs", rungs, ())], {"a": ArmStyle("#000000", "solid", "circle", "a")}
     )

@@ -28,7 +28,7 @@ from reports.atlas.models import COLUMNS
 from reports.atlas.readme import tables_file, with_tables
 from reports.atlas.result_pages import ranked_result
 from reports.atlas.site import atlas_pages
-from reports.atlas.sources import CatalogueEntry, PublishedModel, Setting, Sources, StatedStudy, year_of
+from reports.atlas.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting, year_of
 from reports.atlas.topics import topics_of
 from reports.atlas.variants import variants_in
 from reports.errors import ReportError
@@ -269,7 +269,7 @@ def test_outside_text_is_escaped(result: RecordedResult) -> None:
     said = dict.fromkeys(("topic", "claim", "figure", "source", "where", "evidence", "open"), evil)
     taught = HandbookClaim.model_construct(id="x", grade="must tie", standing="disputed", studies=(evil,), **said)
     stated = StatedStudy("s", evil, evil, {"a": {}}, (claim(arm="a", expect="stalls", where=evil),))
-    entry = CatalogueEntry("norms", "x", evil, (Setting("a", "<b>", evil),))
+    entry = CatalogueEntry("norms", "x", evil, (VariantSetting("a", "<b>", evil),))
     model = PublishedModel(dict.fromkeys(COLUMNS, evil), frozenset(), note=evil)
     noted = result.model_copy(update={"notes": (evil,), "machine": evil})
     made = atlas_pages([noted], Sources((stated,), (entry,), (model,), (taught,)))

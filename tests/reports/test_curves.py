@@ -11,7 +11,7 @@ import pytest
 
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
-from reports.reading.curves import Point, average, lines_of, mean_curve
+from reports.reading.curves import CurvePoint, average, lines_of, mean_curve
 from reports.sections._runs import clocks
 from tests.reports.factory import Arm, StudyOf
 
@@ -23,7 +23,7 @@ def data(tmp_path: Path) -> Collected:
     return collect(StudyOf([Arm("a", [2.4, 2.5, 2.6]), Arm("b", [2.3, None, 2.1])]).write(tmp_path))
 
 
-def near(found: tuple[Point, ...], expected: list[tuple[float, ...]]) -> bool:
+def near(found: tuple[CurvePoint, ...], expected: list[tuple[float, ...]]) -> bool:
     return len(found) == len(expected) > 0 and np.allclose([astuple(point) for point in found], expected, rtol=1e-12)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from reports.figures.base import Figure
-from reports.findings.study_summary import Score, StudySummary
+from reports.findings.study_summary import MeanScore, StudySummary
 from reports.findings.summary import summarise_study
 from reports.sections import draw
 from tests.reports.factory import Arm, StudyOf
@@ -22,8 +22,8 @@ def summary(folder: Path, *scores: dict[str, float]) -> StudySummary:
         replace(
             arm,
             scores=(
-                *(Score(task, "acc", value, 0.01, 0.02, True, 0.5, 2) for task, value in own.items()),
-                Score("blimp_wh_island", "perplexity", 9.0, 0.1, 0.2, False, None, 2),
+                *(MeanScore(task, "acc", value, 0.01, 0.02, True, 0.5, 2) for task, value in own.items()),
+                MeanScore("blimp_wh_island", "perplexity", 9.0, 0.1, 0.2, False, None, 2),
             ),
         )
         for arm, own in zip(study.arms, scores, strict=True)

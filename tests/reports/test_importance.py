@@ -40,7 +40,7 @@ def searched(score: Callable[[optuna.Trial], float], seed: int, trials: int = 40
     return SearchSummary(search_of(trials_of(study), PATHS, question=question, illegal=illegal), ())
 
 
-def designed(rng: np.random.Generator, count: int = 50) -> tuple[np.ndarray, list[additive.Term]]:
+def designed(rng: np.random.Generator, count: int = 50) -> tuple[np.ndarray, list[additive.AdditiveTerm]]:
     """Three numbers in [-1, 1], and their terms beside that of a choice."""
     numbers = rng.uniform(-1, 1, (count, 3))
     terms = [additive.number(column, -1, 1) for column in numbers.T]

@@ -20,7 +20,7 @@ from reports.findings.history import history
 from reports.findings.judging import difference_claim, differences
 from reports.findings.study_summary import StudySummary
 from reports.findings.verdicts import compare, decide
-from reports.findings.waiting import REPEATED
+from reports.findings.withheld import REPEATED
 from reports.pages.page import render_page
 from reports.statistics.simultaneous import Evidence
 from reports.wording import finding_words, method_words

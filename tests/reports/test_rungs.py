@@ -14,7 +14,7 @@ from scipy import stats
 from reports.figures.style import looks
 from reports.findings.study_summary import StudySummary
 from reports.findings.summary import summarise_study
-from reports.findings.waiting import REPEATED
+from reports.findings.withheld import REPEATED
 from reports.ladders import rung_words
 from reports.ladders.rungs import Change, changes
 from reports.pages.page import render_page

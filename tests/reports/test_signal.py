@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from reports.findings.study_summary import Score
+from reports.findings.study_summary import MeanScore
 from reports.scores.signal import signal_to_noise
 
 
 def _arms(*scores: tuple[float | None, float | None]) -> Any:
     shared = {"half_width": None, "higher_is_better": True, "chance": None, "seeds": 1}
     return [
-        SimpleNamespace(scores=(Score(task="t", metric="acc", value=value, stderr=error, **shared),))
+        SimpleNamespace(scores=(MeanScore(task="t", metric="acc", value=value, stderr=error, **shared),))
         for value, error in scores
     ]
 

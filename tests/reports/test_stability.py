@@ -14,7 +14,7 @@ from ablate.store.documents import ProbeRecord
 from reports.figures import Figure
 from reports.findings.study_summary import StudySummary
 from reports.findings.summary import summarise_study
-from reports.reading.curves import Point
+from reports.reading.curves import CurvePoint
 from reports.sections import galleries
 from reports.sections._probe_figures import SHOWN, WORDS, ProbeCurves
 from reports.sections.stability import Stability
@@ -41,7 +41,7 @@ def seeds(*values: float) -> tuple[float, float, float]:
     return pytest.approx((sum(values) / len(values), min(values), max(values)))
 
 
-def numbers(point: Point) -> tuple[float, float, float]:
+def numbers(point: CurvePoint) -> tuple[float, float, float]:
     return point.mean, point.low, point.high
 
 
@@ -149,7 +149,7 @@ def test_magnitudes_are_drawn_on_logarithms_where_all_are_positive(tmp_path: Pat
     summary = summarise_study(study("max_attention_logit").write(tmp_path))
     section = shown(summary, Stability)
     (probe,) = section.probes
-    negative = replace(probe.start[0], points=(Point(0.0, 1.0, -1.0, 3.0, 2), *probe.start[0].points[1:]))
+    negative = replace(probe.start[0], points=(CurvePoint(0.0, 1.0, -1.0, 3.0, 2), *probe.start[0].points[1:]))
     changed = replace(section, probes=(replace(probe, start=(negative, *probe.start[1:])),))
     below = replace(summary, sections={"stability": changed})
     axes = {}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.figures.against import Differences, Ratios
+from reports.figures.against import LossDifferences, Ratios
 from reports.figures.labels import PLACES, label_places, readable
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
@@ -77,12 +77,12 @@ def test_a_ratio_reads_as_a_factor_or_as_a_percentage() -> None:
 
 
 def test_a_wide_interval_does_not_squeeze_the_points() -> None:
-    axis = Differences("loss", (of(0, 0, 0), of(0.01, -9, 9)))
+    axis = LossDifferences("loss", (of(0, 0, 0), of(0.01, -9, 9)))
     low, high = axis.range
     assert low == pytest.approx(-0.03 - 0.15 * 0.07)  # three times what the points lie apart, and a margin
     assert high == pytest.approx(0.04 + 0.15 * 0.07)
     assert axis.is_cut
-    assert not Differences("loss", (of(0, 0, 0), of(0.01, -0.01, 0.03))).is_cut
+    assert not LossDifferences("loss", (of(0, 0, 0), of(0.01, -0.01, 0.03))).is_cut
 
 
 def test_an_axis_as_wide_as_its_intervals_has_few_ticks() -> None:

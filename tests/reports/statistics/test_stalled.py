@@ -13,20 +13,20 @@ from ablate.noise.difference import Difference, seed_difference
 from ablate.store.documents import ReferenceLosses
 from reports.statistics.estimates import mean_interval
 from reports.statistics.interval import Interval
-from reports.statistics.stalled import Failures, Reliability
+from reports.statistics.stalled import FailureRates, Reliability
 
 BYTES = ReferenceLosses(uniform=math.log(256), unigram=3.2, bigram=2.5, gzip=2.4, gzip_bits_per_byte=3.4)
 
 
-def compare(arm: Sequence[float], baseline: Sequence[float]) -> tuple[Failures, list[float]]:
-    """Failures, and the differences of the seeds that trained in both."""
+def compare(arm: Sequence[float], baseline: Sequence[float]) -> tuple[FailureRates, list[float]]:
+    """FailureRates, and the differences of the seeds that trained in both."""
     kept = [[loss for loss in losses if BYTES.outcome(loss) == "trained"] for losses in (arm, baseline)]
     own, theirs = (
         Reliability(len(losses) - len(good), len(losses), BYTES.uniform - float(np.mean(good)) if good else None)
         for losses, good in zip((arm, baseline), kept, strict=True)
     )
     pairs = zip(arm, baseline, strict=True)
-    return Failures(own, theirs), [a - b for a, b in pairs if {BYTES.outcome(a), BYTES.outcome(b)} == {"trained"}]
+    return FailureRates(own, theirs), [a - b for a, b in pairs if {BYTES.outcome(a), BYTES.outcome(b)} == {"trained"}]
 
 
 def gap(differences: Sequence[float]) -> Difference | None:
@@ -80,8 +80,8 @@ def test_an_arm_that_always_fails_has_no_difference() -> None:
 
 
 def test_an_arm_with_fewer_seeds_is_not_worse_than_a_baseline_that_failed_more_often() -> None:
-    assert Failures(Reliability(1, 3), Reliability(2, 8)).may_be_worse
-    assert not Failures(Reliability(0, 3), Reliability(1, 8)).may_be_worse
+    assert FailureRates(Reliability(1, 3), Reliability(2, 8)).may_be_worse
+    assert not FailureRates(Reliability(0, 3), Reliability(1, 8)).may_be_worse
 
 
 def test_which_words_failures_leave() -> None:

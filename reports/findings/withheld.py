@@ -1,4 +1,4 @@
-"""Comparisons that must not be judged yet, whatever their runs show so far, and why. Pure.
+"""Reasons for which a comparison must not be judged yet, whatever its runs show so far. Pure.
 
 Who looks at results as they come in, and stops when they please, finds differences that are not there.
 """
@@ -35,7 +35,7 @@ def guesses(runs: pl.DataFrame) -> bool:
     return not ended.is_empty() and learnt.is_empty()
 
 
-def waiting(study: StudyDocument, runs: pl.DataFrame, of: str = "study") -> str | None:
+def why_withheld(study: StudyDocument, runs: pl.DataFrame, of: str = "study") -> str | None:
     """Why nothing is judged that rests on these runs, all of one study or `of` a part of it; None where it may be.
 
     Noise is pooled over a study, so that it is judged when all of its runs have ended.
