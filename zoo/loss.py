@@ -83,6 +83,13 @@ def target_nats(head: Head, hidden: Tensor, targets: Tensor) -> Tensor:
     return torch.cat(found).view(targets.shape)
 
 
+def log_z(head: Head, hidden: Tensor) -> Tensor:
+    """(B, T, D) → (B, T): logsumexp of each token's logits, in float32."""
+    rows = hidden.flatten(0, -2)
+    chunks = rows.chunk(chunks_for(len(rows), head.vocabulary))
+    return torch.cat([head.read_out(chunk).float().logsumexp(dim=-1) for chunk in chunks]).view(hidden.shape[:-1])
+
+
 def scored(targets: Tensor) -> Tensor:
     """(): how many targets count."""
     return (targets != IGNORED).sum()
