@@ -19,7 +19,7 @@ from ablate.training.reader import TrainingReader
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import keep_published, keep_trained
 from ablate.training.validation import score
-from evals.costs.matmul import peak_flops_per_second
+from evals.costs import matmul
 from evals.costs.memory import peak_memory
 from evals.harness.conventions import Bos, Trained
 from evals.reading.causal import obstacle
@@ -106,7 +106,7 @@ def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corp
             loss_spike_steps=(),
             grad_norm=GradNorm(median=None, max=None, spikes=0),
             mfu=None,
-            matmul_flops_per_second=peak_flops_per_second(numerics.device, numerics.torch_dtype),
+            matmul_flops_per_second=matmul.peak_flops_per_second(numerics.device, numerics.torch_dtype),
             peak_memory_bytes=memory.bytes,
             peak_memory_source=memory.source,
             parameters=cost.params,
