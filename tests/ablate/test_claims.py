@@ -12,7 +12,9 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -169,24 +171,32 @@ def test_of_two_that_replace_a_dead_owner_one_succeeds(
     """The second comes when the first has renamed the dead owner's file and not yet written its own record. Only if
     the first stands still there for too long is it replaced, and finds that out when it goes on."""
     leave(tmp_path, pid=2**22 + 1)
-    first, second = Claim(tmp_path), Claim(tmp_path)
-    prepared, owners = Claim._prepared, []
+    first, second, owners, write = Claim(tmp_path), Claim(tmp_path), [], Path.write_text
+    waiting = threading.Thread(target=lambda: owners.append(acquired(second, stall_seconds)))
 
-    def interrupted(claim: Claim) -> Path:
-        if claim is first:
-            monkeypatch.setattr(Claim, "_prepared", prepared)
-            watch = Watch(tmp_path)
-            for _ in range(3):
-                time.sleep(0.15)
-                owners.extend([second] if second not in owners and second._try(watch, stall_seconds) else [])
-        return prepared(claim)
+    def interrupted(path: Path, text: str, **settings: Any) -> int:
+        if first.token in path.name:
+            monkeypatch.setattr(Path, "write_text", write)
+            waiting.start()
+            waiting.join(0.5)
+        return write(path, text, **settings)
 
-    monkeypatch.setattr(Claim, "_prepared", interrupted)
-    owners.extend([first] if first._try(Watch(tmp_path), stall_seconds) else [])
-    assert owners == [first if stall_seconds else second]
-    owners[0].check()
-    owners[0].release()
+    monkeypatch.setattr(Path, "write_text", interrupted)
+    with nullcontext() if stall_seconds else pytest.raises(LockedError):
+        first.acquire(stall_seconds, blocking=False)
+        first.check()
+        assert not owners
+        first.release()
+    waiting.join()
+    assert owners == [second]
+    second.check()
+    second.release()
     assert not tmp_path.exists()
+
+
+def acquired(claim: Claim, stall_seconds: float) -> Claim:
+    claim.acquire(stall_seconds, blocking=True)
+    return claim
 
 
 def test_time_in_which_the_observer_slept_is_not_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

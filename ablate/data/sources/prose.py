@@ -8,6 +8,7 @@ import lzma
 from collections.abc import Iterator
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Literal, NamedTuple, Self, TypedDict
 
@@ -56,7 +57,7 @@ class ProseSource(TextSource):
 
     def extent(self) -> Extent | None:
         """From the hashes that come with the documents, unless these are others: to unpack them takes half a second."""
-        documents = _hashed()
+        documents = _hashed(SHIPPED)
         if documents is None:
             return None
         held_out_books = _books(held_out=True)
@@ -80,13 +81,13 @@ class _Hashed(NamedTuple):
 
 
 @cache
-def _hashed() -> tuple[_Hashed, ...] | None:
-    """All documents, in their order; None where the hashes are not of the packed documents that are here."""
-    file = SHIPPED.joinpath(HASHES)
+def _hashed(edition: Traversable) -> tuple[_Hashed, ...] | None:
+    """All documents, in their order; None where the hashes are not of the packed documents that are there."""
+    file = edition.joinpath(HASHES)
     if not file.is_file():
         return None
     known = json.loads(file.read_text(encoding="utf-8"))
-    if known["packed"] != hashlib.sha256(SHIPPED.joinpath(DOCUMENTS).read_bytes()).hexdigest():
+    if known["packed"] != hashlib.sha256(edition.joinpath(DOCUMENTS).read_bytes()).hexdigest():
         return None
     return tuple(_Hashed(*row) for row in known["documents"])
 
@@ -108,13 +109,13 @@ def _books(held_out: bool) -> set[str]:
 def _texts(held_out: bool) -> Iterator[str]:
     """The documents of one side. Nothing is unpacked before the first is asked for."""
     wanted = _books(held_out)
-    for row in _rows():
+    for row in _rows(SHIPPED):
         if row["book"] in wanted:
             yield row["text"]
 
 
 @cache
-def _rows() -> tuple[Row, ...]:
+def _rows(edition: Traversable) -> tuple[Row, ...]:
     """All documents, unpacked once in a process: a second's work, 22 MB of memory."""
-    packed = SHIPPED.joinpath(DOCUMENTS).read_bytes()
+    packed = edition.joinpath(DOCUMENTS).read_bytes()
     return tuple(map(json.loads, lzma.decompress(packed).decode().rstrip("\n").split("\n")))
