@@ -117,7 +117,7 @@ class FLASHLayer(GatedUnitLayer):
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         kind = torch.promote_types(x.dtype, torch.float32)
-        readings = [reading[:, 0] for reading in self._queries_and_keys(x, step)]
+        readings = [reading[:, 0] for reading in self.queries_and_keys(x, step)]
         tokens = Tokens(*(each.to(kind) for each in (*readings, on_text(F.silu(self.v(x)), step))))
         states = kept_by(self, cache, StateCache)
         known = None if states is None else _read(states, kind)
