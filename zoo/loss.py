@@ -36,7 +36,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Part:
+class BatchShare:
     """Share of a batch that some of its rows make up: their losses are then parts of the batch's loss, which sum to it.
 
     scored: (), the targets of the whole batch that count. rows: the share of its rows.

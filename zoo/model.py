@@ -16,7 +16,7 @@ from zoo.distillation import SoftTargets
 from zoo.features import Predicting, new_norm
 from zoo.head import HeadTransform, aligned_product
 from zoo.init import Linear, Role
-from zoo.loss import Head, Part, log_z, next_token_loss, scored, target_nats
+from zoo.loss import BatchShare, Head, log_z, next_token_loss, scored, target_nats
 from zoo.origin import Converted, TokenizerFiles
 from zoo.refusals import check_given, check_size, check_targets, check_tokens
 from zoo.site import Given, Memory, Step, of_piece
@@ -181,7 +181,7 @@ class Decoder(Stack):
         self,
         tokens: Tensor,
         targets: Tensor,
-        part: Part | None = None,
+        part: BatchShare | None = None,
         soft: SoftTargets | None = None,
         **given: Unpack[Given],
     ) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ from ablate.training.trained import keep_published, keep_trained
 from ablate.training.validation import score
 from evals.costs import matmul
 from evals.costs.memory import peak_memory
-from evals.harness.conventions import Bos, Trained
+from evals.harness.conventions import Bos, TrainedConventions
 from evals.reading.causal import obstacle
 from zoo.lengths import longest_text
 
@@ -37,7 +37,7 @@ def imported_run(
     Raises CheckpointError for a model that is not causal, has no such context, or another vocabulary than the text.
     """
     spec, how = checkpoint.spec, checkpoint.read_as_published(bos)
-    begins = (how or Trained(Tokenizer.from_file(str(corpus.tokenizer_path)), corpus.eos, bos)).before
+    begins = (how or TrainedConventions(Tokenizer.from_file(str(corpus.tokenizer_path)), corpus.eos, bos)).before
     longest = longest_text(spec)
     if reason := obstacle(spec):
         raise CheckpointError(f"{checkpoint.folder} {reason}: only causal models can be imported")

@@ -51,7 +51,7 @@ BenchDocument: TypeAlias = dict[str, Any]
 """Output of `ablate bench --json`: the setting, versions, and for each phase both sides and their ratio."""
 
 
-class Turn(NamedTuple):
+class BenchTurn(NamedTuple):
     """One side's work on one batch. grown_bytes: by how much memory grew at most; None where the system does not say.
     backends: of our attention, those that it took."""
 
@@ -60,11 +60,11 @@ class Turn(NamedTuple):
     backends: Set[str]
 
 
-TakeTurn = Callable[[str, Work, Tensor], Turn]
+TakeTurn = Callable[[str, Work, Tensor], BenchTurn]
 """phase, work, tokens → the turn."""
 
 
-def take_turn(phase: str, work: Work, tokens: Tensor) -> Turn:
+def take_turn(phase: str, work: Work, tokens: Tensor) -> BenchTurn:
     """Time one turn. Decoding's prompt is read before."""
     timed: Callable[[], object] = work(tokens) if phase == "decode" else lambda: work(tokens)  # type: ignore[assignment]
     listening = executed_backends(training=phase == "train")
@@ -74,7 +74,7 @@ def take_turn(phase: str, work: Work, tokens: Tensor) -> Turn:
         timed()
         synchronise(tokens.device)
         taken = time.perf_counter() - start
-    return Turn(taken, growth.bytes, executed)
+    return BenchTurn(taken, growth.bytes, executed)
 
 
 def compare(model: Decoder, setting: BenchSetting, turn: TakeTurn = take_turn) -> BenchDocument:

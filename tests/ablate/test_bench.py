@@ -12,7 +12,7 @@ import torch
 import zoo
 from ablate.cli import main
 from evals.costs import bench
-from evals.costs.bench import OURS, THEIRS, BenchSetting, Turn, compare
+from evals.costs.bench import OURS, THEIRS, BenchSetting, BenchTurn, compare
 from evals.costs.ceilings import Ceilings, share
 from evals.costs.rivals import LIBRARIES, rivals
 
@@ -54,9 +54,9 @@ def test_turns_alternate_and_the_first_round_is_not_counted() -> None:
     order: list[bool] = []
     model = zoo.build(zoo.load("small", d_model=32, n_layers=1, vocab_size=64, embedding_scale=1.0))
 
-    def turn(phase: str, work: bench.Work, tokens: torch.Tensor) -> Turn:
+    def turn(phase: str, work: bench.Work, tokens: torch.Tensor) -> BenchTurn:
         order.append("Ours" in getattr(work, "__qualname__", ""))
-        return Turn(float(len(order)), 2**20 * len(order), set())
+        return BenchTurn(float(len(order)), 2**20 * len(order), set())
 
     found = compare(model, BenchSetting(context=8, batch=2, rounds=2), turn)["phases"]["prefill"]
     assert order[:6] == [False, True, True, False, False, True]

@@ -20,7 +20,7 @@ import pytest
 
 from ablate.running.scratch import scratch
 from ablate.store import LockedError, LostClaimError, Store, claims, processes
-from ablate.store.claims import Claim, Watch, claimed
+from ablate.store.claims import FolderClaim, Watch, claimed
 from ablate.store.documents.claim import ClaimRecord, Count
 from tests.documents import metrics_of, result_of
 
@@ -171,7 +171,7 @@ def test_of_two_that_replace_a_dead_owner_one_succeeds(
     """The second comes when the first has renamed the dead owner's file and not yet written its own record. Only if
     the first stands still there for too long is it replaced, and finds that out when it goes on."""
     leave(tmp_path, pid=2**22 + 1)
-    first, second, owners, write = Claim(tmp_path), Claim(tmp_path), [], Path.write_text
+    first, second, owners, write = FolderClaim(tmp_path), FolderClaim(tmp_path), [], Path.write_text
     waiting = threading.Thread(target=lambda: owners.append(acquired(second, stall_seconds)))
 
     def interrupted(path: Path, text: str, **settings: Any) -> int:
@@ -194,7 +194,7 @@ def test_of_two_that_replace_a_dead_owner_one_succeeds(
     assert not tmp_path.exists()
 
 
-def acquired(claim: Claim, stall_seconds: float) -> Claim:
+def acquired(claim: FolderClaim, stall_seconds: float) -> FolderClaim:
     claim.acquire(stall_seconds, blocking=True)
     return claim
 
@@ -290,7 +290,7 @@ def test_folders_of_killed_commands_are_swept(tmp_path: Path, monkeypatch: pytes
 def test_a_claim_that_is_gone_is_lost_and_any_other_error_is_not(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claim = Claim(tmp_path)
+    claim = FolderClaim(tmp_path)
     claim.acquire(stall_seconds=1.0, blocking=False)
 
     def refused(*_: object, **__: object) -> str:

@@ -19,7 +19,7 @@ from zoo.errors import SpecError
 from zoo.mixers import MixerLayer
 from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
 from zoo.mixers._layout import Layout
-from zoo.mixers._scan import Chunks
+from zoo.mixers._scan import ScanChunks
 from zoo.site import PartCost, Site, Step
 from zoo.traits import OF_MODULES, Operations
 
@@ -63,7 +63,7 @@ class FLASH(GatedUnit):
         return self.head_dim * self.value_features
 
     def cost(self, d_model: int, context: int) -> PartCost:
-        chunks = Chunks(context, min(self.chunk, context))
+        chunks = ScanChunks(context, min(self.chunk, context))
         # Σ k vᵀ takes up all chunks but the last, and is read by all tokens but those of the first; as it is computed,
         # by what fills the last chunk up too.
         added = 2.0 * self.state * (chunks.count - 1) * chunks.width

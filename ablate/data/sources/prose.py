@@ -21,7 +21,7 @@ HASHES = "documents.json"
 """Book, sha256 and bytes of every document, and the sha256 of the packed documents that they were taken from."""
 
 
-class Row(TypedDict):
+class ProseDocument(TypedDict):
     """One document: a chapter, a tale or a speech."""
 
     book: str
@@ -113,7 +113,7 @@ def _texts(held_out: bool) -> Iterator[str]:
 
 
 @cache
-def _rows(edition: Path) -> tuple[Row, ...]:
+def _rows(edition: Path) -> tuple[ProseDocument, ...]:
     """All documents, unpacked once in a process: a second's work, 22 MB of memory."""
     packed = (edition / DOCUMENTS).read_bytes()
     return tuple(map(json.loads, lzma.decompress(packed).decode().rstrip("\n").split("\n")))
