@@ -59,7 +59,7 @@ Quantity = Callable[[str], float | None]
 
 
 @dataclass(frozen=True)
-class Operand:
+class Factor:
     """A number, or the name of a quantity; of a quotient with power −1."""
 
     text: str
@@ -68,10 +68,10 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Product:
+class Term:
     """Product of factors."""
 
-    factors: tuple[Operand, ...]
+    factors: tuple[Factor, ...]
 
     def of(self, quantity: Quantity) -> float | None:
         """Its value; None where one of its quantities is missing."""
@@ -86,7 +86,7 @@ class Product:
 class ParsedConstraint:
     """A constraint, parsed. Its methods take the quantities of a model and of the base."""
 
-    terms: tuple[Product, Product]
+    terms: tuple[Term, Term]
     test: Callable[[float, float], bool]
     gap: Callable[[float, float], float]
     of_base: bool = False
@@ -145,23 +145,23 @@ def rule(text: str) -> ParsedConstraint:
     )
 
 
-def _term(text: str) -> Product:
+def _term(text: str) -> Term:
     first, *rest = OPERATOR.split(text.strip())
     factors = [_factor(first, 1)]
     for sign, each in zip(rest[::2], rest[1::2], strict=True):
         factors.append(_factor(each, 1 if sign == "*" else -1))
-    return Product(tuple(factors))
+    return Term(tuple(factors))
 
 
-def _factor(text: str, power: int) -> Operand:
+def _factor(text: str, power: int) -> Factor:
     if match := NUMBER.fullmatch(text):
         if match[2] not in UNITS:
             raise ValueError(f"unknown unit '{match[2]}'" + (did_you_mean(match[2], UNITS) or ": B, kB, MB, GB, MiB …"))
-        return Operand(text, float(match[1]) * UNITS[match[2]], power)
+        return Factor(text, float(match[1]) * UNITS[match[2]], power)
     if match := CACHE.fullmatch(text):
-        return Operand(f"cache_bytes({int(match[1])})", power=power)
+        return Factor(f"cache_bytes({int(match[1])})", power=power)
     if PATH.fullmatch(text):
-        return Operand(text, power=power)
+        return Factor(text, power=power)
     raise ValueError(f"'{text}' is neither a number, a path nor a cost")
 
 
