@@ -52,7 +52,7 @@ def description_of(module: ModuleType, name: str) -> str:
 def _own(cls: type[BaseModel]) -> dict[str, str]:
     found = {name: field.description for name, field in cls.model_fields.items() if field.description}
     try:
-        classes = _classes_in(inspect.getsourcefile(cls) or "", with_functions="<locals>" in cls.__qualname__)
+        classes = classes_in(inspect.getsourcefile(cls) or "", with_functions="<locals>" in cls.__qualname__)
     except (OSError, TypeError):  # made of others' fields, which have descriptions with them; a plug-in that is gone
         return found
     defined = classes.get(cls.__qualname__)
@@ -64,7 +64,7 @@ def _own(cls: type[BaseModel]) -> dict[str, str]:
 
 
 @cache
-def _classes_in(path: str, *, with_functions: bool) -> Mapping[str, ast.ClassDef]:
+def classes_in(path: str, *, with_functions: bool) -> Mapping[str, ast.ClassDef]:
     """Classes of a file by qualified name. `inspect.getsource` would parse the file again for each of them.
 
     with_functions: also those inside functions. To parse a file without its functions takes a tenth of the time.

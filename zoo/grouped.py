@@ -28,6 +28,8 @@ ALIGNED = 8
 """Its rows begin at multiples of 16 bytes, so their length is a multiple of this many features."""
 WRONG = 3
 """Exit status of a trial whose results are wrong."""
+TRIAL = (sys.executable, "-P", "-m", "zoo.grouped")
+"""The command that tries the kernel on this machine's GPU."""
 TRIAL_SECONDS = 300.0
 """A trial that takes longer hangs: it begins with loading torch, ten seconds, and minutes on a machine that is busy."""
 LOADS = ((0, 24, 0, 40, 0), (64, 0, 0, 0, 0), (0, 0, 1, 0, 63))
@@ -45,29 +47,16 @@ def can_group(rows: Tensor, weight: Tensor) -> bool:
     return has_kernel() if rows.is_cuda else device_type(rows) == "cuda"
 
 
-def has_kernel() -> bool:
-    """Whether this GPU has a kernel that does it right."""
-    return hasattr(F, "grouped_mm") and torch.cuda.get_device_capability() >= CAPABILITY and _is_right()
-
-
-@cache
-def _is_right() -> bool:
-    """The outcome of a trial, for as long as this process lives. A trial that cannot begin, as on a GPU that only one
-    process may use, is no evidence against the kernel."""
-    fault = _fault([sys.executable, "-P", "-m", "zoo.grouped"])
-    if fault is not None:
-        warnings.warn(f"each expert is a product of its own: torch's grouped_mm {fault} on this GPU", stacklevel=2)
-    return fault is None
-
-
-def _fault(trial: Sequence[str]) -> str | None:
+def trial_fault(command: Sequence[str] = TRIAL, timeout_seconds: float = TRIAL_SECONDS) -> str | None:
+    """Fault of the kernel that a trial finds, in a process of its own; None where it finds none. A trial that cannot
+    begin, as on a GPU that only one process may use, is no evidence against the kernel."""
     inherited = os.environ.get("PYTHONPATH")
     path = os.pathsep.join([str(Path(__file__).parents[1]), *([inherited] if inherited else [])])
     try:
         done = subprocess.run(
-            trial,
+            command,
             check=False,
-            timeout=TRIAL_SECONDS,
+            timeout=timeout_seconds,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -76,6 +65,21 @@ def _fault(trial: Sequence[str]) -> str | None:
     except subprocess.TimeoutExpired:
         return "hangs"
     return "is wrong where an expert has no rows" if done.returncode == WRONG else None
+
+
+def has_kernel(trial: Callable[[], str | None] | None = None) -> bool:
+    """Whether this GPU has a kernel that does it right. trial: returns the kernel's fault, or None, and is called at
+    most once in a process; `trial_fault` unless another is given."""
+    fits = hasattr(F, "grouped_mm") and torch.cuda.get_device_capability() >= CAPABILITY
+    return fits and _is_right(trial or trial_fault)
+
+
+@cache
+def _is_right(trial: Callable[[], str | None]) -> bool:
+    fault = trial()
+    if fault is not None:
+        warnings.warn(f"each expert is a product of its own: torch's grouped_mm {fault} on this GPU", stacklevel=2)
+    return fault is None
 
 
 def grouped_product(rows: Tensor, weight: Tensor, bias: Tensor | None, load: Tensor) -> Tensor:
@@ -105,7 +109,7 @@ def _agrees(load: Sequence[int], shape: tuple[int, int], device: str) -> bool:
         for size in ((sum(load), inner), (len(load), outer, inner), (sum(load), outer))
     )
     expected = _results(rows, weight, gradient, lambda x, w: _one_by_one(x, w, load))
-    _dirty(device)
+    poison_freed_memory(device)
     on_device = torch.tensor(load, device=device)
     try:
         found = _results(rows, weight, gradient, lambda x, w: grouped_product(x, w, None, on_device))
@@ -131,7 +135,7 @@ def _one_by_one(rows: Tensor, weight: Tensor, load: Sequence[int]) -> Tensor:
     return torch.cat([F.linear(part, of_expert) for part, of_expert in parts])
 
 
-def _dirty(device: str) -> None:
+def poison_freed_memory(device: str) -> None:
     """Leave freed memory full of NaN, which the allocator hands out again."""
     blocks = [
         torch.full((size,), float("nan"), device=device) for size in (2**10, 2**13, 2**16, 2**20) for _ in range(16)

@@ -36,7 +36,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Part:
+class BatchShare:
     """Share of a batch that some of its rows make up: their losses are then parts of the batch's loss, which sum to it.
 
     scored: (), the targets of the whole batch that count. rows: the share of its rows.
@@ -81,6 +81,13 @@ def target_nats(head: Head, hidden: Tensor, targets: Tensor) -> Tensor:
             for piece in _pieces(head, rows)
         ]
     return torch.cat(found).view(targets.shape)
+
+
+def log_z(head: Head, hidden: Tensor) -> Tensor:
+    """(B, T, D) → (B, T): logsumexp of each token's logits, in float32."""
+    rows = hidden.flatten(0, -2)
+    chunks = rows.chunk(chunks_for(len(rows), head.vocabulary))
+    return torch.cat([head.read_out(chunk).float().logsumexp(dim=-1) for chunk in chunks]).view(hidden.shape[:-1])
 
 
 def scored(targets: Tensor) -> Tensor:

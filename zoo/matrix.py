@@ -60,7 +60,7 @@ class MatrixDocument(TypedDict):
 
 
 @dataclass(frozen=True, eq=False)
-class Option:
+class AxisOption:
     """A choice on an axis: edits of the small model. There is one object for each, so that sets of them are quick.
 
     paired: whether its pairs with other choices are among those that the default tests check. costly: whether it is
@@ -78,14 +78,14 @@ class Option:
 
 
 @cache
-def axes() -> Mapping[str, tuple[Option, ...]]:
+def axes() -> Mapping[str, tuple[AxisOption, ...]]:
     """The choices by axis, parts before their settings: all kinds of a part, all but the default of a setting."""
-    patterns = (Option("pattern", name, edits) for name, edits in PATTERNS.items())
+    patterns = (AxisOption("pattern", name, edits) for name, edits in PATTERNS.items())
     found = itertools.chain(_options(ModelSpec, ""), patterns)
     return {axis: tuple(of) for axis, of in itertools.groupby(found, key=lambda option: option.axis)}
 
 
-def combine(chosen: Iterable[Option]) -> ModelSpec:
+def combine(chosen: Iterable[AxisOption]) -> ModelSpec:
     """The small model with these choices. Raises SpecError where they cannot be combined."""
     data = _small()
     for option in sorted(chosen, key=lambda option: _places()[option.axis]):
@@ -93,7 +93,7 @@ def combine(chosen: Iterable[Option]) -> ModelSpec:
     return checked(ModelSpec, data)
 
 
-def conflict(*chosen: Option) -> str | None:
+def conflict(*chosen: AxisOption) -> str | None:
     """Why choices cannot be combined; None where they can."""
     try:
         combine(chosen)
@@ -102,14 +102,14 @@ def conflict(*chosen: Option) -> str | None:
     return None
 
 
-def pairs() -> Iterator[tuple[Option, Option, str | None]]:
+def pairs() -> Iterator[tuple[AxisOption, AxisOption, str | None]]:
     """Every two choices of different axes, and why they cannot be combined."""
     for one, other in itertools.combinations(axes().values(), 2):
         for a, b in itertools.product(one, other):
             yield a, b, conflict(a, b)
 
 
-def unserved(option: Option, kind: str) -> str | None:
+def unserved(option: AxisOption, kind: str) -> str | None:
     """Why a model with this choice can have no cache of a kind; None where it can."""
     spec = combine([option])
     if spec.visible == "all":
@@ -145,7 +145,7 @@ def _small() -> SpecJson:
     return ModelSpec().edit(SMALL).dump()
 
 
-def _options(owner: type[BaseModel], prefix: str) -> Iterator[Option]:
+def _options(owner: type[BaseModel], prefix: str) -> Iterator[AxisOption]:
     """The choices of a spec's settings, and of the settings of its default parts."""
     for name, setting in owner.model_fields.items():
         path = f"{prefix}{name}"
@@ -153,7 +153,7 @@ def _options(owner: type[BaseModel], prefix: str) -> Iterator[Option]:
         default, tried = setting.get_default(call_default_factory=True), _tried(owner, name)
         paired = tried is None or tried.paired
         for label, value, others, known in _values(setting, default, tried):
-            yield Option(axis, label, {path: value, **others}, paired and known, tried is not None and tried.costly)
+            yield AxisOption(axis, label, {path: value, **others}, paired and known, tried is not None and tried.costly)
         if isinstance(default, Spec) and tried is None:
             yield from _options(type(default), f"{path}.")
 

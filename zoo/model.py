@@ -16,7 +16,7 @@ from zoo.distillation import SoftTargets
 from zoo.features import Predicting, new_norm
 from zoo.head import HeadTransform, aligned_product
 from zoo.init import Linear, Role
-from zoo.loss import Head, Part, chunks_for, next_token_loss, scored, target_nats
+from zoo.loss import BatchShare, Head, log_z, next_token_loss, scored, target_nats
 from zoo.origin import Converted, TokenizerFiles
 from zoo.refusals import check_given, check_size, check_targets, check_tokens
 from zoo.site import Given, Memory, Step, of_piece
@@ -140,15 +140,8 @@ class Decoder(Stack):
     def _run(self, embedded: Tensor, step: Step, cache: Cache | None) -> Tensor:
         """(B, T, D): the stream that leaves the last layer."""
         out = self.run(embedded, step, cache)
-        step.tap("log_z", lambda: self._log_z(out))
+        step.tap("log_z", lambda: log_z(self.head_after(self.norm), out))
         return out
-
-    def _log_z(self, stream: Tensor) -> Tensor:
-        """(B, T, D), the stream that leaves the last layer → (B, T): logsumexp of each token's logits."""
-        chunks = chunks_for(stream[..., 0].numel(), self.spec.vocab_size)
-        rows = stream.flatten(0, -2).chunk(chunks)
-        log_z = torch.cat([self.read_out(self.norm(row)).float().logsumexp(dim=-1) for row in rows])
-        return log_z.view(stream.shape[:-1])
 
     def lookup(self, tokens: Tensor) -> Tensor:
         """(B, T) → (B, T, D): embedded tokens, projected and scaled where the spec says so."""
@@ -188,7 +181,7 @@ class Decoder(Stack):
         self,
         tokens: Tensor,
         targets: Tensor,
-        part: Part | None = None,
+        part: BatchShare | None = None,
         soft: SoftTargets | None = None,
         **given: Unpack[Given],
     ) -> tuple[Tensor, Tensor]:

@@ -39,7 +39,7 @@ TOKENS = 16_384
 
 
 @dataclass(frozen=True)
-class Asked:
+class ImportSettings:
     """The text, measurements and conventions for an imported model, from a study or from arguments."""
 
     source: TextSource
@@ -79,7 +79,7 @@ def brought_in(directory: Path, root: str | Path, progress: Wanted) -> str:
 
 
 def brought(
-    store: Store, checkpoint: Checkpoint, name: str, asked: Asked, numerics: Numerics, progress: Wanted
+    store: Store, checkpoint: Checkpoint, name: str, asked: ImportSettings, numerics: Numerics, progress: Wanted
 ) -> tuple[RunDocument, Corpus]:
     """The run of a model, which is made unless the store has it, and the text that it reads."""
     with open_progress(store, name, {}, progress) as shown:
@@ -114,7 +114,7 @@ def asked_of(
     device: str,
     *,
     bos: object = None,
-) -> Asked:
+) -> ImportSettings:
     if checkpoint.tokenizer is None:
         raise CheckpointError(f"{checkpoint.without_tokenizer}, so that no text can be read with it")
     given, begins = _measure(measure), _bos(bos)
@@ -123,7 +123,7 @@ def asked_of(
             raise ArgumentError("sets" if sets else "scale", "belongs to a study: name one")
         own = _own_text(checkpoint, text)
         context = context or min(CONTEXT, longest_text(checkpoint.spec) or CONTEXT)
-        return Asked(own, Path(), context, given or MeasureSpec(), bos=begins or "auto")
+        return ImportSettings(own, Path(), context, given or MeasureSpec(), bos=begins or "auto")
     if text:
         raise ArgumentError("text", "the text is the study's: leave out one of the two")
     found = load_study(study, scale, sets, device=device)
@@ -132,7 +132,7 @@ def asked_of(
     source = found.data.tokenised_by(_own_text(checkpoint, ()).tokenizer)
     wanted = given or found.measure or MeasureSpec()
     begins = begins or (found.evals.bos if found.evals else "auto")
-    return Asked(source, found.folder, context or found.train.context, wanted, found, begins)
+    return ImportSettings(source, found.folder, context or found.train.context, wanted, found, begins)
 
 
 def _own_text(checkpoint: Checkpoint, text: Sequence[str]) -> TextSource:

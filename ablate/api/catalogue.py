@@ -79,19 +79,21 @@ def _axes_below(package: str) -> Iterator[str]:
             yield from _axes_below(name)
 
 
-class Entry(TypedDict):
+class DocumentedPart(TypedDict):
     name: str
     doc: str
     paper: str | None
     plugin: NotRequired[str]
 
 
-def entry(name: str, documented: Any) -> Entry:
+def entry(name: str, documented: Any) -> DocumentedPart:
     """A name, the first paragraph of its documentation, the first paper that it names, and where it is from if it is
     plugged in."""
     text = inspect.getdoc(documented) or ""
     paper = PAPER.search(text)
-    found = Entry(name=name, doc=" ".join(text.partition("\n\n")[0].split()), paper=paper.group() if paper else None)
+    found = DocumentedPart(
+        name=name, doc=" ".join(text.partition("\n\n")[0].split()), paper=paper.group() if paper else None
+    )
     origin = next((str(each) for each in plugins() if each.module == documented.__module__), None)
     return {**found, "plugin": origin} if origin else found
 

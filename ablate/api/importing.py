@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.api._bringing import Asked, asked_of, brought, note
+from ablate.api._bringing import ImportSettings, asked_of, brought, note
 from ablate.api.allowing import refuse_code
 from ablate.api.evaluating import Scores, evaluate
 from ablate.api.public import Dtype
@@ -124,7 +124,9 @@ def import_model(
     return _imported(place, own, run, request, {**settings, "bos": asked.bos}, progress)
 
 
-def _request(store: Store, corpus: Corpus, run: RunDocument, asked: Asked, measured: bool, own: bool) -> Request:
+def _request(
+    store: Store, corpus: Corpus, run: RunDocument, asked: ImportSettings, measured: bool, own: bool
+) -> Request:
     """own: whether it is evaluated as the study says, where there is one."""
     evals = evaluated(asked.study, {"the imported model": parse_model(run.model)}) if asked.study and own else None
     if evals is not None:

@@ -23,7 +23,7 @@ PLACES = {
 """Where the parts of an axis stand in a model."""
 
 
-class Costs(TypedDict):
+class DeclaredCosts(TypedDict):
     """flops_per_token: of a forward pass. cache_bytes: of a row of `context` tokens in bfloat16."""
 
     context: int
@@ -32,7 +32,7 @@ class Costs(TypedDict):
     cache_bytes: int
 
 
-def costs_of(spec: ModelSpec) -> Costs:
+def costs_of(spec: ModelSpec) -> DeclaredCosts:
     """Declared costs of a model at a context of 4,096 tokens."""
     found = zoo.cost(spec, CONTEXT)
     return {
@@ -43,7 +43,7 @@ def costs_of(spec: ModelSpec) -> Costs:
     }
 
 
-def costs_with(axis: str, kind: str) -> Costs | None:
+def costs_with(axis: str, kind: str) -> DeclaredCosts | None:
     """Costs of a model of 8 layers and 512 features that has the part, all else as in the preset `small`.
 
     None where the part needs settings or other parts that this model lacks.
@@ -57,7 +57,7 @@ def costs_with(axis: str, kind: str) -> Costs | None:
         return None
 
 
-def shown(costs: Costs) -> str:
+def shown(costs: DeclaredCosts) -> str:
     """`29.4M parameters; at a context of 4,096 tokens 92.4M FLOPs a token forward and 67.1MB of cache (bfloat16)`."""
     flops, cache = short(costs["flops_per_token"]), short(costs["cache_bytes"])
     return (

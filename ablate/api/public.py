@@ -55,7 +55,7 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         signature = inspect.signature(function)
         for name, annotation, value in _given(signature, signature.bind(*args, **kwargs)):
-            parts = _parts(annotation)
+            parts = parts_of(annotation)
             if not any(_fits(part, value) for part in parts):
                 raise ArgumentError(name, f"expected {_words(parts)}, not {reprlib.repr(value)}")
         try:
@@ -82,10 +82,10 @@ def _given(signature: inspect.Signature, bound: inspect.BoundArguments) -> Itera
             yield name, annotation, value
 
 
-def _parts(annotation: str) -> list[str]:
+def parts_of(annotation: str) -> list[str]:
     """The types that an annotation allows: `A` and `B[C | D]` of `A | B[C | D]`."""
     found = re.split(r" \| (?![^\[]*\])", annotation)
-    return [each for part in found for each in (_parts(ALIASES[part]) if part in ALIASES else [part])]
+    return [each for part in found for each in (parts_of(ALIASES[part]) if part in ALIASES else [part])]
 
 
 def _fits(part: str, value: Any) -> bool:
@@ -93,7 +93,9 @@ def _fits(part: str, value: Any) -> bool:
     if name not in CHECKS:
         return True
     each = value if name == "Sequence" and isinstance(value, list | tuple) else ()
-    return CHECKS[name][0](value) and all(any(_fits(one, of) for one in _parts(inner.removesuffix("]"))) for of in each)
+    return CHECKS[name][0](value) and all(
+        any(_fits(one, of) for one in parts_of(inner.removesuffix("]"))) for of in each
+    )
 
 
 def _words(parts: list[str]) -> str:
@@ -101,6 +103,6 @@ def _words(parts: list[str]) -> str:
     words = []
     for part in parts:
         name, _, inner = part.partition("[")
-        of = f" (of {_words(_parts(inner.removesuffix(']')))})" if name == "Sequence" else ""
+        of = f" (of {_words(parts_of(inner.removesuffix(']')))})" if name == "Sequence" else ""
         words.append(CHECKS[name][1] + of)
     return " or ".join(words)

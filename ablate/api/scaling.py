@@ -14,9 +14,9 @@ from ablate.api.sizes import size_in_bytes
 from ablate.errors import ArgumentError
 from ablate.machine.numerics import enforce, pick_device, restored
 from ablate.planning.scaleup import (
+    PredictionSetting,
     RoomToFill,
     ScaledArm,
-    Setting,
     arm_document,
     fit_arms,
     fit_document,
@@ -45,7 +45,7 @@ class ScaleUp:
 
     study: Study
     preset: Preset
-    setting: Setting
+    setting: PredictionSetting
     arms: list[ScaledArm[Prediction]]
 
     def document(self) -> JsonObject:
@@ -116,7 +116,7 @@ def scale_up(
     read = load_study(study, scale, sets)
     with _named(at):
         model = preset(at)
-        setting = Setting(_device(device, dtype), context, batch, dtype)
+        setting = PredictionSetting(_device(device, dtype), context, batch, dtype)
         return ScaleUp(read, model, setting, scale_up_arms(read, model, setting))
 
 

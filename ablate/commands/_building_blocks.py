@@ -15,7 +15,7 @@ from zoo import building_blocks
 from zoo.descriptions import description_of
 
 
-class Block(TypedDict):
+class BuildingBlock(TypedDict):
     """A building block. methods: the documentation of each public method, by its signature."""
 
     axis: str
@@ -41,7 +41,7 @@ def show_block(name: str, as_json: bool) -> None:
         print(f"\n{signature}\n{textwrap.indent(doc, '    ')}".rstrip())
 
 
-def block(name: str) -> Block:
+def block(name: str) -> BuildingBlock:
     """Signature, documentation and methods of one."""
     value = getattr(building_blocks, name)
     methods: dict[str, str] = {}
@@ -56,7 +56,7 @@ def block(name: str) -> Block:
         signature, doc = _signature(name, value), inspect.getdoc(value) or ""
     else:
         signature, doc = f"{name} = {_written(value)}", description_of(building_blocks, name)
-    return Block(axis="building_blocks", name=name, signature=signature, doc=doc, methods=methods)
+    return BuildingBlock(axis="building_blocks", name=name, signature=signature, doc=doc, methods=methods)
 
 
 def _methods(cls: type) -> Iterator[tuple[str, str]]:

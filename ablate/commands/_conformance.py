@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import asdict
 
 from ablate.commands import DONE, SOME_FAILED, OptionError, print_json, print_table
-from zoo.conformance.checking import Finding, check_variant, checkable, notes_on, options_of
+from zoo.conformance.checking import CheckResult, check_variant, checkable, notes_on, options_of
 from zoo.conformance.subject import NOT_APPLICABLE
 from zoo.errors import did_you_mean
 
@@ -32,7 +32,7 @@ def show_check(kind: str, as_json: bool) -> int:
     return SOME_FAILED if failed else DONE
 
 
-def _print(found: list[Finding]) -> None:
+def _print(found: list[CheckResult]) -> None:
     rows = [(each.check, each.property, _verdict(each)) for each in found]
     print_table([("check", "what must hold", "models"), *rows], text_columns=3)
     failed: dict[tuple[str, str], list[str]] = {}
@@ -50,7 +50,7 @@ def _say(line: str) -> None:
     print(textwrap.shorten(line, SAID_WIDTH, placeholder=" …"), file=sys.stderr, flush=True)
 
 
-def _verdict(finding: Finding) -> str:
+def _verdict(finding: CheckResult) -> str:
     if not finding.models:
         return NOT_APPLICABLE if finding.tried else "not checked"
     failed = len(finding.failures)

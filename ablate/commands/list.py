@@ -23,7 +23,7 @@ STORED = ("name", "scale", "question", "runs", "ended")
 """Columns of a store's studies that are listed."""
 
 
-class Row(TypedDict, total=False):
+class ListedStudy(TypedDict, total=False):
     """A study as it is listed."""
 
     name: str
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _stored(store: str, words: Sequence[str]) -> Iterator[Row]:
+def _stored(store: str, words: Sequence[str]) -> Iterator[ListedStudy]:
     """The studies of a store, which need not exist yet."""
     import ablate
 
@@ -90,7 +90,7 @@ def _answer(store: Store, name: str, scale: str) -> str:
         return str(error)
 
 
-def _shipped(words: Sequence[str]) -> Iterator[Row]:
+def _shipped(words: Sequence[str]) -> Iterator[ListedStudy]:
     from ablate.api.recorded import recorded
     from ablate.study.written import SHIPPED, read_study, shipped
 

@@ -22,7 +22,7 @@ from ablate.planning.trials import (
     trials_of,
 )
 from ablate.store.documents.tuning import RATE, is_number
-from ablate.study.space import Choice, Space
+from ablate.study.space import Categorical, Space
 from ablate.study.tune_spec import TuneSpec
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ LEAST_NOISE = 1e-6
 
 
 def grid(spec: TuneSpec, space: Space, legal: Legal, stalls: Stalls) -> Batches:
-    axes = {path: axis.choice for path, axis in space.items() if isinstance(axis, Choice)}
+    axes = {path: axis.choice for path, axis in space.items() if isinstance(axis, Categorical)}
     batch = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     trials = trials_of(batch, (yield batch), stalls)
     added: dict[tuple[str, int], int] = {}

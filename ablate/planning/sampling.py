@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ablate.planning.trials import NUDGE, Batches, Legal, Settings, Stalls, Trial, Tuned, best, trials_of
-from ablate.study.space import Choice, Log, Space
+from ablate.study.space import Categorical, LogUniform, Space
 from ablate.study.tune_spec import TuneSpec
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def _near_ends(space: Space, chosen: Settings, legal: Legal) -> tuple[str, ...]:
     """The paths whose best value is near an end of their range, if values beyond that end are legal."""
     found = []
     for path, axis in space.items():
-        if isinstance(axis, Choice):
+        if isinstance(axis, Categorical):
             continue
-        is_log = isinstance(axis, Log)
+        is_log = isinstance(axis, LogUniform)
         scale: Callable[[float], float] = math.log if is_log else float
         low, high = (scale(end) for end in axis.ends)
         place = (scale(chosen[path]) - low) / (high - low)

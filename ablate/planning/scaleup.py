@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Setting:
+class PredictionSetting:
     """Conditions of a prediction: contexts in tokens, `dtype` by its name."""
 
     device: Device
@@ -57,7 +57,7 @@ class ScaledArm(Generic[T]):
     """The row before it that is the same model."""
 
 
-def scale_up_arms(study: Study, preset: Preset, setting: Setting) -> list[ScaledArm[Prediction]]:
+def scale_up_arms(study: Study, preset: Preset, setting: PredictionSetting) -> list[ScaledArm[Prediction]]:
     """Roofline prediction of each arm at full size.
 
     Raises:

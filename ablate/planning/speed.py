@@ -13,8 +13,8 @@ from ablate.machine.recent import recently
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.training.spec import TrainSpec, timeless
 from ablate.training.step_trial import step_seconds
+from evals.costs import matmul
 from evals.costs.machine import Speed, training_seconds_per_layer
-from evals.costs.matmul import peak_flops_per_second
 
 LONGEST_STEP = 0.5
 """Seconds by arithmetic from which on a step is not tried out: it takes too long, and products take most of it."""
@@ -38,7 +38,7 @@ def machine_speed(numerics: Numerics) -> Speed:
     """Large products, and layers that are all overhead, as they were measured within an hour."""
     device, kind = numerics.device, numerics.torch_dtype
     return Speed(
-        recently(f"FLOP/s of {numerics}", lambda: peak_flops_per_second(device, kind)),
+        recently(f"FLOP/s of {numerics}", lambda: matmul.peak_flops_per_second(device, kind)),
         recently(f"seconds per layer of {numerics}", lambda: training_seconds_per_layer(device)),
     )
 

@@ -19,9 +19,9 @@ from ablate.training.reader import TrainingReader
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import keep_published, keep_trained
 from ablate.training.validation import score
-from evals.costs.matmul import peak_flops_per_second
+from evals.costs import matmul
 from evals.costs.memory import peak_memory
-from evals.harness.conventions import Bos, Trained
+from evals.harness.conventions import Bos, TrainedConventions
 from evals.reading.causal import obstacle
 from zoo.lengths import longest_text
 
@@ -37,7 +37,7 @@ def imported_run(
     Raises CheckpointError for a model that is not causal, has no such context, or another vocabulary than the text.
     """
     spec, how = checkpoint.spec, checkpoint.read_as_published(bos)
-    begins = (how or Trained(Tokenizer.from_file(str(corpus.tokenizer_path)), corpus.eos, bos)).before
+    begins = (how or TrainedConventions(Tokenizer.from_file(str(corpus.tokenizer_path)), corpus.eos, bos)).before
     longest = longest_text(spec)
     if reason := obstacle(spec):
         raise CheckpointError(f"{checkpoint.folder} {reason}: only causal models can be imported")
@@ -106,7 +106,7 @@ def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corp
             loss_spike_steps=(),
             grad_norm=GradNorm(median=None, max=None, spikes=0),
             mfu=None,
-            matmul_flops_per_second=peak_flops_per_second(numerics.device, numerics.torch_dtype),
+            matmul_flops_per_second=matmul.peak_flops_per_second(numerics.device, numerics.torch_dtype),
             peak_memory_bytes=memory.bytes,
             peak_memory_source=memory.source,
             parameters=cost.params,

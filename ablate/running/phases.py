@@ -24,7 +24,7 @@ from ablate.running.request import Request
 from ablate.running.sessions import numerics_of, session_of
 from ablate.running.team import team_of
 from ablate.store import Store
-from ablate.store.claims import Claim
+from ablate.store.claims import FolderClaim
 from ablate.store.documents import ResultDocument
 from ablate.store.documents.claim import Count
 from ablate.training.result import model_flop_utilisation, summarise_metrics, trained_tokens
@@ -53,7 +53,7 @@ from zoo.registry import changed
 LOG = logging.getLogger(__name__)
 
 
-def run_phases(request: Request, stop: StopSignal, claim: Claim) -> None:
+def run_phases(request: Request, stop: StopSignal, claim: FolderClaim) -> None:
     """Do all that is missing, in order; the claim on the run tells how far that is.
 
     Raises Interrupted when training was asked to stop, and PluginError where a plug-in is not what the run was planned

@@ -32,7 +32,7 @@ LEVEL = 0.9
 Floats = NDArray[np.float64]
 
 
-class Share(NamedTuple):
+class VarianceShare(NamedTuple):
     """Share of a variance."""
 
     share: float
@@ -40,16 +40,16 @@ class Share(NamedTuple):
     """The 90 % interval; None where the share is exact."""
 
 
-def cost_shares(lab: StudyLaboratory, names: Sequence[str], seed: int = 0) -> dict[str, dict[str, Share]]:
+def cost_shares(lab: StudyLaboratory, names: Sequence[str], seed: int = 0) -> dict[str, dict[str, VarianceShare]]:
     """Share of every setting by cost, within the settings that can be built. No cost depends on the learning rate."""
     axes = {path: axis for path, axis in lab.space.axes.items() if path != RATE}
     if not names:
         return {}
     costs = _Costs(lab, names)
     if all(map(_is_uniform, axes.values())) and math.prod(len(values_of(axis)) for axis in axes.values()) <= MOST:
-        nothing, found = Share(0.0, None), _exact(costs, {path: values_of(axis) for path, axis in axes.items()})
+        nothing, found = VarianceShare(0.0, None), _exact(costs, {path: values_of(axis) for path, axis in axes.items()})
     else:
-        nothing, found = Share(0.0, (0.0, 0.0)), _estimated(costs, axes, np.random.default_rng(seed))
+        nothing, found = VarianceShare(0.0, (0.0, 0.0)), _estimated(costs, axes, np.random.default_rng(seed))
     return {
         name: {path: found[path][place] if path in found else nothing for path in lab.space.axes}
         for place, name in enumerate(names)
@@ -83,7 +83,7 @@ def _is_uniform(axis: AnyAxis) -> bool:
     return is_listed(axis) and not getattr(axis.distribution, "log", False)
 
 
-def _exact(costs: _Costs, values: Mapping[str, Sequence[Any]]) -> dict[str, list[Share]]:
+def _exact(costs: _Costs, values: Mapping[str, Sequence[Any]]) -> dict[str, list[VarianceShare]]:
     every = [costs(dict(zip(values, of, strict=True))) for of in product(*values.values())]
     grid = np.array(every, dtype=float).reshape(*map(len, values.values()), len(costs.names))
     built = ~np.isnan(grid)
@@ -93,7 +93,7 @@ def _exact(costs: _Costs, values: Mapping[str, Sequence[Any]]) -> dict[str, list
     for place, path in enumerate(values):
         within = _squares(known, built, place).sum(axis=every_axis)
         shares = np.divide(within, whole, out=np.zeros_like(whole), where=whole > 0)
-        found[path] = [Share(each, None) for each in shares.tolist()]
+        found[path] = [VarianceShare(each, None) for each in shares.tolist()]
     return found
 
 
@@ -105,7 +105,7 @@ def _squares(known: Floats, built: NDArray[np.bool_], over: int | tuple[int, ...
     return squares
 
 
-def _estimated(costs: _Costs, axes: Mapping[str, AnyAxis], rng: np.random.Generator) -> dict[str, list[Share]]:
+def _estimated(costs: _Costs, axes: Mapping[str, AnyAxis], rng: np.random.Generator) -> dict[str, list[VarianceShare]]:
     heres, theres = [], []
     for _ in range(DRAWS):
         values = {path: random_value(axis, rng) for path, axis in axes.items()}
@@ -123,7 +123,7 @@ def _estimated(costs: _Costs, axes: Mapping[str, AnyAxis], rng: np.random.Genera
         shares = np.divide(halves, whole, out=np.zeros_like(whole), where=whole > 0).clip(0.0, 1.0)
         low, high = np.quantile(shares, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
         columns = zip(shares[0].tolist(), low.tolist(), high.tolist(), strict=True)
-        found[path] = [Share(share, (min(low, share), max(high, share))) for share, low, high in columns]
+        found[path] = [VarianceShare(share, (min(low, share), max(high, share))) for share, low, high in columns]
     return found
 
 

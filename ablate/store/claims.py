@@ -100,7 +100,7 @@ def last_beat(folder: Path | str) -> float:
     return 0.0
 
 
-class Claim:
+class FolderClaim:
     """This process's own claim on a folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -205,7 +205,7 @@ class Claim:
 @contextmanager
 def claimed(
     folder: Path, stall_seconds: float = STALL_SECONDS, blocking: bool = True, *, writes: Path | None = None
-) -> Iterator[Claim]:
+) -> Iterator[FolderClaim]:
     """Hold a folder alone. An owner that died on this machine is replaced at once, a silent one after a while.
 
     writes: what the claim is for, if not the folder itself.
@@ -213,7 +213,7 @@ def claimed(
     Raises LockedError when not `blocking` and another holds it, LostClaimError from the block, at its next write, when
     another has taken over meanwhile.
     """
-    claim = Claim(folder)
+    claim = FolderClaim(folder)
     claim.acquire(stall_seconds, blocking)
     try:
         with fenced(writes or folder, claim.check):

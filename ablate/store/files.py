@@ -110,6 +110,17 @@ def write_texts(texts: Mapping[Path, str]) -> None:
         write_text(path, text)
 
 
+def move(source: Path, target: Path) -> None:
+    """Move a file or a folder to a place where nothing is, whole or not at all."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        sync_tree(source)
+        source.rename(target)  # fails where somebody else was quicker
+        return
+    with replacing(target) as temporary:
+        shutil.move(source, temporary)
+
+
 def remove_leftovers(folder: Path, start: str = ".") -> None:
     """Remove the temporary files of killed processes. Nobody else may be writing there."""
     for leftover in folder.glob(f"{start}*.tmp"):

@@ -82,7 +82,7 @@ class Whole(LogFile[Line]):
         yield from self._parsed(self.content().splitlines())
 
 
-class Log(LogFile[Record]):
+class StepLog(LogFile[Record]):
     """One whose lines each have the `step` that they are of."""
 
     def frame(self, only: Collection[str] = ()) -> polars.DataFrame:

@@ -7,7 +7,6 @@ ledger. Pages do not travel: they are drawn again.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import isclose
@@ -18,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from ablate.store.checking import Check, run_folders
 from ablate.store.documents import MergedRecord, PackDocument, ResultDocument, StudyDocument
 from ablate.store.documents.registered import checksum_of
-from ablate.store.files import StoreError, replacing, sync_tree
+from ablate.store.files import StoreError, move
 from ablate.store.folders import StudyFolder
 from ablate.store.store import Store
 
@@ -118,7 +117,7 @@ def merge(incoming: Store, store: Store, manifest: PackDocument) -> Merge:
     for path in sorted(incoming.root.glob("described/*")):
         target = store.data(path.name)
         if not target.is_known:
-            _move(path, target.described_path.parent)
+            move(path, target.described_path.parent)
     for name in incoming.ledgers():
         # Judgements that the store's ledger lacks. Whoever reads it sorts them by date.
         known = {record.model_dump_json() for record in store.read_ledger(name)}
@@ -151,7 +150,7 @@ def _merge_run(incoming: Store, store: Store, record: MergedRecord, found: Merge
         found.refused[digest] = f"it has begun here: finish it, or remove {target}, and merge again"
         return
     store.merged_log.append([record])  # before the run, which may come without a model
-    _move(source, target)
+    move(source, target)
     found.new.append(digest)
 
 
@@ -175,7 +174,7 @@ def _complete(source: Path, target: Path) -> list[str]:
     ]  # a document after the items that it vouches for
     missing = [path for path in theirs if not (target / path.name).exists()]
     for path in missing:
-        _move(path, target / path.name)
+        move(path, target / path.name)
     return [path.name for path in missing]
 
 
@@ -189,20 +188,9 @@ def _merge_study(source: StudyFolder, store: Store, found: Merge) -> None:
             found.kept.append(study)
         return
     for path in sorted((*source.path.glob("costs-*.json"), *source.path.glob("registered.ndjson"))):
-        _move(path, target.path / path.name)
+        move(path, target.path / path.name)
     judged = source.read_judged() is not None
-    _move(source.document_path, target.document_path)
+    move(source.document_path, target.document_path)
     if judged:
         store.keep_judged(study.name, study.scale)
     found.studies.append(study)
-
-
-def _move(source: Path, target: Path) -> None:
-    """Move a file or a folder to a place where nothing is, whole or not at all."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_dir():
-        sync_tree(source)
-        source.rename(target)  # fails where somebody else was quicker
-        return
-    with replacing(target) as temporary:
-        shutil.move(source, temporary)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ablate.store import checksum, jsonfile
-from ablate.store.claims import STALL_SECONDS, Claim, claimed, last_beat
+from ablate.store.claims import STALL_SECONDS, FolderClaim, claimed, last_beat
 from ablate.store.documents import (
     CalibrationDocument,
     EvalsDocument,
@@ -24,7 +24,7 @@ from ablate.store.documents import (
     SampleRecord,
 )
 from ablate.store.files import StoreError, check_regular, read_regular, remove_leftovers, write_text
-from ablate.store.logs import Log, Record, Whole, together
+from ablate.store.logs import Record, StepLog, Whole, together
 from ablate.store.paths import Paths
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class RunFiles(Paths):
         """Results by digest."""
 
     @contextmanager
-    def claim(self, digest: str, stall_seconds: float = STALL_SECONDS, blocking: bool = True) -> Iterator[Claim]:
+    def claim(self, digest: str, stall_seconds: float = STALL_SECONDS, blocking: bool = True) -> Iterator[FolderClaim]:
         """Hold a run alone (`ablate.store.claims`). Temporary files that a killed holder left are removed.
 
         Raises LockedError when not `blocking` and another holds it, and LostClaimError from the block when another has
@@ -258,16 +258,16 @@ class RunFiles(Paths):
         if self.probes_path(digest).exists():
             self.probes_log(digest).truncate(step)
 
-    def metrics_log(self, digest: str) -> Log[MetricsRecord]:
-        return Log(self.metrics_path(digest), self._stored(digest), self._train_again(digest), MetricsRecord)
+    def metrics_log(self, digest: str) -> StepLog[MetricsRecord]:
+        return StepLog(self.metrics_path(digest), self._stored(digest), self._train_again(digest), MetricsRecord)
 
-    def probes_log(self, digest: str) -> Log[ProbeRecord]:
-        return Log(self.probes_path(digest), self._stored(digest), self._train_again(digest), ProbeRecord)
+    def probes_log(self, digest: str) -> StepLog[ProbeRecord]:
+        return StepLog(self.probes_path(digest), self._stored(digest), self._train_again(digest), ProbeRecord)
 
     def _losses(self, digest: str) -> Whole[ItemLoss]:
         return Whole(self.losses_path(digest), "", self._train_again(digest), ItemLoss, self._sum(digest, "losses"))
 
-    def _checked(self, digest: str, log: Log[Record]) -> Log[Record]:
+    def _checked(self, digest: str, log: StepLog[Record]) -> StepLog[Record]:
         """A log of a run with the checksum that its result has of it, where it has ended."""
         return replace(log, sha256=self._sum(digest, log.path.stem))
 

@@ -96,7 +96,7 @@ def space_by_path(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Layered:
+class LayerRule:
     """Field annotation: how the layers of a section become one, what they begin with, and how the whole is spelled."""
 
     rule: Rule = merged
@@ -107,7 +107,7 @@ class Layered:
 def together(layers: Iterable[Layer], fields: Mapping[str, FieldInfo]) -> StudyMap:
     """The sections of all layers, nested. What is no section is merged too: it is refused later, with its place."""
     how = {
-        name: next((each for each in field.metadata if isinstance(each, Layered)), Layered())
+        name: next((each for each in field.metadata if isinstance(each, LayerRule)), LayerRule())
         for name, field in fields.items()
     }
     tree = {name: each.first for name, each in how.items() if each.first is not None}
@@ -115,5 +115,5 @@ def together(layers: Iterable[Layer], fields: Mapping[str, FieldInfo]) -> StudyM
         for key, value in layer.nested.items():
             if layer.shipped and key in tree and tree[key] is None:
                 continue  # a study that measures or evaluates nothing does so at every scale
-            tree[key] = how.get(key, Layered()).rule(tree.get(key), value, layer)
-    return {key: how.get(key, Layered()).spelled(value) for key, value in tree.items()}
+            tree[key] = how.get(key, LayerRule()).rule(tree.get(key), value, layer)
+    return {key: how.get(key, LayerRule()).spelled(value) for key, value in tree.items()}

@@ -20,7 +20,7 @@ Target = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Origin:
+class SettingOrigin:
     """Where a setting was written: the setting, its path in the document, and its positions there."""
 
     target: Target
@@ -68,11 +68,11 @@ class Layer:
         """The map without dotted keys."""
         return expand(self.written)
 
-    def settings(self) -> Iterator[tuple[Origin, bool]]:
+    def settings(self) -> Iterator[tuple[SettingOrigin, bool]]:
         """Every map entry and list item, and whether it is a map entry that ends a path."""
         yield from self._walk(self.written, self.root, ())
 
-    def _walk(self, here: Any, path: Keys, target: Target) -> Iterator[tuple[Origin, bool]]:
+    def _walk(self, here: Any, path: Keys, target: Target) -> Iterator[tuple[SettingOrigin, bool]]:
         pairs: list[tuple[str | int, Any]] = []
         if isinstance(here, Mapping):
             pairs = list(here.items())
@@ -83,7 +83,7 @@ class Layer:
             is_leaf = isinstance(here, Mapping) and not isinstance(inner, Mapping)
             value = self.document.values[inner_path]
             key = self.document.keys.get(inner_path, value)  # a list item has no key
-            yield Origin(inner_target, inner_path, key, value), is_leaf
+            yield SettingOrigin(inner_target, inner_path, key, value), is_leaf
             yield from self._walk(inner, inner_path, inner_target)
 
 
@@ -107,12 +107,12 @@ class Origins:
     """Where the settings of all layers were written."""
 
     def __init__(self, file: Place) -> None:
-        self.file = Origin((), (), file, file)
-        self.shipped: list[Origin] = []
-        self.own: list[Origin] = []
+        self.file = SettingOrigin((), (), file, file)
+        self.shipped: list[SettingOrigin] = []
+        self.own: list[SettingOrigin] = []
 
     @property
-    def known(self) -> list[Origin]:
+    def known(self) -> list[SettingOrigin]:
         """All settings, those that people wrote last: these they can change, even where a scale is laid over them."""
         return [*self.shipped, *self.own]
 
@@ -134,7 +134,7 @@ class Origins:
         return origin.problem(target, reason, at_key=at_key, kind=kind)
 
 
-def _twice(origin: Origin, is_leaf: bool, leaves: Mapping[Target, Origin]) -> Iterator[Problem]:
+def _twice(origin: SettingOrigin, is_leaf: bool, leaves: Mapping[Target, SettingOrigin]) -> Iterator[Problem]:
     """`block.norm: x` beside `block: {norm: y}`, or beside `block.norm.eps: z`."""
     for depth in range(1, len(origin.target) + 1):
         other = leaves.get(origin.target[:depth])

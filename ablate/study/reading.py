@@ -70,12 +70,12 @@ def load_study(
         written = read_study(source)
     named = replace(written, name=name or written.name, sets=(*written.sets, *edit_layers(sets)))
     asked, *others = rungs_by_scale(named, scale or default_scale(scale_names(named.document), device))
-    studies, problems = _studies(asked)
+    studies, problems = studies_at(asked)
     for other in others:
-        problems += _studies(other)[1]
+        problems += studies_at(other)[1]
     if problems:
         raise StudyError({(problem.place, problem.path): problem for problem in reversed(problems)}.values())
-    return replace(studies[-1], smaller=tuple(map(_loss_alone, studies[:-1])))
+    return replace(studies[-1], smaller=tuple(map(loss_alone, studies[:-1])))
 
 
 def next_scale(study: Study) -> str | None:
@@ -84,7 +84,7 @@ def next_scale(study: Study) -> str | None:
     here = FORMER_SCALES.get(study.scale, study.scale)
     as_written = replace(study.written, sets=())
     for size in SCALES[SCALES.index(here) + 1 :] if here in SCALES else ():
-        found = _studies(rungs_by_scale(as_written, by_size[size])[0])[0] if size in by_size else []
+        found = studies_at(rungs_by_scale(as_written, by_size[size])[0])[0] if size in by_size else []
         if found and _is_larger(found[-1], study):
             return by_size[size]
     return None
@@ -96,13 +96,13 @@ def _is_larger(there: Study, here: Study) -> bool:
     return there.budget.given == here.budget.given and there.budget.amount > here.budget.amount
 
 
-def _loss_alone(study: Study) -> Study:
+def loss_alone(study: Study) -> Study:
     """A smaller rung, of which reports show nothing but the loss and the speed of training."""
     unasked: dict[str, object] = dict.fromkeys(("measure", "evals", "probes"))
     return replace(study, sections=study.sections.model_copy(update=unasked))
 
 
-def _studies(rungs: Rungs) -> tuple[list[Study], list[Problem]]:
+def studies_at(rungs: Rungs) -> tuple[list[Study], list[Problem]]:
     """The study at every rung, and what is wrong with it."""
     studies, refused = [], dict[str | None, list[Problem]]()
     for each in rungs.every:

@@ -15,7 +15,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, PositiveFloat, PositiveInt, Tag, model_validator
 
@@ -32,6 +32,7 @@ RATIO = re.compile(r"(\d+(?:\.\d+)?)x")
 class Choice(Spec):
     """One of these values."""
 
+    key: ClassVar[str] = "choice"
     choice: Annotated[tuple[Any, ...], Field(min_length=1, strict=False)]
     """Values to choose from, each a value of the setting or a whole part: `[rmsnorm, layernorm]`."""
 
@@ -60,6 +61,7 @@ class Choice(Spec):
 class Ratio(Spec):
     """A multiple of d_model between two, in steps."""
 
+    key: ClassVar[str] = "ratio"
     ratio: Annotated[tuple[str, str], Field(strict=False)]
     """Smallest and largest multiple of d_model: `[1x, 8x]`."""
     step: PositiveFloat = 0.25
@@ -92,7 +94,7 @@ class Ratio(Spec):
         return f"{known:.6g}x"
 
 
-class Log(space.Log):
+class Log(space.LogUniform):
     """Logarithmic axis as in tuning, of whole numbers when both ends are; others are rounded to six digits so that a
     promoted study can write what was trained."""
 
@@ -114,7 +116,7 @@ class Log(space.Log):
         return known if self.is_whole else float(f"{known:.6g}")
 
 
-class Range(space.Range):
+class Range(space.Uniform):
     """Range as in tuning, rounded to six digits."""
 
     def value(self, known: float) -> float:
@@ -124,6 +126,7 @@ class Range(space.Range):
 class Relative(Spec):
     """Any number between two multiples of the base's value: whole if that is."""
 
+    key: ClassVar[str] = "relative"
     range: Annotated[tuple[str, str] | None, Field(strict=False)] = None
     """Smallest and largest multiple: `[0.5x, 2x]`."""
     log: Annotated[tuple[str, str] | None, Field(strict=False)] = None

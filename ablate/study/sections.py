@@ -24,7 +24,7 @@ from ablate.study.budget_spec import Budget
 from ablate.study.claim_spec import ClaimSpec
 from ablate.study.design_spec import DesignSpec
 from ablate.study.layering import (
-    Layered,
+    LayerRule,
     by_path,
     merged_in_long,
     merged_within_source,
@@ -217,7 +217,7 @@ class StudySections(Spec):
     """A preset of the zoo, or `checkpoint: FOLDER` for a model trained elsewhere, and edits by path."""
     arms: dict[str, StudyMap] = Field(default={})
     """Edits of the base by path, per arm; `train.…` edits the training."""
-    grid: Annotated[dict[str, Annotated[list[Scalar], Field(min_length=1)]], Layered(replaced, spelled=by_path)] = (
+    grid: Annotated[dict[str, Annotated[list[Scalar], Field(min_length=1)]], LayerRule(replaced, spelled=by_path)] = (
         Field(default={})
     )
     """Values per path: every arm is trained with every combination."""
@@ -230,23 +230,23 @@ class StudySections(Spec):
     tune: Tune = TuneSpec()
     """Settings that each arm tunes for itself before it is compared: `auto`, its learning rate; `off`, nothing;
     `carried`, nothing, since the file has rates that were tuned earlier; or a map."""
-    search: Annotated[SearchSpec | None, Layered(spelled=space_by_path)] = None
+    search: Annotated[SearchSpec | None, LayerRule(spelled=space_by_path)] = None
     """Settings of the base that `ablate search` varies, and its objectives."""
-    ladder: Annotated[dict[str, Rung], Layered(replaced)] = Field(default={})
+    ladder: Annotated[dict[str, Rung], LayerRule(replaced)] = Field(default={})
     """Smaller models and shorter runs of the same question, each by edits of base, budget and train, or by a share of
     the budget. The last is the one that is compared."""
-    data: Annotated[DataSpec, Layered(merged_within_source)] = StdlibSource()
+    data: Annotated[DataSpec, LayerRule(merged_within_source)] = StdlibSource()
     """Text or synthetic task that models are trained and validated on, as a map with `source` or the source's name
     alone."""
-    train: Annotated[TrainSpec, Layered(first=DEFAULT_TRAIN)] = TrainSpec()
+    train: Annotated[TrainSpec, LayerRule(first=DEFAULT_TRAIN)] = TrainSpec()
     """Optimizer, learning-rate schedule, batch and numerics: the same in every arm unless the arm edits them."""
-    budget: Annotated[Budget, Layered(replaced_but_for_matching)]
+    budget: Annotated[Budget, LayerRule(replaced_but_for_matching)]
     """Amount of training that every arm gets: one of `flops`, `tokens`, `seconds` and `tokens_per_parameter`."""
     contrasts: Annotated[tuple[Contrast, ...], Field(strict=False)] = ()
     """More comparisons between two arms, as `swiglu - geglu`: judged together with those against the baseline."""
     claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = Field(default=(), exclude_if=is_off)
     """What is expected of the arms, and who says so: the report says which of it holds."""
-    published: Annotated[PublishedTable | None, Layered(replaced)] = Field(default=None, exclude_if=is_off)
+    published: Annotated[PublishedTable | None, LayerRule(replaced)] = Field(default=None, exclude_if=is_off)
     """A published table that the study replicates: figures of its arms, each of which is a claim."""
     margin: PositiveFloat | None = None
     """The smallest loss difference that matters, in nats per token: one shown to be smaller is *no difference*."""
@@ -257,5 +257,5 @@ class StudySections(Spec):
     """Prefill and decoding speed and bytes of cache, measured after training; null skips it."""
     evals: EvalSpec | None = EvalSpec()
     """Evaluations of every trained model; null evaluates nothing but the loss."""
-    probes: Annotated[Probes, Layered(merged_in_long)] = None
+    probes: Annotated[Probes, LayerRule(merged_in_long)] = None
     """Probes recorded during training: `all`, a list of probes, or a map with `which` and `every`."""

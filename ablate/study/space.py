@@ -12,7 +12,7 @@ import difflib
 import math
 from collections.abc import Iterator, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, PositiveFloat, PositiveInt, Tag, model_validator
 
@@ -37,9 +37,10 @@ def distributions() -> ModuleType:
     return found
 
 
-class Choice(Spec):
+class Categorical(Spec):
     """One of these values."""
 
+    key: ClassVar[str] = "choice"
     choice: Annotated[tuple[Scalar, ...], Field(min_length=1, strict=False)]
     """Values to try: `[1e-3, 2e-3, 4e-3]`."""
 
@@ -64,9 +65,10 @@ class Choice(Spec):
         return self.choice
 
 
-class Log(Spec):
+class LogUniform(Spec):
     """Any number between two positive ones; its logarithm is uniform."""
 
+    key: ClassVar[str] = "log"
     log: Annotated[tuple[PositiveFloat, PositiveFloat], Field(strict=False)]
     """Smallest and largest value, both positive: `[1e-4, 1e-1]`."""
 
@@ -85,9 +87,10 @@ class Log(Spec):
         return self.log
 
 
-class Range(Spec):
+class Uniform(Spec):
     """Any number between two; whole numbers when both ends are and no fractional `step` is given."""
 
+    key: ClassVar[str] = "range"
     range: Annotated[tuple[Number, Number], Field(strict=False)]
     """Smallest and largest value: `[2, 8]`; the setting takes whole numbers if both ends are and `step` is no
     fraction."""
@@ -134,7 +137,7 @@ def tag(value: Any) -> str | None:
     """Which of KEYS says what kind of axis `value` is."""
     if isinstance(value, Mapping):
         return next((key for key in KEYS if key in value), None)
-    return type(value).__name__.lower()
+    return getattr(value, "key", None)
 
 
 def spelt(value: Any) -> Any:
@@ -155,7 +158,7 @@ def _meant(key: str) -> str | None:
 
 
 Axis = Annotated[
-    Annotated[Choice, Tag("choice")] | Annotated[Log, Tag("log")] | Annotated[Range, Tag("range")],
+    Annotated[Categorical, Tag("choice")] | Annotated[LogUniform, Tag("log")] | Annotated[Uniform, Tag("range")],
     Discriminator(
         tag,
         custom_error_type="axis",

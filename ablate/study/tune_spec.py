@@ -16,9 +16,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Discriminator, Field, PositiveInt, Tag, WithJsonSchema, model_validator
 
 from ablate.store.documents.tuning import RATE
-from ablate.study.layering import Layered, space_by_path
+from ablate.study.layering import LayerRule, space_by_path
 from ablate.study.layers import Layer
-from ablate.study.space import FIRST_SEED, Choice, Space
+from ablate.study.space import FIRST_SEED, Categorical, Space
 from zoo.axis import Spec
 from zoo.edits import merge
 from zoo.explain import unknown
@@ -92,7 +92,7 @@ class TuneSpec(Spec):
     @property
     def is_grid(self) -> bool:
         """Whether every axis is a list, so that all combinations are tried."""
-        return self.space is None or all(isinstance(axis, Choice) for axis in self.space.values())
+        return self.space is None or all(isinstance(axis, Categorical) for axis in self.space.values())
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ class TuneSpec(Spec):
 
 def rates_around(rate: float, factors: Sequence[float]) -> Space:
     """These multiples of a rate, as a list to try."""
-    return {RATE: Choice(choice=tuple(float(f"{factor * rate:.6g}") for factor in factors))}
+    return {RATE: Categorical(choice=tuple(float(f"{factor * rate:.6g}") for factor in factors))}
 
 
 class Carried(Spec):
@@ -175,5 +175,5 @@ Tune = Annotated[
     | Annotated[None, WithJsonSchema({"enum": [*WORDS, False, None]}), Tag("untuned")],
     Discriminator(_tag),
     BeforeValidator(_long),
-    Layered(_layered, spelled=space_by_path),
+    LayerRule(_layered, spelled=space_by_path),
 ]

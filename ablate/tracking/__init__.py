@@ -48,7 +48,7 @@ class TrackedRun:
         return f"{self.scale} {self.arm}"
 
 
-class Sink(Protocol):
+class RunTracker(Protocol):
     """One run in one tracker."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -60,8 +60,8 @@ class Sink(Protocol):
         ...
 
 
-class _Module(Protocol):
-    def begin(self, run: TrackedRun) -> Sink: ...
+class _TrackerModule(Protocol):
+    def begin(self, run: TrackedRun) -> RunTracker: ...
 
 
 def names() -> list[str]:
@@ -81,7 +81,7 @@ class _Followed:
     """A run, its sinks by tracker, and how much of its metrics they have."""
 
     run: TrackedRun
-    sinks: dict[str, Sink]
+    sinks: dict[str, RunTracker]
     sent: int = 0
     looked: float = 0.0
 
@@ -107,7 +107,7 @@ class Trackers:
 
     def _open(self, digest: str, name: str, run: TrackedRun) -> None:
         run.folder.mkdir(parents=True, exist_ok=True)
-        module = cast(_Module, member(__name__, name))
+        module = cast(_TrackerModule, member(__name__, name))
         self.followed[digest].sinks[name] = module.begin(run)
 
     def look(self) -> None:

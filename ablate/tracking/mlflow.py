@@ -19,7 +19,7 @@ LONGEST = 500
 
 
 @dataclass
-class Run:
+class MlflowRun:
     """A run through MLflow's client, not its current run: several are open at the same time. sent: the last step
     logged."""
 
@@ -43,7 +43,7 @@ class Run:
         self.client.log_batch(self.id, metrics=[metric(name, value, now, step) for name, value in values.items()])
 
 
-def begin(run: TrackedRun) -> Run:
+def begin(run: TrackedRun) -> MlflowRun:
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # 7, the default, are minutes without a server
     address = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{run.folder.resolve() / 'mlflow.db'}"
     client = importlib.import_module("mlflow").MlflowClient(tracking_uri=address)
@@ -53,20 +53,20 @@ def begin(run: TrackedRun) -> Run:
     return _again(client, known[0]) if known else _new(client, experiment, run)
 
 
-def _again(client: Any, known: Any) -> Run:
+def _again(client: Any, known: Any) -> MlflowRun:
     client.update_run(known.info.run_id, "RUNNING")
     steps = (metric.step for metric in client.get_metric_history(known.info.run_id, "loss"))
-    return Run(client, known.info.run_id, max(steps, default=-1))
+    return MlflowRun(client, known.info.run_id, max(steps, default=-1))
 
 
-def _new(client: Any, experiment: str, run: TrackedRun) -> Run:
+def _new(client: Any, experiment: str, run: TrackedRun) -> MlflowRun:
     tags = {DIGEST: run.digest, "ablate.arm": run.arm, "ablate.scale": run.scale}
     made = client.create_run(experiment, run_name=f"{run.scale} {run.name}", tags=tags)
     parameter = importlib.import_module("mlflow.entities").Param
     flat = [parameter(name, text[:LONGEST]) for name, text in _flat(run.config)]
     for start in range(0, len(flat), 100):  # the most that one call takes
         client.log_batch(made.info.run_id, params=flat[start : start + 100])
-    return Run(client, made.info.run_id, -1)
+    return MlflowRun(client, made.info.run_id, -1)
 
 
 def _flat(config: Any, path: str = "") -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ REMEDY = "pip install tensorboard"
 
 
 @dataclass
-class Writer:
+class TensorboardRun:
     """One folder of events for each run, named by study, scale, arm and seed."""
 
     events: Any
@@ -29,9 +29,9 @@ class Writer:
         self.events.close()
 
 
-def begin(run: TrackedRun) -> Writer:
+def begin(run: TrackedRun) -> TensorboardRun:
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 (an optional extra, and slow to import)
 
     events: Any = SummaryWriter(str(run.folder / f"{run.study}-{run.scale}" / f"{run.arm}-seed{run.seed}"))
     events.add_text("run", f"`{run.digest}`\n\n```json\n{json.dumps(run.config, indent=1)}\n```")
-    return Writer(events)
+    return TensorboardRun(events)

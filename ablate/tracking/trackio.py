@@ -17,7 +17,7 @@ REMEDY = "pip install trackio"
 
 
 @dataclass
-class Run:
+class TrackioRun:
     """trackio prints on standard output, which is ours: it is sent to standard error."""
 
     run: Any
@@ -31,7 +31,7 @@ class Run:
             self.run.finish()
 
 
-def begin(run: TrackedRun) -> Run:
+def begin(run: TrackedRun) -> TrackioRun:
     os.environ.setdefault("TRACKIO_DIR", str(run.folder.resolve()))  # read when it is imported
     init = importlib.import_module("trackio").init
     with redirect_stdout(sys.stderr):
@@ -47,4 +47,4 @@ def begin(run: TrackedRun) -> Run:
             auto_log_gpu=False,
             auto_log_cpu=False,
         )
-    return Run(found)
+    return TrackioRun(found)

@@ -13,7 +13,7 @@ REMEDY = "pip install wandb"
 
 
 @dataclass
-class Run:
+class WandbRun:
     """Its id is the run's digest, so that a run that resumes goes on where it was."""
 
     run: Any
@@ -27,7 +27,7 @@ class Run:
         self.run.finish(exit_code=1 if status == "failed" else 0)
 
 
-def begin(run: TrackedRun) -> Run:
+def begin(run: TrackedRun) -> WandbRun:
     wandb: Any = importlib.import_module("wandb")
     found = wandb.init(
         project=run.study,
@@ -41,4 +41,4 @@ def begin(run: TrackedRun) -> Run:
         settings=wandb.Settings(silent=True),
     )
     found.define_metric("*", step_metric="step")
-    return Run(found)
+    return WandbRun(found)

@@ -20,7 +20,7 @@ from ablate.training.batch import Batch, Loss
 from ablate.training.execution import Microbatch
 from ablate.training.team import ALONE, Team
 from evals.costs.memory import is_out_of_memory
-from zoo.loss import Part
+from zoo.loss import BatchShare
 
 LOG = logging.getLogger(__name__)
 
@@ -72,12 +72,12 @@ class Accumulation:
         self.rows = largest_divisor(self._own(batch), rows // 2)
         LOG.info("out of memory with %d rows at a time: %d from now on", rows, self.rows)
 
-    def _parts(self, batch: Batch) -> list[tuple[Batch, dict[str, Part]]]:
+    def _parts(self, batch: Batch) -> list[tuple[Batch, dict[str, BatchShare]]]:
         """Each with what its loss is told of the whole."""
         rows = self.rows_of(batch)
         if rows == len(batch):
             return [(batch, {})]
-        told, share = {"part": Part(batch.counts.sum(), rows / len(batch))}, self.team.share(len(batch))
+        told, share = {"part": BatchShare(batch.counts.sum(), rows / len(batch))}, self.team.share(len(batch))
         return [(batch.rows(slice(start, start + rows)), told) for start in range(share.start, share.stop, rows)]
 
     def rows_of(self, batch: Batch) -> int:

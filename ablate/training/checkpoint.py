@@ -29,7 +29,7 @@ class TrainingProgress:
     attention: str | None = None
 
 
-class Stateful(Protocol):
+class HasState(Protocol):
     """A model, an optimizer, an average of weights."""
 
     def state_dict(self) -> Any: ...
@@ -37,7 +37,7 @@ class Stateful(Protocol):
     def load_state_dict(self, state_dict: Any, /) -> Any: ...
 
 
-def save_state(store: Store, digest: str, place: TrainingProgress, parts: Mapping[str, Stateful]) -> None:
+def save_state(store: Store, digest: str, place: TrainingProgress, parts: Mapping[str, HasState]) -> None:
     """Write state.pt atomically. parts: all that training changes, by name."""
     state = {
         "place": asdict(place),
@@ -49,7 +49,7 @@ def save_state(store: Store, digest: str, place: TrainingProgress, parts: Mappin
         checksum.seal(temporary, store.state_path(digest).parent.name)
 
 
-def load_state(store: Store, digest: str, parts: Mapping[str, Stateful]) -> TrainingProgress:
+def load_state(store: Store, digest: str, parts: Mapping[str, HasState]) -> TrainingProgress:
     """Put the saved state, if there is one, into `parts`."""
     path = store.state_path(digest)
     if not path.exists():

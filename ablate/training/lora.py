@@ -50,7 +50,7 @@ class LoraSpec(Spec):
         return self.alpha / self.rank
 
 
-class LowRank(nn.Module):
+class LoraUpdate(nn.Module):
     """x: (..., in) → (α/r)·B·A·x: (..., out)."""
 
     def __init__(self, spec: LoraSpec, of: Linear) -> None:
@@ -76,7 +76,7 @@ class Adapters(nn.Module):
         self._model = [model]  # in a list, so that it is no part of this module
         model.requires_grad_(False)
         self.names = list(matrices(model, spec))
-        self.layers = nn.ModuleList(LowRank(spec, model.get_submodule(name)) for name in self.names)  # type: ignore[arg-type]
+        self.layers = nn.ModuleList(LoraUpdate(spec, model.get_submodule(name)) for name in self.names)  # type: ignore[arg-type]
         self._hooks = [self._attach(model.get_submodule(name), layer) for name, layer in self._each()]
         with torch.no_grad():
             for name, layer in self._each():
@@ -84,10 +84,10 @@ class Adapters(nn.Module):
                 drawn = torch.rand(layer.down.shape, generator=generator(seed, f"{name}.lora"), device="cpu")
                 layer.down.copy_((2 * drawn - 1) * bound)
 
-    def _each(self) -> Iterator[tuple[str, LowRank]]:
+    def _each(self) -> Iterator[tuple[str, LoraUpdate]]:
         return zip(self.names, self.layers, strict=True)  # type: ignore[arg-type]
 
-    def _attach(self, module: nn.Module, layer: LowRank) -> Any:
+    def _attach(self, module: nn.Module, layer: LoraUpdate) -> Any:
         def added(module: nn.Module, inputs: tuple[Tensor, ...], out: Tensor) -> Tensor:
             layer.train(module.training)
             whole: Tensor = out + layer(inputs[0])

@@ -38,7 +38,7 @@ HEAP = 1.24
 each of which is then foreseen to within a tenth (docs/benchmarks/memory_cpu.md)."""
 
 
-class Foreseen(NamedTuple):
+class StepForecast(NamedTuple):
     """peak_memory_bytes: as a result counts them, on CUDA the allocator's, on a CPU the process's. attention: the
     backends that a step takes. Both are None where the shapes of a step depend on its data: experts that drop what
     exceeds their capacity.
@@ -56,7 +56,7 @@ def foreseen(
     width: int | None = None,
     rows: int | None = None,
     recompute: bool = False,
-) -> Foreseen:
+) -> StepForecast:
     """Predicted memory of a training step.
 
     Args:
@@ -136,7 +136,7 @@ class _BeforeUpdate:
 
 
 @lru_cache(maxsize=256)
-def _alive(model: str, train: str, numerics: Numerics, width: int, rows: int | None, recompute: bool) -> Foreseen:
+def _alive(model: str, train: str, numerics: Numerics, width: int, rows: int | None, recompute: bool) -> StepForecast:
     """`alive_at_peak` of a model and a training spec in JSON. A notebook plans the same arms again and again."""
     spec, settings = zoo.parse(json.loads(model)), TrainSpec.model_validate_json(train)
     listening = executed_backends(training=True)
@@ -144,9 +144,9 @@ def _alive(model: str, train: str, numerics: Numerics, width: int, rows: int | N
         try:
             learner, built = learner_of(spec, settings, numerics, rows, recompute)
             batch = whole_batch(settings, spec, width).each(mode.from_tensor).to(numerics.device)
-            return Foreseen(alive_at_peak(learner, built, batch, live), ", ".join(sorted(backends)) or None)
+            return StepForecast(alive_at_peak(learner, built, batch, live), ", ".join(sorted(backends)) or None)
         except DynamicOutputShapeException:
-            return Foreseen()
+            return StepForecast()
 
 
 def learner_of(

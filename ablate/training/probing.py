@@ -13,7 +13,7 @@ import zoo
 from ablate.store.documents import ProbeRecord
 from ablate.training.batch import Batch
 from ablate.training.probes import ProbeSpec, load
-from ablate.training.probes._kinds import GradientProbe, Parameter, Place, Reading, TapProbe, UpdateProbe
+from ablate.training.probes._kinds import GradientProbe, Parameter, ProbeSite, Reading, TapProbe, UpdateProbe
 from zoo.site import Show
 
 Named = tuple[str, Reading]
@@ -76,7 +76,7 @@ class Prober:
         found: list[Named] = []
 
         def hear(path: str, show: Show) -> None:
-            place = Place.of(path)
+            place = ProbeSite.of(path)
             for name, probe in listeners.items():
                 if place.name == probe.tap:
                     readings = probe.read(show()).items()
@@ -94,7 +94,7 @@ class Prober:
 
     def _parameters(self, before: Mapping[str, Tensor]) -> list[Parameter]:
         return [
-            Parameter(Place.of(name), self.roles[name], p.detach(), p.grad, before.get(name))
+            Parameter(ProbeSite.of(name), self.roles[name], p.detach(), p.grad, before.get(name))
             for name, p in self.model.named_parameters()
         ]
 

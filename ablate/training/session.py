@@ -19,7 +19,7 @@ from ablate.training.accumulation import Accumulation
 from ablate.training.attention_kernels import attention_text
 from ablate.training.average import WeightAverage
 from ablate.training.batch import Loss
-from ablate.training.checkpoint import Stateful, TrainingProgress, load_state, save_state
+from ablate.training.checkpoint import HasState, TrainingProgress, load_state, save_state
 from ablate.training.compiling import compiled
 from ablate.training.divergence import DivergenceWatch, final_reason
 from ablate.training.execution import DEFAULT, Execution
@@ -136,7 +136,7 @@ class Session:
         self.prober = self._prober(identity.probes)
         self._began = self._rested = time.perf_counter()
         self._save_at = self._began + self.checkpoint_seconds
-        self._saved: dict[str, Stateful] = {"model": self.model, "optimizer": optimizer}
+        self._saved: dict[str, HasState] = {"model": self.model, "optimizer": optimizer}
         if self.adapters is not None:
             self._saved["adapters"] = self.adapters
         if self.average is not None:

@@ -59,7 +59,7 @@ class Team:
             if any(each != shapes for each in found):
                 raise TeamError("some weights have gradients on one device and none on another: train on one device")
             self._agreed = True
-        for bucket in _buckets(tensors):
+        for bucket in buckets(tensors):
             flat = torch.cat([tensor.flatten() for tensor in bucket])
             dist.all_reduce(flat)
             for tensor, total in zip(bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True):
@@ -86,7 +86,7 @@ def whole_of(tensor: Tensor) -> Tensor:
     return put_together()
 
 
-def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+def buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     bucket: list[Tensor] = []
     for tensor in tensors:
         bucket.append(tensor)

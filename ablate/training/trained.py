@@ -20,7 +20,7 @@ from ablate.store import Store, StoreError, sums, tokenizer_in
 from ablate.store.documents import RunDocument
 from ablate.training.lora import Adapters
 from evals.costs.memory import is_out_of_memory
-from evals.harness.conventions import Bos, Conventions, Published, Trained
+from evals.harness.conventions import Bos, Conventions, Published, TrainedConventions
 from zoo.model import Decoder
 
 
@@ -61,7 +61,9 @@ def published_tokenizer(store: Store, run: RunDocument) -> Path | None:
 def conventions_of(store: Store, run: RunDocument, eos: int, bos: Bos = "auto") -> Conventions:
     """Rules by which a run's model reads and writes text. eos: the token that ends a document of its corpus."""
     published = published_tokenizer(store, run)
-    return Published.read(published, bos) if published else Trained(trained_tokenizer(store, run.digest), eos, bos)
+    if published:
+        return Published.read(published, bos)
+    return TrainedConventions(trained_tokenizer(store, run.digest), eos, bos)
 
 
 def trained_model(store: Store, digest: str, device: str = "cpu") -> Any:

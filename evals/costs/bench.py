@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -51,7 +51,33 @@ BenchDocument: TypeAlias = dict[str, Any]
 """Output of `ablate bench --json`: the setting, versions, and for each phase both sides and their ratio."""
 
 
-def compare(model: Decoder, setting: BenchSetting) -> BenchDocument:
+class BenchTurn(NamedTuple):
+    """One side's work on one batch. grown_bytes: by how much memory grew at most; None where the system does not say.
+    backends: of our attention, those that it took."""
+
+    seconds: float
+    grown_bytes: int | None
+    backends: Set[str]
+
+
+TakeTurn = Callable[[str, Work, Tensor], BenchTurn]
+"""phase, work, tokens → the turn."""
+
+
+def take_turn(phase: str, work: Work, tokens: Tensor) -> BenchTurn:
+    """Time one turn. Decoding's prompt is read before."""
+    timed: Callable[[], object] = work(tokens) if phase == "decode" else lambda: work(tokens)  # type: ignore[assignment]
+    listening = executed_backends(training=phase == "train")
+    with peak_growth(tokens.device) as growth, listening as executed:
+        synchronise(tokens.device)
+        start = time.perf_counter()
+        timed()
+        synchronise(tokens.device)
+        taken = time.perf_counter() - start
+    return BenchTurn(taken, growth.bytes, executed)
+
+
+def compare(model: Decoder, setting: BenchSetting, turn: TakeTurn = take_turn) -> BenchDocument:
     """The bench document. Raises UnsupportedError where transformers has no such architecture."""
     keep_freed_memory()
     theirs = zoo.to_hf(model).to(device=_device(model), dtype=model.embedding.weight.dtype)
@@ -76,18 +102,18 @@ def compare(model: Decoder, setting: BenchSetting) -> BenchDocument:
         "versions": {"torch": torch.__version__, "transformers": version("transformers")},
         "ceilings": top._asdict(),
         "largest_difference": _largest_difference(model, theirs, setting),
-        "phases": {name: _phase(name, model, sides, setting, top) for name, sides in phases.items()},
-        "training_beside": dict(_beside(model, trainer, theirs.config, setting, top)),
+        "phases": {name: _phase(name, model, sides, setting, top, turn) for name, sides in phases.items()},
+        "training_beside": dict(_beside(model, trainer, theirs.config, setting, top, turn)),
     }
 
 
 def _beside(
-    model: Decoder, ours: Work, config: Any, setting: BenchSetting, top: Ceilings
+    model: Decoder, ours: Work, config: Any, setting: BenchSetting, top: Ceilings, turn: TakeTurn
 ) -> Iterator[tuple[str, JsonObject]]:
     """Our training step beside that of each other library that is installed, one after another."""
     for rival in rivals(config, setting.context):
         theirs = rival.model.to(device=_device(model), dtype=model.embedding.weight.dtype)
-        found = _phase("train", model, (ours, _trainer(theirs, theirs)), setting, top, rival.name)
+        found = _phase("train", model, (ours, _trainer(theirs, theirs)), setting, top, turn, rival.name)
         yield rival.name, {"parameters": sum(p.numel() for p in theirs.parameters()), **found}
 
 
@@ -180,7 +206,13 @@ def _update(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
 
 
 def _phase(
-    name: str, model: Decoder, sides: tuple[Work, Work], setting: BenchSetting, top: Ceilings, other: str = THEIRS
+    name: str,
+    model: Decoder,
+    sides: tuple[Work, Work],
+    setting: BenchSetting,
+    top: Ceilings,
+    turn: TakeTurn,
+    other: str = THEIRS,
 ) -> JsonObject:
     """Turns of both sides, and their ratio round by round: speed of ours / speed of theirs."""
     draw = torch.Generator().manual_seed(0)
@@ -192,10 +224,12 @@ def _phase(
         tokens = torch.randint(model.spec.vocab_size, shape, generator=draw).to(_device(model))
         pair = list(zip((OURS, other), sides, strict=True))
         for side, work in pair if number % 2 else pair[::-1]:
-            taken, grown = _turn(name, work, tokens, backends)
+            taken = turn(name, work, tokens)
+            backends |= taken.backends
             if number:
-                seconds[side].append(taken)
-                memory[side] = max((m for m in (memory.get(side), grown) if m is not None), default=None)
+                seconds[side].append(taken.seconds)
+                grown = memory.get(side), taken.grown_bytes
+                memory[side] = max((each for each in grown if each is not None), default=None)
     ratios = [theirs / ours for ours, theirs in zip(seconds[OURS], seconds[other], strict=True)]
     count = setting.batch * (DECODED if name == "decode" else setting.context)
 
@@ -214,21 +248,6 @@ def _phase(
         "ratio": quartiles(ratios).model_dump(),
         "attention": ", ".join(sorted(backends)) or None,
     }
-
-
-def _turn(name: str, work: Work, tokens: Tensor, backends: set[str]) -> tuple[float, int | None]:
-    """Seconds of one turn, and by how many bytes memory grew at most. Decoding's prompt is read before. backends: of
-    our attention, to which those of this turn are added."""
-    timed: Callable[[], object] = work(tokens) if name == "decode" else lambda: work(tokens)  # type: ignore[assignment]
-    listening = executed_backends(training=name == "train")
-    with peak_growth(tokens.device) as growth, listening as executed:
-        synchronise(tokens.device)
-        start = time.perf_counter()
-        timed()
-        synchronise(tokens.device)
-        taken = time.perf_counter() - start
-    backends |= executed
-    return taken, growth.bytes
 
 
 def _largest_difference(model: Decoder, theirs: Any, setting: BenchSetting) -> float:

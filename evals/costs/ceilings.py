@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 
 import zoo
+from evals.costs import matmul
 from evals.costs.bandwidth import copy_bytes_per_second
-from evals.costs.matmul import peak_flops_per_second
 from zoo.costs_decoding import decode_cost
 from zoo.spec import ModelSpec
 
@@ -22,7 +22,7 @@ class Ceilings(NamedTuple):
 
 def measured(device: torch.device, dtype: torch.dtype) -> Ceilings:
     """This machine's. Takes a second."""
-    return Ceilings(peak_flops_per_second(device, dtype), copy_bytes_per_second(device))
+    return Ceilings(matmul.peak_flops_per_second(device, dtype), copy_bytes_per_second(device))
 
 
 def share(

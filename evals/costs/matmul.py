@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -38,15 +39,26 @@ def peak_flops_per_second(
             torch.cuda.empty_cache()  # planning keeps no memory that runs could use
 
 
-def recent_peak_flops_per_second(device: torch.device | str, dtype: torch.dtype) -> float:
-    """The same, measured at most once a minute in this process: many runs take less than the measurement does."""
+Measure = Callable[[str, torch.dtype], float]
+"""device, dtype → FLOP/s."""
+
+
+def recent_peak_flops_per_second(
+    device: torch.device | str, dtype: torch.dtype, measure: Measure | None = None, clock: Clock = time.monotonic
+) -> float:
+    """The same, measured at most once a minute in this process: many runs take less than the measurement does.
+
+    measure: measures it in place of `peak_flops_per_second`. clock: tells the minute.
+    """
     settings = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    return _of_this_minute(str(device), dtype, settings, int(time.monotonic() // 60))
+    return _of_this_minute(measure or peak_flops_per_second, str(device), dtype, settings, int(clock() // 60))
 
 
 @functools.lru_cache(maxsize=8)
-def _of_this_minute(device: str, dtype: torch.dtype, _settings: tuple[int, str], _minute: int) -> float:
-    return peak_flops_per_second(device, dtype)
+def _of_this_minute(
+    measure: Measure, device: str, dtype: torch.dtype, _settings: tuple[int, str], _minute: int
+) -> float:
+    return measure(device, dtype)
 
 
 def _measure(device: torch.device, dtype: torch.dtype, clock: Clock) -> float:

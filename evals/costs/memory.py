@@ -19,8 +19,7 @@ from pathlib import Path
 
 import torch
 
-_STATUS = Path("/proc/self/status")
-_CLEAR_REFS = Path("/proc/self/clear_refs")
+_PROCESS = Path("/proc/self")
 _MEMINFO = Path("/proc/meminfo")
 _RESET_PEAK = "5"
 _LARGEST_MAPPED = 2**25 - 2**16
@@ -79,10 +78,10 @@ class PeakMemory:
 
 
 @contextmanager
-def peak_memory(device: torch.device | str) -> Iterator[PeakMemory]:
-    """Peak memory inside the block, on the device that does the work."""
+def peak_memory(device: torch.device | str, process: Path = _PROCESS) -> Iterator[PeakMemory]:
+    """Peak memory inside the block, on the device that does the work. process: where Linux tells of this process."""
     device = torch.device(device)
-    measure = _cuda_peak(device) if device.type == "cuda" else _process_peak()
+    measure = _cuda_peak(device) if device.type == "cuda" else _process_peak(process)
     with measure as peak:
         yield peak
 
@@ -126,8 +125,8 @@ def _cuda_peak(device: torch.device) -> Iterator[PeakMemory]:
 
 
 @contextmanager
-def _process_peak() -> Iterator[PeakMemory]:
-    peak = PeakMemory("VmHWM" if _reset_high_water_mark() else "ru_maxrss since process start")
+def _process_peak(process: Path) -> Iterator[PeakMemory]:
+    peak = PeakMemory("VmHWM" if _reset_high_water_mark(process) else "ru_maxrss since process start")
     try:
         yield peak
     finally:
@@ -138,10 +137,10 @@ def _process_peak() -> Iterator[PeakMemory]:
             peak.bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _reset_high_water_mark() -> bool:
+def _reset_high_water_mark(process: Path = _PROCESS) -> bool:
     """Whether the kernel let the mark be reset: not every system has the file, nor every sandbox lets it be written."""
     try:
-        _CLEAR_REFS.write_text(_RESET_PEAK)
+        (process / "clear_refs").write_text(_RESET_PEAK)
     except OSError:
         return False
     return True
@@ -154,11 +153,12 @@ def high_water_mark() -> int:
 
 def _status(name: str) -> int:
     """A size that Linux tells of this process, in bytes; 0 on a system that tells nothing."""
-    if not _STATUS.exists():
+    status = _PROCESS / "status"
+    if not status.exists():
         return 0
-    found = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
+    found = re.search(rf"^{name}:\s+(\d+) kB$", status.read_text(), re.MULTILINE)
     if found is None:
-        raise OSError(f"{_STATUS} has no {name}")
+        raise OSError(f"{status} has no {name}")
     return int(found[1]) * 1024
 
 

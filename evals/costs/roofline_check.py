@@ -44,7 +44,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True)
-class Sample:
+class TimedPhase:
     """One phase of one model at one point. seconds: of one pass, in the fastest of the rounds."""
 
     model: str
@@ -60,7 +60,7 @@ class Sample:
         return self.seconds / self.predicted.seconds
 
 
-def check(rounds: int, seconds: float) -> tuple[Device, list[Sample]]:
+def check(rounds: int, seconds: float) -> tuple[Device, list[TimedPhase]]:
     """This machine's constants, and every model at every point, each timed for so many seconds in each round."""
     models = {name: zoo.build(zoo.load("small", **SIZE, **edits)) for name, edits in MODELS.items()}
     devices: list[Device] = []
@@ -89,15 +89,15 @@ def _timed(model: Decoder, name: str, seconds: float) -> Iterator[tuple[tuple[st
             yield (name, context, batch, "decode"), batch / rate(point.decode())
 
 
-def _sample(spec: ModelSpec, key: tuple[str, int, int, str], seconds: float, device: Device) -> Sample:
+def _sample(spec: ModelSpec, key: tuple[str, int, int, str], seconds: float, device: Device) -> TimedPhase:
     name, context, batch, phase = key
     # Decoding starts from a cache that holds the context: the token it writes first sees one more.
     seen = context + (phase == "decode")
     found = predict(spec, device, context=seen, batch=batch, dtype="float32")
-    return Sample(name, phase, context, batch, seconds, found.decode if phase == "decode" else found.prefill)
+    return TimedPhase(name, phase, context, batch, seconds, found.decode if phase == "decode" else found.prefill)
 
 
-def table(found: list[Sample]) -> Iterator[str]:
+def table(found: list[TimedPhase]) -> Iterator[str]:
     """Markdown, one row per sample."""
     yield "| model | phase | context | batch | measured | predicted | bound by | measured / predicted |"
     yield "|---|---|---|---|---|---|---|---|"
@@ -106,7 +106,7 @@ def table(found: list[Sample]) -> Iterator[str]:
         yield f"| {s.model} | {s.phase} | {s.context} | {s.batch} | {times} | {s.predicted.bound} | {s.ratio:.2f} |"
 
 
-def summary(found: list[Sample]) -> Iterator[str]:
+def summary(found: list[TimedPhase]) -> Iterator[str]:
     """The error of each phase."""
     for phase in ("prefill", "decode"):
         ratios = [sample.ratio for sample in found if sample.phase == phase]

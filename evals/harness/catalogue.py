@@ -46,7 +46,7 @@ def index(names: Sequence[str], own: Sequence[Path]) -> Index:
 
 def near(name: str) -> str:
     """`" (did you mean 'x'?)"`, x being a task or a group of lm-eval's, or nothing."""
-    words = [word.decode() for word in _texts().words]
+    words = [word.decode() for word in _texts(FOLDER).words]
     likely = difflib.get_close_matches(name, words, n=5)  # a word need not be a name
     return did_you_mean(name, _official(set(likely)).keys() & set(likely))
 
@@ -109,7 +109,7 @@ def _named(node: Any) -> Iterator[str]:
 
 def _mentioning(names: Iterable[str]) -> set[str]:
     """The files in which all words of one of the names stand, and those that include one of these."""
-    text = _texts()
+    text = _texts(FOLDER)
     found: set[str] = set()
     for name in names:
         places = [text.words.get(word, set()) for word in _WORD.findall(name.encode())]
@@ -130,9 +130,9 @@ class _Texts(NamedTuple):
 
 
 @cache
-def _texts() -> _Texts:
+def _texts(root: Path) -> _Texts:
     found = _Texts(defaultdict(set), defaultdict(set))
-    left = [f"{folder}/{name}" for folder, _, names in os.walk(FOLDER) for name in names if name.endswith(".yaml")]
+    left = [f"{folder}/{name}" for folder, _, names in os.walk(root) for name in names if name.endswith(".yaml")]
     seen = set(left)
     while left:
         path = left.pop()

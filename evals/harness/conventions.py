@@ -90,7 +90,7 @@ class Conventions(ABC):
 
 
 @dataclass
-class Trained(Conventions):
+class TrainedConventions(Conventions):
     """Conventions of a model that was trained here, where `eos` stands before and after every document.
 
     bos: `on` puts before each text what the tokenizer itself adds, or else `eos`.

@@ -68,12 +68,12 @@ class GenerationRequest:
     @property
     def question(self) -> tuple[Any, ...]:
         """All that decides the answer but for the model and the seed, as plain data."""
-        # A greedy text does not depend on the request's place, a drawn one does (see `Row`).
+        # A greedy text does not depend on the request's place, a drawn one does (see `Generation`).
         place = self.place if self.sampling.temperature else 0
         return place, self.prompt, self.until, self.max_new, self.sampling.model_dump()
 
 
-class Row:
+class Generation:
     """Generated tokens of one request, and whether it is finished.
 
     hides_special: whether special tokens, which stop sequences are looked for in too, are left out of the text.
@@ -110,13 +110,13 @@ class Row:
 def decode(model: Decoder, how: Conventions, requests: list[GenerationRequest], *, seed: int) -> list[str]:
     """The text that continues each prompt. Prompts are padded on the left, and read once; a model that sees all of a
     prefix has the prompt as its prefix."""
-    rows = [Row(request, seed, how.hides_special) for request in requests]
+    rows = [Generation(request, seed, how.hides_special) for request in requests]
     for places in alike(model, requests, lambda request: len(request.prompt)):
         _write(model, how, [rows[place] for place in places])
     return [row.text for row in rows]
 
 
-def _write(model: Decoder, how: Conventions, rows: list[Row]) -> None:
+def _write(model: Decoder, how: Conventions, rows: list[Generation]) -> None:
     """Generate until every row is done."""
     device = next(model.parameters()).device
     requests = [row.request for row in rows]

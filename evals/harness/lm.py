@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ablate.store.answers import Answers
-from evals.harness.conventions import Bos, Conventions, Messages, Trained
+from evals.harness.conventions import Bos, Conventions, Messages, TrainedConventions
 from evals.harness.decode import GenerationRequest, UnsupportedGenerationError, decode
 from evals.harness.fingerprint import fingerprint
 from evals.reading.batches import Batches, Rows, alike
@@ -80,7 +80,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         elif eos is None:
             raise ValueError("a tokenizer needs eos, the token that ends a document")
         else:
-            self.conventions = Trained(tokenizer, eos, bos)
+            self.conventions = TrainedConventions(tokenizer, eos, bos)
 
     @property
     def eot_token_id(self) -> int:

@@ -25,7 +25,7 @@ from evals.harness.lm import Encoded, ZooLM
 
 OWNER = "ablate: whose answers these are"
 Arguments: TypeAlias = Mapping[str, Any]
-"""`--model_args`, by the names that `Checkpoint` has for them."""
+"""`--model_args`, by the names that `SavedZooLM` has for them."""
 
 
 class ModelFolderError(ValueError):
@@ -33,7 +33,7 @@ class ModelFolderError(ValueError):
 
 
 @register_model("zoo")
-class Checkpoint(ZooLM):
+class SavedZooLM(ZooLM):
     """A model that `zoo.save` wrote, with the tokenizer.json beside it.
 
     path: the folder of a run, or one with spec.json, weights.safetensors and tokenizer.json.

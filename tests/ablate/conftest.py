@@ -21,6 +21,7 @@ from ablate.running import rehearsing
 from ablate.store.documents import RunData, RunDocument
 from ablate.training.spec import TrainSpec
 from evals.costs import matmul
+from evals.costs.matmul import peak_flops_per_second
 
 
 class TinyCorpus:
@@ -39,24 +40,18 @@ class TinyCorpus:
         return [HeldOutRows(windows, np.broadcast_to(starts, windows.shape), np.ones_like(windows))]
 
 
-_measure = matmul._measure
-
-
-@functools.cache
-def _measured(settings: tuple[Any, ...]) -> float:
-    *how, _threads, _precision = settings
-    return _measure(*how)
+_measured = functools.cache(lambda how, _settings: peak_flops_per_second(*how))
 
 
 def measured_once(*how: Any) -> float:
     """The speed of the machine's products, under the settings in force."""
-    return _measured((*how, torch.get_num_threads(), torch.get_float32_matmul_precision()))
+    return _measured(how, (torch.get_num_threads(), torch.get_float32_matmul_precision()))
 
 
 @pytest.fixture(autouse=True)
 def _speed_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every plan and every run measures it, which takes longer than to train a toy, and no question here is of it."""
-    monkeypatch.setattr(matmul, "_measure", measured_once)
+    monkeypatch.setattr(matmul, "peak_flops_per_second", measured_once)
 
 
 @pytest.fixture(autouse=True)

@@ -82,7 +82,7 @@ class QuickSoak(Soak):
 
 def quick_soak(folder: Path) -> Soak:
     claims.BEAT_SECONDS = 0.1  # type: ignore[misc]
-    matmul._measure, numerics = measured_once, enforce("cpu", "float32")
+    matmul.peak_flops_per_second, numerics = measured_once, enforce("cpu", "float32")
     matmul.peak_flops_per_second(numerics.device, numerics.torch_dtype)  # here, so that copies know it
     soaked = QuickSoak(made_study(folder, RUNS, STEPS), folder / "soaked", random.Random(0), (0.01, 0.075))
     soaked.disturb(0.0)

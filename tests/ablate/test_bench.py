@@ -12,7 +12,7 @@ import torch
 import zoo
 from ablate.cli import main
 from evals.costs import bench
-from evals.costs.bench import OURS, THEIRS, BenchSetting, compare
+from evals.costs.bench import OURS, THEIRS, BenchSetting, BenchTurn, compare
 from evals.costs.ceilings import Ceilings, share
 from evals.costs.rivals import LIBRARIES, rivals
 
@@ -49,17 +49,16 @@ def test_both_run_the_same_model(capsys: pytest.CaptureFixture[str], tmp_path: P
             assert phase[side]["share_of_ceiling"] > 0
 
 
-def test_turns_alternate_and_the_first_round_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turns_alternate_and_the_first_round_is_not_counted() -> None:
     """Turns that take 1, 2, 3 … seconds: the ratio of each round, by hand."""
     order: list[bool] = []
     model = zoo.build(zoo.load("small", d_model=32, n_layers=1, vocab_size=64, embedding_scale=1.0))
 
-    def turn(name: str, work: bench.Work, tokens: torch.Tensor, backends: set[str]) -> tuple[float, int]:
+    def turn(phase: str, work: bench.Work, tokens: torch.Tensor) -> BenchTurn:
         order.append("Ours" in getattr(work, "__qualname__", ""))
-        return float(len(order)), 2**20 * len(order)
+        return BenchTurn(float(len(order)), 2**20 * len(order), set())
 
-    monkeypatch.setattr(bench, "_turn", turn)
-    found = compare(model, BenchSetting(context=8, batch=2, rounds=2))["phases"]["prefill"]
+    found = compare(model, BenchSetting(context=8, batch=2, rounds=2), turn)["phases"]["prefill"]
     assert order[:6] == [False, True, True, False, False, True]
     assert found["ratio"]["median"] == pytest.approx((4 / 3 + 5 / 6) / 2)
     assert found[OURS]["tokens_per_second"]["median"] == pytest.approx((16 / 3 + 16 / 6) / 2)

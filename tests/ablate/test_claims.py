@@ -12,13 +12,15 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ablate.running.scratch import scratch
 from ablate.store import LockedError, LostClaimError, Store, claims, processes
-from ablate.store.claims import Claim, Watch, claimed
+from ablate.store.claims import FolderClaim, Watch, claimed
 from ablate.store.documents.claim import ClaimRecord, Count
 from tests.documents import metrics_of, result_of
 
@@ -169,24 +171,32 @@ def test_of_two_that_replace_a_dead_owner_one_succeeds(
     """The second comes when the first has renamed the dead owner's file and not yet written its own record. Only if
     the first stands still there for too long is it replaced, and finds that out when it goes on."""
     leave(tmp_path, pid=2**22 + 1)
-    first, second = Claim(tmp_path), Claim(tmp_path)
-    prepared, owners = Claim._prepared, []
+    first, second, owners, write = FolderClaim(tmp_path), FolderClaim(tmp_path), [], Path.write_text
+    waiting = threading.Thread(target=lambda: owners.append(acquired(second, stall_seconds)))
 
-    def interrupted(claim: Claim) -> Path:
-        if claim is first:
-            monkeypatch.setattr(Claim, "_prepared", prepared)
-            watch = Watch(tmp_path)
-            for _ in range(3):
-                time.sleep(0.15)
-                owners.extend([second] if second not in owners and second._try(watch, stall_seconds) else [])
-        return prepared(claim)
+    def interrupted(path: Path, text: str, **settings: Any) -> int:
+        if first.token in path.name:
+            monkeypatch.setattr(Path, "write_text", write)
+            waiting.start()
+            waiting.join(0.5)
+        return write(path, text, **settings)
 
-    monkeypatch.setattr(Claim, "_prepared", interrupted)
-    owners.extend([first] if first._try(Watch(tmp_path), stall_seconds) else [])
-    assert owners == [first if stall_seconds else second]
-    owners[0].check()
-    owners[0].release()
+    monkeypatch.setattr(Path, "write_text", interrupted)
+    with nullcontext() if stall_seconds else pytest.raises(LockedError):
+        first.acquire(stall_seconds, blocking=False)
+        first.check()
+        assert not owners
+        first.release()
+    waiting.join()
+    assert owners == [second]
+    second.check()
+    second.release()
     assert not tmp_path.exists()
+
+
+def acquired(claim: FolderClaim, stall_seconds: float) -> FolderClaim:
+    claim.acquire(stall_seconds, blocking=True)
+    return claim
 
 
 def test_time_in_which_the_observer_slept_is_not_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +290,7 @@ def test_folders_of_killed_commands_are_swept(tmp_path: Path, monkeypatch: pytes
 def test_a_claim_that_is_gone_is_lost_and_any_other_error_is_not(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claim = Claim(tmp_path)
+    claim = FolderClaim(tmp_path)
     claim.acquire(stall_seconds=1.0, blocking=False)
 
     def refused(*_: object, **__: object) -> str:

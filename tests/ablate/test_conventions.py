@@ -22,7 +22,7 @@ from ablate.store import Store
 from ablate.training.trained import published_tokenizer, trained_model
 from evals.harness.conventions import Bos, Published
 from evals.harness.lm import ZooLM
-from evals.harness.lm_eval_model import Checkpoint
+from evals.harness.lm_eval_model import SavedZooLM
 from evals.reading.windows import stretches
 from tests.evals.bytelevel import byte_level
 from zoo.model import Decoder
@@ -233,7 +233,7 @@ def test_tasks_as_conversations(imported: ablate.Imported) -> None:
 def test_lm_evals_own_command_line_reads_it_so_too(imported: ablate.Imported, pair: tuple[ZooLM, HFLM]) -> None:
     ours, _ = pair
     assert isinstance(ours.conventions, Published)
-    lm = Checkpoint(str(imported.store / imported.digest), device="cpu", bos=ours.conventions.bos)
+    lm = SavedZooLM(str(imported.store / imported.digest), device="cpu", bos=ours.conventions.bos)
     asked = _asked("loglikelihood", list(PAIRS))
     assert [p for p, _ in lm.loglikelihood(asked)] == pytest.approx([p for p, _ in ours.loglikelihood(asked)], abs=1e-4)
 

@@ -22,7 +22,7 @@ from ablate.training.optim import build_optimizer, trained_part
 from ablate.training.spec import TrainSpec
 from zoo import matrix
 from zoo.conformance.combinations import random_tokens
-from zoo.matrix import Option
+from zoo.matrix import AxisOption
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 MIXERS = ("attention", "differential", "gated_deltanet", "gla", "kda", "mamba2", "mla", "retention", "lightning")
@@ -137,7 +137,7 @@ def test_a_model_whose_adapters_would_be_counted_wrong_is_refused(edits: dict[st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", [*itertools.chain(*matrix.axes().values())], ids=str)
-def test_flops_change_as_torch_counts_with_every_choice(option: Option) -> None:
+def test_flops_change_as_torch_counts_with_every_choice(option: AxisOption) -> None:
     """Or it is refused. The table learns in both, so that no gradient is left out below the first adapter."""
     spec, lora = matrix.combine([option]), LoraSpec(rank=3)
     try:

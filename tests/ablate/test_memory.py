@@ -21,12 +21,12 @@ from ablate.planning.memory import Room, most_bytes
 from ablate.training.accumulation import Accumulation
 from ablate.training.batch import Batch
 from ablate.training.learner import Learner
-from ablate.training.memory import HEAP, PROCESS_BYTES, Foreseen, foreseen
+from ablate.training.memory import HEAP, PROCESS_BYTES, StepForecast, foreseen
 from ablate.training.optim import build_optimizer
 from ablate.training.spec import TrainSpec
 from tests.ablate.toy import toy_study
 from zoo.attend import executed_backends
-from zoo.matrix import Option, axes, combine
+from zoo.matrix import AxisOption, axes, combine
 
 CPU = Numerics("cpu", "float32", "highest")
 SMALL: dict[str, Any] = {"d_model": 32, "n_layers": 2, "vocab_size": 512, "block.mixer.heads": 2}
@@ -82,7 +82,7 @@ def test_the_peak_is_the_allocators(edits: Any, training: Any, rows: int | None,
 
 def test_shapes_that_depend_on_data_are_not_foreseen() -> None:
     spec = zoo.load("small", **SMALL, **{"block.ffn": {"kind": "topk_moe", "capacity_factor": 1.0}})
-    assert foreseen(spec, TrainSpec(context=16, batch=2), CPU) == Foreseen(None, None)
+    assert foreseen(spec, TrainSpec(context=16, batch=2), CPU) == StepForecast(None, None)
 
 
 LENGTH, ROWS = 16, 512
@@ -97,7 +97,7 @@ NEAREST = ("mamba3", "rwkv7", "mamba")
     [pytest.param(each, marks=() if each.name in NEAREST else pytest.mark.slow) for each in OPTIONS],
     ids=str,
 )
-def test_what_surely_fits_needs_less_than_the_arithmetic_says(option: Option) -> None:
+def test_what_surely_fits_needs_less_than_the_arithmetic_says(option: AxisOption) -> None:
     spec = combine([option])
     train = TrainSpec.model_validate(
         {"context": LENGTH, "batch": ROWS, **({"objective": "masked"} if spec.visible == "all" else {})}

@@ -19,7 +19,7 @@ import pytest
 import ablate
 import reports
 from ablate.cli import main
-from ablate.store import Store, StoreError, checksum, jsonfile, merging
+from ablate.store import Store, StoreError, checksum, files, jsonfile, merging
 from ablate.store.archive import MANIFEST
 from ablate.store.documents import LedgerRecord, PackDocument
 from ablate.store.seals import Chain
@@ -116,14 +116,13 @@ def test_a_merge_that_is_killed_can_be_repeated(
 ) -> None:
     """Whatever was taken over by then is whole: four runs, a text's description and the study are moved."""
     here, whole, left = tmp_path / "runs", tmp_path / "whole", iter(range(moves))
-    move = merging._move
 
     def moved(source: Path, target: Path) -> None:
         if next(left, None) is None:
             raise KeyboardInterrupt
-        move(source, target)
+        files.move(source, target)
 
-    monkeypatch.setattr(merging, "_move", moved)
+    monkeypatch.setattr(merging, "move", moved)
     with pytest.raises(KeyboardInterrupt) if moves < 6 else nullcontext():
         ablate.merge(of_b, store=here)
     monkeypatch.undo()

@@ -27,7 +27,7 @@ from tests.ablate.toy import plan_toy, toy_study
 from zoo import registry
 from zoo.axis import variants
 from zoo.conformance import checking, checks
-from zoo.conformance.subject import NOT_APPLICABLE, ConformanceError, Subject
+from zoo.conformance.subject import NOT_APPLICABLE, CheckSubject, ConformanceError
 from zoo.errors import PluginError
 
 ROOT = Path(__file__).parents[2]
@@ -342,17 +342,17 @@ def test_an_unknown_kind_may_be_a_plugin_that_was_not_given(tmp_path: Path) -> N
         load_study(tmp_path / "toy.yaml", "cpu")
 
 
-def always_wrong(subject: Subject) -> None:
+def always_wrong(subject: CheckSubject) -> None:
     """Nothing is right. Ever."""
     raise ConformanceError(f"{subject.spec.d_model} features are too few")
 
 
-def no_numbers(subject: Subject) -> None:
+def no_numbers(subject: CheckSubject) -> None:
     """Logits are numbers."""
     raise ConformanceError("logits are not finite")
 
 
-def seldom(subject: Subject) -> str:
+def seldom(subject: CheckSubject) -> str:
     """Some models."""
     return NOT_APPLICABLE
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ablate
-from ablate.api.public import CHECKS, _parts
+from ablate.api.public import CHECKS, parts_of
 
 FUNCTIONS = {name: found for name in ablate.__all__ if isinstance(found := getattr(ablate, name), FunctionType)}
 UNCHECKED = {
@@ -34,7 +34,7 @@ def parameters() -> Iterator[tuple[str, inspect.Parameter]]:
 
 
 def names(parameter: inspect.Parameter) -> set[str]:
-    return {part.partition("[")[0] for part in _parts(str(parameter.annotation))}
+    return {part.partition("[")[0] for part in parts_of(str(parameter.annotation))}
 
 
 CHECKED = [(name, of) for name, of in parameters() if names(of) <= CHECKS.keys()]

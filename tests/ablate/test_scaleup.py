@@ -10,7 +10,7 @@ import pytest
 
 import zoo
 from ablate.cli import main
-from ablate.planning.scaleup import Setting, scale_up_arms
+from ablate.planning.scaleup import PredictionSetting, scale_up_arms
 from ablate.study.reading import load_study
 from evals.costs.devices import device
 from zoo.presets import preset
@@ -88,7 +88,7 @@ def test_a_context_beyond_the_learned_positions_says_so(study: str, capsys: pyte
 
 
 def test_a_named_block_of_the_preset_keeps_its_meaning(study: str) -> None:
-    setting = Setting(device("h200"), 4096, 1, "bfloat16")
+    setting = PredictionSetting(device("h200"), 4096, 1, "bfloat16")
     rows = {row.name: row.prediction for row in scale_up_arms(load_study(study, "cpu"), preset("gemma3"), setting)}
     swa = zoo.load("gemma3", pattern=["local", "block"])
     assert swa.layers[0].mixer.window == 1024

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-from io import FileIO
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import optuna
@@ -14,7 +15,7 @@ import pytest
 import ablate
 from ablate.cli import main
 from ablate.searching.storage import open_storage
-from ablate.store import SearchFolder, Store, StoreError, checksum, seals
+from ablate.store import SearchFolder, Store, StoreError, checksum
 from ablate.store.documents import LedgerRecord
 from ablate.store.seals import Chain, SealedLog
 from tests.reports.searching import search_of, trials_of
@@ -72,15 +73,21 @@ def test_two_writers_that_saw_the_same_end_are_both_right(log: SealedLog) -> Non
     assert log.bodies() == [*BODIES, BODIES[0]]
 
 
-def test_a_write_that_a_full_disk_ends_is_taken_back(log: SealedLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    def half(file: FileIO, content: bytes) -> None:
-        file.write(content[: len(content) // 2])
-        raise OSError(errno.ENOSPC, "No space left on device")
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Let no file grow beyond so many bytes: as on a full disk, a part of a write is taken and the next one fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
+
+def test_a_write_that_a_full_disk_ends_is_taken_back(log: SealedLog) -> None:
     log.add(BODIES[:1])
     before = log.path.read_bytes()
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left on device") as raised:
-        patch.setattr(seals, "_write_all", half)
+    with pytest.raises(OSError, match="File too large") as raised, files_of_at_most(len(before) + 20):
         log.add(BODIES[1:])
     assert raised.value.filename == str(log.path)
     assert log.path.read_bytes() == before

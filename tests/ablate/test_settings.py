@@ -17,8 +17,7 @@ from ablate.api.catalogue import catalogued, settings_of
 from ablate.api.ranges import ranges_of
 from ablate.study.sections import StudySections
 from zoo.axis import Spec
-from zoo.descriptions import _classes_in as classes_in
-from zoo.descriptions import descriptions
+from zoo.descriptions import classes_in, descriptions
 
 OURS = ("ablate.", "evals.", "zoo.")
 FEWEST_WORDS = 3

@@ -17,7 +17,7 @@ import pytest
 from ablate.cli import main
 from ablate.running.engines import EngineError, Event, load
 from ablate.running.engines._remote import TRIES
-from ablate.running.engines.slurm import Slurm, _Job, minutes
+from ablate.running.engines.slurm import Slurm, SlurmJob, minutes
 from ablate.running.options import Options
 from ablate.running.request import Request
 from ablate.store import Store
@@ -138,7 +138,7 @@ class Fake:
 def endings(request: Request, *jobs: Fake, asked: bool = False) -> tuple[Event | None, int]:
     """The event that ends a run with these jobs in turn, and how many of them were used."""
     queue = list(jobs)
-    run = _Job(request, queue.pop(0), lambda _: queue.pop(0))
+    run = SlurmJob(request, queue.pop(0), lambda _: queue.pop(0))
     if asked:
         run.ask_to_end()
     for _ in jobs:
@@ -177,7 +177,7 @@ def test_submitit_says_of_a_job_that_was_killed_what_is_taken_for_that(tmp_path:
         time.sleep(0.05)
     os.kill(min(started), signal.SIGKILL)
     handle.wait()
-    status, said = _Job(request_of(tmp_path), handle, lambda _: None).outcome() or (0, "")
+    status, said = SlurmJob(request_of(tmp_path), handle, lambda _: None).outcome() or (0, "")
     assert status == ENDED_BY_REQUEST
     assert said.startswith(f"Slurm job {handle.job_id}: ")
 

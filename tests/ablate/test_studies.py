@@ -20,7 +20,7 @@ from ablate.running.request import Request
 from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.space_check import check_space
 from ablate.store import Store
-from ablate.study.reading import _loss_alone, _studies, load_study
+from ablate.study.reading import load_study, loss_alone, studies_at
 from ablate.study.scales import rungs_by_scale, scale_names
 from ablate.study.schema import study_schema
 from ablate.study.study import Study
@@ -64,7 +64,7 @@ def written(name: str) -> Written:
 @functools.cache
 def rungs_at(name: str, scale: str) -> tuple[Study, ...]:
     """The study at every rung of one scale, as `load_study` reads it; its other scales are not read."""
-    studies, problems = _studies(rungs_by_scale(written(name), scale)[0])
+    studies, problems = studies_at(rungs_by_scale(written(name), scale)[0])
     assert not problems
     return tuple(studies)
 
@@ -72,7 +72,7 @@ def rungs_at(name: str, scale: str) -> tuple[Study, ...]:
 @functools.cache
 def study_at(name: str, scale: str) -> Study:
     *smaller, study = rungs_at(name, scale)
-    return replace(study, smaller=tuple(map(_loss_alone, smaller)))
+    return replace(study, smaller=tuple(map(loss_alone, smaller)))
 
 
 def shares(plan: Plan) -> list[tuple[ArmPlan, float]]:

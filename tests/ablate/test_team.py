@@ -30,7 +30,7 @@ from ablate.store.documents import RunDocument
 from ablate.training.accumulation import MicrobatchError
 from ablate.training.execution import Execution
 from ablate.training.session import Session
-from ablate.training.team import BUCKET_BYTES, Team, TeamError, _buckets, joined
+from ablate.training.team import BUCKET_BYTES, Team, TeamError, buckets, joined
 from tests.ablate.conftest import TinyCorpus, identity_of
 from tests.pretended_cuda.cards import pretend
 
@@ -121,7 +121,7 @@ def test_weights_are_shared_out_among_several_devices(study: Path, capsys: pytes
 
 def test_buckets_hold_all_tensors_once() -> None:
     tensors = [torch.zeros(BUCKET_BYTES // 16) for _ in range(9)]
-    found = list(_buckets(tensors))
+    found = list(buckets(tensors))
     assert [len(bucket) for bucket in found] == [4, 4, 1]
     assert [id(each) for bucket in found for each in bucket] == [id(each) for each in tensors]
 

@@ -29,9 +29,9 @@ STUDY = {
 
 @pytest.fixture(autouse=True)
 def _asked_anew() -> Iterator[None]:
-    hf._newest.cache_clear()
+    hf.ask_again()
     yield
-    hf._newest.cache_clear()
+    hf.ask_again()
 
 
 class _NotFound(BaseHTTPRequestHandler):

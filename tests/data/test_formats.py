@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from ablate.data import Corpus, DataError, identify, parse, prepare
 from ablate.data.sources import TextSource
 from ablate.data.sources._token_files import documents
-from ablate.data.tokenizers import TokenizerSpec, hf
+from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers._encoder import EOS
 from ablate.data.tokenizers.bpe import train
 from ablate.data.tokenizers.bytes import byte_tokenizer
@@ -259,7 +259,6 @@ def test_a_tokenizer_of_the_hub_is_the_file_that_it_has(tmp_path: Path, monkeypa
         return str(path)
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
-    hf._fetched.cache_clear()
     theirs = tokenizer_of({"kind": "hf", "name": "me/mine", "revision": "v1"})
     ours = tokenizer_of({"kind": "file", "path": str(path)})
     assert theirs.identity(Path()) == ours.identity(Path())
@@ -272,7 +271,6 @@ def test_without_a_network_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPa
         raise ConnectionError("no route to host")
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", refuse)
-    hf._fetched.cache_clear()
     spec = parse({"source": "stdlib", "tokenizer": {"kind": "hf", "name": "me/elsewhere"}})
     with pytest.raises(DataError, match=r"me/elsewhere: no route to host\. Without a network, .*kind: file") as caught:
         identify(spec)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -188,9 +188,9 @@ class Hub:
     def __init__(self) -> None:
         self.commit, self.asked, self.loaded = "a" * 40, 0, 0
 
-    def newest(self, path: str, revision: str | None) -> str:
+    def dataset_info(self, *_: Any, **settings: Any) -> Any:
         self.asked += 1
-        return self.commit
+        return SimpleNamespace(sha=self.commit)
 
     def load_dataset(self, *_: Any, **settings: Any) -> Any:
         self.loaded += 1
@@ -198,18 +198,20 @@ class Hub:
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     hub = Hub()
-    monkeypatch.setattr(hf, "_newest", hub.newest)
-    monkeypatch.setattr(hf, "_imported", lambda _: hub)
-    hf._download.cache_clear()
-    return hub
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda: hub)
+    monkeypatch.setitem(sys.modules, "datasets", hub)
+    hf.ask_again()
+    yield hub
+    hf.ask_again()
 
 
 def test_a_prepared_dataset_stays_at_its_commit_and_asks_the_hub_no_more(hub: Hub, tmp_path: Path) -> None:
     spec = parse({"source": "hf", "path": "some/text", "limit": 60})
     first = prepare(spec, tmp_path)
     asked, hub.commit = hub.asked, "b" * 40
+    hf.ask_again()
     assert identify(spec, root=tmp_path).digest == first.directory.name
     assert prepare(spec, tmp_path).directory == first.directory
     tokenizer = {"kind": "bpe", "vocab_size": 300}
@@ -229,14 +231,13 @@ def test_a_prepared_dataset_stays_at_its_commit_and_asks_the_hub_no_more(hub: Hu
 def test_a_dataset_is_downloaded_once_and_not_into_memory(hub: Hub, tmp_path: Path) -> None:
     told: list[tuple[str, float]] = []
     limit = 4 * hf.REPORTED
-    prepare(
-        parse({"source": "hf", "path": "some/text", "limit": limit}), tmp_path, progress=lambda *at: told.append(at)
-    )
+    spec = parse({"source": "hf", "path": "some/text", "limit": limit})
+    prepare(spec, tmp_path, progress=lambda *at: told.append(at))
     assert hub.loaded == 1
     assert [share for stage, share in told if stage == "download"] == [0.25, 0.5, 0.75, 1.0, 1.0]
 
     tracemalloc.start()
-    texts = iter(hf._download("some/text", None, "train", "a" * 40, "text", limit).texts())
+    texts = iter(spec.documents(Path()))
     assert next(texts).startswith("0 word")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

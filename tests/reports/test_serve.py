@@ -18,7 +18,7 @@ import pytest
 
 import reports
 from ablate.store import Store, StudyFolder
-from ablate.store.claims import Claim
+from ablate.store.claims import FolderClaim
 from ablate.store.documents import MetricsRecord
 from reports.pages.serve import CONNECTIONS, ServedStore, server
 from tests.reports.factory import HOSTILE, Arm, StudyOf
@@ -92,7 +92,7 @@ def test_a_study_is_followed_until_its_last_run_is_measured_and_evaluated(tmp_pa
     """Which takes minutes without a new file: a worker's claim on the run tells that it is at work."""
     whole = replace(STUDY, arms=[replace(arm, losses=[2.4, 2.3]) for arm in STUDY.arms])
     whole.write(tmp_path)
-    site, claim = ServedStore(tmp_path), Claim(Store(tmp_path).run_dir(whole.digest(whole.arms[1], 1)))
+    site, claim = ServedStore(tmp_path), FolderClaim(Store(tmp_path).run_dir(whole.digest(whole.arms[1], 1)))
     claim.acquire(60, blocking=False)
     try:
         assert '<meta http-equiv="refresh"' in str(site.page(ADDRESS))

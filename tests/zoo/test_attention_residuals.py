@@ -13,7 +13,7 @@ from tests.zoo.slow import rms
 from zoo.conformance import checks
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.conformance.flops import flops
-from zoo.conformance.subject import Subject
+from zoo.conformance.subject import CheckSubject
 
 
 def model_of(layers: int, blocks: int, **edits: Any) -> zoo.ModelSpec:
@@ -79,7 +79,7 @@ def test_at_the_start_all_sources_count_alike() -> None:
     "edits", [{}, {"block.topology": "parallel_two_norms"}, {"block.ffn": "none", "encoder": {"n_layers": 2}}], ids=str
 )
 def test_odd_numbers_of_layers_do_what_every_model_must(edits: dict[str, Any]) -> None:
-    subject = Subject(model_of(5, 3, **edits))
+    subject = CheckSubject(model_of(5, 3, **edits))
     for check in (checks.parameters, flops, checks.gradients, checks.caching):
         check(subject)
 

@@ -91,18 +91,24 @@ def with_loss_over(over: str) -> dict[str, Any]:
 
 def test_the_ratio_loss_can_be_that_of_the_batch() -> None:
     """Texts of which one has a chunk at every token and one at none but its first: their mean ratio counts."""
-    losses = {}
-    for over in ("text", "batch"):
-        model = zoo.build(zoo.load("small", **with_loss_over(over)))
-        p = torch.stack([torch.ones(12), torch.tensor([1.0, *[0.0] * 11])])
-        losses[over] = model.chunking._of_ratio(p, p.bool()).item()
-    n = CHUNKS["ratio"]
+    p, n = torch.stack([torch.ones(12), torch.tensor([1.0, *[0.0] * 11])]), 4.0
+    losses = {over: ratio_loss(p, p.bool(), n, over).item() for over in ("text", "batch")}
 
     def loss(f: float) -> float:
         return n / (n - 1) * ((n - 1) * f * f + (1 - f) * (1 - f))
 
     assert losses["text"] == pytest.approx((loss(1.0) + loss(1 / 12)) / 2)
     assert losses["batch"] == pytest.approx(loss(13 / 24))
+
+
+def test_a_model_learns_by_the_ratio_that_counts() -> None:
+    """One text is a batch of its own; two differ in how many chunks they have."""
+    whole, each = (random_model(zoo.load("small", **with_loss_over(over))).train() for over in ("batch", "text"))
+    each.load_state_dict(whole.state_dict())
+    tokens = random_tokens(whole.spec, 2, 14)
+    for rows, same in ((1, True), (2, False)):
+        losses = [model.loss(tokens[:rows, :-1], tokens[:rows, 1:])[0].item() for model in (whole, each)]
+        assert (losses[0] == pytest.approx(losses[1], rel=1e-6)) is same
 
 
 def test_a_batch_whose_ratio_counts_cannot_be_cut() -> None:

@@ -21,9 +21,9 @@ from zoo.conformance.checking import conforms, notes_on
 from zoo.conformance.checks import CHECKS, KINDS
 from zoo.conformance.combinations import CORE, choices, covering, paired, random_model, random_tokens
 from zoo.conformance.flops import flops
-from zoo.conformance.subject import LENGTH, ConformanceError, Subject
+from zoo.conformance.subject import LENGTH, CheckSubject, ConformanceError
 from zoo.init import Linear
-from zoo.matrix import Option, combine
+from zoo.matrix import AxisOption, combine
 from zoo.mixers import MixerLayer
 from zoo.mixers.attention import AttentionLayer
 from zoo.mixers.mla import MLA
@@ -50,7 +50,7 @@ def digest(number: int) -> str:
 
 def with_new_choices() -> Iterator[int]:
     """The specs that are the first to have some choice."""
-    met: set[Option] = set()
+    met: set[AxisOption] = set()
     for number in OPENING:
         if not met.issuperset(ROWS[number].values()):
             met.update(ROWS[number].values())
@@ -61,9 +61,9 @@ THOROUGH = frozenset(with_new_choices())
 
 
 @pytest.fixture(scope="module", params=OPENING, ids=digest)
-def subject(request: pytest.FixtureRequest) -> Subject:
+def subject(request: pytest.FixtureRequest) -> CheckSubject:
     """Module-scoped subject of a spec, so that pytest runs all tests of a spec in a row."""
-    return Subject(SPECS[request.param], request.param in THOROUGH)
+    return CheckSubject(SPECS[request.param], request.param in THOROUGH)
 
 
 def test_nine_in_ten_pairs_meet_by_default_and_the_others_in_the_slow_suite() -> None:
@@ -82,12 +82,12 @@ EVERYWHERE = [check for check in CHECKS if check is not checks.kinds_of_cache]
 
 
 @pytest.mark.parametrize("check", [pytest.param(check, id=check.__name__) for check in EVERYWHERE])
-def test_a_model_conforms(subject: Subject, check: Callable[[Subject], None]) -> None:
+def test_a_model_conforms(subject: CheckSubject, check: Callable[[CheckSubject], None]) -> None:
     check(subject)
 
 
 @pytest.mark.parametrize("subject", sorted(THOROUGH), ids=digest, indirect=True)
-def test_a_kind_of_cache_keeps_what_it_says(subject: Subject) -> None:
+def test_a_kind_of_cache_keeps_what_it_says(subject: CheckSubject) -> None:
     """One kind for each of these specs, all of them in the slow suite."""
     checks.kind_of_cache(subject, some_kind(subject.spec))
 
@@ -100,7 +100,7 @@ def some_kind(spec: zoo.ModelSpec) -> dict[str, object]:
 @pytest.mark.parametrize("number", OTHERS)
 def test_a_model_of_the_other_rows_conforms(number: int) -> None:
     """All checks run in one test, since even tests that are not run take time to collect."""
-    subject = Subject(spec_of(number), thorough=True)
+    subject = CheckSubject(spec_of(number), thorough=True)
     for check in EVERYWHERE:
         check(subject)
     checks.kind_of_cache(subject, some_kind(subject.spec))
@@ -117,9 +117,9 @@ def test_every_three_core_choices_conform(part: int) -> None:
 SMALL = zoo.load("small", **{"vocab_size": 61, "d_model": 24, "n_layers": 2, "block.mixer.heads": 4})
 
 
-def spoilt(how: Callable[[zoo.Decoder], None]) -> Subject:
+def spoilt(how: Callable[[zoo.Decoder], None]) -> CheckSubject:
     """A subject with a fault."""
-    subject = Subject(SMALL)
+    subject = CheckSubject(SMALL)
     with torch.no_grad():
         how(subject.model)
     return subject
@@ -151,8 +151,10 @@ def is_not_a_number(model: zoo.Decoder) -> None:
         (checks.shape, is_not_a_number, "logits are not finite"),
     ],
 )
-def test_a_fault_is_found(check: Callable[[Subject], None], fault: Callable[[zoo.Decoder], None], words: str) -> None:
-    check(Subject(SMALL))
+def test_a_fault_is_found(
+    check: Callable[[CheckSubject], None], fault: Callable[[zoo.Decoder], None], words: str
+) -> None:
+    check(CheckSubject(SMALL))
     with pytest.raises(ConformanceError, match=words):
         check(spoilt(fault))
 
@@ -162,13 +164,13 @@ def test_what_a_mixer_caches_and_does_not_declare_is_named(
     monkeypatch: pytest.MonkeyPatch, edits: dict[str, object]
 ) -> None:
     spec = SMALL.edit(edits)
-    checks.cache_bytes(Subject(spec))
+    checks.cache_bytes(CheckSubject(spec))
     monkeypatch.setattr(type(spec.block.mixer), "cached", lambda self: ())
     monkeypatch.setattr(type(spec.block.mixer), "cache_elements", lambda self, capacity: 12 * capacity)
     monkeypatch.setattr(AttentionLayer, "new_cache", with_buffers(AttentionLayer.new_cache))
     words = re.escape("that the mixer attention declares by `cached` of its TokenCache: (), not ((4, 6), (4, 6))")
     with pytest.raises(ConformanceError, match=words):
-        checks.cache_bytes(Subject(spec))
+        checks.cache_bytes(CheckSubject(spec))
 
 
 def with_buffers(new_cache: Callable[..., Any]) -> Callable[..., Any]:
@@ -193,12 +195,12 @@ def test_a_wrong_cost_and_a_silent_parameter_are_found(monkeypatch: pytest.Monke
     )
     monkeypatch.setattr(zoo, "cost", lambda *_, **__: wrong)
     with pytest.raises(ConformanceError, match="declared FLOPs per token executed"):
-        flops(Subject(SMALL))
+        flops(CheckSubject(SMALL))
     with pytest.raises(ConformanceError, match=r"`cache_elements` says 12 bytes in torch\.float32, allocated [\d,]+$"):
-        checks.cache_bytes(Subject(SMALL))
+        checks.cache_bytes(CheckSubject(SMALL))
     monkeypatch.setattr(checks, "silent_parameters", lambda *_: {"blocks.0.mixer.q.weight"})
     with pytest.raises(ConformanceError, match=r"no gradient for blocks\.0\.mixer\.q\.weight"):
-        checks.gradients(Subject(SMALL))
+        checks.gradients(CheckSubject(SMALL))
 
 
 def has_no_loss(model: zoo.Decoder) -> None:
@@ -226,7 +228,7 @@ def test_what_is_not_finite_is_not_said_to_have_no_gradient(
 
     monkeypatch.setattr("zoo.conformance.gradients.random_model", broken)
     with pytest.raises(ConformanceError, match=words):
-        checks.gradients(Subject(SMALL))
+        checks.gradients(CheckSubject(SMALL))
 
 
 @pytest.mark.parametrize("placement", ["hyper_connections", "rezero"])
@@ -238,7 +240,7 @@ def test_a_random_model_that_no_norm_bounds_is_finite(placement: str) -> None:
         tokens = random_tokens(spec, 2, LENGTH)
         with torch.no_grad():
             assert random_model(spec, seed).stream(tokens).abs().max() < 1e5
-    checks.gradients(Subject(spec))
+    checks.gradients(CheckSubject(spec))
 
 
 def test_a_model_that_is_never_finite_is_drawn_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

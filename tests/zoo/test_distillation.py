@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import zoo
 from zoo.distillation import SoftTargets
-from zoo.loss import Part
+from zoo.loss import BatchShare
 
 
 def model(seed: int, **edits: Any) -> zoo.Decoder:
@@ -66,11 +66,11 @@ def test_parts_of_a_batch_sum_to_the_whole() -> None:
     student, teacher, (tokens, targets) = model(0), model(1).eval(), text()
     count = (targets != -100).sum()
 
-    def loss(rows: slice, part: Part | None) -> Tensor:
+    def loss(rows: slice, part: BatchShare | None) -> Tensor:
         soft = SoftTargets(teacher.hidden(tokens[rows]).detach(), teacher.read_out, 2.0, 0.5)
         return student.loss(tokens[rows], targets[rows], part, soft)[0]
 
-    parts = [loss(slice(0, 12), Part(count, 0.4)), loss(slice(12, 30), Part(count, 0.6))]
+    parts = [loss(slice(0, 12), BatchShare(count, 0.4)), loss(slice(12, 30), BatchShare(count, 0.6))]
     torch.testing.assert_close(sum(parts), loss(slice(None), None))
 
 

@@ -132,9 +132,11 @@ def test_without_a_loss_the_indexer_costs_forward_passes_alone() -> None:
     spec = zoo.load("small", d_model=24, n_layers=1, **{"block.mixer": edits})
     cost, plain = zoo.cost(spec, 16), zoo.cost(spec.edit({"block.mixer": {**edits, "index_loss": 1.0}}), 16)
     assert cost.flops_per_token_forward == plain.flops_per_token_forward
-    index = spec.layers[0].mixer._index_cost(24, 16).flops  # type: ignore[attr-defined]
-    scoring = index - 2 * spec.layers[0].mixer._index_matrix(24)  # type: ignore[attr-defined]
-    assert plain.flops_per_token - cost.flops_per_token == pytest.approx(index + scoring)
+    mixer: Any = spec.layers[0].mixer
+    heads, features = mixer.index_heads, mixer.index_dim
+    projecting = 2 * 24 * (heads * features + features + heads)
+    scoring = 8.5 * 2 * heads * (features + 1)  # of 16 tokens each reads 8.5 on average
+    assert plain.flops_per_token - cost.flops_per_token == pytest.approx(projecting + 2 * scoring)
 
 
 def test_an_encoder_cannot_choose() -> None:

@@ -100,7 +100,7 @@ def test_the_gate_and_the_convolution_are_those_of_qwen() -> None:
         theirs.conv1d.weight[:D] = layer.conv.weight[:, None]
         theirs.norm_key.weight[:D] = layer.k_norm.gain - 1
         theirs.norm_conv.weight[:D] = layer.conv_norm.gain - 1
-        looked_up = layer.table[layer._rows(step_of(IDS), None)].flatten(2)
+        looked_up = layer.table[layer.rows(step_of(IDS), None)].flatten(2)
         with patch.object(theirs.ple_embedding, "forward", lambda *_: looked_up):
             expected = theirs(streams, IDS, None)[..., :D]
         found = layer(theirs.norm_query(streams)[..., :D], step_of(IDS))
@@ -111,7 +111,7 @@ def test_hashes_of_layers_differ_and_spread_n_grams_evenly() -> None:
     first, second = (layer_of(Engram(rows=97, features=4, hashes=2), D, layer=layer) for layer in (0, 1))
     assert first.factors != second.factors
     ids = torch.randint(0, 50_000, (1, 20_000), generator=torch.Generator().manual_seed(0))
-    rows = first._rows(step_of(ids), None)[0]  # type: ignore[operator]
+    rows = first.rows(step_of(ids), None)[0]  # type: ignore[operator]
     start = 0
     for table, size in enumerate((97, 101, 103, 107)):
         counts = (rows[:, table] - start).bincount(minlength=size)
@@ -122,7 +122,7 @@ def test_hashes_of_layers_differ_and_spread_n_grams_evenly() -> None:
 
 def test_the_same_n_gram_reads_the_same_rows_wherever_it_stands() -> None:
     layer: Any = layer_of(Engram(**SMALL), D)
-    rows = layer._rows(step_of(IDS), None)[0]
+    rows = layer.rows(step_of(IDS), None)[0]
     assert torch.equal(rows[2], rows[6])  # 5 0 7 both times
     assert torch.equal(rows[0, :2] == rows[4, :2], torch.tensor([False, False])), "the first 5 has no token before it"
 
@@ -131,9 +131,9 @@ def test_the_same_n_gram_reads_the_same_rows_wherever_it_stands() -> None:
 def test_a_cache_of_any_type_holds_ids_exactly(dtype: torch.dtype) -> None:
     layer: Any = layer_of(Engram(**SMALL, conv=None), D).float()
     ids = torch.tensor([[0, 255, 256, 65_535, 200_003, 5_000_000]])
-    whole = layer._rows(step_of(ids), None)
+    whole = layer.rows(step_of(ids), None)
     cache = layer.new_cache(1, 6, dtype)
-    parts = [layer._rows(step_of(ids[:, t : t + 1], t), cache) for t in range(6)]
+    parts = [layer.rows(step_of(ids[:, t : t + 1], t), cache) for t in range(6)]
     assert torch.equal(torch.cat(parts, dim=1), whole)
 
 

@@ -4,7 +4,7 @@ their papers write them, and compared with the plain scan. The kernels themselve
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -20,8 +20,8 @@ from ablate.machine.numerics import Numerics
 from ablate.training.memory import foreseen
 from ablate.training.spec import TrainSpec
 from tests.zoo.slow import layer_of, random_stream
-from zoo import fla
 from zoo.attend import executed_backends
+from zoo.fla import ScanKernels, can_scan, kernels_in_use, scan_kernels, use_fla
 from zoo.fla_operators import NAMES
 from zoo.mixers import Mixer
 from zoo.mixers._delta import delta_scan
@@ -37,6 +37,7 @@ from zoo.mixers.retention import Retention
 from zoo.site import Step
 
 NAME = "flash-linear-attention 0.6.0"
+ON_CPU = ScanKernels(NAME, "cpu", torch.float64)
 D, T = 12, 66
 MIXERS: dict[str, Mixer] = {
     "gated_deltanet": GatedDeltaNet(heads=4, k_heads=2, head_dim=16, v_dim=8),
@@ -94,33 +95,32 @@ def checked(name: str) -> Callable[..., tuple[Tensor, Tensor | None]]:
 
 
 @pytest.fixture
-def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Installed, and in float64 on a CPU."""
+def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Installed and in use, in float64 on a CPU."""
     for name in NAMES.values():
         module: Any = ModuleType(f"fla.ops.{name}")
         setattr(module, f"chunk_{name}", checked(name))
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(fla, "DEVICE", "cpu")
-    monkeypatch.setattr(fla, "DTYPE", torch.float64)
-    monkeypatch.setattr(fla, "_in_use", [NAME])
+    with scan_kernels(ON_CPU):
+        yield
 
 
 @pytest.mark.parametrize("spec", MIXERS.values(), ids=MIXERS)
-def test_a_mixer_is_the_same_with_the_kernels(spec: Mixer, kernels: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mixer_is_the_same_with_the_kernels(spec: Mixer, kernels: None) -> None:
     """Gradients included, and with a state that goes from one text to the next and on to a token by itself."""
     layer, found = layer_of(spec, D), []
     texts = [random_stream(length, D, seed) for seed, length in enumerate((T, T, 1))]
-    for used in ([NAME], []):
-        monkeypatch.setattr(fla, "_in_use", used)
+    for used in (ON_CPU, None):
         layer.zero_grad()
         x = texts[0].clone().requires_grad_()
-        with executed_backends(training=True) as training, executed_backends(training=False) as reading:
+        training_backends, reading_backends = executed_backends(training=True), executed_backends(training=False)
+        with scan_kernels(used), training_backends as training, reading_backends as reading:
             out = layer(x, Step.of(torch.zeros(1, T)))
             out.square().sum().backward()
             cache = layer.new_cache(1, 2 * T + 1, torch.float64)
             with torch.no_grad():
                 read = [layer(each, Step.of(torch.zeros(each.shape[:2])), cache) for each in texts]
-        assert training == reading == set(used)
+        assert training == reading == ({NAME} if used else set())
         found.append([out, x.grad, *read, *(parameter.grad for parameter in layer.parameters())])
     for with_kernels, plain in zip(*found, strict=True):
         torch.testing.assert_close(with_kernels, plain, rtol=1e-7, atol=1e-9)
@@ -177,16 +177,16 @@ def test_torch_accepts_the_operator(kernels: None) -> None:
     torch.library.opcheck(torch.ops.ablate_fla.scan.default, (*given, state, True))
 
 
-def test_a_step_is_foreseen_with_the_kernels(kernels: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_is_foreseen_with_the_kernels(kernels: None) -> None:
     """They keep only what they read."""
-    monkeypatch.setattr(fla, "DTYPE", torch.bfloat16)
     mixer = {"kind": "gated_deltanet", "heads": 2, "head_dim": 16, "v_dim": 32}
     model = zoo.load("small", d_model=32, n_layers=1, vocab_size=31, **{"block.mixer": mixer})
     train = TrainSpec(context=128, batch=8, dtype="bfloat16")
     numerics = Numerics("cpu", "bfloat16", "highest")
-    with_kernels = foreseen(model, train, numerics)
-    monkeypatch.setattr(fla, "_in_use", [])
-    plain = foreseen(model, train, Numerics("cpu", "bfloat16", "high"))  # what it was asked before, it remembers
+    with scan_kernels(ScanKernels(NAME, "cpu")):
+        with_kernels = foreseen(model, train, numerics)
+    with scan_kernels(None):
+        plain = foreseen(model, train, Numerics("cpu", "bfloat16", "high"))  # what it was asked before, it remembers
     assert with_kernels.attention == NAME and plain.attention is None
     assert with_kernels.peak_memory_bytes and plain.peak_memory_bytes
     assert with_kernels.peak_memory_bytes < plain.peak_memory_bytes
@@ -205,69 +205,66 @@ def test_a_step_is_foreseen_with_the_kernels(kernels: None, monkeypatch: pytest.
     ],
     ids=str,
 )
-def test_the_kernels_are_given_what_they_can_do(
-    differently: dict[str, Any], can: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_kernels_are_given_what_they_can_do(differently: dict[str, Any], can: bool) -> None:
     given: Any = SimpleNamespace(
         **{"device": "cuda", "dtype": torch.bfloat16, "length": 64, "features": 16, "values": 8, **differently}
     )
-    monkeypatch.setattr(fla, "_in_use", [])
-    with FakeTensorMode():
+    with FakeTensorMode(), scan_kernels(ScanKernels(NAME)):
         k, v = (
             torch.empty(1, 2, given.length, size, device=given.device, dtype=given.dtype)
             for size in (given.features, given.values)
         )
-        assert not fla.can_scan(k, k, v), "they are not in use"
-        monkeypatch.setattr(fla, "_in_use", [NAME])
-        assert fla.can_scan(k, k, v) is can
+        with scan_kernels(None):
+            assert not can_scan(k, k, v), "they are not in use"
+        assert can_scan(k, k, v) is can
         torch.use_deterministic_algorithms(True)
         try:
-            assert not fla.can_scan(k, k, v), "their blocks are chosen by timing"
+            assert not can_scan(k, k, v), "their blocks are chosen by timing"
         finally:
             torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.parametrize(
     ("version", "capability", "used"),
-    [(None, (9, 0), []), ("0.5.9", (9, 0), []), ("0.6.0", (7, 5), []), ("0.6.0", (8, 0), [NAME])],
+    [(None, (9, 0), None), ("0.5.9", (9, 0), None), ("0.6.0", (7, 5), None), ("0.6.0", (8, 0), ScanKernels(NAME))],
 )
 def test_the_kernels_are_used_where_they_are_installed(
-    version: str | None, capability: tuple[int, int], used: list[str], monkeypatch: pytest.MonkeyPatch
+    version: str | None, capability: tuple[int, int], used: ScanKernels | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def found(name: str) -> str:
         if version is None or name != "fla-core":
             raise metadata.PackageNotFoundError(name)
         return version
 
-    monkeypatch.setattr(fla, "_in_use", [])
     monkeypatch.setattr(metadata, "version", found)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
-    assert fla.use_fla() is bool(used)
-    assert fla.use_fla() is bool(used)
-    assert fla._in_use == used
+    with scan_kernels(None):
+        assert use_fla() is bool(used)
+        assert use_fla() is bool(used)
+        assert kernels_in_use() == used
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", NAMES.values())
-def test_a_kernel_is_the_plain_scan(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_is_the_plain_scan(name: str) -> None:
     """The kernel agrees with the plain scan to the precision of bfloat16."""
-    monkeypatch.setattr(fla, "_in_use", [])
-    if not fla.use_fla():
-        pytest.skip("fla-core is not installed")
-    in_use, found = fla._in_use, []
+    with scan_kernels(None):
+        if not use_fla():
+            pytest.skip("fla-core is not installed")
+        kernels, found = kernels_in_use(), []
+    assert kernels is not None
     decay = "channels" if name in ("gla", "kda") else "decay"
-    for used in (in_use, []):
-        monkeypatch.setattr(fla, "_in_use", used)
+    for used in (kernels, None):
         given = {key: x.detach().cuda().requires_grad_() for key, x in parts(2, 4, 200, 64, 128).items()}
         q, k, v = (given[key].bfloat16() for key in "qkv")
         forget = given[decay].float()
-        with executed_backends(training=True) as taken:
+        with scan_kernels(used), executed_backends(training=True) as taken:
             if name in ("gla", "simple_gla"):
                 out = scan(q, k, v, forget, 64)
             else:
                 out = delta_scan(q, k, v, forget, given["strength"].float(), 64)
             out.float().square().sum().backward()
-        assert taken == set(used)
+        assert taken == ({used.library} if used else set())
         found.append([out.double(), *(x.grad for x in given.values() if x.grad is not None)])
     for with_kernel, plain in zip(*found, strict=True):
         assert (with_kernel - plain).norm() < 0.02 * plain.norm()

@@ -195,13 +195,16 @@ def test_flex_has_shapes_without_data() -> None:
     assert (out.shape, bias.grad.shape) == ((2, H, T, 6), (H, T, T))
 
 
-def test_layers_that_see_the_same_share_one_mask(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = zoo.load("small", d_model=16, n_layers=3, **{"block.mixer.window": 6})
-    model, made, real = random_model(spec), [], Visible._mask
-    monkeypatch.setattr(Visible, "_mask", lambda self: made.append(self) or real(self))
-    with attention_backend("flex"):
+@pytest.mark.parametrize("backend", ["flex", "plain"])
+def test_layers_that_see_the_same_share_one_mask(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their pattern is asked once what it sees."""
+    pattern = Strided(stride=3)
+    spec = zoo.load("small", d_model=16, n_layers=3, **{"block.mixer.sparsity": pattern})
+    model, asked, sees = random_model(spec), [], Strided.sees
+    monkeypatch.setattr(Strided, "sees", lambda self, *places: asked.append(self) or sees(self, *places))
+    with attention_backend(backend):
         model(random_tokens(spec, 1, 20))
-    assert len(made) == 1
+    assert asked == [pattern]
 
 
 @pytest.mark.slow

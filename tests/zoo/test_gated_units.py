@@ -89,7 +89,7 @@ def test_flash_turns_its_queries_and_keys() -> None:
     layer: Any = layer_of(FLASH(head_dim=6, v_dim=10, chunk=5), D)
     plain: Any = layer_of(FLASH(head_dim=6, v_dim=10, chunk=5, position=NoPE()), D)
     step = Step.of(torch.zeros(1, T))
-    for ours, unturned in zip(layer._queries_and_keys(X, step), readings(plain, X[0]), strict=True):
+    for ours, unturned in zip(layer.queries_and_keys(X, step), readings(plain, X[0]), strict=True):
         close(ours[0, 0], rotated(unturned).detach())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from zoo import grouped
 from zoo.compile_constants import hold_constants
-from zoo.grouped import _fault, can_group, grouped_product, has_kernel, try_kernel
+from zoo.grouped import can_group, grouped_product, has_kernel, trial_fault, try_kernel
 
 
 def test_the_definition_passes() -> None:
@@ -76,56 +76,61 @@ class Torch:
 
 
 def test_what_a_trial_said_is_told() -> None:
-    assert _fault(["sh", "-c", "exit 0"]) is None
-    assert _fault(["sh", "-c", f"exit {grouped.WRONG}"]) == "is wrong where an expert has no rows"
-    assert _fault(["sh", "-c", "exit 1"]) is None  # a GPU that only one process may use
+    assert trial_fault(["sh", "-c", "exit 0"]) is None
+    assert trial_fault(["sh", "-c", f"exit {grouped.WRONG}"]) == "is wrong where an expert has no rows"
+    assert trial_fault(["sh", "-c", "exit 1"]) is None  # a GPU that only one process may use
 
 
-def test_a_trial_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouped, "TRIAL_SECONDS", 0.2)
-    assert _fault([sys.executable, "-c", "import time; time.sleep(60)"]) == "hangs"
+def test_a_trial_that_hangs_is_ended() -> None:
+    assert trial_fault([sys.executable, "-c", "import time; time.sleep(60)"], timeout_seconds=0.2) == "hangs"
 
 
 @pytest.mark.gpu
 def test_the_kernel_of_this_gpu_passes() -> None:
-    trial = [sys.executable, "-P", "-m", "zoo.grouped"]
-    assert torch.cuda.get_device_capability() < grouped.CAPABILITY or _fault(trial) is None
+    assert torch.cuda.get_device_capability() < grouped.CAPABILITY or trial_fault() is None
+
+
+class HangingTrial:
+    """A trial that ends without a verdict, and counts how often it is begun."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+
+    def __call__(self) -> str:
+        self.begun += 1
+        return "hangs"
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
-    """The trials of a pretended GPU, all of which fail."""
-    trials: list[object] = []
+def trial(monkeypatch: pytest.MonkeyPatch) -> HangingTrial:
+    """The trial of a pretended GPU."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
-    monkeypatch.setattr(grouped, "_fault", lambda trial: trials.append(trial) or "hangs")
-    grouped._is_right.cache_clear()
-    yield trials
-    grouped._is_right.cache_clear()
+    return HangingTrial()
 
 
-def test_a_process_tries_once_and_says_that_experts_are_one_by_one(asked: list[object]) -> None:
+def test_a_process_tries_once_and_says_that_experts_are_one_by_one(trial: HangingTrial) -> None:
     with pytest.warns(UserWarning, match="each expert is a product of its own: torch's grouped_mm hangs on this GPU"):
-        assert not has_kernel()
-    assert not has_kernel()
-    assert len(asked) == 1
+        assert not has_kernel(trial)
+    assert not has_kernel(trial)
+    assert trial.begun == 1
 
 
-def test_the_trial_is_no_part_of_a_compiled_program(asked: list[object]) -> None:
+def test_the_trial_is_no_part_of_a_compiled_program(trial: HangingTrial) -> None:
     hold_constants()
 
     def products(x: Tensor) -> Tensor:
-        return x + 1 if has_kernel() else x - 1
+        return x + 1 if has_kernel(trial) else x - 1
 
     with pytest.warns(UserWarning, match="grouped_mm hangs"):
         out = torch.compile(products, backend="eager", fullgraph=True)(torch.zeros(3))
     assert out.tolist() == [-1, -1, -1]
-    assert len(asked) == 1
+    assert trial.begun == 1
 
 
-def test_a_cpu_tries_nothing(asked: list[object]) -> None:
+def test_a_cpu_tries_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: pytest.fail("asked for a GPU"))
     with torch.autocast("cpu", torch.bfloat16):
         assert not can_group(torch.zeros(4, 8), torch.zeros(2, 8, 8))
-    assert not asked
     load = torch.tensor([0, 4])
     rows, weight = torch.randn(4, 8), torch.randn(2, 8, 8)
     torch.testing.assert_close(grouped_product(rows, weight, None, load), rows @ weight[1].T)

@@ -7,7 +7,7 @@ import torch
 
 import zoo
 from zoo.conformance.combinations import choices, given_to, of_rows, random_model, random_tokens
-from zoo.loss import Part, scored
+from zoo.loss import BatchShare, scored
 from zoo.matrix import combine
 
 CHANCE = {"block.dropout": 0.2, "block.stochastic_depth": 0.3, "block.mixer.dropout": 0.1, "embedding_dropout": 0.1}
@@ -80,7 +80,7 @@ def in_parts(
     total, nats, start = torch.zeros(()), torch.zeros(()), 0
     for size in sizes:
         rows = slice(start, start + size)
-        part = None if size == ROWS else Part(count, size / ROWS)
+        part = None if size == ROWS else BatchShare(count, size / ROWS)
         loss, own = model.loss(tokens[rows], targets[rows], part, **of_rows(given, rows))
         loss.backward()
         total, nats, start = total + loss.detach(), nats + own.detach(), start + size

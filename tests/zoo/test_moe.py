@@ -18,7 +18,7 @@ from zoo.conformance.counting import counted
 from zoo.ffns import _experts
 from zoo.ffns._activations import GATED
 from zoo.ffns._routing import Routing, balance_loss
-from zoo.grouped import _dirty
+from zoo.grouped import poison_freed_memory
 from zoo.site import Step
 
 V3 = {
@@ -207,13 +207,13 @@ def test_the_kernel_for_all_experts_is_the_loop_on_a_gpu(ffn: dict[str, Any]) ->
     wanted = {name: p.grad for name, p in layer.experts.named_parameters()}
     layer.zero_grad()
     step = Step.of(x[..., 0])
-    _dirty("cuda")
+    poison_freed_memory("cuda")
     with torch.autocast("cuda", torch.bfloat16):
         layer(x, step)  # the first asks what the device is
         with no_waits():
             out = layer(x, step)
     assert (out - expected).norm() < 0.02 * expected.norm()
-    _dirty("cuda")
+    poison_freed_memory("cuda")
     out.float().square().sum().backward()
     for name, parameter in layer.experts.named_parameters():
         assert parameter.grad[STARVED].abs().max() == 0
@@ -229,7 +229,7 @@ def test_an_expert_without_tokens_gets_a_gradient_of_zeros_on_a_gpu() -> None:
     rows = torch.randn(24, 16, device="cuda")
     chosen = torch.tensor([[0, 2], [2, 3]], device="cuda").repeat(12, 1)  # nobody asks expert 1
     weights = torch.full((24, 2), 0.5, device="cuda")
-    _dirty("cuda")
+    poison_freed_memory("cuda")
     with torch.autocast("cuda", torch.bfloat16):
         experts(rows, chosen, weights).float().square().sum().backward()
     for parameter in experts.parameters():

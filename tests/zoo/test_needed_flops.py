@@ -12,18 +12,18 @@ import zoo
 from zoo.axis import variants
 from zoo.cache import TokenCache
 from zoo.conformance.flops import flops, needed_flops
-from zoo.conformance.subject import CHUNK, ConformanceError, Subject
+from zoo.conformance.subject import CHUNK, CheckSubject, ConformanceError
 from zoo.mixers import Mixer
 from zoo.mixers._delta import DeltaCost
-from zoo.mixers._scan import Chunks, ScanCost
+from zoo.mixers._scan import ScanChunks, ScanCost
 from zoo.site import PartCost
 
 SMALL: dict[str, Any] = {"vocab_size": 61, "d_model": 24, "n_layers": 2}
 
 
-def subject_of(kind: str, **settings: object) -> Subject:
+def subject_of(kind: str, **settings: object) -> CheckSubject:
     example = variants("zoo.mixers")[kind].examples[0]  # type: ignore[attr-defined]
-    return Subject(zoo.load("small", **SMALL, **{"block.mixer": {"kind": kind, **example, **settings}}))
+    return CheckSubject(zoo.load("small", **SMALL, **{"block.mixer": {"kind": kind, **example, **settings}}))
 
 
 def needing_whole_rows(cls: type[Mixer], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,9 +111,9 @@ def _defined(cls: type) -> set[str]:
 def test_texts_are_longer_than_chunks(block: dict[str, Any], path: str) -> None:
     spec = zoo.load("small", **SMALL, **{f"block.{name}": value for name, value in block.items()})
     assert value_at(spec, path) == 64
-    assert value_at(Subject(spec).spec, path) == CHUNK
+    assert value_at(CheckSubject(spec).spec, path) == CHUNK
     shorter = spec.edit({path: 4})
-    assert Subject(shorter).spec is shorter
+    assert CheckSubject(shorter).spec is shorter
 
 
 def value_at(spec: zoo.ModelSpec, path: str) -> object:
@@ -129,7 +129,7 @@ def test_work_between_chunks_that_is_not_declared_is_found(monkeypatch: pytest.M
     flops(subject)
 
     def within_chunks(self: ScanCost, length: int) -> float:
-        chunks = Chunks.of(length, self.chunk)
+        chunks = ScanChunks.of(length, self.chunk)
         return chunks.count * (self._scored(chunks.width) + self._mixed(chunks.width))
 
     monkeypatch.setattr(ScanCost, "computed", within_chunks)

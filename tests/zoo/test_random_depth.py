@@ -17,7 +17,7 @@ from ablate.training.spec import TrainSpec
 from zoo.conformance import checks
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.conformance.counting import counted
-from zoo.conformance.subject import Subject
+from zoo.conformance.subject import CheckSubject
 from zoo.features.random_depth import RandomDepth
 
 LOOP = {"blocks": 2, "prelude": 1, "coda": 1, "injection": True, "state_std": 0.5}
@@ -145,7 +145,7 @@ def test_evaluation_runs_the_turns_that_the_layers_are() -> None:
 
 def test_a_model_of_random_depth_does_what_every_model_must() -> None:
     """But for its FLOPs, which are expected numbers."""
-    subject = Subject(looped({"mean": 2, "backward": 2}))
+    subject = CheckSubject(looped({"mean": 2, "backward": 2}))
     for check in (checks.causality, checks.gradients, checks.caching, checks.left_padding, checks.parameters):
         check(subject)
     checks.saving(subject)

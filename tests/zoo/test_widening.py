@@ -81,7 +81,7 @@ def assert_same_function(source: zoo.Decoder, wide: zoo.Decoder) -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=str)
-def test_with_every_choice_of_the_matrix_it_computes_the_same_or_is_refused(option: matrix.Option) -> None:
+def test_with_every_choice_of_the_matrix_it_computes_the_same_or_is_refused(option: matrix.AxisOption) -> None:
     assert_same_or_refused(option, tied=True)
 
 
@@ -90,12 +90,12 @@ def test_with_every_choice_of_the_matrix_it_computes_the_same_or_is_refused(opti
     [o if o.axis in WITHOUT_A_GAIN else pytest.param(o, marks=pytest.mark.slow) for o in OPTIONS],
     ids=str,
 )
-def test_with_an_untied_head_too(option: matrix.Option) -> None:
+def test_with_an_untied_head_too(option: matrix.AxisOption) -> None:
     """The default run covers the choices on which a head depends."""
     assert_same_or_refused(option, tied=False)
 
 
-def assert_same_or_refused(option: matrix.Option, *, tied: bool) -> None:
+def assert_same_or_refused(option: matrix.AxisOption, *, tied: bool) -> None:
     spec = matrix.combine([option]).edit({"tie_embeddings": tied})
     edits, kind = twice(spec), option.name.split()[0]
     if kind in UNKNOWN.get(option.axis, ()):

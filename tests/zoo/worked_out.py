@@ -15,7 +15,7 @@ from filelock import FileLock
 
 from zoo import matrix
 from zoo.conformance.combinations import Row, choices, covering, legal, opening
-from zoo.matrix import Option
+from zoo.matrix import AxisOption
 
 
 @cache
@@ -27,14 +27,14 @@ def rows_and_opening() -> tuple[list[Row], int]:
 
 
 @cache
-def legal_pairs() -> frozenset[frozenset[Option]]:
+def legal_pairs() -> frozenset[frozenset[AxisOption]]:
     """`legal` of every two choices."""
     found = _once("legal", lambda: [_names(pair) for pair in legal(2, tuple(choices()))])
     return frozenset(frozenset(_options(pair)) for pair in found)
 
 
 @cache
-def matrix_pairs() -> list[tuple[Option, Option, str | None]]:
+def matrix_pairs() -> list[tuple[AxisOption, AxisOption, str | None]]:
     """`matrix.pairs()`."""
     found = _once("pairs", lambda: [[*_names((a, b)), reason] for a, b, reason in matrix.pairs()])
     return [(*_options((a, b)), reason) for a, b, reason in found]
@@ -44,12 +44,12 @@ def _names(options: Any) -> list[str]:
     return [str(option) for option in options]
 
 
-def _options(names: Any) -> tuple[Option, ...]:
+def _options(names: Any) -> tuple[AxisOption, ...]:
     return tuple(_named()[name] for name in names)
 
 
 @cache
-def _named() -> dict[str, Option]:
+def _named() -> dict[str, AxisOption]:
     """Every choice by its name, which no other has."""
     every = [*itertools.chain(*choices().values())]
     named = {str(option): option for option in every}

@@ -46,7 +46,7 @@ class Paged(CacheKind):
             return tokens
         batch = tokens.buffers[0].shape[0]
         pages = self.pages or batch * ceil(tokens.capacity / self.page)
-        pool = Pool(tokens.buffers, tokens.capacity, self.page, pages)
+        pool = PagePool(tokens.buffers, tokens.capacity, self.page, pages)
         return PagedCache(pool, batch)
 
     def token_bytes(self, shapes: Sequence[tuple[int, int]], slots: int, rolling: bool, size: int) -> int:
@@ -58,7 +58,7 @@ class OutOfPagesError(ValueError):
     """Rows need more pages than the pool has."""
 
 
-class Pool:
+class PagePool:
     """The pages of a layer: (pages, heads, page, features) for each kind of number, and who uses them."""
 
     def __init__(self, like: Sequence[Tensor], capacity: int, page: int, pages: int) -> None:
@@ -106,7 +106,7 @@ class Pool:
 class PagedCache(TokenCache):
     """Token t of a row's own text lies in place t mod page of the row's page t / page."""
 
-    def __init__(self, pool: Pool, batch: int) -> None:
+    def __init__(self, pool: PagePool, batch: int) -> None:
         self.pool, self.capacity = pool, pool.capacity
         self.length = 0
         self.pads = [0] * batch

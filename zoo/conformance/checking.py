@@ -9,9 +9,9 @@ import torch
 
 from zoo.conformance.checks import CHECKS, Check, shape
 from zoo.conformance.combinations import covering_one
-from zoo.conformance.subject import NOT_APPLICABLE, Subject
+from zoo.conformance.subject import NOT_APPLICABLE, CheckSubject
 from zoo.init import Linear
-from zoo.matrix import SMALL, Option, axes, combine
+from zoo.matrix import SMALL, AxisOption, axes, combine
 from zoo.mixers import Mixer
 from zoo.registry import place_in_plugin
 from zoo.site import Site
@@ -22,7 +22,7 @@ D_MODEL = int(SMALL["d_model"])
 
 
 @dataclass
-class Finding:
+class CheckResult:
     """Result of one check: the number of models that it applies to, and for each failure the model and the reason."""
 
     check: str
@@ -33,7 +33,7 @@ class Finding:
     failures: list[tuple[str, str]] = field(default_factory=list)
 
 
-def options_of(name: str) -> list[Option]:
+def options_of(name: str) -> list[AxisOption]:
     """The choices that are a variant, on whichever axes it is one, or those of a feature or another setting. There is
     more than one for some settings of it."""
     every = (option for of in axes().values() for option in of)
@@ -46,21 +46,21 @@ def checkable() -> set[str]:
     return {kind for of in axes().values() for option in of for kind in _kinds(option)}
 
 
-def _kinds(option: Option) -> list[str]:
+def _kinds(option: AxisOption) -> list[str]:
     return [str(value["kind"]) for value in option.edits.values() if isinstance(value, dict) and "kind" in value]
 
 
-def check_variant(kind: str, say: Callable[[str], None] = lambda _: None) -> list[Finding]:
+def check_variant(kind: str, say: Callable[[str], None] = lambda _: None) -> list[CheckResult]:
     """Every check on every model with the variant, each named by its choices. `say` is told of each model first.
 
     A model without logits, or with wrong ones, would fail all other checks, which it is spared. The simplest model ends
     it if that fails, and so does the first whose forward pass raises an error: others would show the same.
     """
-    findings = {check: Finding(check.__name__, _said(check.__doc__)) for check in CHECKS}
+    findings = {check: CheckResult(check.__name__, _said(check.__doc__)) for check in CHECKS}
     models = list(_models(kind))
     for number, (name, spec) in enumerate(models, 1):
         say(f"{number}/{len(models)}  {name}")
-        subject = Subject(spec)
+        subject = CheckSubject(spec)
         failed = False
         for check, finding in findings.items():
             failed |= not _add(finding, check, subject, name)
@@ -76,7 +76,7 @@ def check_variant(kind: str, say: Callable[[str], None] = lambda _: None) -> lis
     return list(findings.values())
 
 
-def _add(finding: Finding, check: Check, subject: Subject, model: str) -> bool:
+def _add(finding: CheckResult, check: Check, subject: CheckSubject, model: str) -> bool:
     """Whether the check holds, or does not apply."""
     finding.tried = True
     try:
@@ -95,7 +95,7 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {found}{place_in_plugin(error)}"
 
 
-def _runs(subject: Subject) -> bool:
+def _runs(subject: CheckSubject) -> bool:
     tokens, given = subject.read(1)
     try:
         with torch.no_grad():
@@ -129,7 +129,7 @@ def _models(kind: str) -> Iterator[tuple[str, ModelSpec]]:
         yield from map(_named, covering_one(option))
 
 
-def _named(row: Mapping[str, Option]) -> tuple[str, ModelSpec]:
+def _named(row: Mapping[str, AxisOption]) -> tuple[str, ModelSpec]:
     return "; ".join(str(each) for each in row.values() if each.edits), combine(row.values())
 
 
@@ -141,6 +141,6 @@ def _said(doc: str | None) -> str:
 
 def conforms(spec: ModelSpec) -> None:
     """All checks on one spec. Raises what the first that fails raises."""
-    subject = Subject(spec)
+    subject = CheckSubject(spec)
     for check in CHECKS:
         check(subject)

@@ -23,7 +23,7 @@ from zoo.conformance.gradients import silent_parameters
 from zoo.conformance.subject import (
     LENGTH,
     NOT_APPLICABLE,
-    Subject,
+    CheckSubject,
     read_in,
     require,
     require_equal,
@@ -44,7 +44,7 @@ PADDED_CHUNKS = ([8, 1, 1, 6, 3], [LENGTH])
 
 
 @torch.no_grad()
-def shape(subject: Subject) -> None:
+def shape(subject: CheckSubject) -> None:
     """Logits have the declared shape, in float32, and are finite."""
     tokens, given = subject.read(2)
     logits = subject.model(tokens, **given)
@@ -54,7 +54,7 @@ def shape(subject: Subject) -> None:
 
 
 @torch.no_grad()
-def causality(subject: Subject) -> None:
+def causality(subject: CheckSubject) -> None:
     """No token sees the future: beyond a prefix, where the model has one. Where it sees all, all see a change."""
     spec, model, (tokens, given) = subject.spec, subject.model, subject.read(1)
     before = model(tokens, **given)
@@ -77,7 +77,7 @@ def causality(subject: Subject) -> None:
         require((after != before).any(dim=-1)[:, seeing].all(), f"token {changed} changes no logits that see it")
 
 
-def gradients(subject: Subject) -> None:
+def gradients(subject: CheckSubject) -> None:
     """Every parameter gets a gradient, in one draw of four: of a gated unit, whose scores go through a ReLU, all may be
     negative in some. In every draw the loss and all gradients are finite."""
     silent = silent_parameters(subject.spec, 0)
@@ -86,7 +86,7 @@ def gradients(subject: Subject) -> None:
     require(not silent, f"no gradient for {', '.join(sorted(silent))}")
 
 
-def caching(subject: Subject) -> str | None:
+def caching(subject: CheckSubject) -> str | None:
     """Cached decoding equals the uncached forward pass, however the text is cut."""
     if subject.spec.visible == "all":
         call = functools.partial(subject.model.new_cache, batch=2, capacity=LENGTH)
@@ -97,7 +97,7 @@ def caching(subject: Subject) -> str | None:
     return None
 
 
-def cached_equals_uncached(subject: Subject, chunks: list[int]) -> None:
+def cached_equals_uncached(subject: CheckSubject, chunks: list[int]) -> None:
     model = subject.double
     tokens, given = subject.read(2, prefix=min(PREFIX, chunks[0]))
     cache = model.new_cache(batch=2, capacity=LENGTH, encoder_capacity=ENCODED)
@@ -106,7 +106,7 @@ def cached_equals_uncached(subject: Subject, chunks: list[int]) -> None:
         require_same(found, model(tokens, **given), f"logits with a cache, read in chunks of {chunks}, and without one")
 
 
-def left_padding(subject: Subject) -> None:
+def left_padding(subject: CheckSubject) -> None:
     """Padding at the left changes nothing, with and without a cache."""
     spec, model, pads = subject.spec, subject.double, [0, 3, 7]
     left_pad, (tokens, given) = torch.tensor(pads), subject.read(3, prefix=1)
@@ -122,7 +122,7 @@ def left_padding(subject: Subject) -> None:
                 require_same(logits[row, pad:], alone, what)
 
 
-def right_padding(subject: Subject) -> str | None:
+def right_padding(subject: CheckSubject) -> str | None:
     """Padding at the right changes nothing, where tokens see all of the text: of the model, or of its encoder."""
     spec, model, pads = subject.spec, subject.double, [0, 2, 6]
     right_pad, (tokens, given) = torch.tensor(pads), subject.read(3)
@@ -147,7 +147,7 @@ def right_padding(subject: Subject) -> str | None:
     return None
 
 
-def batching(subject: Subject) -> None:
+def batching(subject: CheckSubject) -> None:
     """A row does not depend on its batch."""
     tokens, given = subject.read(3)
     with torch.no_grad():
@@ -158,7 +158,7 @@ def batching(subject: Subject) -> None:
             require_same(together[row], alone, "logits in a batch and alone")
 
 
-def parameters(subject: Subject) -> None:
+def parameters(subject: CheckSubject) -> None:
     """Declared parameters are those counted, and so are those of embeddings."""
     model, cost = subject.model, zoo.cost(subject.spec)
     require_equal(cost.params, sum(p.numel() for p in model.parameters()), "declared parameters (by `cost`)")
@@ -175,7 +175,7 @@ def parameters(subject: Subject) -> None:
     require_equal(cost.params_embedding, embedded, "declared parameters of embeddings")
 
 
-def cache_bytes(subject: Subject) -> None:
+def cache_bytes(subject: CheckSubject) -> None:
     """Declared bytes of the cache are those allocated, and so are the buffers of tokens."""
     spec = subject.spec
     if spec.visible != "all":
@@ -191,7 +191,7 @@ def cache_bytes(subject: Subject) -> None:
                 require(said == held, f"`{name} says {said:,} bytes in {dtype}, allocated {held:,}")
 
 
-def _require_buffers(subject: Subject) -> None:
+def _require_buffers(subject: CheckSubject) -> None:
     """Each layer's mixer declares in `cached` what its `TokenCache` keeps, which kinds of cache rest on."""
     layers = subject.model.new_cache(batch=1, capacity=LENGTH, encoder_capacity=ENCODED).layers
     if len(layers) != len(subject.spec.layers):
@@ -205,7 +205,7 @@ def _require_buffers(subject: Subject) -> None:
                 require_equal(layer.mixer.cached(), found, what)
 
 
-def saving(subject: Subject) -> None:
+def saving(subject: CheckSubject) -> None:
     """A model that is saved and opened is the same."""
     tokens, given = subject.read(2)
     with tempfile.TemporaryDirectory() as folder:
@@ -217,14 +217,14 @@ def saving(subject: Subject) -> None:
     require(same, "logits after saving and opening differ")
 
 
-def dumping(subject: Subject) -> None:
+def dumping(subject: CheckSubject) -> None:
     """A spec dumped as plain data and parsed is the same."""
     again = zoo.parse(subject.spec.dump())
     require_equal(again, subject.spec, "the spec after dumping and parsing")
     require_equal(again.digest, subject.spec.digest, "its digest")
 
 
-def bfloat16(subject: Subject) -> None:
+def bfloat16(subject: CheckSubject) -> None:
     """The loss in bfloat16 is that in float32 to 5 % of the largest logit, of which rounding takes a share: without
     norms, logits can be of any size. They are taken before their softcap, past which a share of a logit of millions may
     be a change of sign."""
@@ -238,7 +238,7 @@ def bfloat16(subject: Subject) -> None:
     require(off <= 0.05 * largest, f"the loss is off by {off:.2g}, the largest logit being {largest:.2g}")
 
 
-def _uncapped(subject: Subject) -> zoo.Decoder:
+def _uncapped(subject: CheckSubject) -> zoo.Decoder:
     if subject.spec.final_softcap is None:
         return subject.model
     model = zoo.build(subject.spec.edit({"final_softcap": None})).eval()
@@ -246,13 +246,13 @@ def _uncapped(subject: Subject) -> zoo.Decoder:
     return model
 
 
-def kinds_of_cache(subject: Subject) -> str | None:
+def kinds_of_cache(subject: CheckSubject) -> str | None:
     """Every kind of cache keeps what it says: its bytes are those declared, and how a text is cut changes nothing."""
     found = [kind_of_cache(subject, kind) for kind in KINDS]
     return NOT_APPLICABLE if all(found) else None
 
 
-def kind_of_cache(subject: Subject, kind: dict[str, object]) -> str | None:
+def kind_of_cache(subject: CheckSubject, kind: dict[str, object]) -> str | None:
     """Pages are as good as the plain cache; a model may refuse a kind, with a reason."""
     spec, model, (tokens, given) = subject.spec, subject.double, subject.read(2)
     if spec.visible == "all":
@@ -276,7 +276,7 @@ def kind_of_cache(subject: Subject, kind: dict[str, object]) -> str | None:
     return None
 
 
-Check = Callable[[Subject], str | None]
+Check = Callable[[CheckSubject], str | None]
 """Raises ConformanceError, or returns NOT_APPLICABLE."""
 CHECKS: tuple[Check, ...] = (
     *(shape, causality, gradients, caching, left_padding, right_padding, batching, parameters, flops),

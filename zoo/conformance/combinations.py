@@ -13,11 +13,11 @@ import torch
 
 import zoo
 from zoo import matrix
-from zoo.matrix import Option
+from zoo.matrix import AxisOption
 from zoo.site import Given
 
-Row = Mapping[str, Option]
-Met = frozenset[Option]
+Row = Mapping[str, AxisOption]
+Met = frozenset[AxisOption]
 
 CORE = (
     "norm", "norm_placement", "topology", "mixer", "mixer.kv_heads", "mixer.window", "mixer.qk_norm",
@@ -27,10 +27,10 @@ CORE = (
 
 
 @functools.cache
-def choices() -> dict[str, tuple[Option, ...]]:
+def choices() -> dict[str, tuple[AxisOption, ...]]:
     """The choices of the matrix, and the default of every setting."""
     kinds = ("norm", "norm_placement", "mixer", "mixer.position", "ffn")
-    plain = {axis: () if axis in kinds else (Option(axis, "default", {}),) for axis in matrix.axes()}
+    plain = {axis: () if axis in kinds else (AxisOption(axis, "default", {}),) for axis in matrix.axes()}
     return {axis: (*plain[axis], *of) for axis, of in matrix.axes().items()}
 
 
@@ -69,9 +69,9 @@ def paired(wanted: Iterable[Met]) -> list[Met]:
     return [met for met in wanted if all(option.paired for option in met)]
 
 
-def _twice(rows: Iterable[dict[str, Option]]) -> list[dict[str, Option]]:
+def _twice(rows: Iterable[dict[str, AxisOption]]) -> list[dict[str, AxisOption]]:
     """The first rows in which each choice that is not `paired` occurs twice."""
-    times, found = Counter[Option](), []
+    times, found = Counter[AxisOption](), []
     for row in rows:
         new = [option for option in row.values() if not option.paired and times[option] < 2]
         if new:
@@ -80,16 +80,16 @@ def _twice(rows: Iterable[dict[str, Option]]) -> list[dict[str, Option]]:
     return found
 
 
-def covering_one(option: Option) -> list[Row]:
+def covering_one(option: AxisOption) -> list[Row]:
     """Rows in which a choice meets every choice of the other axes that it can be combined with."""
     pairs = [frozenset((option, other)) for other in _partners(option)]
     return list(_covered(pairs, tuple(choices()), 2))
 
 
-def _covered(wanted: Collection[Met], axes: tuple[str, ...], strength: int) -> list[dict[str, Option]]:
+def _covered(wanted: Collection[Met], axes: tuple[str, ...], strength: int) -> list[dict[str, AxisOption]]:
     rng = random.Random(0)
     unmet = _Unmet(wanted, strength)
-    rows: list[dict[str, Option]] = []
+    rows: list[dict[str, AxisOption]] = []
     while unmet.left:
         start = next(iter(unmet.left))
         row = _row(start, axes, unmet, rng, _in_pairs)
@@ -106,29 +106,29 @@ class _Unmet:
     def __init__(self, wanted: Collection[Met], strength: int) -> None:
         self.left = dict.fromkeys(sorted(wanted, key=lambda met: sorted(map(str, met))))
         self._fewer = strength - 1
-        self._lacks: defaultdict[Met, set[Option]] = defaultdict(set)
+        self._lacks: defaultdict[Met, set[AxisOption]] = defaultdict(set)
         """Options that would complete each set of `strength` − 1 choices; there are fewer such sets to look up."""
         for met in self.left:
             for option in met:
                 self._lacks[met - {option}].add(option)
 
-    def meet(self, row: Collection[Option]) -> None:
+    def meet(self, row: Collection[AxisOption]) -> None:
         options = set(row)
         for some in self._all_but_one(row):
             for option in self._lacks[some] & options:
                 self.left.pop(some | {option}, None)
             self._lacks[some] -= options
 
-    def gains(self, row: Collection[Option], candidates: Collection[Option]) -> Counter[Option]:
+    def gains(self, row: Collection[AxisOption], candidates: Collection[AxisOption]) -> Counter[AxisOption]:
         """Number of unmet sets that each candidate would complete; all candidates are on one other axis."""
         options = set(candidates)
         return Counter(itertools.chain.from_iterable(self._lacks[some] & options for some in self._all_but_one(row)))
 
-    def _all_but_one(self, row: Collection[Option]) -> Iterator[Met]:
+    def _all_but_one(self, row: Collection[AxisOption]) -> Iterator[Met]:
         return map(frozenset, itertools.combinations(row, self._fewer))
 
 
-def _thin(rows: list[dict[str, Option]], strength: int) -> None:
+def _thin(rows: list[dict[str, AxisOption]], strength: int) -> None:
     """Leave out costly choices, in place, where all that a row brings together with them meets them in other rows too.
     The last rows go first: the first ones are always tested."""
     for axis, of in choices().items():
@@ -164,16 +164,16 @@ def opening(times: int = 2, share: float = 0.9) -> int:
     raise ValueError(f"no {times} rows with {min(wanted, key=str)}")
 
 
-Fits = Callable[[Collection[Option], Option], bool]
+Fits = Callable[[Collection[AxisOption], AxisOption], bool]
 
 
-def _in_pairs(row: Collection[Option], option: Option) -> bool:
+def _in_pairs(row: Collection[AxisOption], option: AxisOption) -> bool:
     """Whether a choice can be combined with each of a row's: quick, and nearly always right for the row as a whole."""
     return _partners(option).issuperset(row)
 
 
 @functools.cache
-def _partners(option: Option) -> frozenset[Option]:
+def _partners(option: AxisOption) -> frozenset[AxisOption]:
     others = itertools.chain(*(of for axis, of in choices().items() if axis != option.axis))
     return frozenset(other for other in others if _conflict(frozenset((option, other))) is None)
 
@@ -188,11 +188,11 @@ def _conflict_of(chosen: Met) -> str | None:
     return matrix.conflict(*chosen)
 
 
-def _as_a_whole(row: Collection[Option], option: Option) -> bool:
+def _as_a_whole(row: Collection[AxisOption], option: AxisOption) -> bool:
     return matrix.conflict(*row, option) is None
 
 
-def _row(start: Met, axes: tuple[str, ...], unmet: _Unmet, rng: random.Random, fits: Fits) -> dict[str, Option]:
+def _row(start: Met, axes: tuple[str, ...], unmet: _Unmet, rng: random.Random, fits: Fits) -> dict[str, AxisOption]:
     row = {option.axis: option for option in start}
     for axis in rng.sample(axes, len(axes)):
         if axis not in row:
@@ -200,7 +200,7 @@ def _row(start: Met, axes: tuple[str, ...], unmet: _Unmet, rng: random.Random, f
     return row
 
 
-def _add_best(row: dict[str, Option], axis: str, unmet: _Unmet, rng: random.Random, fits: Fits) -> None:
+def _add_best(row: dict[str, AxisOption], axis: str, unmet: _Unmet, rng: random.Random, fits: Fits) -> None:
     candidates = list(choices()[axis])
     rng.shuffle(candidates)
     gains = unmet.gains(row.values(), candidates)

@@ -26,7 +26,7 @@ from zoo.init import ExpertLinear
 from zoo.model import Decoder
 
 
-class Count(TorchDispatchMode):
+class FlopCount(TorchDispatchMode):
     """total: FLOPs of the products of matrices and of the short convolutions, which are elementwise to torch. Where a
     token can be sent to experts without an FFN, those of a balanced load: costs declare these.
 
@@ -79,9 +79,9 @@ def _is_composite(func: Any) -> bool:
 
 
 @contextmanager
-def counted(model: nn.Module, passes: int = 1) -> Iterator[Count]:
+def counted(model: nn.Module, passes: int = 1) -> Iterator[FlopCount]:
     """passes: 1 for a forward pass; 3 where a backward pass follows, which takes two products for each."""
-    count = Count(passes)
+    count = FlopCount(passes)
     hooks = [m.register_forward_hook(count.convolve) for m in model.modules() if isinstance(m, ShortConv)]
     mixtures = (m for m in model.modules() if isinstance(m, Experts) and m.beside)
     hooks += [m.register_forward_hook(count.balance) for m in mixtures]

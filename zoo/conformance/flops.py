@@ -13,7 +13,7 @@ from torch import nn
 import zoo
 from zoo.conformance.combinations import ENCODED, random_model
 from zoo.conformance.counting import counted, expected_chunks, fused_kernels_as_products, taken_by
-from zoo.conformance.subject import LENGTH, NOT_APPLICABLE, Subject, read_in, require
+from zoo.conformance.subject import LENGTH, NOT_APPLICABLE, CheckSubject, read_in, require
 from zoo.mixers import Mixer
 from zoo.mixers._linear import Stateful
 
@@ -23,7 +23,7 @@ PIECES = (8, 1, LENGTH - 10, 1)
 """Lengths of the pieces in which a text is decoded: the single tokens are those that are compared."""
 
 
-def flops(subject: Subject) -> None:
+def flops(subject: CheckSubject) -> None:
     """Declared FLOPs of a training step are those counted: those executed with the backends that are chosen, and, where
     no layer computes a recurrence by chunks, whole score matrices with the plain one."""
     spec, model = subject.spec, random_model(subject.spec).train()
@@ -45,14 +45,14 @@ def _require_flops(found: float, declared: float, what: str) -> None:
 
 def training_flops(model: zoo.Decoder) -> float:
     """FLOPs of a training step per token, with as many chunks as declared."""
-    tokens, given = Subject(model.spec).read(ROWS, LENGTH + 1)
+    tokens, given = CheckSubject(model.spec).read(ROWS, LENGTH + 1)
     with expected_chunks(model), counted(model, passes=3) as count:
         model.loss(tokens[:, :-1], tokens[:, 1:], **given)[0].backward()
     return count.total / (ROWS * LENGTH)
 
 
 @torch.no_grad()
-def needed_flops(subject: Subject) -> str | None:
+def needed_flops(subject: CheckSubject) -> str | None:
     """FLOPs that mixers declare as needed, which budgets count, are those of decoding a token, whose query meets only
     keys that it sees.
 

@@ -30,7 +30,7 @@ class ConformanceError(AssertionError):
     """A model does not do what every model must: what was found, in words."""
 
 
-class Subject:
+class CheckSubject:
     """A spec, and the model that its checks share: none of them changes it.
 
     `thorough` adds what differs little between specs. Every `chunk` is at most `CHUNK`.

@@ -59,7 +59,7 @@ def beam_search(
     and what else the prompts are told (`zoo.site.Given`).
     """
     given, settings = divided(settings)
-    search = Search(checked(BeamSearch, settings), tokens.shape[0], new_tokens, stop, tokens.device)
+    search = BeamState(checked(BeamSearch, settings), tokens.shape[0], new_tokens, stop, tokens.device)
     beams = search.how.beams
     first = None if left_pad is None else left_pad.repeat_interleave(beams)
     given = cast(Given, {name: cast(Tensor, told).repeat_interleave(beams, dim=0) for name, told in given.items()})
@@ -75,7 +75,7 @@ def beam_search(
 
 
 @dataclass
-class Search:
+class BeamState:
     """Open and ended continuations of `batch` prompts."""
 
     how: BeamSearch

@@ -42,7 +42,7 @@ class Speculated(NamedTuple):
     """Draft tokens that every row accepted."""
 
 
-class Draft(Protocol):
+class Drafter(Protocol):
     """Proposes what the model may say next."""
 
     def propose(self, text: Tensor, stream: Tensor, ahead: int, distribution: Distribution) -> tuple[Tensor, Tensor]:
@@ -90,7 +90,7 @@ class Writer:
     """Alternates between drafting and checking."""
 
     def __init__(
-        self, model: Decoder, draft: Draft, how: Speculation, stop: Stop, generator: torch.Generator | None
+        self, model: Decoder, draft: Drafter, how: Speculation, stop: Stop, generator: torch.Generator | None
     ) -> None:
         self.model, self.draft, self.how = model, draft, how
         self.stop, self.generator = stop, generator

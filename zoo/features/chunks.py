@@ -127,11 +127,6 @@ class Chunking(Runner):
         self.q, self.k = FromStart(torch.eye(d_model)), FromStart(torch.eye(d_model))
         self.residual = FromStart(torch.zeros(d_model, d_model), bias=True)
 
-    def _of_ratio(self, p: Tensor, borders: Tensor) -> Tensor:
-        if self.spec.loss_over == "batch":
-            p, borders = _one_text(p), _one_text(borders)
-        return ratio_loss(p, borders, self.spec.ratio)
-
     # How many chunks there are is in the data: a program that torch compiles for one number would serve no other.
     # torch.compiler.disable is the same, but loads the compiler with this file, which takes seconds.
     @_disable_dynamo
@@ -143,7 +138,7 @@ class Chunking(Runner):
         borders = self.begins(p) & (place >= 0)
         step.tap("borders", lambda: borders)
         if self.training:
-            step.losses.append(self.spec.loss * self._of_ratio(p, borders))
+            step.losses.append(self.spec.loss * ratio_loss(p, borders, self.spec.ratio, self.spec.loss_over))
         counts = self._counts(borders)
         # (B, M): the places where chunks begin, in their order. Rows that have fewer are filled up with other places.
         first = borders.logical_not().to(torch.int8).argsort(dim=1, stable=True)[:, : max(1, *counts)]
@@ -217,7 +212,9 @@ def _one_text(x: Tensor) -> Tensor:
     return x.flatten()[None]
 
 
-def ratio_loss(p: Tensor, borders: Tensor, ratio: float) -> Tensor:
-    """p, borders: (B, T) → (), which is 1 where one token in N begins a chunk."""
+def ratio_loss(p: Tensor, borders: Tensor, ratio: float, over: Literal["text", "batch"] = "text") -> Tensor:
+    """p, borders: (B, T) → (), which is 1 where one token in N begins a chunk. over: whose share of borders counts."""
+    if over == "batch":
+        p, borders = _one_text(p), _one_text(borders)
     f, g = borders.to(p.dtype).mean(dim=1), p.mean(dim=1)
     return (ratio / (ratio - 1) * ((ratio - 1) * f * g + (1 - f) * (1 - g))).mean()

@@ -52,11 +52,11 @@ class Recursion(Spec):
 
     def cost(self, turns: int, d_model: int, context: int) -> PartCost:
         """Per token: each router reads the tokens that the turn before it left."""
-        left = (context if number == 0 else Turn(number - 1, turns).count(context) for number in range(turns))
+        left = (context if number == 0 else LoopTurn(number - 1, turns).count(context) for number in range(turns))
         return PartCost.of(turns * d_model, sum(2.0 * d_model * count / context for count in left))
 
 
-class Turn(NamedTuple):
+class LoopTurn(NamedTuple):
     """Index of a loop's turn, counted from 0, and the number of turns."""
 
     number: int
@@ -72,7 +72,7 @@ class Turn(NamedTuple):
         return max(1, tokens * (self.turns - self.number) // self.turns)
 
 
-class Pass(NamedTuple):
+class LoopPass(NamedTuple):
     """Arguments that all turns of a pass over texts of `length` tokens share."""
 
     run: Layers
@@ -107,10 +107,10 @@ class RecursiveLoop(Runner):
         return range(self.turns[number], self.turns[number] + self.turns.step)
 
     def run(self, x: Tensor, step: Step, kept: Caches, run: Layers) -> Tensor:
-        return self._turn(Pass(run, x.shape[1]), 0, x, step.text, step, kept_by(self, kept[0], ChunkCache))
+        return self._turn(LoopPass(run, x.shape[1]), 0, x, step.text, step, kept_by(self, kept[0], ChunkCache))
 
     def _turn(
-        self, of: Pass, number: int, x: Tensor, left: Tensor | None, step: Step, kept: ChunkCache | None
+        self, of: LoopPass, number: int, x: Tensor, left: Tensor | None, step: Step, kept: ChunkCache | None
     ) -> Tensor:
         """One turn and those after it. x: (B, M, D), the tokens left; left: (B, M), false for what fills up a row."""
         weights: Tensor = self.routers[number](x)[..., 0]
@@ -137,7 +137,7 @@ class RecursiveLoop(Runner):
         return x.scatter(1, index, out)
 
     def _deeper(
-        self, of: Pass, number: int, read: Tensor, gates: Tensor, there: Tensor, step: Step, kept: Caches
+        self, of: LoopPass, number: int, read: Tensor, gates: Tensor, there: Tensor, step: Step, kept: Caches
     ) -> Tensor:
         """Tokens that a turn processes, after it and after the further turns that some of them continue to."""
         made = of.run(self._of(number), read, step, kept[: self.turns.step])
@@ -149,7 +149,7 @@ class RecursiveLoop(Runner):
 
     def _choose(self, number: int, weights: Tensor, length: int, left: Tensor | None) -> tuple[Tensor, int]:
         """Which tokens a turn runs on, and the most that a row has, one at least."""
-        count = Turn(number, len(self.turns)).count(length)
+        count = LoopTurn(number, len(self.turns)).count(length)
         if self.training:
             return largest(weights, count), count
         chosen = weights > 0 if number else torch.ones_like(weights, dtype=torch.bool)

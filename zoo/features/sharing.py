@@ -14,7 +14,7 @@ from zoo.facts import Fact, Supports
 from zoo.features import Feature, FeatureLayer, Model, norm_parameters
 from zoo.features.injection import Loop
 from zoo.features.random_depth import RandomDepth
-from zoo.features.recursion import Recursion, RecursiveLoop, Turn
+from zoo.features.recursion import LoopTurn, Recursion, RecursiveLoop
 from zoo.site import PartCost, matmul_cost
 from zoo.traits import EVERY_OPERATION, NONE, OF_MODULES, Claim, Ground, Grounds, Operation, Operations
 
@@ -107,11 +107,11 @@ class Sharing(Feature):
             turn += layer.cost(model.d_model, context, memory)
         return self.random_depth.training_change(turn, len(turns))
 
-    def subset(self, model: Model, layer: int) -> Turn | None:
+    def subset(self, model: Model, layer: int) -> LoopTurn | None:
         if self.recursion is None:
             return None
         turns, at = self.turns(model.n_layers), layer - self.prelude
-        return Turn(at // self.blocks, len(turns)) if 0 <= at < len(turns) * self.blocks else None
+        return LoopTurn(at // self.blocks, len(turns)) if 0 <= at < len(turns) * self.blocks else None
 
     def least_layers(self, first: int, alike: bool) -> int:
         if alike:

@@ -50,7 +50,7 @@ class Experts(nn.Module):
             order, load = _within(capacity, order, load)
         if self.beside:
             load = load[: self.up.experts]
-            order = order[: sum(_sizes(load, round(self.share * len(places))))]
+            order = order[: sum(sizes_on_host(load, round(self.share * len(places))))]
         sent, share = rows[order // k], weights.flatten()[order, None].to(rows.dtype)
         if len(order) == 0:
             weighted = sent
@@ -77,14 +77,14 @@ class Experts(nn.Module):
     def _run(self, rows: Tensor, load: Tensor | list[int]) -> Tensor:
         """rows: (M, D), the first load[0] of them for expert 0, and so on → (M, D)."""
         if not isinstance(load, list) and not can_group(rows, self.up.weight):
-            load = _sizes(load, len(rows))
+            load = sizes_on_host(load, len(rows))
         up = self.up(rows, load)
         hidden = self.activation(up) if self.gate is None else self.activation(self.gate(rows, load), up)
         out: Tensor = self.down(self.dropout(hidden), load)
         return out
 
 
-def _sizes(load: Tensor, rows: int) -> list[int]:
+def sizes_on_host(load: Tensor, rows: int) -> list[int]:
     """`load` on the host. Where there is only its shape, as when memory is foreseen, an even one."""
     if is_fake(load):
         return [(rows + expert) // len(load) for expert in range(len(load))]

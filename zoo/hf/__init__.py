@@ -127,7 +127,9 @@ def spec_of(folder: str | Path) -> ModelSpec:
         return _understood(hf_model)[2]
 
 
-def save_adapters(model: Decoder, adapters: Mapping[str, _adapters.LowRank], alpha: float, folder: str | Path) -> str:
+def save_adapters(
+    model: Decoder, adapters: Mapping[str, _adapters.LowRankFactors], alpha: float, folder: str | Path
+) -> str:
     """Write low-rank adapters of a model for peft in `folder`, and the model for transformers in `folder/base`.
 
     Args:

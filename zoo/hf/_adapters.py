@@ -61,7 +61,7 @@ ALLOWED: dict[str, Callable[[Any], bool]] = {
 }
 """Keys that peft applies, each with the values whose merged weights are exact. Any other must be at its default."""
 
-LowRank = tuple[Tensor, Tensor]
+LowRankFactors = tuple[Tensor, Tensor]
 """A and B."""
 
 
@@ -191,7 +191,12 @@ def _is_transposed(module: nn.Module) -> bool:
 
 
 def save(
-    folder: Path, hf_model: nn.Module, pairs: Iterator[Pair], adapters: Mapping[str, LowRank], alpha: float, base: str
+    folder: Path,
+    hf_model: nn.Module,
+    pairs: Iterator[Pair],
+    adapters: Mapping[str, LowRankFactors],
+    alpha: float,
+    base: str,
 ) -> None:
     """Write adapters of our matrices, by name (`blocks.0.mixer.q`), for the model of transformers that `base` holds.
 
@@ -232,7 +237,7 @@ def save(
     (folder / CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
 
 
-def _side_by_side(parts: list[LowRank | None], pair: Pair, module: nn.Module) -> LowRank:
+def _side_by_side(parts: list[LowRankFactors | None], pair: Pair, module: nn.Module) -> LowRankFactors:
     """A and B of their matrix: the A below one another, and each B in columns of its own, zero where a part has none.
 
     [B₁ 0; 0 B₂] [A₁; A₂] = [B₁A₁; B₂A₂], which `pair` may then put in another order of rows.

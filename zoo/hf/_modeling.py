@@ -138,7 +138,7 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
         if labels is not None and not isinstance(logits_to_keep, Tensor) and logits_to_keep:
             raise ValueError("labels are of all tokens: leave out logits_to_keep")
         start = 0 if past_key_values is None else past_key_values.get_seq_length()
-        left_pad, right_pad = _pads(attention_mask, start + input_ids.shape[1])
+        left_pad, right_pad = pads_of(attention_mask, start + input_ids.shape[1])
         _check_positions(position_ids, left_pad, start)
         given = self._given(input_ids, token_type_ids, right_pad)
         cache = None if past_key_values is None else past_key_values.of(self.model, len(input_ids))
@@ -166,7 +166,7 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
         return given
 
 
-def _pads(mask: Tensor | None, length: int) -> tuple[Tensor | None, Tensor | None]:
+def pads_of(mask: Tensor | None, length: int) -> tuple[Tensor | None, Tensor | None]:
     """(B,) each: how many tokens of each row are padding at its left and at its right; None for none."""
     if mask is None or bool(mask.all()):
         return None, None

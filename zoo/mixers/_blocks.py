@@ -38,7 +38,7 @@ class Strides:
 
 
 @dataclass(frozen=True)
-class Text:
+class TextSpans:
     """Where the tokens of a pass are in each row's own text, from whose beginning blocks are counted.
 
     start, end: tokens before the pass and after it, from the first that is known. begin: the place of that one in the
@@ -51,10 +51,10 @@ class Text:
     pads: Tensor | None
 
     @staticmethod
-    def of(step: Step, cached: bool) -> Text:
+    def of(step: Step, cached: bool) -> TextSpans:
         begin = 0 if cached else step.start
         pads = None if step.left_pad is None else (step.left_pad - begin).clamp(min=0)[:, None]
-        return Text(step.start - begin, step.end - begin, begin, pads)
+        return TextSpans(step.start - begin, step.end - begin, begin, pads)
 
     def own(self, places: Tensor) -> Tensor:
         """(S,) in the stream → (B or 1, S) in each row's text, negative on padding."""

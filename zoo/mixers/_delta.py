@@ -12,7 +12,7 @@ from zoo.cache import LayerCache
 from zoo.fla import can_scan
 from zoo.mixers._fading import assembled, faded_products
 from zoo.mixers._scan import (
-    Chunks,
+    ScanChunks,
     ScanCost,
     by_group,
     check_parts,
@@ -38,7 +38,7 @@ class DeltaCost(ScanCost):
         return (4.0 * self.rank + 2.0) * self.state
 
     def computed(self, length: int) -> float:
-        chunks = Chunks.of(length * self.rank, self.chunk)
+        chunks = ScanChunks.of(length * self.rank, self.chunk)
         width, after = chunks.width, chunks.count - 1
         # q kᵀ, and what is read of a chunk by its own tokens
         read = chunks.count * (self._scored(width) + self._mixed(width))

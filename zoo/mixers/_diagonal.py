@@ -9,7 +9,7 @@ from torch import Tensor
 
 from zoo.cache import LayerCache, kept_by
 from zoo.cache_states import StateCache
-from zoo.mixers._scan import STATE, Chunks, ScanCost, check_shape
+from zoo.mixers._scan import STATE, ScanChunks, ScanCost, check_shape
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ def diagonal_states(added: Tensor, decay: Tensor, chunk: int, cache: LayerCache 
     """
     states = kept_by("a recurrent layer", cache, StateCache)
     first = states.read(STATE, added.dtype) if states is not None else None
-    state = _states(added, decay, Chunks.of(added.shape[1], chunk), first)
+    state = _states(added, decay, ScanChunks.of(added.shape[1], chunk), first)
     if states is not None:
         states.write(STATE, state[:, -1])
     return state
 
 
-def _states(added: Tensor, decay: Tensor, chunks: Chunks, first: Tensor | None) -> Tensor:
+def _states(added: Tensor, decay: Tensor, chunks: ScanChunks, first: Tensor | None) -> Tensor:
     """added, decay: (B, T, …), first: (B, …) or None → (B, T, …), the state after every token."""
     shape = added.shape[2:]
     added, decay = (chunks.cut(part.flatten(2)) for part in (added, decay))  # (B, M, C, I·N)

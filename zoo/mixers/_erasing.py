@@ -11,7 +11,7 @@ from torch import Tensor
 from zoo.cache import LayerCache
 from zoo.mixers._delta import inversion_flops, unit_inverse
 from zoo.mixers._fading import faded_products
-from zoo.mixers._scan import Chunks, ScanCost, check_parts, check_shape, faded_read, faded_write, stepwise
+from zoo.mixers._scan import ScanChunks, ScanCost, check_parts, check_shape, faded_read, faded_write, stepwise
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ErasingCost(ScanCost):
         return 8.0 * self.state
 
     def computed(self, length: int) -> float:
-        chunks = Chunks.of(length, self.chunk)
+        chunks = ScanChunks.of(length, self.chunk)
         width, after = chunks.width, chunks.count - 1
         if width == 1:
             inside = chunks.count * (2 * self._scored(1) + self._mixed(1)) + after * self._mixed(1)

@@ -73,7 +73,7 @@ class GatedUnitLayer(MixerLayer):
         self.offset = nn.Parameter(torch.zeros(spec.readings, spec.head_dim))
         self.position = spec.position.build(spec.head_dim, 1)
 
-    def _queries_and_keys(self, x: Tensor, step: Step) -> list[Tensor]:
+    def queries_and_keys(self, x: Tensor, step: Step) -> list[Tensor]:
         """γ ⊙ Z + β, a query and a key in turn, with positions applied: each (B, 1, T, s)."""
         z = F.silu(self.z(x))[:, None]
         made = [z * scale + offset for scale, offset in zip(self.scale, self.offset, strict=True)]

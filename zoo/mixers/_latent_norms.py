@@ -12,7 +12,7 @@ from zoo.norms.rmsnorm import RMSNorm, RMSNormLayer
 from zoo.precision import in_float32
 
 
-class Measured(NamedTuple):
+class KeyNorms(NamedTuple):
     """Keys without positions before their norm, (B, H, S, n), where they are known, and 1/rms of each: (B, H, S, 1)."""
 
     own: Tensor | None

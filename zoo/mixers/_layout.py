@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.mixers._scan import Chunks
+from zoo.mixers._scan import ScanChunks
 from zoo.site import Step
 
 
@@ -22,7 +22,7 @@ class Layout:
 
     chunk: int
     tokens: int
-    chunks: Chunks
+    chunks: ScanChunks
     place: Tensor | None = None
     skipped: Tensor | None = None
 
@@ -31,7 +31,7 @@ class Layout:
         """continued: whether up to C − 1 tokens of the first chunk were kept."""
         tokens = step.index.shape[0]
         slots = tokens + (chunk - 1) * continued
-        chunks = Chunks(slots, min(chunk, slots))
+        chunks = ScanChunks(slots, min(chunk, slots))
         if step.left_pad is None and not continued:
             return Layout(chunk, tokens, chunks)
         ahead = -step.start if step.left_pad is None else step.left_pad - step.start

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from zoo.cache import LayerCache
 from zoo.mixers._delta import inversion_flops, unit_inverse
 from zoo.mixers._fading import pairwise
-from zoo.mixers._scan import Chunks, ScanCost, stepwise
+from zoo.mixers._scan import ScanChunks, ScanCost, stepwise
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class MomentumCost(ScanCost):
         return 6.0 * self.state
 
     def computed(self, length: int) -> float:
-        chunks = Chunks.of(length, self.chunk)
+        chunks = ScanChunks.of(length, self.chunk)
         width = chunks.width
         # q kᵀ and what it does to values, twice where tokens are corrected by others
         scored = 2.0 * (self.key_features + self.features) * width**2

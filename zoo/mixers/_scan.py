@@ -21,7 +21,7 @@ STATE = "state"
 
 
 @dataclass(frozen=True)
-class Chunks:
+class ScanChunks:
     """Sequence of `length` rows cut into `count` chunks of `width`, the last one padded. A token is `rank` rows.
 
     A sequence shorter than a chunk makes one of the least power of two that holds it.
@@ -32,9 +32,9 @@ class Chunks:
     rank: int = 1
 
     @staticmethod
-    def of(length: int, chunk: int, rank: int = 1) -> Chunks:
+    def of(length: int, chunk: int, rank: int = 1) -> ScanChunks:
         """Chunks for `length` tokens, `chunk` at a time."""
-        return Chunks(length * rank, min(chunk, 1 << (length - 1).bit_length()) * rank, rank)
+        return ScanChunks(length * rank, min(chunk, 1 << (length - 1).bit_length()) * rank, rank)
 
     @property
     def count(self) -> int:
@@ -88,7 +88,7 @@ class ScanCost:
 
     def computed(self, length: int) -> float:
         """FLOPs of the products in `_chunked`, over a text from its beginning that leaves no state behind."""
-        chunks = Chunks.of(length, self.chunk, self.rank)
+        chunks = ScanChunks.of(length, self.chunk, self.rank)
         inside = self._scored(chunks.width) + self._mixed(chunks.width)
         return chunks.count * inside + 4.0 * self.state * (chunks.count - 1) * chunks.width
 
@@ -135,7 +135,7 @@ def scan(
             out, state = _one(q, k, v, decay, by_group(state, q))
         else:
             first = None if state is None else by_group(state, q)
-            out, state = _chunked(q, k, v, decay, Chunks.of(length // rank, chunk, rank), first, states is not None)
+            out, state = _chunked(q, k, v, decay, ScanChunks.of(length // rank, chunk, rank), first, states is not None)
         if states is not None and state is not None:
             states.write(STATE, state.flatten(1, 2))
         return out
@@ -203,7 +203,7 @@ def stepwise(
         if length == rank and before is not None:
             out, after = one(*parts, before)
         else:
-            pieces = Chunks.of(length, chunk)
+            pieces = ScanChunks.of(length, chunk)
             out, after = chunked(*(pieces.cut(x) for x in parts), before, states is not None)
             out = pieces.join(out)
         if states is not None and after is not None:
@@ -227,7 +227,7 @@ def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, state: Tensor) -> tuple
 
 
 def _chunked(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, chunks: Chunks, state: Tensor | None, keep: bool
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, chunks: ScanChunks, state: Tensor | None, keep: bool
 ) -> tuple[Tensor, Tensor | None]:
     """state: (B, G, H/G, n, p) before the first token, None for zero → outputs, and the state after the last token
     where it is to be kept."""

@@ -150,7 +150,7 @@ class EngramLayer(MixerLayer):
         return StateCache.zeros(batch, self.spec.states(), self.v.weight, dtype)
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        rows = self._rows(step, kept_by(self, cache, StateCache))
+        rows = self.rows(step, kept_by(self, cache, StateCache))
         read = F.embedding(rows, self.table).flatten(2)  # (B, T, (N − 1) F)
         gate = in_float32(_gate, x, self.k_norm(self.k(read)))
         out: Tensor = self.v(read) * gate.to(x.dtype)
@@ -158,7 +158,7 @@ class EngramLayer(MixerLayer):
             out = out + F.silu(self.conv(self.conv_norm(out), step, cache))
         return out
 
-    def _rows(self, step: Step, states: StateCache | None) -> Tensor:
+    def rows(self, step: Step, states: StateCache | None) -> Tensor:
         """Rows of the table that the tokens of a pass look up: (B, T, (N − 1) K)."""
         reach, seen = self.spec.max_ngram - 1, self._ids(step, states)  # (B, N − 1 + T)
         length = seen.shape[1] - reach

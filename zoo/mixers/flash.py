@@ -19,7 +19,7 @@ from zoo.errors import SpecError
 from zoo.mixers import MixerLayer
 from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
 from zoo.mixers._layout import Layout
-from zoo.mixers._scan import Chunks
+from zoo.mixers._scan import ScanChunks
 from zoo.site import PartCost, Site, Step
 from zoo.traits import OF_MODULES, Operations
 
@@ -63,7 +63,7 @@ class FLASH(GatedUnit):
         return self.head_dim * self.value_features
 
     def cost(self, d_model: int, context: int) -> PartCost:
-        chunks = Chunks(context, min(self.chunk, context))
+        chunks = ScanChunks(context, min(self.chunk, context))
         # Σ k vᵀ takes up all chunks but the last, and is read by all tokens but those of the first; as it is computed,
         # by what fills the last chunk up too.
         added = 2.0 * self.state * (chunks.count - 1) * chunks.width
@@ -117,7 +117,7 @@ class FLASHLayer(GatedUnitLayer):
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         kind = torch.promote_types(x.dtype, torch.float32)
-        readings = [reading[:, 0] for reading in self._queries_and_keys(x, step)]
+        readings = [reading[:, 0] for reading in self.queries_and_keys(x, step)]
         tokens = Tokens(*(each.to(kind) for each in (*readings, on_text(F.silu(self.v(x)), step))))
         states = kept_by(self, cache, StateCache)
         known = None if states is None else _read(states, kind)

@@ -60,7 +60,7 @@ class GAULayer(GatedUnitLayer):
         self.spec = spec
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
-        q, k = self._queries_and_keys(x, step)
+        q, k = self.queries_and_keys(x, step)
         v, places = F.silu(self.v(x))[:, None], step.index
         tokens = kept_by(self, cache, TokenCache)
         if tokens is not None:

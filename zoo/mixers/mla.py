@@ -19,7 +19,7 @@ from zoo.facts import AtMost, Dropout, Fact, Features, HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers import SELF_ALONE, Mixer, MixerLayer
 from zoo.mixers._gate import Gate, OutputGate, gate_features
-from zoo.mixers._latent_norms import LatentNorms, Measured
+from zoo.mixers._latent_norms import KeyNorms, LatentNorms
 from zoo.mixers._linear import split
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
@@ -207,7 +207,7 @@ class MLALayer(MixerLayer):
             kept, places = tokens.extend(kept, step.index)
             own = None  # a cache may round: in whatever chunks a text is read, keys are those of what it holds
         latent, k_rope, *inverse_rms = kept
-        keys = Measured(own, *inverse_rms) if inverse_rms else None
+        keys = KeyNorms(own, *inverse_rms) if inverse_rms else None
         visible = Visible.to(step, places, self.spec.window)
         scoring = self._scoring(step, self.position.bias(step, places))
         heads = self._mixed(q_nope, q_rope, latent, k_rope, visible, scoring, keys)  # (B, H, T, v)
@@ -246,7 +246,7 @@ class MLALayer(MixerLayer):
         k_rope: Tensor,
         visible: Visible,
         scoring: Scoring,
-        keys: Measured | None = None,
+        keys: KeyNorms | None = None,
     ) -> Tensor:
         """(B, H, T, v), by the form that takes fewer products. keys: those that have a norm."""
         if not self.spec.absorbs(q_rope.shape[2], k_rope.shape[2]):
@@ -263,7 +263,7 @@ class MLALayer(MixerLayer):
         out: Tensor = mixed @ w_v.transpose(-1, -2)
         return out
 
-    def _keys_and_values(self, latent: Tensor, k_rope: Tensor, keys: Measured | None = None) -> tuple[Tensor, Tensor]:
+    def _keys_and_values(self, latent: Tensor, k_rope: Tensor, keys: KeyNorms | None = None) -> tuple[Tensor, Tensor]:
         """A key (B, H, S, n + ρ) and a value (B, H, S, v) of every head."""
         v = split(self.v(latent[:, 0]), self.heads)  # (11)
         k_nope = split(self.k(latent[:, 0]), self.heads) if keys is None or keys.own is None else keys.own  # (10)

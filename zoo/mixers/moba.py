@@ -18,7 +18,7 @@ from zoo.facts import Fact
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._block_heads import BlockHeads, attend_to_blocks, count_of_chosen, sum_of_chosen
-from zoo.mixers._blocks import Text
+from zoo.mixers._blocks import TextSpans
 from zoo.mixers._indexer import chosen
 from zoo.mixers._linear import split
 from zoo.precision import in_float32
@@ -104,11 +104,11 @@ class MixtureOfBlockAttentionLayer(MixerLayer):
         tokens = kept_by(self, cache, TokenCache)
         if tokens is not None:
             (k, v), places = tokens.extend((k, v), step.index)
-        heads = self._attend(q, k, v, places, Text.of(step, cached=tokens is not None), step)
+        heads = self._attend(q, k, v, places, TextSpans.of(step, cached=tokens is not None), step)
         out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
         return out
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, places: Tensor, text: Text, step: Step) -> Tensor:
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, places: Tensor, text: TextSpans, step: Step) -> Tensor:
         """q: (B, H, T, d), k, v: (B, K, S, d) at places (S,) of the stream → (B, H, T, d)."""
         dropout = self.spec.dropout if self.training else 0.0
         visible, scoring = Visible.to(step, places), Scoring(self.scale, dropout=dropout, tap=step.tap)

@@ -21,7 +21,7 @@ from zoo.facts import AtMost, HeadFeatures
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._block_heads import BlockHeads, attend_to_blocks, count_of_chosen, sum_of_chosen
-from zoo.mixers._blocks import FIRST, LOCAL, Compressor, Strides, Text, importance, taken
+from zoo.mixers._blocks import FIRST, LOCAL, Compressor, Strides, TextSpans, importance, taken
 from zoo.precision import in_float32
 from zoo.site import Keys, PartCost, Site, Step, attention_cost, mean_keys
 from zoo.traits import Operation, Operations
@@ -127,7 +127,7 @@ class NativeSparseAttentionLayer(MixerLayer):
         q = self.position.rotate_queries(self._split(self.q(x)), step)
         keys = self.position.rotate_keys(self._split(self.k(x)), step).chunk(BRANCHES, dim=1)
         pairs = list(zip(keys, self._split(self.v(x)).chunk(BRANCHES, dim=1), strict=True))
-        text = Text.of(step, cached=kept is not None)
+        text = TextSpans.of(step, cached=kept is not None)
         compressed, weights = self._compressed(q, pairs[0], text, step, kept)
         chosen = self._chosen(q, pairs[1], weights, text, step, kept)
         near = self._near(q, pairs[2], step, kept)
@@ -142,7 +142,7 @@ class NativeSparseAttentionLayer(MixerLayer):
         return heads
 
     def _compressed(
-        self, q: Tensor, new: tuple[Tensor, Tensor], text: Text, step: Step, kept: BlockCache | None
+        self, q: Tensor, new: tuple[Tensor, Tensor], text: TextSpans, step: Step, kept: BlockCache | None
     ) -> tuple[Tensor, Tensor]:
         """(B, H, T, d), and the weights of the blocks: (B, H, T, N)."""
         tokens: list[Tensor] = list(new)
@@ -174,7 +174,7 @@ class NativeSparseAttentionLayer(MixerLayer):
         q: Tensor,
         new: tuple[Tensor, Tensor],
         weights: Tensor,
-        text: Text,
+        text: TextSpans,
         step: Step,
         kept: BlockCache | None,
     ) -> Tensor:

@@ -19,7 +19,7 @@ from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._layout import Layout
 from zoo.mixers._linear import Stateful, StatefulLayer, check_width
-from zoo.mixers._scan import Chunks, ScanCost
+from zoo.mixers._scan import ScanChunks, ScanCost
 from zoo.site import PartCost, Site, Step
 from zoo.traits import Operation, Operations
 
@@ -101,7 +101,7 @@ class LearningCost(ScanCost):
 
     def computed(self, length: int) -> float:
         """FLOPs of the dual form, over a text from its beginning that leaves no state behind."""
-        chunks = Chunks(length, min(self.chunk, length))
+        chunks = ScanChunks(length, min(self.chunk, length))
         reading = 4.0 * self.state * chunks.width + 4.0 * self.heads * self.features * chunks.width**2
         return chunks.count * reading + 2.0 * self.state * (chunks.count - 1) * chunks.width
 

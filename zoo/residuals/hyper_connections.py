@@ -75,7 +75,7 @@ class HyperLayer(ResidualLayer):
         """A_m and A_r, side by side."""
         self.write = nn.Parameter(torch.zeros(spec.n))
         """B."""
-        self.asked = Asked(spec.n, norm, site.d_model) if spec.dynamic else None
+        self.asked = DynamicMix(spec.n, norm, site.d_model) if spec.dynamic else None
         picked = nn.functional.one_hot(torch.tensor(site.branch % spec.n), spec.n)
         self.initial = {"read": torch.cat((picked[:, None], torch.eye(spec.n)), dim=1)}
 
@@ -92,7 +92,7 @@ class HyperLayer(ResidualLayer):
         return x * self.stream_scale + update
 
 
-class Asked(nn.Module):
+class DynamicMix(nn.Module):
     """Dynamic part of the mixture, computed from a token's own streams and added to the constant one. Its weights
     decay, the constant ones do not."""
 

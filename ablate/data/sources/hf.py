@@ -92,6 +92,12 @@ def _newest(path: str, revision: str | None) -> str:
     return str(commit)
 
 
+def ask_again() -> None:
+    """Forget the hub's answers and what was downloaded: what comes next asks again, as a new process does."""
+    _newest.cache_clear()
+    _download.cache_clear()
+
+
 @dataclass
 class _Download:
     """The texts of a column, in a temporary file that is gone when the process ends: memory holds one at a time."""

@@ -7,7 +7,6 @@ import json
 import lzma
 from collections.abc import Iterator
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Literal, NamedTuple, Self, TypedDict
 
@@ -15,14 +14,14 @@ from pydantic import PositiveInt, model_validator
 
 from ablate.data.sources import Extent, TextSource, up_to
 
-SHIPPED = resources.files("ablate.data").joinpath("prose")
+SHIPPED = Path(__file__).parents[1] / "prose"
 DOCUMENTS = "documents.jsonl.xz"
 PROVENANCE = "books.json"
 HASHES = "documents.json"
 """Book, sha256 and bytes of every document, and the sha256 of the packed documents that they were taken from."""
 
 
-class Row(TypedDict):
+class ProseDocument(TypedDict):
     """One document: a chapter, a tale or a speech."""
 
     book: str
@@ -56,7 +55,7 @@ class ProseSource(TextSource):
 
     def extent(self) -> Extent | None:
         """From the hashes that come with the documents, unless these are others: to unpack them takes half a second."""
-        documents = _hashed()
+        documents = _hashed(SHIPPED)
         if documents is None:
             return None
         held_out_books = _books(held_out=True)
@@ -80,13 +79,13 @@ class _Hashed(NamedTuple):
 
 
 @cache
-def _hashed() -> tuple[_Hashed, ...] | None:
-    """All documents, in their order; None where the hashes are not of the packed documents that are here."""
-    file = SHIPPED.joinpath(HASHES)
+def _hashed(edition: Path) -> tuple[_Hashed, ...] | None:
+    """All documents, in their order; None where the hashes are not of the packed documents that are there."""
+    file = edition / HASHES
     if not file.is_file():
         return None
     known = json.loads(file.read_text(encoding="utf-8"))
-    if known["packed"] != hashlib.sha256(SHIPPED.joinpath(DOCUMENTS).read_bytes()).hexdigest():
+    if known["packed"] != hashlib.sha256((edition / DOCUMENTS).read_bytes()).hexdigest():
         return None
     return tuple(_Hashed(*row) for row in known["documents"])
 
@@ -101,20 +100,20 @@ def hashes_of(packed: bytes) -> str:
 
 
 def _books(held_out: bool) -> set[str]:
-    books = json.loads(SHIPPED.joinpath(PROVENANCE).read_text(encoding="utf-8"))["books"]
+    books = json.loads((SHIPPED / PROVENANCE).read_text(encoding="utf-8"))["books"]
     return {book["book"] for book in books if book["held_out"] == held_out}
 
 
 def _texts(held_out: bool) -> Iterator[str]:
     """The documents of one side. Nothing is unpacked before the first is asked for."""
     wanted = _books(held_out)
-    for row in _rows():
+    for row in _rows(SHIPPED):
         if row["book"] in wanted:
             yield row["text"]
 
 
 @cache
-def _rows() -> tuple[Row, ...]:
+def _rows(edition: Path) -> tuple[ProseDocument, ...]:
     """All documents, unpacked once in a process: a second's work, 22 MB of memory."""
-    packed = SHIPPED.joinpath(DOCUMENTS).read_bytes()
+    packed = (edition / DOCUMENTS).read_bytes()
     return tuple(map(json.loads, lzma.decompress(packed).decode().rstrip("\n").split("\n")))

@@ -72,7 +72,7 @@ class Engine(Protocol):
         ...
 
 
-class _Module(Protocol):
+class _EngineModule(Protocol):
     def build(self, options: Options) -> Engine: ...
 
 
@@ -84,4 +84,4 @@ def load(options: Options) -> Engine:
     """The engine that the options name. Raises EngineError, and ArgumentError for a device that does not exist."""
     if options.engine not in names():
         raise EngineError(f"unknown engine '{options.engine}': one of {', '.join(names())}")
-    return cast(_Module, member(__name__, options.engine)).build(options)
+    return cast(_EngineModule, member(__name__, options.engine)).build(options)

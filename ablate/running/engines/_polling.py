@@ -18,7 +18,7 @@ GRACE_SECONDS = 15.0
 """Seconds that workers may take to save their state when they are asked to end."""
 
 
-class Work(Protocol):
+class RunHandle(Protocol):
     """A run in a worker's hands."""
 
     def ended(self) -> Event | None:
@@ -36,14 +36,14 @@ class Polling(ABC):
     poll_seconds = 0.05
 
     def __init__(self) -> None:
-        self._working: dict[str, Work] = {}
+        self._working: dict[str, RunHandle] = {}
 
     @property
     @abstractmethod
     def at_once(self) -> int: ...
 
     @abstractmethod
-    def start(self, requests: Sequence[Request]) -> Sequence[Work]:
+    def start(self, requests: Sequence[Request]) -> Sequence[RunHandle]:
         """Begin these runs. There are never more than `at_once`, unless `capacity` says so."""
 
     @contextmanager

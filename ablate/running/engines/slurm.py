@@ -93,14 +93,14 @@ class Slurm(Polling):
         """Requests known in advance form one array, of which Slurm starts `at_once` at a time."""
         return len(requests) if isinstance(requests, Sequence) and not self.local else self.at_once
 
-    def start(self, requests: Sequence[Request]) -> Sequence[_Job]:
+    def start(self, requests: Sequence[Request]) -> Sequence[SlurmJob]:
         texts = [request.to_json() for request in requests]
         jobs = self._submit(requests[0].store, Attempt(self.device), texts)
 
         def again(request: Request) -> Any:
             return self._submit(request.store, Attempt(self.device), [request.to_json()])[0]
 
-        return [_Job(request, job, again) for request, job in zip(requests, jobs, strict=True)]
+        return [SlurmJob(request, job, again) for request, job in zip(requests, jobs, strict=True)]
 
     def _submit(self, store: str, function: Callable[..., Any], *arguments: Sequence[object]) -> list[Any]:
         """A job for each. Raises EngineError."""
@@ -145,7 +145,7 @@ class Slurm(Polling):
                 job.cancel(check=False)
 
 
-class _Job(Handed):
+class SlurmJob(Handed):
     def outcome(self) -> tuple[int, str] | None:
         job = self.handle
         if not job.done():

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from ablate.running.progress.counts import counts_shown
 from ablate.running.progress.following import Progress
 from ablate.running.progress.lines import Lines, Tell, to_standard_error
-from ablate.running.progress.screen import Screen
+from ablate.running.progress.screen import ProgressBars
 from ablate.store import Store
 
 __all__ = ["Lines", "Progress", "Wanted", "open_counts", "open_progress", "teller"]
@@ -21,7 +21,7 @@ Wanted = bool | Tell
 def open_progress(store: Store, title: str, labels: Mapping[str, tuple[str, int]], wanted: Wanted) -> Progress:
     """The progress that the caller chose; on a terminal, a live table. `labels` gives arm and seed by digest."""
     if _on_terminal(wanted):
-        return Screen(store, title, labels)
+        return ProgressBars(store, title, labels)
     return Lines(store, title, labels, teller(wanted))
 
 

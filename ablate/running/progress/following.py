@@ -24,7 +24,7 @@ OVERTIME = 0.1
 
 
 @dataclass
-class Pace:
+class WorkRate:
     """Work per second while there are steps: neither what comes before the first nor what follows the last counts."""
 
     before: float
@@ -64,7 +64,7 @@ class Progress:
     current: dict[str, Run] = field(default_factory=dict, init=False)
     finished: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
-    _pace: Pace = field(default_factory=lambda: Pace(0.0, 0.0), init=False)
+    _pace: WorkRate = field(default_factory=lambda: WorkRate(0.0, 0.0), init=False)
     _spent: float = field(default=0.0, init=False)
     """Seconds that runs took which were carried out from start to end."""
     _ended: float = field(default=0.0, init=False)
@@ -91,7 +91,7 @@ class Progress:
             run.look(self.store)
             run.is_new = not run.step
             self.runs[request.digest] = run
-        self._pace = Pace(self._work_done(), time.monotonic())
+        self._pace = WorkRate(self._work_done(), time.monotonic())
 
     def show(self, event: Event | None) -> None:
         """Something happened, or nothing did for a moment."""

@@ -16,7 +16,7 @@ BAR_WIDTH = 20
 
 
 @dataclass
-class Screen(Progress):
+class ProgressBars(Progress):
     """The study in a line, and a bar for each run that goes on."""
 
     _live: Live | None = field(default=None, init=False)

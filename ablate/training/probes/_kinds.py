@@ -14,17 +14,17 @@ _BLOCK = re.compile(r"blocks\.(\d+)\.(.+)")
 
 
 @dataclass(frozen=True)
-class Place:
+class ProbeSite:
     """Where in the model something is: which layer (None for what belongs to none of them), and its name there."""
 
     layer: int | None
     name: str
 
     @staticmethod
-    def of(path: str) -> Place:
+    def of(path: str) -> ProbeSite:
         """`blocks.3.ffn.up.weight` is `ffn.up.weight` of layer 3."""
         match = _BLOCK.fullmatch(path)
-        return Place(int(match[1]), match[2]) if match else Place(None, path)
+        return ProbeSite(int(match[1]), match[2]) if match else ProbeSite(None, path)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Parameter:
     """A parameter of the model: its role (see `zoo.init`), value and, as far as they are known, its gradient and its
     value before the update."""
 
-    place: Place
+    place: ProbeSite
     role: str
     value: Tensor
     gradient: Tensor | None = None

@@ -14,12 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
-import evals.costs.memory
-import evals.costs.precision
 import zoo
-from evals.costs import matmul
 from evals.costs.machine import training_seconds_per_layer
-from evals.costs.matmul import peak_flops_per_second
+from evals.costs.matmul import peak_flops_per_second, recent_peak_flops_per_second
 from evals.costs.memory import peak_growth, peak_memory
 from evals.costs.precision import use_fast_float32
 
@@ -105,9 +102,8 @@ print(first, mapped()[0], faults(10))
     assert faults < 0.02 * 10 * 400 * 60_000 / resource.getpagesize()
 
 
-def test_without_proc_the_source_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(evals.costs.memory, "_CLEAR_REFS", tmp_path / "missing" / "clear_refs")
-    with peak_memory("cpu") as peak:
+def test_without_proc_the_source_is_named(tmp_path: Path) -> None:
+    with peak_memory("cpu", process=tmp_path / "missing") as peak:
         pass
     assert peak.source == "ru_maxrss since process start"
     assert peak.bytes == resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -172,17 +168,17 @@ def test_a_rounding_kernel_is_not_kept() -> None:
     assert torch.get_float32_matmul_precision() == "highest"
 
 
-def test_the_ceiling_of_a_run_is_measured_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ceiling_of_a_run_is_measured_once_a_minute() -> None:
     measured: list[str] = []
-    monkeypatch.setattr(
-        matmul, "peak_flops_per_second", lambda device, _: measured.append(device) or float(len(measured))
-    )
-    matmul._of_this_minute.cache_clear()
-    now = [0.0]
-    monkeypatch.setattr(matmul.time, "monotonic", lambda: now[0])
-    found = [matmul.recent_peak_flops_per_second("cpu", torch.float32) for _ in range(2)]
-    now[0] = 61.0
-    found.append(matmul.recent_peak_flops_per_second("cpu", torch.float32))
+
+    def measure(device: str, _: torch.dtype) -> float:
+        measured.append(device)
+        return float(len(measured))
+
+    def peak(now: float) -> float:
+        return recent_peak_flops_per_second("cpu", torch.float32, measure, lambda: now)
+
+    found = [peak(0.0), peak(59.0), peak(61.0)]
     torch.set_float32_matmul_precision("medium")
-    found.append(matmul.recent_peak_flops_per_second("cpu", torch.float32))
+    found.append(peak(61.0))
     assert found == [1.0, 1.0, 2.0, 3.0]

@@ -14,7 +14,7 @@ from evals.evaluations.attention import AttentionSpec
 from evals.evaluations.samples import SamplesSpec
 from evals.evaluations.token_losses import TokenLossesSpec
 from evals.found import Found
-from evals.harness.conventions import Trained
+from evals.harness.conventions import TrainedConventions
 from evals.reading.windows import Text
 from evals.spec import EvalSpec
 from evals.subject import HeldOutText, Subject
@@ -24,7 +24,7 @@ TEXT = Text(np.random.default_rng(0).integers(97, 122, 400), np.ones(400, dtype=
 
 
 def data(tokenizer: Tokenizer, text: Text = TEXT, eos: int = 299) -> HeldOutText:
-    return HeldOutText(tokenizer, Trained(tokenizer, eos), text, documents=list, train=lambda: text.tokens)
+    return HeldOutText(tokenizer, TrainedConventions(tokenizer, eos), text, documents=list, train=lambda: text.tokens)
 
 
 SMALL = SamplesSpec(prompts=3, prompt_tokens=8, new_tokens=5, temperature=0)
@@ -63,7 +63,7 @@ def test_a_bos_is_read_before_prompts_and_in_place_of_a_maps_first_token(
     model: Decoder, byte_tokenizer: Tokenizer
 ) -> None:
     held_out = replace(
-        data(byte_tokenizer, replace(TEXT, before=(256,))), conventions=Trained(byte_tokenizer, 256, "on")
+        data(byte_tokenizer, replace(TEXT, before=(256,))), conventions=TrainedConventions(byte_tokenizer, 256, "on")
     )
     for text in SMALL.run(Subject(model, context=64), held_out).rows:
         prompt = torch.tensor([[256, *byte_tokenizer.encode(text["prompt"]).ids]])

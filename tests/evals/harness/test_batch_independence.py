@@ -56,7 +56,7 @@ def _options(axes: Sequence[str]) -> list[Any]:
     return [pytest.param(option, id=str(option)) for axis in axes for option in matrix.axes()[axis]]
 
 
-def _check(option: matrix.Option) -> None:
+def _check(option: matrix.AxisOption) -> None:
     spec = matrix.combine((option,))
     if obstacle(spec):
         return
@@ -77,13 +77,13 @@ def _check(option: matrix.Option) -> None:
 
 
 @pytest.mark.parametrize("option", _options(AXES))
-def test_positions_and_mixers(option: matrix.Option) -> None:
+def test_positions_and_mixers(option: matrix.AxisOption) -> None:
     _check(option)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", _options(OTHERS))
-def test_every_other_part(option: matrix.Option) -> None:
+def test_every_other_part(option: matrix.AxisOption) -> None:
     _check(option)
 
 

@@ -11,7 +11,6 @@ import pytest
 from tokenizers import Tokenizer
 
 from evals.evaluate import Evaluation, evaluate
-from evals.harness.lm import ZooLM
 from evals.spec import EvalSpec
 from tests.evals.bytelevel import EOS
 from zoo.model import Decoder
@@ -114,6 +113,6 @@ def test_a_fault_of_the_model_is_no_tasks(run: Callable[..., Evaluation], monkey
     def fail(*_: object) -> None:
         raise RuntimeError("a kernel fails")
 
-    monkeypatch.setattr(ZooLM, "_log_likelihood", fail)
+    monkeypatch.setattr(Decoder, "hidden", fail)
     with pytest.raises(RuntimeError, match="a kernel fails"):
         run("good")

@@ -9,7 +9,7 @@ import torch
 from lm_eval.api.instance import Instance
 from tokenizers import Tokenizer
 
-from evals.harness.decode import GenerationRequest, Row
+from evals.harness.decode import Generation, GenerationRequest
 from evals.harness.lm import ZooLM
 from tests.evals.bytelevel import EOS
 from zoo.model import Decoder
@@ -73,7 +73,7 @@ def test_samples_depend_on_the_seed_and_not_on_the_batch(model: Decoder, byte_to
 
 
 def test_sampling_follows_softmax_of_scaled_logits() -> None:
-    row = Row(GenerationRequest.parse(0, [1], {"do_sample": True, "temperature": 2.0}, CONTEXT), seed=0)
+    row = Generation(GenerationRequest.parse(0, [1], {"do_sample": True, "temperature": 2.0}, CONTEXT), seed=0)
     logits = torch.tensor([2.0, 0.0, -2.0])
     drawn = torch.tensor([row.choose(logits) for _ in range(4000)]).bincount(minlength=3) / 4000
     weights = torch.exp(logits / 2)
@@ -85,7 +85,9 @@ def test_sampling_follows_softmax_of_scaled_logits() -> None:
 )
 def test_truncated_sampling_draws_only_from_the_likeliest(settings: dict[str, Any], allowed: set[int]) -> None:
     """Probabilities 0.3, 0.04, 0.06, 0.6."""
-    row = Row(GenerationRequest.parse(0, [1], {"do_sample": True, "temperature": 1.0, **settings}, CONTEXT), seed=0)
+    row = Generation(
+        GenerationRequest.parse(0, [1], {"do_sample": True, "temperature": 1.0, **settings}, CONTEXT), seed=0
+    )
     logits = torch.log(torch.tensor([0.3, 0.04, 0.06, 0.6]))
     assert {row.choose(logits) for _ in range(200)} == allowed
 

@@ -20,7 +20,7 @@ import zoo
 from ablate.store import Store
 from evals.__main__ import main
 from evals.harness.lm import ZooLM
-from evals.harness.lm_eval_model import Checkpoint, ModelFolderError
+from evals.harness.lm_eval_model import ModelFolderError, SavedZooLM
 from tests.documents import run_of, text_meta_of
 from tests.evals.bytelevel import EOS
 from zoo.model import Decoder
@@ -55,7 +55,7 @@ def run(tmp_path: Path, model: Decoder, byte_tokenizer: Tokenizer) -> Path:
 
 def test_it_answers_as_the_model_does_that_was_stored(run: Path, model: Decoder, byte_tokenizer: Tokenizer) -> None:
     expected = ZooLM(model, byte_tokenizer, eos=EOS, context=32).loglikelihood(REQUESTS)
-    whole, bare = get_model("zoo")(path=str(run)), Checkpoint(str(run / "model"), device="cpu", batch_size="1")
+    whole, bare = get_model("zoo")(path=str(run)), SavedZooLM(str(run / "model"), device="cpu", batch_size="1")
     for lm in (whole, bare):
         found = lm.loglikelihood(REQUESTS)
         assert [p for p, _ in found] == pytest.approx([p for p, _ in expected], abs=1e-4)
@@ -65,19 +65,19 @@ def test_it_answers_as_the_model_does_that_was_stored(run: Path, model: Decoder,
 def test_a_folder_without_a_run_is_asked_for_what_it_lacks(run: Path, tmp_path: Path) -> None:
     moved = (run / "model").rename(tmp_path / "exported")
     with pytest.raises(ModelFolderError, match="context="):
-        Checkpoint(str(moved))
+        SavedZooLM(str(moved))
     with pytest.raises(ModelFolderError, match="eos="):
-        Checkpoint(str(moved), context=32)
+        SavedZooLM(str(moved), context=32)
     with pytest.raises(ModelFolderError, match="no such token"):
-        Checkpoint(str(moved), context=32, eos="<end>")
-    assert Checkpoint(str(moved), context=32, eos=65).eot_token_id == 65
+        SavedZooLM(str(moved), context=32, eos="<end>")
+    assert SavedZooLM(str(moved), context=32, eos=65).eot_token_id == 65
     with pytest.raises(ModelFolderError, match=r"nowhere: .* no spec\.json"):
-        Checkpoint("nowhere")
+        SavedZooLM("nowhere")
 
 
 def test_bfloat16_is_another_computation(run: Path) -> None:
     exact, rounded = (
-        Checkpoint(str(run), device="cpu", dtype=d).loglikelihood(REQUESTS) for d in ("float32", "bfloat16")
+        SavedZooLM(str(run), device="cpu", dtype=d).loglikelihood(REQUESTS) for d in ("float32", "bfloat16")
     )
     assert rounded != exact
     assert [p for p, _ in rounded] == pytest.approx([p for p, _ in exact], rel=0.05)
@@ -85,11 +85,11 @@ def test_bfloat16_is_another_computation(run: Path) -> None:
 
 def test_lm_evals_cache_of_one_model_is_refused_to_another(run: Path, model: Decoder, tmp_path: Path) -> None:
     cache = str(tmp_path / "cache.db")
-    first = CachingLM(Checkpoint(str(run)), cache).loglikelihood(REQUESTS)
-    assert CachingLM(Checkpoint(str(run)), cache).loglikelihood(REQUESTS) == first
+    first = CachingLM(SavedZooLM(str(run)), cache).loglikelihood(REQUESTS)
+    assert CachingLM(SavedZooLM(str(run)), cache).loglikelihood(REQUESTS) == first
     zoo.save(zoo.build(model.spec, seed=4), run / "model")
     with pytest.raises(ModelFolderError, match="another model"):
-        CachingLM(Checkpoint(str(run)), cache)
+        CachingLM(SavedZooLM(str(run)), cache)
 
 
 @pytest.fixture

@@ -169,8 +169,9 @@ def slow_drafts(model: zoo.Decoder, text: torch.Tensor, streams: torch.Tensor) -
     h = model.norm(h) if own else h
     for k, module in enumerate(model.mtp, start=1):
         whole = torch.cat((text, torch.tensor([drafts], dtype=torch.long)), dim=1)
-        embedded = model.embed(whole, model.step(whole, 0, None, {}))[:, k:]
-        step = Step(torch.arange(k, whole.shape[1]), shared=model._shared, start=k)
+        begun = model.step(whole, 0, None, {})
+        embedded = model.embed(whole, begun)[:, k:]
+        step = Step(torch.arange(k, whole.shape[1]), shared=begun.shared, start=k)
         h = module(h, embedded, step)
         drafts.append(int(model.read_out(h[:, -1] if own else model.norm(h[:, -1])).argmax()))
     return drafts

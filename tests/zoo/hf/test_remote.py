@@ -19,7 +19,7 @@ from ablate.training.lora import Adapters, LoraSpec
 from tests.zoo.hf import parity
 from zoo.errors import UnsupportedError
 from zoo.hf import native, save_adapters, save_with_code, spec_of
-from zoo.hf._modeling import _pads
+from zoo.hf._modeling import pads_of
 
 EDITS: dict[str, dict[str, Any]] = {
     "post-norm": {"block.norm_placement": "post", "embedding_scale": 2.0},
@@ -80,16 +80,16 @@ def test_transformers_has_the_same_logits_and_the_same_text(edits: dict[str, Any
 @pytest.mark.parametrize("row", [[1, 1, 0, 1], [0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 1, 0, 0, 1]], ids=str)
 def test_a_hole_in_an_attention_mask_is_refused(row: list[int]) -> None:
     with pytest.raises(ValueError, match="at the ends of a row only"):
-        _pads(torch.tensor([[1] * len(row), row]), len(row))
+        pads_of(torch.tensor([[1] * len(row), row]), len(row))
 
 
 def test_an_attention_mask_may_leave_out_tokens_at_either_end() -> None:
     mask = torch.tensor([[1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]])
-    left, right = _pads(mask, 4)
+    left, right = pads_of(mask, 4)
     assert left is not None and right is not None
     assert (left.tolist(), right.tolist()) == ([0, 1, 3, 0], [1, 1, 0, 0])
-    assert _pads(torch.tensor([[1, 1, 0], [1, 0, 0]]), 3)[0] is None
-    assert _pads(torch.ones(2, 3), 3) == (None, None)
+    assert pads_of(torch.tensor([[1, 1, 0], [1, 0, 0]]), 3)[0] is None
+    assert pads_of(torch.ones(2, 3), 3) == (None, None)
 
 
 @torch.no_grad()
