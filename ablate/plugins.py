@@ -1,5 +1,6 @@
 """Files that a user plugs in: `--plugin FILE` and `ablate.plug_in`. Which folder one belongs to follows from what it
-defines, which is read without running it: whoever runs it first must know its place already (see `zoo.registry`)."""
+defines, which is read without running it: whoever runs it first must know its place already (see
+`zoo.settings.registry`)."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def plug_in(*paths: str | Path) -> list[str]:
 
 def _added(package: str, name: str, path: Path) -> str:
     from zoo.errors import PluginError  # noqa: PLC0415 (commands without plug-ins start quickly)
-    from zoo.registry import add_file  # noqa: PLC0415 (as above)
+    from zoo.settings.registry import add_file  # noqa: PLC0415 (as above)
 
     try:
         add_file(package, name, path.resolve())
@@ -66,7 +67,7 @@ def _added(package: str, name: str, path: Path) -> str:
 def check_groups() -> None:
     """Raise PluginError for an installed plug-in in a group that is no folder's, which nobody would look for."""
     from zoo.errors import PluginError, did_you_mean  # noqa: PLC0415 (as above)
-    from zoo.registry import GROUP, plugins  # noqa: PLC0415 (as above)
+    from zoo.settings.registry import GROUP, plugins  # noqa: PLC0415 (as above)
 
     folders = sorted(package.rpartition(".")[2] for package in FOLDERS)
     for plugin in plugins():

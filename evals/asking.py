@@ -16,8 +16,8 @@ from evals.conditions import Conditions
 from evals.evaluations import EvaluationSpec, evaluations
 from evals.option import Option
 from evals.spec import EvalSettings, EvaluationError, nothing
-from zoo.axis import Spec
-from zoo.descriptions import descriptions
+from zoo.settings.axis import Spec
+from zoo.settings.descriptions import descriptions
 
 SectionMap: TypeAlias = dict[str, Any]
 """The section `evals` of a study as written, or settings by name, before either is checked."""

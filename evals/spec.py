@@ -11,7 +11,7 @@ from evals.evaluations import EvaluationSpec, evaluations
 from evals.harness.conventions import Bos
 from evals.option import Option, rows
 from evals.subject import HeldOutText
-from zoo.axis import Spec
+from zoo.settings.axis import Spec
 
 EMPTY: tuple[Any, ...] = (None, (), {})
 """Values of a key that ask for nothing."""

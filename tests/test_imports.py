@@ -151,13 +151,13 @@ def test_specs_without_torch_are_the_same() -> None:
     code = "import json\n{}from ablate.study.schema import study_schema\nprint(json.dumps(study_schema()))"
     with_torch, without = (
         subprocess.run([sys.executable, "-c", code.format(first)], capture_output=True, text=True, check=True, cwd=ROOT)
-        for first in ("", "from zoo.without_torch import pretend\npretend()\n")
+        for first in ("", "from zoo.settings.without_torch import pretend\npretend()\n")
     )
     assert with_torch.stdout == without.stdout != ""
 
 
 def test_placeholders_compute_nothing() -> None:
-    code = "from zoo.without_torch import pretend; pretend(); import torch; torch.zeros(2)"
+    code = "from zoo.settings.without_torch import pretend; pretend(); import torch; torch.zeros(2)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert "torch.zeros is called in a process that pretends to have torch" in out.stderr
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from zoo.block_spec import BlockSpec
     from zoo.checkpoint import open_model as open
     from zoo.checkpoint import save
+    from zoo.construction import build
     from zoo.conversion import convert
     from zoo.costs import Cost, cost
     from zoo.decode.generate import generate
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from zoo.presets import load
     from zoo.probes import listening, taps
     from zoo.spec import ModelSpec, parse
-    from zoo.start import build
 
 # Lazy, so that `import zoo` alone does not load torch.
 _HOME = {
@@ -47,7 +47,7 @@ _HOME = {
     "after_update": "zoo.adapting",
     "roles": "zoo.init",
     "Decoder": "zoo.model",
-    "build": "zoo.start",
+    "build": "zoo.construction",
     "load": "zoo.presets",
     "BlockSpec": "zoo.block_spec",
     "ModelSpec": "zoo.spec",

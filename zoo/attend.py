@@ -18,8 +18,8 @@ from zoo.attending.needs import Backend, Needs
 from zoo.attending.scores import entropies, largest_scores, weights_of
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.precision import as_autocast_has_it, at_default_precision, computed_in
-from zoo.tracing import attention, device_type
+from zoo.kernels.precision import as_autocast_has_it, at_default_precision, computed_in
+from zoo.kernels.tracing import attention, device_type
 
 BACKENDS: dict[str, Backend] = {
     "plain": plain.BACKEND,

@@ -13,13 +13,13 @@ from zoo.block_features.canon import CanonLayer
 from zoo.block_features.depth_routing import DepthRouter
 from zoo.block_features.stochastic_depth import StochasticDepth
 from zoo.block_spec import BlockSpec
-from zoo.cache import LayerCache, kept_by
-from zoo.cache_chunks import ChunkCache
-from zoo.cache_parts import PartsCache
-from zoo.cache_states import StateCache
+from zoo.caching.cache import LayerCache, kept_by
+from zoo.caching.chunks import ChunkCache
+from zoo.caching.parts import PartsCache
+from zoo.caching.states import StateCache
 from zoo.init import ExpertLinear, Linear
 from zoo.residuals import Branch, Residual, ResidualLayer
-from zoo.site import Site, Step
+from zoo.site import ForwardPass, LayerSite
 
 MIXER, FFN, CANON, CROSS = "mixer", "ffn", "canon", "cross"
 """Parts of a block, as its cache calls them."""
@@ -28,7 +28,7 @@ MIXER, FFN, CANON, CROSS = "mixer", "ffn", "canon", "cross"
 class Block(nn.Module):
     """Stream → stream. Shows `stream`: (B, T, D), or (B, T, n, D) where there are n, as it leaves the block."""
 
-    def __init__(self, spec: BlockSpec, site: Site) -> None:
+    def __init__(self, spec: BlockSpec, site: LayerSite) -> None:
         super().__init__()
         self.topology = spec.topology
         self.mixes, self.feeds = not spec.mixer.absent, not spec.ffn.absent
@@ -50,7 +50,7 @@ class Block(nn.Module):
         self.depth = StochasticDepth(spec.stochastic_depth, site)
         self._set_initial_scales(spec.norm_placement, site)
 
-    def _residual(self, spec: BlockSpec, site: Site, branch: int) -> ResidualLayer:
+    def _residual(self, spec: BlockSpec, site: LayerSite, branch: int) -> ResidualLayer:
         place = replace(site, branch=site.layer * spec.branches + branch, nth=spec.branch_numbers[branch])
         return spec.norm_placement.build(lambda: spec.norm.build(site.d_model), place)
 
@@ -61,7 +61,7 @@ class Block(nn.Module):
             return self.ffn_residual
         return self.mixer_residual if self.cross is None else self.cross_residual
 
-    def _set_initial_scales(self, placement: Residual, site: Site) -> None:
+    def _set_initial_scales(self, placement: Residual, site: LayerSite) -> None:
         """DeepNorm's β is for the FFN, the values and the projections that write to the stream; the factor of
         hyper-connections is for the last alone."""
         gain, feeding = placement.init_gain(site), set(self.ffn.modules())
@@ -73,12 +73,12 @@ class Block(nn.Module):
                 if writes or module.values or module in feeding:
                     module.init_gain = gain
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         out = self._run(x, step, cache) if self.router is None else self.router(x, step, cache, self._run)
         step.tap("stream", lambda: out)
         return out
 
-    def _run(self, x: Tensor, step: Step, cache: LayerCache | None) -> Tensor:
+    def _run(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> Tensor:
         parts = self._parts(cache)
 
         def run(name: str, part: nn.Module, h: Tensor) -> Tensor:

@@ -7,14 +7,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from zoo.axis import Choice, Spec, is_off
 from zoo.block_features import BlockFeature
 from zoo.block_features.canon import Canon
 from zoo.block_features.depth_routing import DepthRouting
 from zoo.block_features.gated_norm import GatedNorm
 from zoo.block_features.laurel import Laurel
+from zoo.compatibility.traits import EVERY_OPERATION, Claim, Ground, Operations
 from zoo.errors import SpecError
-from zoo.facts import Dropout, Fact, Supports, Tried
 from zoo.ffns import Ffn
 from zoo.ffns.swiglu import SwiGLU
 from zoo.mixers import Mixer
@@ -24,8 +23,9 @@ from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.residuals import Residual
 from zoo.residuals.pre import Pre
-from zoo.site import PartCost, Sight
-from zoo.traits import EVERY_OPERATION, Claim, Ground, Operations
+from zoo.settings.axis import Choice, Spec, is_off
+from zoo.settings.field_tags import Dropout, Fact, Supports, TestValues
+from zoo.site import Mask, PartCost
 
 
 class BlockSpec(Spec):
@@ -52,17 +52,23 @@ class BlockSpec(Spec):
     dropout: Dropout = 0.0
     """Dropout on the output of each branch, in training."""
     stochastic_depth: Annotated[
-        float, Field(ge=0, lt=1, exclude_if=is_off), Fact.TRAINING, Tried(0.001), Supports(*EVERY_OPERATION)
+        float, Field(ge=0, lt=1, exclude_if=is_off), Fact.TRAINING, TestValues(0.001), Supports(*EVERY_OPERATION)
     ] = 0.0
     """Probability that a branch of the last layer is left out of a row while training, in layer l of L (l + 1)/L times
     that (Huang et al. 2016, arXiv:1603.09382)."""
-    canon: Annotated[Canon | None, Tried({"width": 3}, {"before": ["mixer"]})] = Field(default=None, exclude_if=is_off)
+    canon: Annotated[Canon | None, TestValues({"width": 3}, {"before": ["mixer"]})] = Field(
+        default=None, exclude_if=is_off
+    )
     """Short convolutions on the inputs of the branches (Allen-Zhu 2025, arXiv:2512.17351)."""
-    gated_norm: Annotated[GatedNorm | None, Tried({"rank": 5}, paired=False)] = Field(default=None, exclude_if=is_off)
+    gated_norm: Annotated[GatedNorm | None, TestValues({"rank": 5}, paired=False)] = Field(
+        default=None, exclude_if=is_off
+    )
     """A low-rank gate on the norm's output that a branch reads (Qiu et al. 2026, arXiv:2601.22966); null for none."""
-    laurel: Annotated[Laurel | None, Tried({"rank": 5})] = Field(default=None, exclude_if=is_off)
+    laurel: Annotated[Laurel | None, TestValues({"rank": 5})] = Field(default=None, exclude_if=is_off)
     """A learned path alongside the residual around the mixer; null for none."""
-    depth_routing: Annotated[DepthRouting | None, Tried({"capacity": 0.5})] = Field(default=None, exclude_if=is_off)
+    depth_routing: Annotated[DepthRouting | None, TestValues({"capacity": 0.5})] = Field(
+        default=None, exclude_if=is_off
+    )
     """A share of the tokens that the block runs on; null for all."""
     cross: CrossAttention | None = Field(default=None, exclude_if=is_off)
     """Attention to the encoder, between mixer and FFN; null for its defaults where there is an encoder."""
@@ -108,7 +114,7 @@ class BlockSpec(Spec):
         """Whether the FFN has one of its own."""
         return self.topology != "parallel" and not self.ffn.absent
 
-    def check_sight(self, visible: Sight) -> None:
+    def check_sight(self, visible: Mask) -> None:
         """Raise SpecError where a token cannot be shown what comes after it, as encoders and prefixes ask, or not be
         kept from it, as all but encoders do."""
         try:

@@ -10,19 +10,19 @@ from __future__ import annotations
 from zoo.attend import attend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import Choice, Examples, number
-from zoo.cache import LayerCache, TokenCache, kept_by
-from zoo.cache_states import StateCache, TokenStateCache
+from zoo.caching.cache import LayerCache, TokenCache, kept_by
+from zoo.caching.states import StateCache, TokenStateCache
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, OF_MODULES, Operation, Operations
 from zoo.conv import ShortConv, conv_cost, on_text
 from zoo.errors import SpecError, UnsupportedError
-from zoo.facts import Features, HeadFeatures, Heads, Supports, Tried
 from zoo.ffns import Ffn, FfnLayer
 from zoo.init import Linear
+from zoo.kernels.precision import in_float32
 from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers._decay import Decay
 from zoo.mixers._delta import DeltaCost, delta_scan, product_scan
 from zoo.mixers._diagonal import DiagonalCost, diagonal_scan, diagonal_states
-from zoo.mixers._erasing import ErasingCost, erasing_scan
+from zoo.mixers._dplr import DPLRCost, dplr_scan
 from zoo.mixers._linear import (
     LinearHeads,
     LinearHeadsLayer,
@@ -36,9 +36,9 @@ from zoo.mixers._linear import (
 from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._scan import STATE, ScanCost, scan
 from zoo.norms import Norm
-from zoo.precision import in_float32
-from zoo.site import Keys, PartCost, Site, Step, attention_cost, matmul_cost, mean_keys
-from zoo.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, OF_MODULES, Operation, Operations
+from zoo.settings.axis import Choice, Examples, number
+from zoo.settings.field_tags import Features, HeadFeatures, Heads, Supports, TestValues
+from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, matmul_cost, mean_keys
 
 __all__ = [
     "ALL_BUT_TRANSFER",
@@ -46,18 +46,20 @@ __all__ = [
     "OF_MODULES",
     "STATE",
     "Choice",
+    "DPLRCost",
     "Decay",
     "DeltaCost",
     "DiagonalCost",
-    "ErasingCost",
     "Examples",
     "Features",
     "Ffn",
     "FfnLayer",
+    "ForwardPass",
     "HeadFeatures",
     "Heads",
     "Keys",
     "LayerCache",
+    "LayerSite",
     "Linear",
     "LinearHeads",
     "LinearHeadsLayer",
@@ -71,16 +73,14 @@ __all__ = [
     "ScanCost",
     "Scoring",
     "ShortConv",
-    "Site",
     "SpecError",
     "StateCache",
     "Stateful",
     "StatefulLayer",
-    "Step",
     "Supports",
+    "TestValues",
     "TokenCache",
     "TokenStateCache",
-    "Tried",
     "UnsupportedError",
     "Visible",
     "attend",
@@ -91,7 +91,7 @@ __all__ = [
     "delta_scan",
     "diagonal_scan",
     "diagonal_states",
-    "erasing_scan",
+    "dplr_scan",
     "in_float32",
     "kept_by",
     "matmul_cost",
@@ -103,3 +103,6 @@ __all__ = [
     "split",
     "unit",
 ]
+
+Tried, Site, Step, ErasingCost, erasing_scan = TestValues, LayerSite, ForwardPass, DPLRCost, dplr_scan
+"""Names in 0.1.0, which files of your own may still use."""

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.cache import LayerCache, kept_by
-from zoo.cache_states import StateCache
-from zoo.site import PartCost, Step
+from zoo.caching.cache import LayerCache, kept_by
+from zoo.caching.states import StateCache
+from zoo.site import ForwardPass, PartCost
 
 STATE = "conv"
 """Name in a layer's cache of the last inputs, which the next tokens' convolution reads."""
@@ -47,7 +47,7 @@ class ShortConv(nn.Module):
         shape = {STATE: (self.reach, self.weight.shape[0])}
         return StateCache.zeros(batch, shape, self.weight, dtype)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         x = on_text(x, step)
         length = x.shape[1]
         states = kept_by(self, cache, StateCache)
@@ -61,7 +61,7 @@ class ShortConv(nn.Module):
         return out.to(x.dtype)
 
 
-def on_text(x: Tensor, step: Step) -> Tensor:
+def on_text(x: Tensor, step: ForwardPass) -> Tensor:
     """x: (B, T, …) with zeros in the place of padding."""
     text = step.text
     return x if text is None else x.masked_fill(~text.view(*text.shape, *[1] * (x.dim() - 2)), 0.0)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from zoo.cache_kinds import cache_kind
 from zoo.caches import CacheKind
+from zoo.caching.kinds import cache_kind
 from zoo.features import Table
 from zoo.refusals import check_size
 from zoo.site import PartCost, matmul_cost

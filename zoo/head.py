@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
-from zoo.precision import computed_in
-from zoo.tracing import device_type
+from zoo.kernels.precision import computed_in
+from zoo.kernels.tracing import device_type
 
 
 class HeadTransform(nn.Module):

@@ -40,10 +40,10 @@ from pydantic import NonNegativeInt, PositiveFloat
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Spec
-from zoo.facts import Supports
-from zoo.grouped import grouped_product
-from zoo.traits import EVERY_OPERATION, Operations
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
+from zoo.kernels.grouped import grouped_product
+from zoo.settings.axis import Spec
+from zoo.settings.field_tags import Supports
 
 Role = Literal["embedding", "input", "output", "head", "gain", "bias"]
 
@@ -109,7 +109,7 @@ class ExpertLinear(nn.Module):
         self.roles = {"weight": role, "bias": "bias"}
 
     def forward(self, x: Tensor, load: list[int] | Tensor) -> Tensor:
-        """load: on the device where the products can be one kernel's (`zoo.grouped`), else on the host."""
+        """load: on the device where the products can be one kernel's (`zoo.kernels.grouped`), else on the host."""
         if isinstance(load, Tensor):
             return grouped_product(x, self.weight, self.bias, load)
         # unbind, whose gradient is one stack: indexing would fill a gradient of all experts once for each of them.

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from zoo.distillation import SoftTargets
-from zoo.tracing import device_type, is_compiling
+from zoo.kernels.tracing import device_type, is_compiling
 
 IGNORED = -100
 LOGITS_AT_ONCE = 2**28 + 2**24

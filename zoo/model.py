@@ -9,17 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from zoo.block import Block
-from zoo.cache import NOTHING_TO_CACHE, Cache, LayerCache
-from zoo.cache_kinds import cache_kind
 from zoo.caches import CacheKind
+from zoo.caching.cache import NOTHING_TO_CACHE, Cache, LayerCache
+from zoo.caching.kinds import cache_kind
 from zoo.distillation import SoftTargets
 from zoo.features import Predicting, new_norm
 from zoo.head import HeadTransform, aligned_product
 from zoo.init import Linear, Role
 from zoo.loss import BatchShare, Head, log_z, next_token_loss, scored, target_nats
-from zoo.origin import Converted, TokenizerFiles
 from zoo.refusals import check_given, check_size, check_targets, check_tokens
-from zoo.site import Given, Memory, Step, of_piece
+from zoo.settings.origin import Converted, TokenizerFiles
+from zoo.site import ForwardPass, Given, Memory, of_piece
 from zoo.spec import ModelSpec
 from zoo.stack import Stack
 
@@ -119,7 +119,7 @@ class Decoder(Stack):
         stream = self.encoder.run(self.encoder.enter(self.lookup(tokens), step), step)
         return Memory(self.encoder.norm(stream), step.text)
 
-    def _memory(self, given: Given, known: Memory | None, step: Step) -> Memory | None:
+    def _memory(self, given: Given, known: Memory | None, step: ForwardPass) -> Memory | None:
         """The encoder's output for a pass, or what a cache knows of it."""
         if "encoder_tokens" not in given:
             if self.encoder is not None and known is None:
@@ -130,14 +130,14 @@ class Decoder(Stack):
         pads = given.get("encoder_left_pad"), given.get("encoder_right_pad")
         return self.encode(given["encoder_tokens"], *pads, losses=step.losses)
 
-    def _begin(self, tokens: Tensor, left_pad: Tensor | None, given: Given) -> Step:
+    def _begin(self, tokens: Tensor, left_pad: Tensor | None, given: Given) -> ForwardPass:
         """A pass without a cache."""
         check_given(tokens, left_pad, given, tokens.shape[1])
         step = self.step(tokens, 0, left_pad, given)
         step.memory = self._memory(given, None, step)
         return step
 
-    def _run(self, embedded: Tensor, step: Step, cache: Cache | None) -> Tensor:
+    def _run(self, embedded: Tensor, step: ForwardPass, cache: Cache | None) -> Tensor:
         """(B, T, D): the stream that leaves the last layer."""
         out = self.run(embedded, step, cache)
         step.tap("log_z", lambda: log_z(self.head_after(self.norm), out))
@@ -154,7 +154,7 @@ class Decoder(Stack):
             x = self.project_in(x)
         return x if self.spec.embedding_factor == 1 else x * self.spec.embedding_factor
 
-    def embed(self, tokens: Tensor, step: Step) -> Tensor:
+    def embed(self, tokens: Tensor, step: ForwardPass) -> Tensor:
         """(B, T, D): embedded tokens, with their types and absolute positions, normalised where the spec says so."""
         x = self.lookup(tokens)
         if self.token_types is not None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from zoo.kernels.tracing import is_fake
 from zoo.site import Given
-from zoo.tracing import is_fake
 
 INDICES = (torch.int64, torch.int32)
 

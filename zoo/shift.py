@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.cache import LayerCache, kept_by
-from zoo.cache_states import StateCache
+from zoo.caching.cache import LayerCache, kept_by
+from zoo.caching.states import StateCache
 from zoo.conv import on_text
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 STATE = "shift"
 """Name in a layer's cache of the last token that it has read."""
@@ -26,7 +26,7 @@ class TokenShift(nn.Module):
         """For a layer that keeps nothing else, on the device of `like`."""
         return StateCache.zeros(batch, {STATE: (self.d_model,)}, like, dtype)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         x = on_text(x, step)
         states = kept_by(self, cache, StateCache)
         before = states.read(STATE, x.dtype) if states is not None else None

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 T = TypeVar("T")
 
-Sight = Literal["causal", "all", "prefix"]
+Mask = Literal["causal", "all", "prefix"]
 """Visibility of tokens: those up to their own; all of the text; or those and all of a prefix of their row."""
 
 
 @dataclass(frozen=True)
-class Site:
+class LayerSite:
     """The place a block is built for."""
 
     d_model: int
@@ -149,7 +149,7 @@ Tap = Callable[[str, Show], None]
 
 
 @dataclass
-class Step:
+class ForwardPass:
     """One forward pass: which tokens these are, and what its layers share.
 
     index: (T,), place in the stream, padding included; the first is `start`. left_pad: (B,) or None.
@@ -166,7 +166,7 @@ class Step:
 
     index: Tensor
     left_pad: Tensor | None = None
-    sight: Sight = "causal"
+    sight: Mask = "causal"
     ends: Tensor | None = None
     prefix_ends: Tensor | None = None
     token_types: Tensor | None = None
@@ -186,16 +186,16 @@ class Step:
     _memo: dict[Any, Any] = field(default_factory=dict)
 
     @staticmethod
-    def of(tokens: Tensor, start: int = 0, left_pad: Tensor | None = None) -> Step:
+    def of(tokens: Tensor, start: int = 0, left_pad: Tensor | None = None) -> ForwardPass:
         """The pass over `tokens` (B, T), the first of which is token `start` of the stream."""
         index = torch.arange(start, start + tokens.shape[1], device=tokens.device)
-        return Step(index, left_pad, tokens=tokens, start=start)
+        return ForwardPass(index, left_pad, tokens=tokens, start=start)
 
-    def inner(self, count: int, start: int = 0, places: Tensor | None = None) -> Step:
+    def inner(self, count: int, start: int = 0, places: Tensor | None = None) -> ForwardPass:
         """A pass inside this one over tokens, or chunks, of a part's own, `count` of them, the first of which is number
         `start`. places: (B, count), theirs in the text, where it counts in layers."""
         index = torch.arange(start, start + count, device=self.index.device)
-        own = Step(index, places=places, start=start, shared=self.shared, losses=self.losses)
+        own = ForwardPass(index, places=places, start=start, shared=self.shared, losses=self.losses)
         own.recorder, own.prefix = self.recorder, self.prefix
         return own
 
@@ -232,12 +232,12 @@ class Step:
         value: T = self._memo[key]
         return value
 
-    def copy(self) -> Step:
+    def copy(self) -> ForwardPass:
         """A pass that has so far left the same, and leaves what comes elsewhere."""
         lent = None if self.lent is None else dict(self.lent)
         return replace(self, losses=list(self.losses), lent=lent, _memo=dict(self._memo))
 
-    def take(self, other: Step) -> None:
+    def take(self, other: ForwardPass) -> None:
         """Keep what a copy of this pass has left since."""
         self.losses += other.losses[len(self.losses) :]
         self._memo |= other._memo

@@ -10,21 +10,21 @@ from typing import Any, ClassVar, Self
 
 from pydantic import ValidationError, model_validator
 
-from zoo.axis import Spec
 from zoo.block_spec import BlockSpec
-from zoo.compatibility import check_layers
-from zoo.edits import Edits, SpecJson, expand, merge
+from zoo.compatibility.parts import check_layers
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.errors import SpecError
-from zoo.explain import explain
-from zoo.facts import Fact, names_with, what_computes, written_out
 from zoo.features import Feature, Subset
-from zoo.identity import digest_of, identity_of
 from zoo.mixers._cross import CrossAttention
 from zoo.model_settings import BASE, ModelSettings
-from zoo.origin import Origin, as_loaded
 from zoo.positions import Position
+from zoo.settings.axis import Spec
+from zoo.settings.edits import Edits, SpecJson, expand, merge
+from zoo.settings.explain import explain
+from zoo.settings.field_tags import Fact, names_with, what_computes, written_out
+from zoo.settings.identity import digest_of, identity_of
+from zoo.settings.origin import Origin, as_loaded
 from zoo.site import PartCost, matmul_cost
-from zoo.traits import EVERY_OPERATION, Operations
 
 
 class ModelSpec(ModelSettings):
@@ -227,7 +227,7 @@ class ModelSpec(ModelSettings):
         return _spelled_out(self, lambda part: part.model_dump(mode="json"))
 
     def identity(self) -> SpecJson:
-        """The same as `resolve`, without settings that have their first default (see `zoo.identity`)."""
+        """The same as `resolve`, without settings that have their first default (see `zoo.settings.identity`)."""
         return _spelled_out(self, identity_of)
 
     def computation(self) -> SpecJson:

@@ -10,12 +10,12 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from zoo.activation_checkpointing import recomputed
 from zoo.block import Block
-from zoo.cache import Cache, LayerCache
+from zoo.caching.cache import Cache, LayerCache
 from zoo.features import FeatureLayer, Runner, Streams, new_norm
 from zoo.init import Embedding, Linear
-from zoo.recompute import recomputed
-from zoo.site import Given, Site, Step, Tap
+from zoo.site import ForwardPass, Given, LayerSite, Tap
 from zoo.spec import ModelSpec
 
 
@@ -43,7 +43,7 @@ class Stack(nn.Module):
         layers, self.block_of_each = spec.layers, spec.block_of_each
         self._lends = any(layer.mixer.borrows for layer in layers)
         other = encodes_for or (spec.encoder.n_layers if spec.encoder is not None else 0)
-        site = Site(spec.d_model, 0, spec.n_layers, other_layers=other, encodes=encodes_for > 0)
+        site = LayerSite(spec.d_model, 0, spec.n_layers, other_layers=other, encodes=encodes_for > 0)
         first_uses = [self.block_of_each.index(block) for block in range(max(self.block_of_each) + 1)]
         self.blocks = nn.ModuleList(Block(layers[i], replace(site, layer=i)) for i in first_uses)
         """Each once, where several layers share one."""
@@ -105,9 +105,9 @@ class Stack(nn.Module):
         between = runner.new_entries(new, batch, dtype)
         return [*(new(layer, batch) for layer in before), *between, *(new(layer, batch) for layer in after)]
 
-    def step(self, tokens: Tensor, start: int, left_pad: Tensor | None, given: Given) -> Step:
+    def step(self, tokens: Tensor, start: int, left_pad: Tensor | None, given: Given) -> ForwardPass:
         """The pass over `tokens` (B, T), the first of which is token `start` of the stream."""
-        step = Step.of(tokens, start, left_pad)
+        step = ForwardPass.of(tokens, start, left_pad)
         step.sight, step.shared, step.recorder = self.spec.visible, self._shared, self.recorder
         step.lent = {} if self._lends else None
         step.token_types = given.get("token_types")
@@ -126,7 +126,7 @@ class Stack(nn.Module):
             step.prefix_ends = given["prefix"] if left_pad is None else given["prefix"] + left_pad
         return step
 
-    def run(self, embedded: Tensor, step: Step, cache: Cache | None = None) -> Tensor:
+    def run(self, embedded: Tensor, step: ForwardPass, cache: Cache | None = None) -> Tensor:
         """(B, T, D): the stream that leaves the last layer."""
         for part in self.parts:
             part.begin(embedded, step)
@@ -143,7 +143,7 @@ class Stack(nn.Module):
         return x if runner.own_streams else self.close(x)
 
     def _with_own_stream(
-        self, layers: range, x: Tensor, step: Step, entries: Sequence[LayerCache | None], bare: bool = False
+        self, layers: range, x: Tensor, step: ForwardPass, entries: Sequence[LayerCache | None], bare: bool = False
     ) -> Tensor:
         """(B, T, D) → (B, T, D), by layers whose stream is opened before them and closed after them."""
         if not layers:
@@ -151,7 +151,7 @@ class Stack(nn.Module):
         return self.close(self._layers(layers, self._open(x, layers[0]), step, entries, bare), layers[-1])
 
     def _layers(
-        self, layers: range, x: Tensor, step: Step, entries: Sequence[LayerCache | None], bare: bool = False
+        self, layers: range, x: Tensor, step: ForwardPass, entries: Sequence[LayerCache | None], bare: bool = False
     ) -> Tensor:
         """The stream through some of the layers. bare: without the parts around them."""
         outside, parts = step.prefix, [] if bare else self.parts
@@ -168,7 +168,7 @@ class Stack(nn.Module):
         step.prefix, step.revalue = outside, None
         return x
 
-    def _run_block(self, block: int, step: Step, cache: LayerCache | None, x: Tensor) -> Tensor:
+    def _run_block(self, block: int, step: ForwardPass, cache: LayerCache | None, x: Tensor) -> Tensor:
         if self.recompute and torch.is_grad_enabled():
             return recomputed(cast(Block, self.blocks[block]), x, step)
         out: Tensor = self.blocks[block](x, step, cache)
@@ -187,7 +187,7 @@ class Stack(nn.Module):
         streams = self._streams
         return self.placements[layer].close(x) if streams is None else streams.close(x)
 
-    def enter(self, embedded: Tensor, step: Step) -> Tensor:
+    def enter(self, embedded: Tensor, step: ForwardPass) -> Tensor:
         """Embedded tokens (B, T, D) as the first block reads them: with absolute positions, normalised where the spec
         says so."""
         x = embedded

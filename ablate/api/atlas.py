@@ -22,8 +22,8 @@ from ablate.study.written import SHIPPED, read_study, shipped
 from reports.atlas.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting
 from reports.results.document import RecordedResult
 from reports.results.parts import Plain, parts_of
-from zoo.descriptions import descriptions
 from zoo.presets import names, preset
+from zoo.settings.descriptions import descriptions
 
 
 def atlas(

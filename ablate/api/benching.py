@@ -18,8 +18,8 @@ from ablate.study.written import Sets, edit_layers
 from ablate.training.execution import Count
 from evals.costs.bench import BenchDocument, BenchSetting, compare
 from evals.costs.machine import room_bytes
-from zoo.edits import Edits
 from zoo.errors import SpecError, UnsupportedError
+from zoo.settings.edits import Edits
 
 DEFAULT: Edits = {"d_model": 512, "n_layers": 8, "vocab_size": 8192, "embedding_scale": 1.0}
 """Edits of the preset `small` that make it a Llama of about 30 M parameters."""

@@ -13,10 +13,10 @@ from ablate.study.sections import StartSpec, TeacherSpec
 from ablate.training.lora import LoraSpec
 from ablate.training.spec import TrainSpec
 from evals.evaluations import evaluations
-from zoo.axis import Spec, Variant, variants
 from zoo.block_spec import BlockSpec
 from zoo.decode import BeamSearch, Sampling, Speculation, beam_search, generate, lookahead, speculate
-from zoo.registry import plugins
+from zoo.settings.axis import Spec, Variant, variants
+from zoo.settings.registry import plugins
 from zoo.spec import ModelSpec
 
 PAPER = re.compile(r"arXiv:[0-9]{4}\.[0-9]{4,5}|https?://[^\s)]+[^\s).,]")

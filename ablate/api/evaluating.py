@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from ablate.api._bringing import brought_in
+from ablate.api._import_request import imported_first
 from ablate.api.runs import find_run
 from ablate.data import AnyCorpus, SyntheticCorpus, open_corpus
 from ablate.errors import ArgumentError
@@ -112,7 +112,7 @@ def evaluate(
     """
     # The run itself, or that of the checkpoint in a folder, which is imported first.
     folder = Path(run)
-    found = run if not folder.is_dir() or (folder / "run.json").exists() else brought_in(folder, store, progress)
+    found = run if not folder.is_dir() or (folder / "run.json").exists() else imported_first(folder, store, progress)
     place, identity = find_run(found, store)
     directory = place.data(identity.data.digest).path
     if not directory.is_dir():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from ablate.api.questions import StudyLike
+from ablate.api.resolve_study import StudyLike
 from ablate.data import DataIdentity, DataSource, vocabulary
 from ablate.errors import ArgumentError
 from ablate.planning.durations import least_seconds
@@ -22,7 +22,7 @@ from ablate.training.step_work import StepWork, step_work
 from evals.costs.devices import Device, DeviceError
 from evals.costs.devices import device as device_named
 from evals.costs.step_roofline import SLOWER, StepSeconds, step_seconds
-from zoo.fla import WRITTEN_OUT
+from zoo.kernels.fla import WRITTEN_OUT
 
 START_SECONDS = {False: 20.0, True: 30.0}
 """Assumed, before a run's first step: a process starts, and a compiled program is read from the cache."""

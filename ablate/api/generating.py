@@ -23,8 +23,8 @@ from evals.harness.conventions import Conventions
 from evals.harness.decode import GenerationRequest, decode
 from evals.reading.causal import obstacle
 from zoo.decode import Sampling
-from zoo.explain import checked
 from zoo.lengths import longest_text
+from zoo.settings.explain import checked
 
 MOST_TOKENS = 2**40
 """More than any memory holds; tensors count no further than 2**63."""

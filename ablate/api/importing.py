@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.api._bringing import ImportSettings, asked_of, brought, note
-from ablate.api.allowing import refuse_code
+from ablate.api._import_request import ImportSettings, asked_of, brought, note
+from ablate.api.code_trust import refuse_code
 from ablate.api.evaluating import Scores, evaluate
 from ablate.api.public import Dtype
-from ablate.api.questions import StudyLike
+from ablate.api.resolve_study import StudyLike
 from ablate.checkpoints import Checkpoint
 from ablate.data import Corpus
 from ablate.machine.environment import own_threads

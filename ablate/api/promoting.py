@@ -11,7 +11,7 @@ from ablate.study.promoting import confirming, refuse_edited, write_study
 from ablate.study.study import Study
 from ablate.study.yamlfile import StudyMap
 from reports.findings.study_summary import StudySummary
-from zoo.edits import merge
+from zoo.settings.edits import merge
 
 SEEDS = 5
 TOGETHER = "together"

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import zoo
-from zoo.axis import Spec
-from zoo.facts import Fact, names_with
 from zoo.presets import Preset
+from zoo.settings.axis import Spec
+from zoo.settings.field_tags import Fact, names_with
 
 PATHS = {
     "norm": "block.norm.kind",

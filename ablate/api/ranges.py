@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ablate.study.complaints import Schema
-from zoo.axis import Spec
+from zoo.settings.axis import Spec
 
 MOST_NAMES = 12
 """Names of a choice that are written out; of longer ones, the first few."""

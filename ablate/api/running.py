@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Unpack
 
 import reports
-from ablate.api.allowing import refuse_code
+from ablate.api.code_trust import refuse_code
 from ablate.api.promoting import promote_effects, refuse_promotion
 from ablate.api.prospects import Prospects
-from ablate.api.questions import StudyLike, refuse_namesake
+from ablate.api.resolve_study import StudyLike, refuse_namesake
 from ablate.api.result import StudyResult
 from ablate.machine.numerics import restored
 from ablate.running.context import open_context
@@ -20,7 +20,7 @@ from ablate.running.stages import StudyRunner
 from ablate.store.documents.shell import plugin_options
 from ablate.study.reading import load_study
 from ablate.study.written import Sets
-from zoo.registry import plugin_files
+from zoo.settings.registry import plugin_files
 
 
 @documented(RunOptions.__annotations__)

@@ -11,10 +11,10 @@ from ablate.store import Store, StoreError
 from ablate.store.documents import JsonObject, RunDocument, TextMeta
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import trained_tokenizer
-from zoo.axis import Spec
 from zoo.errors import SpecError
-from zoo.explain import checked
-from zoo.registry import changed
+from zoo.settings.axis import Spec
+from zoo.settings.explain import checked
+from zoo.settings.registry import changed
 from zoo.spec import ModelSpec
 
 

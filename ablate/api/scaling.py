@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pydantic import JsonValue
 
 from ablate.api.public import Dtype
-from ablate.api.questions import StudyLike
+from ablate.api.resolve_study import StudyLike
 from ablate.api.sizes import size_in_bytes
 from ablate.errors import ArgumentError
 from ablate.machine.numerics import enforce, pick_device, restored

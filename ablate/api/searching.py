@@ -14,8 +14,8 @@ import polars as pl
 from optuna.storages import BaseStorage
 
 import reports
-from ablate.api.allowing import refuse_code
-from ablate.api.questions import StudyLike, refuse_namesake
+from ablate.api.code_trust import refuse_code
+from ablate.api.resolve_study import StudyLike, refuse_namesake
 from ablate.machine.numerics import restored
 from ablate.running.context import RunContext, open_context
 from ablate.running.corpora import prepare_checkpoints, prepare_corpora
@@ -25,7 +25,6 @@ from ablate.running.progress import Lines, Wanted, teller
 from ablate.searching.asking import IMPORTED
 from ablate.searching.base_rate import BASE_RATE, tuned_rate
 from ablate.searching.history import begin
-from ablate.searching.laboratory import Job, StudyLaboratory
 from ablate.searching.promotion import promote as write_promoted
 from ablate.searching.promotion import promoted_path
 from ablate.searching.samplers import chosen_sampler, ended, make_pruner, make_sampler
@@ -33,6 +32,7 @@ from ablate.searching.search import Search
 from ablate.searching.search_document import asked_before, column_of, search_digest, search_document, write_tables
 from ablate.searching.space_check import check_space
 from ablate.searching.storage import Owner, close_storage, open_storage
+from ablate.searching.trial_runner import Job, StudyTrialRunner
 from ablate.store.documents import JsonObject, SearchDocument
 from ablate.store.documents.tuning import RATE
 from ablate.study.problems import Place, Problem, StudyError
@@ -170,7 +170,7 @@ class _StudySearch:
     def __init__(self, context: RunContext, study: Study, spec: SearchSpec, promote: int | None) -> None:
         self.context, self.study, self.spec, self.promote = context, study, spec, promote
         self.store = context.store
-        self.lab = StudyLaboratory(study, context.planner(study).plan, self.store, context.request)
+        self.lab = StudyTrialRunner(study, context.planner(study).plan, self.store, context.request)
         check_space(self.lab)
         self.failures: list[str] = []
         self.is_in_journal = True

@@ -17,7 +17,7 @@ from ablate.store.documents import MergedRecord, PackDocument, RunDocument
 from ablate.store.merging import verify
 from ablate.training.spec import TrainSpec
 from zoo.errors import SpecError
-from zoo.registry import changed
+from zoo.settings.registry import changed
 from zoo.spec import parse
 
 

@@ -150,7 +150,7 @@ def engine_settings(options: argparse.Namespace) -> dict[str, str]:
 
 def builds_no_model(options: argparse.Namespace) -> None:
     """Spare a command the time that torch takes to load, if the process is the command's own."""
-    from zoo.without_torch import pretend
+    from zoo.settings.without_torch import pretend
 
     if options.own_process:
         pretend()

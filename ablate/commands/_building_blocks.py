@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from ablate.commands import print_json
 from zoo import building_blocks
-from zoo.descriptions import description_of
+from zoo.settings.descriptions import description_of
 
 
 class BuildingBlock(TypedDict):

@@ -16,9 +16,9 @@ from ablate.commands._building_blocks import names as building_blocks
 from ablate.commands._building_blocks import show_block
 from ablate.plugins import check_groups
 from reports.atlas.models import ASSUMED, COLUMNS
-from zoo.descriptions import descriptions
 from zoo.errors import did_you_mean
 from zoo.presets import Preset, names, preset, shrunk, sized_names
+from zoo.settings.descriptions import descriptions
 
 FIRST = ("mixers", "ffns", "norms", "residuals", "positions", "positions.scalings", "sparsities", "parts")
 """Parts of a model, which come before all else that can be named."""
@@ -118,7 +118,7 @@ def _show_setting(name: str, groups: Catalogue, presets: Sequence[str], as_json:
 
 
 def show_matrix(path: str, as_json: bool) -> int:
-    from zoo.matrix import document
+    from zoo.compatibility.matrix import document
 
     if as_json:
         print_json(document())

@@ -19,7 +19,7 @@ AGAIN = "ABLATE_WITH_TORCH"
 def without_torch(options: argparse.Namespace, *, likely: bool) -> Iterator[None]:
     """Do without torch, where that is likely to do, in a process that is the command's own and on a machine without a
     GPU. Where torch turns out to be needed, the command begins again with it: nothing that it has written is lost."""
-    from zoo.without_torch import TorchNeededError, may_have_gpu, pretend
+    from zoo.settings.without_torch import TorchNeededError, may_have_gpu, pretend
 
     again = os.environ.pop(AGAIN, None) is not None
     if options.own_process and likely and not again and not may_have_gpu():

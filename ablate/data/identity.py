@@ -9,7 +9,7 @@ from typing import Self
 from ablate.data.sources import Extent, TextSource
 from ablate.data.splitting import survey
 from ablate.store.documents import TextSplit
-from zoo.identity import digest_of, identity_of
+from zoo.settings.identity import digest_of, identity_of
 
 SCHEMA = 2
 DIGITS = 32

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 from pydantic import TypeAdapter
 
 from ablate.data.sources import DataSource
-from zoo.axis import Choice
+from zoo.settings.axis import Choice
 
 DataSpec: TypeAlias = Annotated[DataSource, Choice("ablate.data.sources", tag="source")]
 """A map with `source`, or the bare name of one (`data: stdlib`)."""

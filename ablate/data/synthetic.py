@@ -18,8 +18,8 @@ from ablate.store import DataFolder
 from ablate.store.documents import HeldOutPart, SyntheticMeta
 from evals.reading.question import Question
 from zoo.errors import did_you_mean
-from zoo.explain import explain
-from zoo.identity import digest_of, identity_of
+from zoo.settings.explain import explain
+from zoo.settings.identity import digest_of, identity_of
 
 STREAMS = {"train": 0, "test": 1, "questions": 2, "tuning": 3, "judging": 4}
 """Splits draw from streams of their own. A task with few examples, such as the sums of two digits, repeats some."""

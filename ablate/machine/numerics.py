@@ -15,7 +15,7 @@ import torch
 from ablate.store.documents import RunNumerics
 from evals.costs.precision import ProductError, use_fast_float32
 from zoo.attending.fused import use_flash_3
-from zoo.fla import use_fla
+from zoo.kernels.fla import use_fla
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from ablate.store.documents import JsonObject, RunDocument, SyntheticMeta
 from ablate.training.spec import TrainSpec
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
-from zoo.axis import Spec
 from zoo.errors import SpecError
-from zoo.identity import DIGITS, digest_of, identity_of
+from zoo.settings.axis import Spec
+from zoo.settings.identity import DIGITS, digest_of, identity_of
 from zoo.spec import ModelSpec, parse
 
 FIRST_DIGITS = 16

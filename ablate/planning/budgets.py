@@ -17,8 +17,8 @@ from ablate.training.lora import flops_change
 from ablate.training.spec import TrainSpec, timeless
 from zoo.costs import Cost, cost
 from zoo.errors import SpecError
-from zoo.identity import identity_of
-from zoo.registry import versions_of
+from zoo.settings.identity import identity_of
+from zoo.settings.registry import versions_of
 from zoo.spec import ModelSpec
 
 TOLERANCE = 0.005

@@ -8,7 +8,7 @@ from ablate.store.documents import StudyArm, StudyDesign, StudyEffect
 from ablate.store.documents.design import structure
 from ablate.study.design_spec import Screen, named
 from ablate.study.factorial import Effect
-from zoo.identity import digest_of
+from zoo.settings.identity import digest_of
 
 
 def design_document(screen: Screen, arms: Sequence[StudyArm]) -> StudyDesign:

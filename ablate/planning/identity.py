@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from ablate.store.documents import JsonObject, RunDocument, RunStart, RunTeacher
 from ablate.training.spec import TrainSpec
 from evals.spec import EvalSettings
-from zoo.identity import DIGITS, canonical, digest_of, identity_of
-from zoo.registry import versions_of
+from zoo.settings.identity import DIGITS, canonical, digest_of, identity_of
+from zoo.settings.registry import versions_of
 from zoo.spec import ModelSpec
 
 SEED = "<the seed>"

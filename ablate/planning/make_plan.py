@@ -19,7 +19,7 @@ from ablate.study.study import Study, StudyError
 from ablate.training.depth_transfer import depth_refusals
 from ablate.training.transfer import refusals
 from zoo.costs import Cost
-from zoo.registry import versions_of
+from zoo.settings.registry import versions_of
 from zoo.spec import ModelSpec
 
 Identify = Callable[[DataSource], DataIdentity]

@@ -9,7 +9,7 @@ from ablate.planning.budgets import MatchError, parameters, solve
 from ablate.study.arms import Arm
 from ablate.study.study import Study, StudyError
 from zoo.costs import cost
-from zoo.edits import flatten
+from zoo.settings.edits import flatten
 from zoo.spec import ModelSpec
 
 SETTING = "budget.parameters"

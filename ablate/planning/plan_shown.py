@@ -23,8 +23,8 @@ from ablate.store.documents.tuning_words import trials, untuned
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
 from evals.costs.machine import Speed
-from zoo.edits import expand
-from zoo.explain import yaml
+from zoo.settings.edits import expand
+from zoo.settings.explain import yaml
 
 MemoryNeeds = Mapping[str | None, Mapping[str, MemoryNeed]]
 """Memory by the name of a rung, None without a ladder, and by arm."""

@@ -21,7 +21,7 @@ from ablate.store.documents import JsonObject, RegistrationRecord, StudyDocument
 from ablate.store.documents.registered import checksum_of
 from ablate.study.arms import Arm
 from ablate.study.study import Study
-from zoo.identity import identity_of
+from zoo.settings.identity import identity_of
 
 SECTIONS = {
     *("question", "baseline", "contrasts", "margin", "seeds", "budget", "tune", "grid", "factors", "design"),

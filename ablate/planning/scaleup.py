@@ -17,9 +17,9 @@ from ablate.study.study import Study
 from evals.costs.devices import Device
 from evals.costs.fit import Fit, fit
 from evals.costs.roofline import PredictedPhase, Prediction, predict
-from zoo.edits import expand, merge
 from zoo.errors import SpecError
 from zoo.presets import Preset
+from zoo.settings.edits import expand, merge
 from zoo.spec import ModelSpec, parse
 
 T = TypeVar("T")

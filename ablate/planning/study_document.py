@@ -37,8 +37,8 @@ from ablate.study.reading import next_scale
 from ablate.study.study import Study
 from ablate.training.objectives.next_token import NextToken
 from evals.costs.prompts import convention
-from zoo.identity import digest_of
-from zoo.registry import plugin_files
+from zoo.settings.identity import digest_of
+from zoo.settings.registry import plugin_files
 
 NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 

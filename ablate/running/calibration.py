@@ -33,8 +33,8 @@ from ablate.store.documents import CalibrationDocument, CostProcess, JsonObject,
 from ablate.training.result import quartiles
 from ablate.training.spec import timeless
 from evals.costs.alternation import Effort, Pace
-from zoo.identity import digest_of
-from zoo.registry import versions_of
+from zoo.settings.identity import digest_of
+from zoo.settings.registry import versions_of
 
 UNSTEADY = 0.05
 """A standard error of ln(step time) from which on it is worth a word."""

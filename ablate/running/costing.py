@@ -22,7 +22,7 @@ from ablate.store.documents import CostsDocument, JsonObject
 from ablate.training.execution import Execution
 from evals.costs.alternation import Effort, Pace
 from evals.costs.spec import DRAWN, JUDGED, PROCESSES
-from zoo.identity import digest_of, identity_of
+from zoo.settings.identity import digest_of, identity_of
 
 ROUNDS = 8
 """At least, in each process, of what arms are judged by."""

@@ -17,9 +17,9 @@ from pydantic import BeforeValidator, model_validator
 
 from ablate.errors import ArgumentError
 from ablate.training.execution import Count, Execution, Microbatch
-from zoo.descriptions import descriptions
 from zoo.errors import SpecError
-from zoo.explain import checked
+from zoo.settings.descriptions import descriptions
+from zoo.settings.explain import checked
 
 WIDTH = 120
 """Columns of a docstring."""

@@ -20,16 +20,16 @@ from ablate.machine.environment import describe
 from ablate.machine.numerics import Numerics
 from ablate.planning.budgets import training_cost
 from ablate.readable import instant, now
+from ablate.running.process_group import team_of
 from ablate.running.request import Request
 from ablate.running.sessions import numerics_of, session_of
-from ablate.running.team import team_of
 from ablate.store import Store
 from ablate.store.claims import FolderClaim
 from ablate.store.documents import ResultDocument
 from ablate.store.documents.claim import Count
 from ablate.training.result import model_flop_utilisation, summarise_metrics, trained_tokens
 from ablate.training.schedule import warmup_steps
-from ablate.training.session import Ending, Session
+from ablate.training.session import Session, TrainOutcome
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted, StopSignal
 from ablate.training.trained import conventions_of, keep_trained, trained_model, trained_tokenizer
@@ -48,7 +48,7 @@ from evals.reading.windows import Text
 from evals.spec import EvalSpec
 from evals.subject import HeldOutText, Subject, SyntheticTask
 from zoo.errors import PluginError
-from zoo.registry import changed
+from zoo.settings.registry import changed
 
 LOG = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
 
 def _result(
     session: Session,
-    ending: Ending,
+    ending: TrainOutcome,
     request: Request,
     memory: PeakMemory,
     waited: Waiting,

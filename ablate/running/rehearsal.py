@@ -22,7 +22,7 @@ import zoo
 from ablate.data import open_corpus
 from ablate.machine.numerics import Numerics, enforce
 from ablate.running.answering import answers_to
-from ablate.running.lifeline import end_with_parent
+from ablate.running.parent_death import end_with_parent
 from ablate.store import Store
 from ablate.store.documents import CostPoint, CostProcess, Environment, JsonObject, Part, RunDocument
 from ablate.training.execution import DEFAULT, Execution

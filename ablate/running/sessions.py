@@ -7,9 +7,9 @@ from collections.abc import Callable
 from ablate.machine.numerics import Numerics, enforce
 from ablate.running.request import Request
 from ablate.store import AblateError, Store
+from ablate.training.process_group import ProcessGroup
 from ablate.training.reader import TrainingData
 from ablate.training.session import Session
-from ablate.training.team import Team
 
 
 class NumericsError(AblateError):
@@ -27,7 +27,11 @@ def numerics_of(request: Request) -> Numerics:
 
 
 def session_of(
-    request: Request, corpus: TrainingData, numerics: Numerics, team: Team, stop: Callable[[], bool] = lambda: False
+    request: Request,
+    corpus: TrainingData,
+    numerics: Numerics,
+    team: ProcessGroup,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Session:
     """The session of one process of the team."""
     store = Store(request.store)

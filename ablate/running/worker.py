@@ -15,7 +15,7 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from ablate.running.lifeline import end_with_parent
+from ablate.running.parent_death import end_with_parent
 from ablate.running.request import Request
 from ablate.running.runlog import DONE, logged, redirect_output
 from ablate.store import LostClaimError, Store
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
     except Interrupted:
         return ENDED_BY_REQUEST
     except Exception as error:
-        from zoo.registry import place_in_plugin  # noqa: PLC0415 (only a failure needs it)
+        from zoo.settings.registry import place_in_plugin  # noqa: PLC0415 (only a failure needs it)
 
         summary = f"{type(error).__name__}: {error}{place_in_plugin(error)}".replace("\n", " ")
         Store(request.store).write_error(request.digest, summary, traceback.format_exc())

@@ -10,11 +10,11 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from ablate.searching.laboratory import IllegalError, Job, Laboratory
 from ablate.searching.racing import Seeds, standings
 from ablate.searching.repair import repaired
 from ablate.searching.samplers import ended
 from ablate.searching.storage import Owner
+from ablate.searching.trial_runner import IllegalError, Job, TrialRunner
 from ablate.study.search_axes import AnyAxis
 from ablate.study.search_space import Params
 from ablate.study.search_spec import SearchSpec
@@ -33,7 +33,7 @@ class ExhaustedError(Exception):
 class Asking:
     """One command's questions to the sampler that all commands share."""
 
-    def __init__(self, study: optuna.Study, spec: SearchSpec, lab: Laboratory, owner: Owner, sampler: str) -> None:
+    def __init__(self, study: optuna.Study, spec: SearchSpec, lab: TrialRunner, owner: Owner, sampler: str) -> None:
         """sampler: its kind, where the study says `auto`."""
         self.study, self.spec, self.lab, self.owner = study, spec, lab, owner
         self._grid = self._combinations() if sampler == "grid" else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ablate.searching.laboratory import Job, StudyLaboratory
+from ablate.searching.trial_runner import Job, StudyTrialRunner
 from ablate.store.documents.tuning import RATE
 from ablate.study.search_space import SEARCH, edit_of, number_at
 from ablate.study.tune_spec import FINE
@@ -15,7 +15,7 @@ BASE_RATE = "base_rate"
 MOST_RATES = 7
 
 
-def tuned_rate(lab: StudyLaboratory, train: Callable[[Job], None]) -> float:
+def tuned_rate(lab: StudyTrialRunner, train: Callable[[Job], None]) -> float:
     """The best of the base's rate, half and twice it, with the trials' seeds. While an end of the list is the best, the
     next factor of 2 is tried, too, up to `MOST_RATES` rates.
 
@@ -45,7 +45,7 @@ def tuned_rate(lab: StudyLaboratory, train: Callable[[Job], None]) -> float:
         scores[ends[best]] = math.inf
 
 
-def base_at(lab: StudyLaboratory, rate: float | None) -> Job:
+def base_at(lab: StudyTrialRunner, rate: float | None) -> Job:
     """Runs of the base with the trials' seeds, at a rate or at its own."""
     if rate is None:
         return lab.control()

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ablate.searching.laboratory import StudyLaboratory
+from ablate.searching.trial_runner import StudyTrialRunner
 from ablate.store.documents.tuning import RATE
 from ablate.study.problems import StudyError
 from ablate.study.search_axes import AnyAxis
@@ -40,7 +40,7 @@ class VarianceShare(NamedTuple):
     """The 90 % interval; None where the share is exact."""
 
 
-def cost_shares(lab: StudyLaboratory, names: Sequence[str], seed: int = 0) -> dict[str, dict[str, VarianceShare]]:
+def cost_shares(lab: StudyTrialRunner, names: Sequence[str], seed: int = 0) -> dict[str, dict[str, VarianceShare]]:
     """Share of every setting by cost, within the settings that can be built. No cost depends on the learning rate."""
     axes = {path: axis for path, axis in lab.space.axes.items() if path != RATE}
     if not names:
@@ -59,7 +59,7 @@ def cost_shares(lab: StudyLaboratory, names: Sequence[str], seed: int = 0) -> di
 class _Costs:
     """Costs of settings, NaN where they cannot be built. Each model is worked out once."""
 
-    def __init__(self, lab: StudyLaboratory, names: Sequence[str]) -> None:
+    def __init__(self, lab: StudyTrialRunner, names: Sequence[str]) -> None:
         self.lab, self.names = lab, names
         rng = np.random.default_rng(0)
         self._rate = {path: random_value(axis, rng) for path, axis in lab.space.axes.items() if path == RATE}

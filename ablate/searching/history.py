@@ -14,15 +14,15 @@ import optuna
 from optuna.trial import TrialState
 
 from ablate.searching.asking import BEYOND, IMPORTED
-from ablate.searching.laboratory import IllegalError, StudyLaboratory
 from ablate.searching.storage import Owner
+from ablate.searching.trial_runner import IllegalError, StudyTrialRunner
 from ablate.store.documents import RunDocument
 from ablate.study.arms import edits_in
 from ablate.study.search_axes import AnyAxis, Choice, Ratio, label
 from ablate.study.search_space import Params, SearchSpace, number_at, spread_of
 from ablate.study.study import StudyError
 from ablate.training.spec import TrainSpec
-from zoo.edits import expand
+from zoo.settings.edits import expand
 from zoo.spec import ModelSpec, parse
 
 BEGUN = "begun"
@@ -30,7 +30,7 @@ SPELLINGS = 64
 """Most settings that are tried for one model, where several patterns may be its own."""
 
 
-def begin(lab: StudyLaboratory, study: optuna.Study, owner: Owner) -> int:
+def begin(lab: StudyTrialRunner, study: optuna.Study, owner: Owner) -> int:
     """Fill a new search with its history, the base and `enqueue`. Returns the number of trials from the store."""
     known = _enqueued(lab)
     with owner.asking():
@@ -45,7 +45,7 @@ def begin(lab: StudyLaboratory, study: optuna.Study, owner: Owner) -> int:
     return count
 
 
-def _base(lab: StudyLaboratory) -> Iterator[Params]:
+def _base(lab: StudyTrialRunner) -> Iterator[Params]:
     """The base's settings, if it lies in the space and within the constraints."""
     base = lab.space.base
     for params in spellings(lab.space, base.model, base.train):
@@ -54,7 +54,7 @@ def _base(lab: StudyLaboratory) -> Iterator[Params]:
             return
 
 
-def _enqueued(lab: StudyLaboratory) -> list[Params]:
+def _enqueued(lab: StudyTrialRunner) -> list[Params]:
     """Raises StudyError for settings that cannot be built, or are outside the space."""
     found = []
     for place, settings in enumerate(lab.spec.enqueue):
@@ -69,7 +69,7 @@ def _enqueued(lab: StudyLaboratory) -> list[Params]:
     return found
 
 
-def _candidates(lab: StudyLaboratory) -> Iterator[RunDocument]:
+def _candidates(lab: StudyTrialRunner) -> Iterator[RunDocument]:
     """Runs of the store that may be trials: with a trial's seed, data and numerics, and the base's training where the
     space does not vary it."""
     (base, *_) = lab.control().requests
@@ -84,7 +84,7 @@ def _candidates(lab: StudyLaboratory) -> Iterator[RunDocument]:
             yield run
 
 
-def _imported(lab: StudyLaboratory, study: optuna.Study, run: RunDocument) -> bool:
+def _imported(lab: StudyTrialRunner, study: optuna.Study, run: RunDocument) -> bool:
     """Add the trial that a run is, if it is one and has its scores."""
     for params in spellings(lab.space, parse(run.model), TrainSpec.model_validate(run.train)):
         try:

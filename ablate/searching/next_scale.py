@@ -9,7 +9,7 @@ from ablate.searching.repair import repaired
 from ablate.study.problems import StudyError
 from ablate.study.search_axes import AnyAxis, Choice, label
 from ablate.study.search_space import Params, SearchSpace, is_listed, number_at, spread_of, values_of
-from zoo.edits import Edits
+from zoo.settings.edits import Edits
 
 
 def at_scale(here: SearchSpace, there: SearchSpace, params: Params) -> Edits | None:

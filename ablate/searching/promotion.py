@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablate.searching.base_rate import BASE_RATE
-from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.next_scale import at_scale
 from ablate.searching.search import Search
 from ablate.searching.search_document import standings_of
+from ablate.searching.trial_runner import StudyTrialRunner
 from ablate.store.documents.tuning import RATE
 from ablate.study.promoting import confirming, write_study
 from ablate.study.reading import load_study
@@ -19,7 +19,7 @@ from ablate.study.search_space import Params, SearchSpace
 from ablate.study.study import Study
 from ablate.study.written import SHIPPED
 from ablate.study.yamlfile import StudyMap
-from zoo.edits import Edits
+from zoo.settings.edits import Edits
 
 SEEDS = 3
 
@@ -32,7 +32,7 @@ class Promoted:
     unlike: Mapping[str, tuple[str, ...]]
 
 
-def promote(lab: StudyLaboratory, search: Search, count: int) -> Promoted | None:
+def promote(lab: StudyTrialRunner, search: Search, count: int) -> Promoted | None:
     """Write the best trials as a study; None where no trial differs from the base in more than its rate. Trials count
     from 1000 for seeds; an ordinary study from 0.
 
@@ -76,7 +76,7 @@ def _without_rate(params: Params) -> Params:
 
 
 def _scales(
-    lab: StudyLaboratory, params: Mapping[str, Params], scales: StudyMap
+    lab: StudyTrialRunner, params: Mapping[str, Params], scales: StudyMap
 ) -> tuple[StudyMap, dict[str, tuple[str, ...]]]:
     """Other scales with the arms' settings there, and the trials for which there are none."""
     kept, unlike = dict(scales), dict[str, tuple[str, ...]]()

@@ -19,9 +19,9 @@ from optuna.trial import TrialState
 from ablate.running.engines import Engine, Event
 from ablate.running.request import Request
 from ablate.searching.asking import BEYOND, REPEATS, Asking
-from ablate.searching.laboratory import Job, Laboratory
 from ablate.searching.ranks import best_first
 from ablate.searching.storage import Owner
+from ablate.searching.trial_runner import Job, TrialRunner
 from ablate.study.search_spec import SearchSpec
 
 TRIES = 3
@@ -57,7 +57,7 @@ class Search:
         self,
         study: optuna.Study,
         spec: SearchSpec,
-        lab: Laboratory,
+        lab: TrialRunner,
         owner: Owner,
         sampler: str,
         say: Callable[[str], None],

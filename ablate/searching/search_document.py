@@ -17,19 +17,19 @@ from ablate.readable import now
 from ablate.searching.asking import BEYOND, IMPORTED, REPEATS, counts_of_illegal, seeds_of
 from ablate.searching.base_rate import BASE_RATE, base_at
 from ablate.searching.cost_shares import cost_shares
-from ablate.searching.laboratory import IllegalError, StudyLaboratory
 from ablate.searching.racing import Standings, standings
 from ablate.searching.samplers import chosen_sampler, ended
+from ablate.searching.trial_runner import IllegalError, StudyTrialRunner
 from ablate.store import SearchFolder
 from ablate.store.documents import Distribution, Leader, SearchBase, SearchDocument, TrialRecord, TrialState, Values
 from ablate.study.search_spec import NOT_OF_A_SCORE, OF_THE_MODEL, SearchSpec
-from zoo.identity import digest_of, identity_of
+from zoo.settings.identity import digest_of, identity_of
 
 Done = Sequence[Mapping[int, tuple[float, ...]]]
 """Values by trial, per share of the budget."""
 
 
-def search_digest(lab: StudyLaboratory) -> str:
+def search_digest(lab: StudyTrialRunner) -> str:
     """Digest of everything that affects a trial's score: a search that differs in it is another search.
 
     How many trials there are, which sampler proposes them and what prunes them may change as it goes on.
@@ -46,7 +46,7 @@ def search_digest(lab: StudyLaboratory) -> str:
     )[:8]
 
 
-def asked_before(lab: StudyLaboratory, document: SearchDocument) -> bool:
+def asked_before(lab: StudyTrialRunner, document: SearchDocument) -> bool:
     """Whether a stored search, of a version with other digests perhaps, is the one that is asked for now: it has the
     same space, objectives, constraints, shares and seeds, and a trial that ended had the runs that it would have."""
     spec, trial = lab.spec, next((trial for trial in document.trials if trial.state == "finished"), None)
@@ -63,7 +63,7 @@ def asked_before(lab: StudyLaboratory, document: SearchDocument) -> bool:
 
 
 def search_document(
-    lab: StudyLaboratory, study: optuna.Study, done: Done, journal: str | None = None, has_ended: bool = True
+    lab: StudyTrialRunner, study: optuna.Study, done: Done, journal: str | None = None, has_ended: bool = True
 ) -> SearchDocument:
     """Document of what a search has found so far. has_ended: also what takes seconds to work out."""
     spec = lab.spec
@@ -103,7 +103,7 @@ def search_document(
     )
 
 
-def standings_of(lab: StudyLaboratory, study: optuna.Study, done: Done) -> Standings:
+def standings_of(lab: StudyTrialRunner, study: optuna.Study, done: Done) -> Standings:
     """Where settings stand that had the whole budget and are within the limits."""
     trials, directions = study.get_trials(deepcopy=False), list(lab.spec.objectives.values())
     if len(done) == 1:
@@ -112,7 +112,7 @@ def standings_of(lab: StudyLaboratory, study: optuna.Study, done: Done) -> Stand
     return standings(whole, directions)
 
 
-def _leaders(lab: StudyLaboratory, study: optuna.Study, standing: Standings) -> Iterator[Leader]:
+def _leaders(lab: StudyTrialRunner, study: optuna.Study, standing: Standings) -> Iterator[Leader]:
     if len(lab.spec.shares) > 1:
         return
     trials = study.get_trials(deepcopy=False)
@@ -124,7 +124,7 @@ def _leaders(lab: StudyLaboratory, study: optuna.Study, standing: Standings) -> 
             yield Leader(trial=number, searched=first, fresh=tuple(fresh), contends=number in contenders, costs=costs)
 
 
-def _trial(lab: StudyLaboratory, trial: FrozenTrial, done: Done, best: bool) -> TrialRecord:
+def _trial(lab: StudyTrialRunner, trial: FrozenTrial, done: Done, best: bool) -> TrialRecord:
     reached = tuple(_values(values[trial.number]) for values in done if trial.number in values)
     state = _state(trial, whole=len(reached) == len(done))
     return TrialRecord(

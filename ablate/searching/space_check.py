@@ -7,23 +7,23 @@ from collections import Counter
 import numpy as np
 
 from ablate.searching.drafts import quantity
-from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.repair import repaired
+from ablate.searching.trial_runner import StudyTrialRunner
 from ablate.study.problems import StudyError
 from ablate.study.search_constraints import COSTS
 from ablate.study.search_constraints import MEASURED as LIMITED
 from ablate.study.search_space import Params, number_at
 from ablate.study.search_spec import DIRECTIONS, MEASURED, OF_CACHES
 from evals.costs.spec import NO_CACHE
-from zoo.edits import flatten
 from zoo.errors import did_you_mean
+from zoo.settings.edits import flatten
 
 PROBES, REPAIRS = 200, 20
 """Random settings that are tried, and how many of them are moved onto the constraints; if none is legal then, the space
 counts as empty."""
 
 
-def check_space(lab: StudyLaboratory) -> None:
+def check_space(lab: StudyTrialRunner) -> None:
     """Raises StudyError."""
     _check_objectives(lab)
     if lab.study.budget.seconds is not None:
@@ -47,7 +47,7 @@ def check_space(lab: StudyLaboratory) -> None:
         raise lab.study.error("search.space", f"nothing legal at or near {PROBES} random settings: refused {reasons}")
 
 
-def _has(lab: StudyLaboratory, params: Params, name: str) -> bool:
+def _has(lab: StudyTrialRunner, params: Params, name: str) -> bool:
     """Whether a model has a number of this name."""
     try:
         arm = lab.space.arm("", params)
@@ -56,7 +56,7 @@ def _has(lab: StudyLaboratory, params: Params, name: str) -> bool:
     return number_at(arm.model, arm.train, name) is not None
 
 
-def _refuse_unknown(lab: StudyLaboratory, unknown: set[str]) -> None:
+def _refuse_unknown(lab: StudyTrialRunner, unknown: set[str]) -> None:
     for place, each in enumerate(lab.rules.values()):
         for name in unknown.intersection(each.names):
             known = [*COSTS, *LIMITED, *(path for path, _ in flatten(lab.base.spec.model_dump()))]
@@ -64,7 +64,7 @@ def _refuse_unknown(lab: StudyLaboratory, unknown: set[str]) -> None:
             raise lab.study.error(f"search.constraints.{place}", reason)
 
 
-def _check_objectives(lab: StudyLaboratory) -> None:
+def _check_objectives(lab: StudyTrialRunner) -> None:
     tasks = lab.study.evals.scored() if lab.study.evals else ()
     for place, name in enumerate(lab.spec.objectives):
         task = name.partition(".")[0]

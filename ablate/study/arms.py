@@ -17,10 +17,10 @@ from ablate.study.layers import Origins, Target, common_length
 from ablate.study.problems import Problem, StudyError
 from ablate.study.sections import StartSpec, StudySections, TeacherSpec
 from ablate.training.spec import TrainSpec
-from zoo.axis import Choice, Spec
-from zoo.edits import Edits, SpecJson, expand, merge
 from zoo.errors import SpecError
-from zoo.explain import explain
+from zoo.settings.axis import Choice, Spec
+from zoo.settings.edits import Edits, SpecJson, expand, merge
+from zoo.settings.explain import explain
 from zoo.spec import ModelSpec
 
 TRAIN = "train"

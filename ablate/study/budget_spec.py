@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
 
-from zoo.axis import Spec, is_off
+from zoo.settings.axis import Spec, is_off
 
 ABSOLUTE = ("flops", "tokens", "seconds")
 """Budgets that belong to one size."""

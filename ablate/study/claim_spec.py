@@ -9,8 +9,8 @@ from pydantic import Field, PositiveFloat, field_validator, model_validator
 
 from ablate.store.documents.claims import COSTS, LOSS, MEASURES, Expectation
 from ablate.study.handbook import handbook
-from zoo.axis import Spec
 from zoo.errors import did_you_mean
+from zoo.settings.axis import Spec
 
 Name = Annotated[str, Field(min_length=1)]
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from zoo import explain
 from zoo.errors import Kind, did_you_mean
+from zoo.settings import explain
 
 Schema: TypeAlias = dict[str, Any]
 """A JSON Schema, of which only a few keywords are read."""

@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ablate.study.factorial import Design, Effect, design_for
-from zoo.axis import Spec
 from zoo.errors import did_you_mean
+from zoo.settings.axis import Spec
 
 FEWEST_FACTORS = 2
 FEWEST_SPARE = 4

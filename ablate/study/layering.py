@@ -12,15 +12,15 @@ from ablate.study.layers import Layer
 from ablate.study.space import axes
 from ablate.study.yamlfile import StudyMap
 from ablate.training.probes import short
-from zoo.axis import variants
-from zoo.edits import flatten, merge
+from zoo.settings.axis import variants
+from zoo.settings.edits import flatten, merge
 
 Rule = Callable[[Any, Any, Layer], Any]
 """(what earlier layers say, what this layer says, this layer) → what they say together."""
 
 
 def merged(old: Any, new: Any, _layer: Layer) -> Any:
-    """Maps merge key by key, and a part of another kind replaces (`zoo.edits.merge`)."""
+    """Maps merge key by key, and a part of another kind replaces (`zoo.settings.edits.merge`)."""
     return merge(old, new)
 
 

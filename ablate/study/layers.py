@@ -12,8 +12,8 @@ from typing import Any
 
 from ablate.study.problems import Place, Problem, StudyError
 from ablate.study.yamlfile import Keys, StudyMap, YamlDocument, parse_yaml
-from zoo.edits import expand
 from zoo.errors import Kind
+from zoo.settings.edits import expand
 
 Target = tuple[str, ...]
 """A setting's path in the study, one key each: `("train", "lr")`, `("arms", "post", "block")`."""

@@ -12,7 +12,7 @@ from ablate.errors import ArgumentError
 from ablate.store import replacing
 from ablate.study.study import Study
 from ablate.study.yamlfile import StudyMap
-from zoo.identity import digest_of
+from zoo.settings.identity import digest_of
 
 REPLACED = ("question", "baseline", "arms", "seeds")
 UNEDITED = "# The next --promote replaces this file unless it was edited ({digest})."

@@ -13,7 +13,7 @@ from ablate.study.promoting import DROPPED, confirming
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import derived
-from zoo.edits import merge
+from zoo.settings.edits import merge
 
 CHANGE = "change"
 """The arm that is proposed."""

@@ -10,7 +10,7 @@ from pydantic import Field, NonNegativeFloat, model_validator
 from ablate.store.documents import StudyPublished, StudyPublishedRow
 from ablate.store.documents.claims import Expectation
 from ablate.study.claim_spec import ClaimSpec
-from zoo.axis import Spec
+from zoo.settings.axis import Spec
 
 Name = Annotated[str, Field(min_length=1)]
 

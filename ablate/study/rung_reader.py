@@ -27,9 +27,9 @@ from ablate.study.study import Study
 from ablate.study.tune_spec import TuneSpec
 from ablate.study.yamlfile import StudyMap
 from ablate.training.spec import TrainSpec
-from zoo.edits import Edits, flatten
 from zoo.errors import SpecError, did_you_mean
 from zoo.presets import preset
+from zoo.settings.edits import Edits, flatten
 
 NOT_IN_A_DESIGN = "a design makes its runs from factors, at one size: leave this out"
 COMPLETE = "no scale adds what a study with a budget of its own lacks: write `scales: {cpu: {budget: …}}` instead"

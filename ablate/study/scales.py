@@ -13,8 +13,8 @@ from ablate.study.sections import NAME, StudySections, is_share
 from ablate.study.shipped_scales import ShippedScale, offered
 from ablate.study.written import Written
 from ablate.study.yamlfile import Keys, YamlDocument
-from zoo.edits import expand
 from zoo.errors import did_you_mean
+from zoo.settings.edits import expand
 
 NAMING = "a name has letters, digits, '_', '+' and '-' (at most 40), and starts with one of the former"
 FIRST_JUDGED = "cpu"

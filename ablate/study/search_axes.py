@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Discriminator, Field, PositiveFloat, Posit
 
 from ablate.study import space
 from ablate.study.space import distributions, last, not_empty, spelt, tag
-from zoo.axis import Spec
+from zoo.settings.axis import Spec
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, Field, model_validator
 
 from ablate.store.documents import JsonObject
-from zoo.axis import Spec
 from zoo.errors import did_you_mean
-from zoo.explain import unknown
+from zoo.settings.axis import Spec
+from zoo.settings.explain import unknown
 
 SamplerKind = Literal["auto", "tpe", "gp", "cmaes", "nsga2", "nsga3", "random", "grid"]
 PrunerKind = Literal["asha", "hyperband", "median", "wilcoxon"]

@@ -13,7 +13,7 @@ from ablate.study.problems import Problem, StudyError
 from ablate.study.search_axes import AnyAxis, Axis, Relative, multiples
 from ablate.study.space import distributions
 from ablate.training.spec import TrainSpec
-from zoo.edits import Edits
+from zoo.settings.edits import Edits
 from zoo.spec import ModelSpec
 
 if TYPE_CHECKING:

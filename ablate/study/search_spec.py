@@ -12,10 +12,10 @@ from ablate.study.search_axes import Axis, Relative
 from ablate.study.search_constraints import Constraint
 from ablate.study.search_methods import Pruner, Sampler, SamplerSpec
 from ablate.study.space import FIRST_SEED, axes, distributions
-from zoo.axis import Spec
-from zoo.edits import SpecJson
 from zoo.errors import did_you_mean
-from zoo.identity import FirstDefault
+from zoo.settings.axis import Spec
+from zoo.settings.edits import SpecJson
+from zoo.settings.identity import FirstDefault
 
 Direction = Literal["minimize", "maximize"]
 

@@ -41,8 +41,8 @@ from ablate.training.probes import Probes
 from ablate.training.spec import TrainSpec
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
-from zoo.axis import Spec, is_off
-from zoo.explain import yaml
+from zoo.settings.axis import Spec, is_off
+from zoo.settings.explain import yaml
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,39}")
 """Names of arms and scales: they stand in file names, in edits by path, and in tables."""

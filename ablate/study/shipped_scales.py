@@ -17,8 +17,8 @@ from ablate.store.documents.study import SCALES
 from ablate.study.budget_spec import ABSOLUTE
 from ablate.study.layers import Layer
 from ablate.study.yamlfile import YamlDocument, parse_shipped
-from zoo.axis import variants
-from zoo.edits import expand
+from zoo.settings.axis import variants
+from zoo.settings.edits import expand
 
 WHOLE = ("preset", "checkpoint")
 """Settings of a base that is a model by itself: no scale resizes it."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, PositiveFloat, PositiveInt, Tag, model_validator
 
-from zoo.axis import Spec
+from zoo.settings.axis import Spec
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -19,9 +19,9 @@ from ablate.store.documents.tuning import RATE
 from ablate.study.layering import LayerRule, space_by_path
 from ablate.study.layers import Layer
 from ablate.study.space import FIRST_SEED, Categorical, Space
-from zoo.axis import Spec
-from zoo.edits import merge
-from zoo.explain import unknown
+from zoo.settings.axis import Spec
+from zoo.settings.edits import merge
+from zoo.settings.explain import unknown
 
 COARSE = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Times an arm's own rate: what `auto` tries first. Losses at rates further apart than a factor of 2 leave too much to

@@ -18,7 +18,7 @@ from ablate.errors import ArgumentError
 from ablate.store import Store
 from ablate.store.documents import JsonObject, RunDocument
 from zoo.errors import did_you_mean
-from zoo.registry import member, members
+from zoo.settings.registry import member, members
 
 POLL_SECONDS = 2.0
 """Metrics of a run that goes on are read this often."""

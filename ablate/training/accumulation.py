@@ -18,7 +18,7 @@ from torch import Tensor
 from ablate.store import AblateError
 from ablate.training.batch import Batch, Loss
 from ablate.training.execution import Microbatch
-from ablate.training.team import ALONE, Team
+from ablate.training.process_group import ALONE, ProcessGroup
 from evals.costs.memory import is_out_of_memory
 from zoo.loss import BatchShare
 
@@ -40,7 +40,7 @@ class Accumulation:
     microbatch: Microbatch | None = None
     couples_rows: str | None = None
     rows: int | None = None
-    team: Team = ALONE
+    team: ProcessGroup = ALONE
 
     def __post_init__(self) -> None:
         in_parts = isinstance(self.microbatch, int) or self.team.size > 1

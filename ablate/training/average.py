@@ -18,7 +18,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from zoo.axis import Spec
+from zoo.settings.axis import Spec
 
 
 class AverageSpec(Spec):

@@ -11,8 +11,8 @@ import torch
 
 from ablate.machine.environment import user_cache
 from ablate.training.batch import Loss
-from zoo.compile_constants import hold_constants
-from zoo.own_code import own_code
+from zoo.kernels.compile_constants import hold_constants
+from zoo.kernels.distinct_code import own_code
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 

@@ -9,8 +9,8 @@ from pydantic import GetJsonSchemaHandler, NonNegativeFloat, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from zoo.axis import Spec
 from zoo.init import Role
+from zoo.settings.axis import Spec
 
 MATRICES = ("embedding", "input", "output", "head")
 

@@ -14,9 +14,9 @@ from ablate.training.accumulation import Accumulation
 from ablate.training.average import WeightAverage
 from ablate.training.batch import Batch, Loss
 from ablate.training.optimizers import Updates
+from ablate.training.process_group import is_shared_out, whole_of
 from ablate.training.randomness import seed_step
 from ablate.training.spec import TrainSpec
-from ablate.training.team import is_shared_out, whole_of
 from evals.costs.memory import forget
 
 
@@ -30,7 +30,7 @@ class Watcher(Protocol):
         ...
 
 
-class Learnt(NamedTuple):
+class StepOutput(NamedTuple):
     """Measurements of a step, still on the device: nats per scored target before the update, and the global norm of the
     gradient before clipping."""
 
@@ -54,7 +54,7 @@ class Learner:
     counts: Sequence[Tensor] = ()
     """Counters that the model fills in each batch."""
 
-    def learn(self, step: int, lr: float, batch: Batch, watcher: Watcher | None = None) -> Learnt:
+    def learn(self, step: int, lr: float, batch: Batch, watcher: Watcher | None = None) -> StepOutput:
         """Update the weights by 1-based `step` on `batch`. `lr` is the schedule's."""
         with deterministic(self.spec.deterministic):
             nats = self._gradients(step, batch)
@@ -68,7 +68,7 @@ class Learner:
                 self.optimizer.step()
                 self.after_update()
                 self.optimizer.zero_grad(set_to_none=True)
-                learnt = Learnt(nats, whole_of(norm))
+                learnt = StepOutput(nats, whole_of(norm))
             if self.average is not None:
                 self.average.update(step)
         return learnt

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 
 from ablate.store.documents import MetricsRecord
-from ablate.training.ahead import ahead
 from ablate.training.batch import Batch
 from ablate.training.laps import laps_of
-from ablate.training.learner import Learner, Learnt, Watcher
+from ablate.training.learner import Learner, StepOutput, Watcher
+from ablate.training.prefetch import prefetch
 from ablate.training.schedule import learning_rate
 
 Batches = Callable[[int], Batch]
@@ -47,12 +47,12 @@ class TrainingStep:
         return MetricsRecord(**asdict(self))
 
 
-class Taken(NamedTuple):
+class PendingStep(NamedTuple):
     """A step whose numbers are still on the device. `watched` are the seconds that a watcher took of it."""
 
     step: int
     lr: float
-    learnt: Learnt
+    learnt: StepOutput
     watched: float
 
 
@@ -70,13 +70,13 @@ def train(
     Losses are read once for each stretch: reading one waits for the device, which would then wait for the next step to
     be prepared. At a rest, and only then, the weights are those after the last step yielded.
     """
-    laps, seconds, stretch = laps_of(learner.numerics.device), done.seconds, list[Taken]()
+    laps, seconds, stretch = laps_of(learner.numerics.device), done.seconds, list[PendingStep]()
     numbers = range(done.step + 1, steps + 1)
     laps.begin()
-    for step, batch in zip(numbers, ahead(batches, numbers), strict=True):
+    for step, batch in zip(numbers, prefetch(batches, numbers), strict=True):
         before, lr = watcher.seconds if watcher else 0.0, learning_rate(step, steps, learner.spec)
         learnt = learner.learn(step, lr, batch.to(learner.numerics.device), watcher)
-        stretch.append(Taken(step, lr, learnt, watcher.seconds - before if watcher else 0.0))
+        stretch.append(PendingStep(step, lr, learnt, watcher.seconds - before if watcher else 0.0))
         laps.lap()
         if step == steps or rests(step):
             found = _read(stretch, laps.seconds(), seconds, learner.spec.tokens)
@@ -86,7 +86,7 @@ def train(
             laps.begin()
 
 
-def _read(stretch: list[Taken], laps: list[float], seconds: float, tokens: int) -> list[TrainingStep]:
+def _read(stretch: list[PendingStep], laps: list[float], seconds: float, tokens: int) -> list[TrainingStep]:
     """The steps of a stretch, which began after `seconds` of training."""
     nats, norms = (torch.stack(values).tolist() for values in zip(*(taken.learnt for taken in stretch), strict=True))
     found = []

@@ -21,13 +21,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import zoo
-from zoo.axis import Spec
+from zoo.compatibility.support import unsupported
+from zoo.compatibility.traits import Operation
 from zoo.errors import SpecError, did_you_mean
 from zoo.ffns._routing import LinearRouter
 from zoo.init import ExpertLinear, Linear, generator
+from zoo.settings.axis import Spec
 from zoo.spec import ModelSpec
-from zoo.support import unsupported
-from zoo.traits import Operation
 
 FILE = "adapters.safetensors"
 

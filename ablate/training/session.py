@@ -21,6 +21,7 @@ from ablate.training.average import WeightAverage
 from ablate.training.batch import Loss
 from ablate.training.checkpoint import HasState, TrainingProgress, load_state, save_state
 from ablate.training.compiling import compiled
+from ablate.training.distillation_loss import DistillationLoss
 from ablate.training.divergence import DivergenceWatch, final_reason
 from ablate.training.execution import DEFAULT, Execution
 from ablate.training.learner import Learner
@@ -29,12 +30,11 @@ from ablate.training.lora import Adapters
 from ablate.training.optim import build_optimizer, trained_part
 from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
+from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError
 from ablate.training.reader import HeldOut, TrainingData, TrainingReader
 from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
-from ablate.training.teaching import Taught
-from ablate.training.team import ALONE, Team, TeamError
 from ablate.training.trained import copied_model, trained_model
 from ablate.training.validation import HeldOutScores, score
 from zoo.adapting import after_update, counts_of
@@ -49,7 +49,7 @@ SAVING = 0.01
 
 
 @dataclass(frozen=True)
-class Ending:
+class TrainOutcome:
     """The outcome of training. A run that diverged has a `reason` and no scores. `scores` are of the held-out part that
     the run reads at its end; where that is the test part, `judged` are of the judging part."""
 
@@ -102,7 +102,7 @@ class Session:
         execution: Execution = DEFAULT,
         *,
         rest_seconds: float = 0.25,
-        team: Team = ALONE,
+        team: ProcessGroup = ALONE,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.store, self.corpus, self.numerics = store, corpus, numerics
@@ -123,7 +123,7 @@ class Session:
         if self.sharded is not None:
             optimizer = self.sharded.updates(optimizer)
         loss: Loss = compiled(subject.loss) if self.spec.compile else subject.loss
-        self.taught = Taught.by(store, identity.teacher, loss, numerics.device) if identity.teacher else None
+        self.taught = DistillationLoss.by(store, identity.teacher, loss, numerics.device) if identity.teacher else None
         accumulation = Accumulation(execution.microbatch, self.model.spec.couples_rows, team=team)
         self.average = WeightAverage(self.part, self.spec.average, self.steps) if self.spec.average else None
         self.learner = Learner(
@@ -152,11 +152,11 @@ class Session:
         self._wall_seconds_before = self.place.wall_seconds
 
     def _shared_out(self, identity: RunDocument) -> Sharded:
-        """Raises TeamError."""
+        """Raises ProcessGroupError."""
         from ablate.training.sharding import Sharded, refusal  # noqa: PLC0415 (slow to load)
 
         if reason := refusal(self.spec, identity, self.model):
-            raise TeamError(reason)
+            raise ProcessGroupError(reason)
         return Sharded(self.model, self.numerics.device, self.team)
 
     @property
@@ -164,7 +164,7 @@ class Session:
         """The adapters that are trained in place of the model's weights, if any."""
         return self.part if isinstance(self.part, Adapters) else None
 
-    def run(self) -> Ending:
+    def run(self) -> TrainOutcome:
         """Train what is missing. Raises Interrupted."""
         self.store.truncate_logs(self.digest, self.place.step if self.place.step > 0 else -1)
         if self.place.step > 0:
@@ -277,13 +277,13 @@ class Session:
     def _tick(self) -> None:
         self.place.wall_seconds = self._wall_seconds_before + time.perf_counter() - self._began
 
-    def _ending(self, reason: str | None) -> Ending:
+    def _ending(self, reason: str | None) -> TrainOutcome:
         """reason: why the run has diverged already; None after its last step."""
-        ending = self._scored() if reason is None else Ending("diverged", reason, self.place)
+        ending = self._scored() if reason is None else TrainOutcome("diverged", reason, self.place)
         self._tick()
         return ending
 
-    def _scored(self) -> Ending:
+    def _scored(self) -> TrainOutcome:
         """After the last step."""
         start, last = self.place.start_validation_loss, self.place.validation_loss
         if start is None or last is None:
@@ -296,5 +296,5 @@ class Session:
         end = last if math.isfinite(found.nats) else found.nats
         reason = final_reason(start, end, math.log(self.model.spec.vocab_size))
         if reason is not None:
-            return Ending("diverged", reason, self.place)
-        return Ending("finished", None, self.place, found, judged)
+            return TrainOutcome("diverged", reason, self.place)
+        return TrainOutcome("finished", None, self.place, found, judged)

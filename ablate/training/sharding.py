@@ -22,16 +22,16 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 import zoo
 from ablate.store.documents import RunDocument
 from ablate.training.optimizers import Group, StateDict, Updates
+from ablate.training.process_group import ProcessGroup, ProcessGroupError, whole_of
 from ablate.training.spec import TrainSpec
-from ablate.training.team import Team, TeamError, whole_of
-from zoo.support import unsupported
-from zoo.traits import Operation
+from zoo.compatibility.support import unsupported
+from zoo.compatibility.traits import Operation
 
 
 class Sharded:
     """A model of which this process has its part. `model` is trained, `whole` is the model as it was given."""
 
-    def __init__(self, whole: zoo.Decoder, device: str, team: Team) -> None:
+    def __init__(self, whole: zoo.Decoder, device: str, team: ProcessGroup) -> None:
         self.whole, self.model = whole, copy.deepcopy(whole)
         mesh = init_device_mesh(device, (team.size,))
         for stack in (self.model, self.model.encoder):
@@ -40,7 +40,9 @@ class Sharded:
         fully_shard(self.model, mesh=mesh)
         for module in self.model.modules():
             if isinstance(module, FSDPModule):
-                module.set_gradient_divide_factor(1.0)  # gradients are parts of a sum, see `ablate.training.team`
+                module.set_gradient_divide_factor(
+                    1.0
+                )  # gradients are parts of a sum, see `ablate.training.process_group`
                 module.set_force_sum_reduction_for_comms(True)  # gloo has no other
         register_fsdp_forward_method(self.model, "loss")
         self.model.train()
@@ -73,7 +75,7 @@ class Sharded:
     def _pairs(self) -> Iterator[tuple[DTensor, Tensor]]:
         for part, whole in zip(self.model.parameters(), self.whole.parameters(), strict=True):
             if not isinstance(part.data, DTensor):
-                raise TeamError("a weight cannot be shared out among devices")
+                raise ProcessGroupError("a weight cannot be shared out among devices")
             yield part.data, whole.data
 
 

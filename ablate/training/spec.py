@@ -13,7 +13,7 @@ from ablate.training.objectives import Objective
 from ablate.training.objectives.next_token import NextToken
 from ablate.training.optimizers import Betas, Optimizer
 from ablate.training.optimizers.adamw import AdamW
-from zoo.axis import Choice, Spec
+from zoo.settings.axis import Choice, Spec
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 

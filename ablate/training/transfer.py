@@ -35,9 +35,10 @@ Weight decay: a step multiplies by 1 − lr·λ. The base width's lr·λ is kept
 has its λ multiplied.
 
 What the argument does not cover is refused; parts and settings that it covers declare `Operation.WIDTH_TRANSFER` (see
-`zoo.support`). Where the head dimension d grew, the scores' 1/√d would be too large by √n (the rule asks for 1/d),
-hence the fixed d. Norms must give entries of Θ(1). One number for many features (`unet_skips`, `value_residual`) has a
-gradient that is a sum over them, and a bias of the logits one of Θ(1), which no rate above allows for.
+`zoo.compatibility.support`). Where the head dimension d grew, the scores' 1/√d would be too large by √n (the rule asks
+for 1/d), hence the fixed d. Norms must give entries of Θ(1). One number for many features (`unet_skips`,
+`value_residual`) has a gradient that is a sum over them, and a bias of the logits one of Θ(1), which no rate above
+allows for.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ import math
 from collections.abc import Iterator
 
 from ablate.training.spec import TrainSpec
-from zoo.axis import number
 from zoo.block_spec import BlockSpec
+from zoo.compatibility.support import unsupported
+from zoo.compatibility.traits import Operation
 from zoo.ffns._dense import Dense
 from zoo.mixers.attention import Attention
+from zoo.settings.axis import number
 from zoo.spec import ModelSpec
-from zoo.support import unsupported
-from zoo.traits import Operation
 
 TOLERANCE = 0.01
 

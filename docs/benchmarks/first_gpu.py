@@ -26,10 +26,10 @@ from ablate.training.compiling import compiled
 from evals.costs.ceilings import Ceilings, measured, share
 from zoo.attend import executed_backends
 from zoo.attending.fused import chosen_kernel
-from zoo.compile_constants import hold_constants
+from zoo.compatibility.matrix import combine
 from zoo.conformance.combinations import choices, given_to, random_model, random_tokens
-from zoo.fla import use_fla
-from zoo.matrix import combine
+from zoo.kernels.compile_constants import hold_constants
+from zoo.kernels.fla import use_fla
 from zoo.spec import ModelSpec
 
 TINY = os.environ.get("TINY") == "1"

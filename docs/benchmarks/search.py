@@ -24,8 +24,8 @@ import ablate
 from ablate.running.context import open_context
 from ablate.running.corpora import prepare_corpora
 from ablate.searching.asking import suggest
-from ablate.searching.laboratory import IllegalError, Job, StudyLaboratory
 from ablate.searching.ranks import fronts
+from ablate.searching.trial_runner import IllegalError, Job, StudyTrialRunner
 from ablate.study.reading import load_study
 from ablate.study.search_space import Params
 
@@ -52,7 +52,7 @@ class Contest:
     space: str
     flops: float
     trials: int
-    lab: StudyLaboratory = field(init=False)
+    lab: StudyTrialRunner = field(init=False)
     seconds: dict[str, float] = field(default_factory=dict)
     """Processor time of each job's training, by its runs: a later method that trains the same pays it too."""
 
@@ -64,7 +64,7 @@ class Contest:
         self.study = load_study("search_small_lm", "cpu", self.sets)
         self.context = open_context(self.store, {"engine": "inprocess"}, False)
         plan = self.context.planner(self.study).plan
-        self.lab = StudyLaboratory(self.study, plan, self.context.store, self.context.request)
+        self.lab = StudyTrialRunner(self.study, plan, self.context.store, self.context.request)
         prepare_corpora(self.study, self.context.store, lambda *_: None)
 
     def train(self, job: Job) -> float:

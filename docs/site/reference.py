@@ -21,10 +21,10 @@ from ablate.api.ranges import in_words, ranges_of
 from ablate.cli import COMMANDS, main
 from ablate.study.schema import study_schema
 from ablate.study.sections import StartSpec, StudySections, TeacherSpec
-from zoo.axis import Spec
-from zoo.descriptions import descriptions
+from zoo.compatibility.matrix import axes
 from zoo.errors import SpecError
-from zoo.matrix import axes
+from zoo.settings.axis import Spec
+from zoo.settings.descriptions import descriptions
 
 WIDTH, CONTEXT = 256, 1024
 SETTINGS = """# Settings of a study

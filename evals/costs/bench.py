@@ -26,9 +26,9 @@ from evals.costs.memory import keep_freed_memory, peak_growth
 from evals.costs.rivals import rivals
 from evals.reading.mode import evaluating
 from zoo.attend import executed_backends
-from zoo.cache import Cache
-from zoo.compile_constants import hold_constants
+from zoo.caching.cache import Cache
 from zoo.decode import compiled_step, roomy_cache
+from zoo.kernels.compile_constants import hold_constants
 from zoo.model import Decoder
 
 DECODED = 16

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from zoo.tracing import Trace, traced_for
+from zoo.kernels.tracing import Trace, traced_for
 
 Phase = Literal["forward", "backward", "update"]
 
@@ -166,7 +166,7 @@ def _across_rows(name: str, args: Sequence[Any]) -> bool:
 
 
 def fused_norm(operators: Operators) -> Callable[[Tensor, Tensor | None], Tensor]:
-    """Stand-in for torch's fused RMSNorm, for `zoo.tracing`: elsewhere it is six operations."""
+    """Stand-in for torch's fused RMSNorm, for `zoo.kernels.tracing`: elsewhere it is six operations."""
 
     def norm(x: Tensor, gain: Tensor | None) -> Tensor:
         out: Tensor = _Norm.apply(operators, x, gain)  # type: ignore[no-untyped-call]
@@ -197,7 +197,7 @@ class _Norm(torch.autograd.Function):
 
 
 def fused_attention(operators: Operators) -> Callable[[Tensor, Tensor, Tensor, float], Tensor]:
-    """Stand-in for a fused attention kernel, for `zoo.tracing`."""
+    """Stand-in for a fused attention kernel, for `zoo.kernels.tracing`."""
 
     def attend(q: Tensor, k: Tensor, v: Tensor, share: float) -> Tensor:
         out: Tensor = _Attention.apply(operators, q, k, v, share)  # type: ignore[no-untyped-call]

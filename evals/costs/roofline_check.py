@@ -25,8 +25,8 @@ from evals.costs.point import Point, rate
 from evals.costs.precision import use_fast_float32
 from evals.costs.roofline import PredictedPhase, predict
 from evals.reading.mode import evaluating
-from zoo.edits import Edits
 from zoo.model import Decoder
+from zoo.settings.edits import Edits
 from zoo.spec import ModelSpec
 
 MODELS: dict[str, Edits] = {

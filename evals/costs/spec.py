@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt
 
-from zoo.axis import Choice, Spec
 from zoo.caches import CacheKind
 from zoo.caches.plain import Plain
+from zoo.settings.axis import Choice, Spec
 
 PROCESSES = 5
 """Processes in which all arms take turns, one after another."""

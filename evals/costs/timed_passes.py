@@ -13,8 +13,8 @@ from torch import Tensor
 from evals.costs.clock import Clock, synchronise
 from evals.costs.prompts import prompt
 from evals.costs.spec import PLAIN
-from zoo.cache import Cache, TokenCache
 from zoo.caches import CacheKind
+from zoo.caching.cache import Cache, TokenCache
 from zoo.decode import compiled_step, roomy_cache
 from zoo.errors import SpecError, UnsupportedError
 from zoo.model import Decoder

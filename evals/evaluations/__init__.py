@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Self
 from evals.conditions import Conditions, Need, causal_models
 from evals.found import Found
 from evals.subject import Data, HeldOutText, Subject
-from zoo.axis import Spec
-from zoo.registry import member, members, only_class
+from zoo.settings.axis import Spec
+from zoo.settings.registry import member, members, only_class
 
 
 class EvaluationSpec(Spec, ABC):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from zoo.axis import variants
 from zoo.checkpoint import assemble
-from zoo.edits import SpecJson
 from zoo.errors import SpecError
 from zoo.model import Decoder
+from zoo.settings.axis import variants
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec, parse
 
 AXIS = "zoo.positions.scalings"

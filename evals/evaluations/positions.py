@@ -43,9 +43,9 @@ from evals.reading.windows import (
     unless_out_of_memory,
 )
 from evals.subject import HeldOutText, Subject
-from zoo.axis import variants
 from zoo.errors import SpecError, did_you_mean
 from zoo.model import Decoder
+from zoo.settings.axis import variants
 
 TASK = "positions"
 """Its scores stand among those of the tasks, under this name."""

@@ -6,8 +6,8 @@ import hashlib
 
 import torch
 
-from zoo.identity import canonical
 from zoo.model import Decoder
+from zoo.settings.identity import canonical
 
 
 def fingerprint(model: Decoder) -> str:

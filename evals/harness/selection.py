@@ -10,7 +10,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from evals.harness.known import DATA_SUFFIXES, SHIPPED, TASK_FOLDER, TASK_SUFFIXES
 from evals.option import Option, flat, named_path, names, once, whole
-from zoo.axis import Spec
+from zoo.settings.axis import Spec
 
 
 class TaskSelection(Spec):

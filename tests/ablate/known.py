@@ -15,10 +15,10 @@ import optuna
 
 from ablate.running.engines import Event
 from ablate.running.request import Request
-from ablate.searching.laboratory import IllegalError, Job
 from ablate.searching.samplers import chosen_sampler, make_pruner, make_sampler
 from ablate.searching.search import Search
 from ablate.searching.storage import Owner
+from ablate.searching.trial_runner import IllegalError, Job
 from ablate.store import SearchFolder, Store
 from ablate.study.reading import load_study
 from ablate.study.search_space import Params, SearchSpace

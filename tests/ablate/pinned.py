@@ -25,8 +25,8 @@ from ablate.data.synthetic import identify_synthetic
 from ablate.planning.make_plan import make_plan
 from ablate.planning.study_document import study_arm
 from ablate.plugins import FOLDERS
-from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.search_document import search_digest
+from ablate.searching.trial_runner import StudyTrialRunner
 from ablate.store import Store
 from ablate.store.documents import (
     RunData,
@@ -41,9 +41,9 @@ from ablate.study.reading import load_study
 from ablate.study.scales import scale_names
 from ablate.study.study import Study
 from ablate.study.yamlfile import read_yaml
-from zoo.axis import Spec, Variant, variants
-from zoo.identity import digest_of, first_default, identity_of
 from zoo.presets import sized_names
+from zoo.settings.axis import Spec, Variant, variants
+from zoo.settings.identity import digest_of, first_default, identity_of
 
 FILE = Path(__file__).with_name("pinned.json")
 STUDIES = Path(__file__).parents[2] / "studies"
@@ -65,7 +65,7 @@ def _of_studies(only: str | None) -> Iterator[tuple[str, str]]:
 def _of_study(study: Study) -> Iterator[str]:
     """Digests of a study's search, runs, arms and requests, on a CPU."""
     if study.search is not None:
-        yield search_digest(StudyLaboratory(study, _planned, Store("none"), lambda plan, run: None))  # type: ignore[arg-type,return-value]
+        yield search_digest(StudyTrialRunner(study, _planned, Store("none"), lambda plan, run: None))  # type: ignore[arg-type,return-value]
     for plan in map(_planned, (*study.smaller, study)):
         yield from (run.digest for run in plan.runs)
         yield from (study_arm(arm).identity for arm in plan.arms if arm.runs)

@@ -18,7 +18,7 @@ from zoo.costs_decoding import decode_cost
 from zoo.decode import Sampling
 from zoo.loss import Head, next_token_loss
 from zoo.positions.rope import RoPE
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 D = 1024
 BARE: dict[str, Any] = {
@@ -176,7 +176,7 @@ def test_a_rotation_keeps_lengths_so_that_cosines_depend_on_distance_alone() -> 
     query, key = torch.randn(2, 1, 1, 1, 8, generator=torch.Generator().manual_seed(0))
 
     def cosine(at: int, of: int) -> float:
-        here, there = (Step.of(torch.zeros(1, 1, dtype=torch.long), place, None) for place in (at, of))
+        here, there = (ForwardPass.of(torch.zeros(1, 1, dtype=torch.long), place, None) for place in (at, of))
         turned = rope.rotate_queries(query, here), rope.rotate_keys(key, there)
         assert turned[0].norm() == pytest.approx(query.norm())
         return torch.cosine_similarity(*turned, dim=-1).item()

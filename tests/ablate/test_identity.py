@@ -24,8 +24,8 @@ from ablate.training.spec import TrainSpec
 from reports.findings.judging import difference_claim
 from tests.ablate.pinned import FILE, digests, first_defaults
 from tests.unpacking import unpack
-from zoo.axis import Spec
-from zoo.identity import TAGS, FirstDefault, digest_of, identity_of
+from zoo.settings.axis import Spec
+from zoo.settings.identity import TAGS, FirstDefault, digest_of, identity_of
 
 FIRST_STORE = Path(__file__).with_name("first_store.tar.xz")
 """Two studies, with tuning, a start, a teacher, measurements and evaluations, and a search, by the last version whose
@@ -38,7 +38,8 @@ from pydantic._internal._model_construction import ModelMetaclass
 plain = ModelMetaclass.__new__
 
 def with_a_setting(mcs, name, bases, namespace, *rest, **settings):
-    if (namespace.get("__module__"), name) in {("zoo.axis", "Spec"), ("ablate.store.documents._document", "Part")}:
+    roots = {("zoo.settings.axis", "Spec"), ("ablate.store.documents._document", "Part")}
+    if (namespace.get("__module__"), name) in roots:
         namespace.setdefault("__annotations__", {})["added_since"] = "bool"
         namespace["added_since"] = False
     return plain(mcs, name, bases, namespace, *rest, **settings)
@@ -46,7 +47,7 @@ def with_a_setting(mcs, name, bases, namespace, *rest, **settings):
 ModelMetaclass.__new__ = with_a_setting
 from ablate.training.optimizers.adamw import AdamW
 from tests.ablate.pinned import digests
-from zoo.identity import identity_of
+from zoo.settings.identity import identity_of
 
 assert identity_of(AdamW(added_since=True)) == {**identity_of(AdamW()), "added_since": True}
 json.dump(digests("smoke"), sys.stdout)

@@ -32,8 +32,8 @@ from reports.wording.method_words import method
 from tests.ablate.conftest import TinyCorpus
 from tests.ablate.toy import plan_toy, run_toy, toy_study
 from tests.documents import run_of
-from zoo.axis import variants
 from zoo.loss import IGNORED
+from zoo.settings.axis import variants
 
 TEXT = 40
 """Ids of the text; those of an objective come after them."""

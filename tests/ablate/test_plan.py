@@ -27,8 +27,8 @@ from ablate.store.documents import CacheBytes, RunProbes, SpentBudget
 from ablate.study.reading import load_study
 from evals.costs.machine import Speed
 from tests.documents import measure_of
-from zoo.axis import variants
-from zoo.identity import identity_of
+from zoo.settings.axis import variants
+from zoo.settings.identity import identity_of
 
 DATA = DataIdentity("d" * 32, 257, "")
 

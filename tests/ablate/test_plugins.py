@@ -24,11 +24,11 @@ from ablate.study.problems import StudyError
 from ablate.study.reading import load_study
 from ablate.study.schema import study_schema
 from tests.ablate.toy import plan_toy, toy_study
-from zoo import registry
-from zoo.axis import variants
 from zoo.conformance import checking, checks
 from zoo.conformance.subject import NOT_APPLICABLE, CheckSubject, ConformanceError
 from zoo.errors import PluginError
+from zoo.settings import registry
+from zoo.settings.axis import variants
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "plugin_package"

@@ -13,11 +13,11 @@ import zoo
 from ablate.data.examples import HeldOutRows
 from ablate.machine.numerics import enforce
 from ablate.store import Store
-from ablate.training.ahead import ahead
 from ablate.training.batch import Batch
 from ablate.training.learner import Learner
 from ablate.training.loop import train
 from ablate.training.optim import build_optimizer
+from ablate.training.prefetch import prefetch
 from ablate.training.reader import TrainingReader
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
@@ -29,12 +29,12 @@ from zoo.loss import IGNORED
 
 def test_batches_come_in_order_and_one_ahead():
     made: list[int] = []
-    batches = ahead(lambda number: made.append(number) or number, range(3, 8))
+    batches = prefetch(lambda number: made.append(number) or number, range(3, 8))
     assert next(batches) == 3
     assert list(batches) == [4, 5, 6, 7]
     assert made == [3, 4, 5, 6, 7]
-    assert list(ahead(int, range(0))) == []
-    endless = ahead(int, range(10**12))
+    assert list(prefetch(int, range(0))) == []
+    endless = prefetch(int, range(10**12))
     assert next(endless) == 0
     endless.close()
 
@@ -48,12 +48,12 @@ def test_the_next_batch_is_made_while_a_step_goes_on():
             assert working.wait(timeout=10)
         return number
 
-    for _ in ahead(make, range(1, 3)):
+    for _ in prefetch(make, range(1, 3)):
         working.set()
 
 
 def test_a_batch_that_cannot_be_made_is_an_error_of_its_step():
-    batches = ahead(lambda number: 1 // (2 - number), range(1, 4))
+    batches = prefetch(lambda number: 1 // (2 - number), range(1, 4))
     assert next(batches) == 1
     with pytest.raises(ZeroDivisionError):
         list(batches)

@@ -10,7 +10,7 @@ import torch
 
 import reports
 import zoo
-from ablate.api.allowing import refuse_code
+from ablate.api.code_trust import refuse_code
 from ablate.cli import main
 from ablate.planning.identity import request_digest
 from ablate.running.engines import Event

@@ -14,11 +14,11 @@ from ablate.data.identity import DataIdentity
 from ablate.planning.make_plan import make_plan
 from ablate.running.request import Request
 from ablate.searching.asking import counts_of_illegal
-from ablate.searching.laboratory import Job, StudyLaboratory
 from ablate.searching.ranks import best_first, fronts
 from ablate.searching.samplers import ended, make_pruner
 from ablate.searching.space_check import check_space
 from ablate.searching.storage import Owner, open_storage
+from ablate.searching.trial_runner import Job, StudyTrialRunner
 from ablate.store import SearchFolder, Store
 from ablate.study.search_constraints import rule
 from ablate.study.search_space import Params, SearchSpace
@@ -247,8 +247,8 @@ def test_a_search_of_encoders_has_no_objective_of_caches(objective: str, tmp_pat
     """A limit on the cache is kept, by 0 bytes."""
     encoder = ["base.visible=all", "train.objective=masked", "evals=null"]
 
-    def laboratory(*sets: str) -> StudyLaboratory:
-        return StudyLaboratory(
+    def laboratory(*sets: str) -> StudyTrialRunner:
+        return StudyTrialRunner(
             study_of(tmp_path, NUMBERS, *encoder, *sets),
             lambda asked: make_plan(asked, identify=lambda _: DataIdentity("0" * 32, 257, "")),
             Store(tmp_path),

@@ -16,7 +16,7 @@ from ablate.planning.make_plan import make_plan
 from ablate.running.request import Request
 from ablate.searching import cost_shares as module
 from ablate.searching.cost_shares import cost_shares
-from ablate.searching.laboratory import StudyLaboratory
+from ablate.searching.trial_runner import StudyTrialRunner
 from ablate.store import Store
 from ablate.study.problems import StudyError
 from ablate.study.search_space import values_of
@@ -33,8 +33,8 @@ PARTS = (
 """Experts are asked of one part alone, and four keys cannot be shared by two heads."""
 
 
-def laboratory(folder: Path, space: str) -> StudyLaboratory:
-    return StudyLaboratory(
+def laboratory(folder: Path, space: str) -> StudyTrialRunner:
+    return StudyTrialRunner(
         study_of(folder, space),
         lambda asked: make_plan(asked, identify=lambda _: DataIdentity("0" * 32, 257, "")),
         Store(folder),
@@ -42,7 +42,7 @@ def laboratory(folder: Path, space: str) -> StudyLaboratory:
     )
 
 
-def by_hand(lab: StudyLaboratory, cost: str) -> dict[str, float]:
+def by_hand(lab: StudyTrialRunner, cost: str) -> dict[str, float]:
     """The mean variance among settings that differ in one value, over the variance of all: no arrays, no draws."""
     axes = {path: values_of(axis) for path, axis in lab.space.axes.items() if path != "train.lr"}
     known: dict[tuple[object, ...], float] = {}

@@ -16,8 +16,8 @@ import ablate
 from ablate.api.catalogue import catalogued, settings_of
 from ablate.api.ranges import ranges_of
 from ablate.study.sections import StudySections
-from zoo.axis import Spec
-from zoo.descriptions import classes_in, descriptions
+from zoo.settings.axis import Spec
+from zoo.settings.descriptions import classes_in, descriptions
 
 OURS = ("ablate.", "evals.", "zoo.")
 FEWEST_WORDS = 3

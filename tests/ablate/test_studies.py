@@ -17,8 +17,8 @@ from ablate.planning.claims import study_claims
 from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.request import Request
-from ablate.searching.laboratory import StudyLaboratory
 from ablate.searching.space_check import check_space
+from ablate.searching.trial_runner import StudyTrialRunner
 from ablate.store import Store
 from ablate.study.reading import load_study, loss_alone, studies_at
 from ablate.study.scales import rungs_by_scale, scale_names
@@ -284,7 +284,7 @@ def test_the_schema_checks_nested_and_dotted_edits(
 def test_a_search_has_legal_settings_at_every_scale(name: str, scale: str, tmp_path: Path) -> None:
     study = study_at(name, scale)
     data = DataIdentity("0" * 32, study.data.tokenizer.vocabulary(study.folder), "")
-    lab = StudyLaboratory(
+    lab = StudyTrialRunner(
         study,
         lambda asked: make_plan(asked, identify=lambda _: data),
         Store(tmp_path),

@@ -23,14 +23,14 @@ from ablate.machine.numerics import Numerics
 from ablate.running.engines import EngineError, load
 from ablate.running.engines.local import Pool
 from ablate.running.options import Options
+from ablate.running.process_group import team_of
 from ablate.running.request import Request
-from ablate.running.team import team_of
 from ablate.store import Store
 from ablate.store.documents import RunDocument
 from ablate.training.accumulation import MicrobatchError
 from ablate.training.execution import Execution
+from ablate.training.process_group import BUCKET_BYTES, ProcessGroup, ProcessGroupError, buckets, joined
 from ablate.training.session import Session
-from ablate.training.team import BUCKET_BYTES, Team, TeamError, buckets, joined
 from tests.ablate.conftest import TinyCorpus, identity_of
 from tests.pretended_cuda.cards import pretend
 
@@ -47,13 +47,15 @@ class UnevenCorpus(TinyCorpus):
         return Examples(windows[:, :-1], np.where(asked, windows[:, 1:], -100))
 
 
-def session(store: Store, run: RunDocument, numerics: Numerics, team: Team, **execution: Any) -> Session:
+def session(store: Store, run: RunDocument, numerics: Numerics, team: ProcessGroup, **execution: Any) -> Session:
     settings = Execution(devices=team.size, **execution)
     return Session(store, run, UnevenCorpus(), numerics, settings, team=team)
 
 
 @contextmanager
-def beside(store: Store, run: RunDocument, numerics: Numerics, meeting: Path, **execution: Any) -> Iterator[Team]:
+def beside(
+    store: Store, run: RunDocument, numerics: Numerics, meeting: Path, **execution: Any
+) -> Iterator[ProcessGroup]:
     """The first of two processes; the second, a copy of this one, trains beside it."""
     child = os.fork()
     if child == 0:
@@ -78,7 +80,7 @@ def test_two_processes_take_the_steps_of_one(
     """Eight steps of AdamW, the gradient clipped, and the biases of routers moved by the loads of both."""
     run = identity_of(steps=8, model=model)
     alone, both = Store(tmp_path / "alone"), Store(tmp_path / "both")
-    session(alone, run, numerics, Team()).run()
+    session(alone, run, numerics, ProcessGroup()).run()
     with beside(both, run, numerics, tmp_path / "meeting", **execution) as team:
         found = session(both, run, numerics, team, **execution)
         found.run()
@@ -110,8 +112,8 @@ def own_share(session: Session) -> float:
 def test_what_cannot_be_shared_out_is_refused(
     tmp_path: Path, numerics: Numerics, train: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(TeamError, match=reason):
-        session(Store(tmp_path), identity_of(**train), numerics, Team(0, 2), shard=True)
+    with pytest.raises(ProcessGroupError, match=reason):
+        session(Store(tmp_path), identity_of(**train), numerics, ProcessGroup(0, 2), shard=True)
 
 
 def test_weights_are_shared_out_among_several_devices(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,11 +129,11 @@ def test_buckets_hold_all_tensors_once() -> None:
 
 
 def test_what_cannot_be_shared_is_refused(tmp_path: Path, numerics: Numerics) -> None:
-    with pytest.raises(TeamError, match="a batch of 4 rows cannot be shared by 3 devices"):
-        Team(0, 3).share(4)
+    with pytest.raises(ProcessGroupError, match="a batch of 4 rows cannot be shared by 3 devices"):
+        ProcessGroup(0, 3).share(4)
     run = identity_of(model=MIXTURE)
     with pytest.raises(MicrobatchError, match="cannot be trained on in parts"):
-        session(Store(tmp_path), run, numerics, Team(0, 2))
+        session(Store(tmp_path), run, numerics, ProcessGroup(0, 2))
 
 
 def test_a_worker_has_as_many_gpus_as_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +187,7 @@ def test_a_process_that_is_killed_is_noticed_in_seconds(study: Path, tmp_path: P
     while not (errors := list(store.glob("*/error.txt"))):
         assert time.monotonic() < killed + 20
         time.sleep(0.05)
-    assert "TeamError: process 2 of 2 was ended by SIGKILL (see the run's log)" in errors[0].read_text()
+    assert "ProcessGroupError: process 2 of 2 was ended by SIGKILL (see the run's log)" in errors[0].read_text()
     running.terminate()
     running.communicate()
 
@@ -196,7 +198,7 @@ def _others(store: Path) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it ended meanwhile
             words = (folder / "cmdline").read_text().split("\0")
-            if "ablate.running.team" in words and str(store) in Path(words[-4]).read_text():
+            if "ablate.running.process_group" in words and str(store) in Path(words[-4]).read_text():
                 found.append(int(folder.name))
     return found
 
@@ -216,7 +218,7 @@ def test_a_process_that_ends_before_the_team_meets_is_named(
 ) -> None:
     other(monkeypatch, "exit 3")
     with (
-        pytest.raises(TeamError, match=r"process 2 of 2 ended with status 3 \(see the run's log\)"),
+        pytest.raises(ProcessGroupError, match=r"process 2 of 2 ended with status 3 \(see the run's log\)"),
         team_of(request_of_two),
     ):
         pass
@@ -225,21 +227,21 @@ def test_a_process_that_ends_before_the_team_meets_is_named(
 def test_a_process_that_waits_for_a_dead_one_is_ended(request_of_two: Request, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first process of two waits to meet the second, which has just died, and would do so for half an hour."""
     other(monkeypatch, "echo ready > /dev/fd/$0; exit 4")
-    monkeypatch.setattr("ablate.running.team.GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("ablate.running.process_group.GRACE_SECONDS", 0.2)
     child = os.fork()
     if child == 0:
         with team_of(request_of_two):
             os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     error = Store(request_of_two.store).read_error(request_of_two.digest)
-    assert error == "TeamError: process 2 of 2 ended with status 4 (see the run's log)"
+    assert error == "ProcessGroupError: process 2 of 2 ended with status 4 (see the run's log)"
 
 
 def test_an_error_of_the_first_process_is_not_put_on_the_others(
     request_of_two: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other(monkeypatch, "echo ready > /dev/fd/$0; exec sleep 60")
-    monkeypatch.setattr("ablate.running.team.joined", lambda *_: nullcontext(Team(0, 2)))
+    monkeypatch.setattr("ablate.running.process_group.joined", lambda *_: nullcontext(ProcessGroup(0, 2)))
     with pytest.raises(RuntimeError, match="my own"), team_of(request_of_two):
         raise RuntimeError("my own")
 

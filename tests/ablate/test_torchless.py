@@ -13,7 +13,7 @@ import pytest
 from ablate.machine import recent
 from ablate.store import Store
 from tests.test_imports import heavy_after
-from zoo.without_torch import may_have_gpu
+from zoo.settings.without_torch import may_have_gpu
 
 pytestmark = pytest.mark.skipif(may_have_gpu(), reason="there may be a GPU, which only torch sees")
 PLAN = "plan norm_placement --scale cpu --store STORE"

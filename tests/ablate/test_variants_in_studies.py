@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import zoo
-from zoo.axis import members
+from zoo.settings.axis import members
 
 ROOT = Path(__file__).parents[2]
 KEYS = {

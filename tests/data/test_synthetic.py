@@ -16,7 +16,7 @@ from ablate.data import DataError, SyntheticCorpus, SyntheticSource, identify, o
 from ablate.data.sources._synthetic import BLANK, IGNORED
 from ablate.data.sources.grammar import GrammarSource
 from ablate.data.synthetic import regraded
-from zoo.axis import variants
+from zoo.settings.axis import variants
 
 Solver = Callable[[Any, list[int], list[int]], list[int]]
 

@@ -83,15 +83,15 @@ import torch
 import zoo
 from zoo.conformance.checking import conforms
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 small = {"vocab_size": 61, "d_model": 24, "n_layers": 2, "block.mixer": {"kind": KIND, "heads": 4, **SETTINGS}}
-for example in zoo.axis.variants("zoo.mixers")[KIND].examples:
+for example in zoo.settings.axis.variants("zoo.mixers")[KIND].examples:
     conforms(zoo.load("small", **{**small, "block.mixer": {"kind": KIND, "heads": 4, **example}}))
 layer = random_model(zoo.load("small", **small)).blocks[0].mixer.double()
 x = torch.randn(1, 9, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 with torch.no_grad():
-    print(json.dumps({"out": layer(x, Step.of(x[..., 0]))[0].tolist(), "x": x[0].tolist(), "state":
+    print(json.dumps({"out": layer(x, ForwardPass.of(x[..., 0]))[0].tolist(), "x": x[0].tolist(), "state":
                       {name: value.tolist() for name, value in layer.state_dict().items()}}))
 """
 

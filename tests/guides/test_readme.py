@@ -7,8 +7,9 @@ import re
 import pytest
 
 from tests.guides.guide import ROOT
-from zoo import presets, registry
+from zoo import presets
 from zoo.block_spec import BlockSpec
+from zoo.settings import registry
 from zoo.spec import ModelSpec
 
 FOLDERS = ("mixers", "sparsities", "positions", "positions.scalings", "ffns", "norms", "residuals", "caches")

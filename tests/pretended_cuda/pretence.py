@@ -24,8 +24,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.cuda.amp import common
 from torch.nn import functional as F
 
-from zoo import grouped
 from zoo.ffns import _experts
+from zoo.kernels import grouped
 
 ROOT = Path(__file__).parents[2]
 OURS = [ROOT / package for package in ("zoo", "evals", "ablate")]

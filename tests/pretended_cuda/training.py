@@ -14,7 +14,7 @@ import zoo
 from ablate.machine.numerics import Numerics
 from ablate.store import Store
 from ablate.store.documents import RunTeacher
-from ablate.training import loop, session, teaching
+from ablate.training import distillation_loss, loop, session
 from ablate.training.batch import Batch
 from ablate.training.execution import Execution
 from ablate.training.laps import HostLaps
@@ -77,7 +77,7 @@ def imagine() -> None:
     loop.ahead = map  # a mode of fake tensors is not for two threads
     torch.nn.Module._apply = lambda module, _: module  # it would swap weights, which fake ones are where they belong
     session.initial_model = lambda _, identity: decoder(zoo.parse(identity.model))
-    teaching.trained_model = lambda *_: decoder(zoo.load("small", **SMALL))
+    distillation_loss.trained_model = lambda *_: decoder(zoo.load("small", **SMALL))
 
 
 def decoder(spec: zoo.ModelSpec) -> zoo.Decoder:

@@ -11,14 +11,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.mixers import Mixer, MixerLayer
-from zoo.site import Site, Step
+from zoo.site import ForwardPass, LayerSite
 
 Score = Callable[[Tensor, Tensor, int], float]
 
 
 def layer_of(spec: Mixer, d_model: int, seed: int = 0, layer: int = 0) -> MixerLayer:
     """A built mixer with random weights, in float64."""
-    built = spec.resolve(d_model).build(Site(d_model, layer, 4)).double()
+    built = spec.resolve(d_model).build(LayerSite(d_model, layer, 4)).double()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in built.named_parameters():
@@ -32,10 +32,10 @@ def random_stream(length: int, d_model: int, seed: int = 1) -> Tensor:
     return torch.randn(1, length, d_model, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def run(layer: MixerLayer, x: Tensor, step: Step | None = None) -> Tensor:
+def run(layer: MixerLayer, x: Tensor, step: ForwardPass | None = None) -> Tensor:
     """(T, D)."""
     with torch.no_grad():
-        out: Tensor = layer(x, step or Step.of(torch.zeros(x.shape[:2])))[0]
+        out: Tensor = layer(x, step or ForwardPass.of(torch.zeros(x.shape[:2])))[0]
     return out
 
 

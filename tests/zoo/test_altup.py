@@ -15,7 +15,7 @@ from torch import Tensor
 import zoo
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.ffns._activations import sparse
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 SMALL = {"d_model": 24, "n_layers": 3, "vocab_size": 61, "block.mixer.heads": 4}
 
@@ -28,14 +28,14 @@ def rms(x: Tensor) -> Tensor:
 def test_each_layer_predicts_streams_runs_on_one_and_corrects_all() -> None:
     spec = zoo.load("small", **SMALL, altup={"streams": 3, "active": 1}, sharing={"blocks": 2})
     model, tokens = random_model(spec), random_tokens(spec, 2, 7)
-    altup, e = model.altup, model.embed(tokens, Step.of(tokens))
+    altup, e = model.altup, model.embed(tokens, ForwardPass.of(tokens))
     streams = [e, *(enter(e) for enter in altup.enter)]
     streams = [x * rms(e) / rms(x) for x in streams]
     for number in (0, 1, 0):
         layer = altup.layers[number]
         asked = layer.predict.weight @ torch.tanh(layer.router(layer.norm(streams[1]) / 24))[..., None]
         predicted = [streams[i] + sum(asked[..., 3 * i + j, :] * streams[j] for j in range(3)) for i in range(3)]
-        out = model.blocks[number](predicted[1], Step.of(tokens))
+        out = model.blocks[number](predicted[1], ForwardPass.of(tokens))
         asked = layer.correct.weight @ torch.tanh(layer.router(layer.norm(out) / 24))[..., None]
         streams = [predicted[i] + (1 + asked[..., i, :]) * (out - predicted[1]) for i in range(3)]
     left = [leave(x) for leave, x in zip(altup.leave, streams[1:], strict=True)]
@@ -63,14 +63,14 @@ def test_every_layer_adds_what_it_makes_of_its_own_embedding() -> None:
     spec = zoo.load("small", **SMALL, per_layer_embeddings=edits)
     model, tokens = random_model(spec), random_tokens(spec, 2, 7)
     assert (tokens >= 40).any()
-    inputs, x = model.per_layer, model.embed(tokens, Step.of(tokens))
+    inputs, x = model.per_layer, model.embed(tokens, ForwardPass.of(tokens))
     e = x
     for i, block in enumerate(model.blocks):
         part, own = slice(5 * i, 5 * i + 5), inputs.layers[i]
         rows = inputs.table.weight[torch.where(tokens < 40, tokens, 0)][..., part]
         projected = inputs.norm((e @ inputs.project.weight[part].T) / math.sqrt(24))
         embedded = (projected + math.sqrt(5) * rows) / math.sqrt(2)
-        x = block(x, Step.of(tokens))
+        x = block(x, ForwardPass.of(tokens))
         hidden = torch.nn.functional.silu(own.gate(x * own.gain))
         x = x + own.norm(own.out(hidden * embedded))
     torch.testing.assert_close(model(tokens), model.read_out(model.norm(x)), rtol=1e-4, atol=1e-5)
@@ -82,7 +82,7 @@ def test_laurel_stands_beside_the_mixers_residual(placement: str) -> None:
     edits = {"block.laurel": {"rank": 3}, "block.norm_placement": placement}
     model = random_model(zoo.load("small", **SMALL | {"n_layers": 1}, **edits))
     block, x = model.blocks[0], torch.randn(2, 5, 24, generator=torch.Generator().manual_seed(0))
-    h, step = block.mixer_residual.norm_in(x), Step.of(x)
+    h, step = block.mixer_residual.norm_in(x), ForwardPass.of(x)
     learned = block.laurel.norm(h @ block.laurel.down.weight.T @ block.laurel.up.weight.T)
     y = (x + block.mixer_residual.norm_out(block.mixer(h, step)) + h + learned) / math.sqrt(2)
     expected = y + block.ffn_residual.norm_out(block.ffn(block.ffn_residual.norm_in(y), step))

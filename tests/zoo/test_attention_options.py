@@ -11,12 +11,12 @@ import torch
 
 import zoo
 from tests.zoo.slow import layer_of, maps, mix, project, random_stream, run, write
-from zoo.cache_kinds import cache_kind
+from zoo.caching.kinds import cache_kind
 from zoo.conformance.combinations import random_tokens
 from zoo.mixers.attention import Attention
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions.nope import NoPE
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 D, H, K, T = 12, 4, 2, 7
 X = random_stream(T, D)
@@ -135,7 +135,7 @@ def test_values_are_mixed_with_those_of_the_first_layer() -> None:
     layers = [
         layer_of(Attention(heads=H, kv_heads=K, position=NoPE(), value_residual=True), D, seed) for seed in range(3)
     ]
-    streams, step = [random_stream(T, D, seed) for seed in range(3)], Step.of(torch.zeros(1, T))
+    streams, step = [random_stream(T, D, seed) for seed in range(3)], ForwardPass.of(torch.zeros(1, T))
     first = project(layers[0], "v", streams[0], K)
     for layer, x in zip(layers, streams, strict=True):
         own, of_first = layer.values.weights.tolist()

@@ -11,13 +11,13 @@ import torch
 import zoo
 from tests.zoo.slow import close, convolved, layer_of, linear, maps, mix, project, run, write
 from tests.zoo.test_attention_options import D, H, K, T, X, attention, dot, qkv
-from zoo.cache_kinds import cache_kind
+from zoo.caching.kinds import cache_kind
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.mixers._forget import decay_bias
 from zoo.mixers.attention import Attention
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions.nope import NoPE
-from zoo.site import Step
+from zoo.site import ForwardPass
 from zoo.sparsities.chunked import Chunked
 from zoo.sparsities.dilated import Dilated
 
@@ -95,12 +95,13 @@ def test_exclusive_attention_leaves_exactly_nothing_of_a_token_alone(
     """A norm after the mixer would make much of what rounding leaves. Sinks make weights less than 1."""
     layer = attention(exclusive=True, sinks=True, **options).float()
     x = torch.cat((torch.ones(1, pad, D), X.float()), dim=1)
-    step = Step.of(torch.zeros(x.shape[:2]), 0, torch.tensor([pad]) if pad else None)
+    step = ForwardPass.of(torch.zeros(x.shape[:2]), 0, torch.tensor([pad]) if pad else None)
     cache = layer.new_cache(1, x.shape[1], torch.float32)
     with torch.no_grad():
         whole = layer(x, step)
         singly = [
-            layer(x[:, t : t + 1], Step.of(torch.zeros(1, 1), t, step.left_pad), cache) for t in range(x.shape[1])
+            layer(x[:, t : t + 1], ForwardPass.of(torch.zeros(1, 1), t, step.left_pad), cache)
+            for t in range(x.shape[1])
         ]
     for out in (whole, torch.cat(singly, dim=1)):
         assert (out[0, pad:] == 0).all(dim=-1).nonzero()[:, 0].tolist() == alone
@@ -199,7 +200,7 @@ def test_what_cannot_be_says_why(edits: dict[str, Any], reason: str) -> None:
 def test_one_step_reads_the_gates_of_the_pass_alone() -> None:
     """Without a cache the first token's own gate changes nothing: nothing came before it."""
     layer, changed = attention(forget=True), X.clone()
-    step = Step.of(torch.zeros(1, T))
+    step = ForwardPass.of(torch.zeros(1, T))
     with torch.no_grad():
         gates = layer.forget(changed, step)
         assert gates.shape == (1, H, T, 1)

@@ -13,7 +13,7 @@ import zoo
 from tests.zoo.slow import random_stream
 from zoo.block_features.stochastic_depth import StochasticDepth
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.site import Site, Step
+from zoo.site import ForwardPass, LayerSite
 
 T = 13
 EVERYWHERE = {"block.canon": {"width": 4}, "block.mixer.conv": 4, "block.ffn.conv": 4}
@@ -34,7 +34,7 @@ def test_a_canon_layer_is_before_each_branch() -> None:
     """x + mix(n + conv(n)), n = norm(x); the same for the FFN, whose hidden features are convolved by themselves."""
     model: Any = random_model(small(**{**EVERYWHERE, "block.mixer.conv": None})).double()
     x = random_stream(T, 16)
-    step, block = Step.of(x), model.blocks[0]
+    step, block = ForwardPass.of(x), model.blocks[0]
     with torch.no_grad():
         near = block.mixer_residual.norm_in(x)
         near = near + convolved(near[0], block.canon.mixer.conv.weight)
@@ -94,7 +94,7 @@ def test_rates_rise_linearly_to_the_last_layer() -> None:
 
 
 def test_rows_are_left_out_whole_and_the_mean_is_kept() -> None:
-    layer = StochasticDepth(0.3, Site(4, 1, 2)).train()
+    layer = StochasticDepth(0.3, LayerSite(4, 1, 2)).train()
     torch.manual_seed(0)
     out = layer(torch.ones(20_000, 3, 4))
     rows = out.flatten(1)

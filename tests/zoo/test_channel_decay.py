@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tests.zoo.slow import close, convolved, layer_of, linear, project, random_stream, rms, run, write
-from zoo.mixers._fading import faded_products
+from zoo.mixers._decayed import decayed_scores
 from zoo.mixers.gla import GatedLinearAttention
 from zoo.mixers.kda import KimiDeltaAttention
 from zoo.mixers.lightning import LightningAttention
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions.rope import RoPE
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 D, T = 12, 21
 X = random_stream(T, D)
@@ -123,7 +123,7 @@ def half_turned(x: Tensor, place: int) -> Tensor:
 def test_pairs_are_weighed_by_what_lies_between_them(length: int) -> None:
     q, k, decay = (torch.randn(2, length, 3, generator=torch.Generator().manual_seed(i)).double() for i in range(3))
     total = -decay.abs().cumsum(dim=1)
-    found = faded_products(q, k, total)
+    found = decayed_scores(q, k, total)
     for row in range(2):
         for i in range(length):
             for j in range(length):
@@ -142,6 +142,6 @@ def test_features_that_forget_at_once_overflow_nothing(spec: Any) -> None:
         else:
             layer.forget.up.bias.fill_(-1000.0)
     x = random_stream(130, D).float().requires_grad_()
-    layer(x, Step.of(x)).sum().backward()
+    layer(x, ForwardPass.of(x)).sum().backward()
     assert x.grad is not None
     assert x.grad.isfinite().all()

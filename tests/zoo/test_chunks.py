@@ -13,7 +13,7 @@ import zoo
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.costs_decoding import decode_cost
 from zoo.features.chunks import ratio_loss
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 CHUNKS = {"ratio": 3, "encoder_layers": 1, "decoder_layers": 2}
 SMALL: dict[str, Any] = {"d_model": 24, "n_layers": 5, "vocab_size": 61, "block.mixer.heads": 4, "chunks": CHUNKS}
@@ -21,7 +21,7 @@ SMALL: dict[str, Any] = {"d_model": 24, "n_layers": 5, "vocab_size": 61, "block.
 
 def layers(model: zoo.Decoder, which: range, x: Tensor) -> Tensor:
     """(T, D) → (T, D)."""
-    step = Step.of(torch.zeros(1, len(x), dtype=torch.int64))
+    step = ForwardPass.of(torch.zeros(1, len(x), dtype=torch.int64))
     for i in which:
         x = model.blocks[i](x[None], step)[0]
     return x
@@ -34,7 +34,7 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 def hidden(model: zoo.Decoder, tokens: Tensor) -> tuple[Tensor, Tensor, list[int]]:
     """The input to the decoder's layers for one text (T,), the probabilities, and the places where chunks begin."""
     parts = model.chunking
-    embedded = model.embed(tokens[None], Step.of(tokens[None]))[0]
+    embedded = model.embed(tokens[None], ForwardPass.of(tokens[None]))[0]
     x = parts.encoder_norm(layers(model, range(1), embedded))
     p = [torch.ones((), dtype=x.dtype)]
     for now, before in zip(x[1:], x[:-1], strict=True):

@@ -15,7 +15,7 @@ import torch
 
 import zoo
 from tests.zoo.worked_out import legal_pairs, rows_and_opening
-from zoo.axis import variants
+from zoo.compatibility.matrix import AxisOption, combine
 from zoo.conformance import checks
 from zoo.conformance.checking import conforms, notes_on
 from zoo.conformance.checks import CHECKS, KINDS
@@ -23,11 +23,11 @@ from zoo.conformance.combinations import CORE, choices, covering, paired, random
 from zoo.conformance.flops import flops
 from zoo.conformance.subject import LENGTH, CheckSubject, ConformanceError
 from zoo.init import Linear
-from zoo.matrix import AxisOption, combine
 from zoo.mixers import MixerLayer
 from zoo.mixers.attention import AttentionLayer
 from zoo.mixers.mla import MLA
-from zoo.site import Site
+from zoo.settings.axis import variants
+from zoo.site import LayerSite
 
 ROWS, FIRST = rows_and_opening()
 OPENING = range(FIRST)
@@ -254,7 +254,7 @@ def test_values_that_nothing_marks_are_noted(monkeypatch: pytest.MonkeyPatch) ->
     assert notes_on("rmsnorm") == []
     build = MLA.build
 
-    def unmarked(spec: MLA, site: Site) -> MixerLayer:
+    def unmarked(spec: MLA, site: LayerSite) -> MixerLayer:
         layer = build(spec, site)
         for module in layer.modules():
             if isinstance(module, Linear):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import zoo
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 LENGTH, D = 11, 16
 ROUTED = {"blocks": {"routed": {"depth_routing": {"capacity": 0.3, "loss": 0.5}}}, "pattern": ["block", "routed"]}
@@ -23,12 +23,12 @@ def small(**edits: Any) -> zoo.ModelSpec:
 
 def by_hand(model: Any, tokens: Tensor, chosen: list[list[int]]) -> Tensor:
     """Equation 1: the second layer's block runs on the chosen tokens of each row, at their places in the text."""
-    step = Step.of(tokens)
+    step = ForwardPass.of(tokens)
     x = model.blocks[0](model.embed(tokens, step), step)
     routed, rows = model.blocks[1], []
     for row, places in zip(x, chosen, strict=True):
         out, read = row.clone(), row[places][None]
-        own = Step(torch.arange(len(places)), places=torch.tensor([places]))
+        own = ForwardPass(torch.arange(len(places)), places=torch.tensor([places]))
         made = routed.ffn_residual(
             routed.mixer_residual(read, lambda h, own=own: routed.mixer(h, own)), lambda h, own=own: routed.ffn(h, own)
         )[0]
@@ -39,7 +39,7 @@ def by_hand(model: Any, tokens: Tensor, chosen: list[list[int]]) -> Tensor:
 
 
 def weights_of(model: Any, tokens: Tensor) -> Tensor:
-    step = Step.of(tokens)
+    step = ForwardPass.of(tokens)
     return model.blocks[1].router.weigh(model.blocks[0](model.embed(tokens, step), step))[..., 0]
 
 

@@ -10,9 +10,9 @@ import zoo
 from zoo.attend import attend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
+from zoo.compatibility.matrix import SMALL
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.matrix import SMALL
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 P = 0.3
 
@@ -45,6 +45,6 @@ def test_embeddings_are_dropped() -> None:
     torch.manual_seed(0)
     spec = zoo.load("small", **SMALL, embedding_dropout=P)
     model, tokens = random_model(spec), random_tokens(spec, 40, 30)
-    whole, dropped = model.embed(tokens, Step.of(tokens)), model.train().embed(tokens, Step.of(tokens))
+    whole, dropped = model.embed(tokens, ForwardPass.of(tokens)), model.train().embed(tokens, ForwardPass.of(tokens))
     assert (dropped == 0).float().mean().item() == pytest.approx(P, abs=0.02)
     torch.testing.assert_close(dropped[dropped != 0], whole[dropped != 0] / (1 - P))

@@ -15,7 +15,7 @@ from tests.zoo.slow import layer_of, random_stream, run
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.mixers._indexer import chosen
 from zoo.mixers.dsa import DeepSeekSparseAttention
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 T, D, H, N, RHO, V = 11, 12, 3, 5, 4, 6
 HEADS, DIM, TOP = 4, 7, 4
@@ -89,17 +89,17 @@ def test_a_query_attends_to_the_keys_that_the_indexer_scores_highest() -> None:
     x = random_stream(T, D)
     expected, divergence = slow(layer, x[0])
     torch.testing.assert_close(run(layer, x), expected, rtol=1e-5, atol=1e-5)
-    step = Step.of(torch.zeros(1, T))
+    step = ForwardPass.of(torch.zeros(1, T))
     torch.testing.assert_close(run(layer.train(), x, step), expected, rtol=1e-5, atol=1e-5)
     assert step.losses[0].item() == pytest.approx(divergence.item(), rel=1e-5)
-    half, halved = layer_of(spec_of(index_loss=0.5), D).train(), Step.of(torch.zeros(1, T))
+    half, halved = layer_of(spec_of(index_loss=0.5), D).train(), ForwardPass.of(torch.zeros(1, T))
     run(half, x, halved)
     assert halved.losses[0].item() == pytest.approx(divergence.item() / 2, rel=1e-5)
 
 
 def test_the_indexer_learns_by_its_own_loss_alone_and_nothing_else_does() -> None:
     layer: Any = layer_of(spec_of(), D).train()
-    x, step = random_stream(T, D).requires_grad_(), Step.of(torch.zeros(1, T))
+    x, step = random_stream(T, D).requires_grad_(), ForwardPass.of(torch.zeros(1, T))
     out = layer(x, step)
     step.losses[0].backward(retain_graph=True)
     assert x.grad is None

@@ -16,7 +16,7 @@ from tests.zoo.slow import close, layer_of, random_stream, rms
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.costs_decoding import decode_cost
 from zoo.mixers.engram import Engram
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 D, T = 10, 9
 SMALL = {"rows": 11, "features": 6, "hashes": 2}
@@ -64,8 +64,8 @@ def slow(layer: Any, ids: list[int], x: Tensor) -> Tensor:
     return torch.stack(out)
 
 
-def step_of(ids: Tensor, start: int = 0) -> Step:
-    return Step.of(ids, start=start)
+def step_of(ids: Tensor, start: int = 0) -> ForwardPass:
+    return ForwardPass.of(ids, start=start)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from transformers.activations import XIELUActivation
 import zoo
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.ffns._activations import clamped_swiglu
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 
 def gelu(z: float) -> float:
@@ -79,7 +79,7 @@ def test_ffn_is_its_formula(ffn: dict[str, Any], scalar: Callable[[float], float
     else:
         hidden = [scalar(u) for u in up]
     expected = torch.tensor(apply(layer.down, hidden), dtype=torch.float64)
-    torch.testing.assert_close(layer(x[None, None], Step.of(x[None]))[0, 0], expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(layer(x[None, None], ForwardPass.of(x[None]))[0, 0], expected, rtol=1e-12, atol=1e-12)
 
 
 def xielu_layer(**settings: Any) -> Any:
@@ -134,7 +134,7 @@ def test_hidden_dropout_acts_in_training_alone_and_keeps_the_mean(ffn: dict[str,
     spec = zoo.load("small", d_model=8, n_layers=1, **{"block.ffn": {**ffn, "d_ff": 6}})
     plain, dropped = random_model(spec), random_model(spec.edit({"block.ffn.dropout": 0.25}))
     x = torch.randn(1, 3, 8, generator=torch.Generator().manual_seed(0))
-    step = Step.of(x[..., 0])
+    step = ForwardPass.of(x[..., 0])
     expected = plain.blocks[0].ffn(x, step)
     assert torch.equal(dropped.blocks[0].ffn(x, step), expected)
     torch.manual_seed(0)
@@ -154,7 +154,7 @@ def test_branch_dropout_acts_in_training_alone_and_scales_what_it_keeps(topology
     assert torch.equal(model(tokens), plain(tokens))
     assert not torch.equal(model.train()(tokens), plain(tokens))
     # Each feature of a branch's output is dropped, or doubled.
-    block, step, x = model.blocks[0], Step.of(tokens), torch.randn(2, 9, 16)
+    block, step, x = model.blocks[0], ForwardPass.of(tokens), torch.randn(2, 9, 16)
     update = block.mixer_residual.update(x, lambda h: block.dropout(block.ffn(h, step)))
     whole = block.mixer_residual.update(x, lambda h: block.ffn(h, step))
     kept = update != 0

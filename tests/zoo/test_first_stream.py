@@ -11,7 +11,7 @@ from torch import Tensor
 import zoo
 from zoo.conformance.checking import options_of
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 SMALL: dict[str, Any] = {"d_model": 24, "n_layers": 4, "block.mixer.heads": 4}
 
@@ -31,7 +31,7 @@ def plainly(model: zoo.Decoder, tokens: Tensor) -> Tensor:
             if layer:
                 for t in range(len(text)):
                     x[0, t] = own[layer - 1] * x[0, t] + first[layer - 1] * entered[0, t]
-            x = model.blocks[block](x, Step.of(text[None])).clone()
+            x = model.blocks[block](x, ForwardPass.of(text[None])).clone()
         rows.append(model.read_out(model.norm(x)))
     return torch.cat(rows)
 
@@ -98,9 +98,9 @@ def test_skips_are_added_before_the_sum() -> None:
     model = random_model(small(n_layers=2, unet_skips=True))
     tokens = random_tokens(model.spec, 1, 5)
     entered = model.embedding(tokens) * model.spec.embedding_factor
-    left = model.blocks[0](entered, Step.of(tokens))
+    left = model.blocks[0](entered, ForwardPass.of(tokens))
     read = model.first_stream.own * (left + model.skips.weights * left) + model.first_stream.first * entered
-    expected = model.read_out(model.norm(model.blocks[1](read, Step.of(tokens))))
+    expected = model.read_out(model.norm(model.blocks[1](read, ForwardPass.of(tokens))))
     torch.testing.assert_close(model(tokens), expected)
 
 

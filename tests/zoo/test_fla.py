@@ -21,8 +21,8 @@ from ablate.training.memory import foreseen
 from ablate.training.spec import TrainSpec
 from tests.zoo.slow import layer_of, random_stream
 from zoo.attend import executed_backends
-from zoo.fla import ScanKernels, can_scan, kernels_in_use, scan_kernels, use_fla
-from zoo.fla_operators import NAMES
+from zoo.kernels.fla import ScanKernels, can_scan, kernels_in_use, scan_kernels, use_fla
+from zoo.kernels.fla_operators import NAMES
 from zoo.mixers import Mixer
 from zoo.mixers._delta import delta_scan
 from zoo.mixers._scan import scan
@@ -34,7 +34,7 @@ from zoo.mixers.linear_attention import LinearAttention
 from zoo.mixers.mamba2 import Mamba2
 from zoo.mixers.mamba3 import Mamba3
 from zoo.mixers.retention import Retention
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 NAME = "flash-linear-attention 0.6.0"
 ON_CPU = ScanKernels(NAME, "cpu", torch.float64)
@@ -115,11 +115,11 @@ def test_a_mixer_is_the_same_with_the_kernels(spec: Mixer, kernels: None) -> Non
         x = texts[0].clone().requires_grad_()
         training_backends, reading_backends = executed_backends(training=True), executed_backends(training=False)
         with scan_kernels(used), training_backends as training, reading_backends as reading:
-            out = layer(x, Step.of(torch.zeros(1, T)))
+            out = layer(x, ForwardPass.of(torch.zeros(1, T)))
             out.square().sum().backward()
             cache = layer.new_cache(1, 2 * T + 1, torch.float64)
             with torch.no_grad():
-                read = [layer(each, Step.of(torch.zeros(each.shape[:2])), cache) for each in texts]
+                read = [layer(each, ForwardPass.of(torch.zeros(each.shape[:2])), cache) for each in texts]
         assert training == reading == ({NAME} if used else set())
         found.append([out, x.grad, *read, *(parameter.grad for parameter in layer.parameters())])
     for with_kernels, plain in zip(*found, strict=True):
@@ -136,7 +136,7 @@ def test_a_mixer_is_the_same_with_the_kernels(spec: Mixer, kernels: None) -> Non
 def test_what_the_kernels_cannot_do_keeps_the_plain_scan(spec: Mixer, kernels: None) -> None:
     layer = layer_of(spec, D)
     with executed_backends(training=True) as taken:
-        layer(random_stream(T, D), Step.of(torch.zeros(1, T)))
+        layer(random_stream(T, D), ForwardPass.of(torch.zeros(1, T)))
     assert taken == set()
 
 

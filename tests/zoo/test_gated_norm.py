@@ -13,7 +13,7 @@ from transformers.models.axk2.modeling_axk2 import AXK2GatedRMSNorm
 import zoo
 from tests.zoo.slow import random_stream
 from zoo.conformance.combinations import random_model
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 
 def small(**edits: Any) -> zoo.ModelSpec:
@@ -31,7 +31,7 @@ def slow_gate(layer: Any, y: list[float]) -> list[float]:
 def test_each_branch_reads_its_norm_s_output_through_a_gate() -> None:
     model: Any = random_model(small()).double()
     x = random_stream(7, 16)
-    step, block = Step.of(x), model.blocks[0]
+    step, block = ForwardPass.of(x), model.blocks[0]
     with torch.no_grad():
 
         def read(gate: Any, residual: Any, stream: torch.Tensor) -> torch.Tensor:

@@ -18,7 +18,7 @@ from zoo.mixers.gau import GAU
 from zoo.positions.alibi import ALiBi
 from zoo.positions.nope import NoPE
 from zoo.positions.rope import RoPE
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 D, T = 12, 21
 X = random_stream(T, D)
@@ -88,7 +88,7 @@ def test_flash_is_its_formula(chunk: int) -> None:
 def test_flash_turns_its_queries_and_keys() -> None:
     layer: Any = layer_of(FLASH(head_dim=6, v_dim=10, chunk=5), D)
     plain: Any = layer_of(FLASH(head_dim=6, v_dim=10, chunk=5, position=NoPE()), D)
-    step = Step.of(torch.zeros(1, T))
+    step = ForwardPass.of(torch.zeros(1, T))
     for ours, unturned in zip(layer.queries_and_keys(X, step), readings(plain, X[0]), strict=True):
         close(ours[0, 0], rotated(unturned).detach())
 
@@ -101,9 +101,9 @@ def test_the_decoding_form_is_the_parallel_one(spec: Mixer, parts: list[int]) ->
     cache, start, found = layer.new_cache(1, T, torch.float32), 0, []
     with torch.no_grad():
         for piece in x.split(parts, dim=1):
-            found.append(layer(piece, Step.of(piece, start), cache))
+            found.append(layer(piece, ForwardPass.of(piece, start), cache))
             start += piece.shape[1]
-        expected = layer(x, Step.of(x))
+        expected = layer(x, ForwardPass.of(x))
     torch.testing.assert_close(torch.cat(found, 1), expected, rtol=1e-4, atol=1e-4 * expected.abs().max().item())
 
 
@@ -115,11 +115,11 @@ def test_chunks_begin_where_a_padded_row_does(parts: list[int]) -> None:
     cache, start, found = layer.new_cache(3, T, torch.float64), 0, []
     with torch.no_grad():
         for piece in x.split(parts, dim=1):
-            found.append(layer(piece, Step.of(piece, start, pads), cache))
+            found.append(layer(piece, ForwardPass.of(piece, start, pads), cache))
             start += piece.shape[1]
-        together = layer(x, Step.of(x, 0, pads))
+        together = layer(x, ForwardPass.of(x, 0, pads))
         for row, pad in enumerate(pads.tolist()):
-            alone = layer(x[row : row + 1, pad:], Step.of(x[:1, pad:]))[0]
+            alone = layer(x[row : row + 1, pad:], ForwardPass.of(x[:1, pad:]))[0]
             close(torch.cat(found, 1)[row, pad:], alone)
             close(together[row, pad:], alone)
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo import grouped
-from zoo.compile_constants import hold_constants
-from zoo.grouped import can_group, grouped_product, has_kernel, trial_fault, try_kernel
+from zoo.kernels import grouped
+from zoo.kernels.compile_constants import hold_constants
+from zoo.kernels.grouped import can_group, grouped_product, has_kernel, trial_fault, try_kernel
 
 
 def test_the_definition_passes() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zoo
-from zoo.identity import canonical, is_same
+from zoo.settings.identity import canonical, is_same
 
 PLAIN = st.recursive(
     st.none()

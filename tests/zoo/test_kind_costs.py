@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 import zoo
-from zoo.cache import Cache
+from zoo.caching.cache import Cache
 from zoo.costs import cost
 from zoo.costs_decoding import decode_cost, prefill_cost
 from zoo.lengths import longest_context

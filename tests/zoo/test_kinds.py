@@ -16,11 +16,11 @@ from zoo.attending.visible import Visible
 from zoo.conformance.checking import conforms
 from zoo.conformance.combinations import given_to, random_model, random_tokens
 from zoo.costs_decoding import decode_cost
-from zoo.identity import digest_of
 from zoo.mixers._cross import CrossAttention
 from zoo.positions.two_dimensional import TwoTables
 from zoo.residuals.deepnorm import encoder_decoder
-from zoo.site import Memory, Step
+from zoo.settings.identity import digest_of
+from zoo.site import ForwardPass, Memory
 
 SMALL: dict[str, Any] = {"vocab_size": 61, "d_model": 24, "n_layers": 2, "block.mixer.heads": 4}
 LENGTH = 9
@@ -79,7 +79,7 @@ def test_cross_attention_is_its_definition() -> None:
     x, hidden = (torch.randn(2, n, 12, generator=generator) for n in (3, 7))
     text = torch.tensor([[1] * 7, [0, 0, 1, 1, 1, 1, 0]], dtype=torch.bool)
     cache = layer.new_cache(2, 8, torch.float32)
-    step = Step.of(x[..., 0])
+    step = ForwardPass.of(x[..., 0])
     step.memory = Memory(hidden, text)
     with torch.no_grad():
         found = layer(x, step)
@@ -131,7 +131,7 @@ def test_the_transformer_is_that_of_torch() -> None:
         for layer, block in zip(theirs.layers, blocks, strict=True):
             _copy(layer, block)
     tokens, source = random_tokens(spec, 2, 7), random_tokens(spec, 2, 11, seed=3)
-    sinusoids = ours.positions["0"](Step.of(source))
+    sinusoids = ours.positions["0"](ForwardPass.of(source))
     with torch.no_grad():
         embedded = [ours.embedding(x) * 4 + sinusoids[: x.shape[1]] for x in (source, tokens)]
         causal = nn.Transformer.generate_square_subsequent_mask(7)

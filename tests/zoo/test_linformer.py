@@ -17,7 +17,7 @@ from zoo.lengths import longest_text
 from zoo.mixers.linformer import Linformer
 from zoo.positions.nope import NoPE
 from zoo.positions.rope import RoPE
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 D, T, HEADS, RANK, LONGEST = 12, 7, 4, 3, 10
 X = random_stream(T, D)
@@ -61,8 +61,8 @@ def by_hand(layer: Any, x: Tensor, kv_heads: int, share: str, rotary: bool) -> T
     return write(layer, out)
 
 
-def seen_by_all(tokens: Tensor, left: int | None = None, right: int = 0) -> Step:
-    step = Step.of(tokens, left_pad=None if left is None else torch.tensor([left]))
+def seen_by_all(tokens: Tensor, left: int | None = None, right: int = 0) -> ForwardPass:
+    step = ForwardPass.of(tokens, left_pad=None if left is None else torch.tensor([left]))
     step.sight = "all"
     step.ends = torch.tensor([tokens.shape[1] - right]) if right else None
     return step

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from tests.zoo.slow import close, convolved, layer_of, linear, random_stream, rms, run
 from zoo.mixers.mamba import Mamba
 from zoo.norms.rmsnorm import RMSNorm
-from zoo.site import Site, Step
+from zoo.site import ForwardPass, LayerSite
 
 D, T = 12, 21
 X = random_stream(T, D)
@@ -42,7 +42,7 @@ def test_mamba_is_its_recurrence(chunk: int, normed: bool) -> None:
 
 
 def test_rates_start_as_the_first_numbers() -> None:
-    layer: Any = Mamba(inner=7, state=3).resolve(D).build(Site(D, 0, 4))
+    layer: Any = Mamba(inner=7, state=3).resolve(D).build(LayerSite(D, 0, 4))
     torch.testing.assert_close(torch.as_tensor(layer.initial["log_rate"]).exp(), torch.tensor([[1.0, 2.0, 3.0]] * 7))
 
 
@@ -52,6 +52,6 @@ def test_a_state_that_forgets_at_once_overflows_nothing() -> None:
         layer.log_rate.fill_(5.0)
         layer.step_bias.fill_(2.0)
     x = random_stream(130, D).float().requires_grad_()
-    layer(x, Step.of(x)).sum().backward()
+    layer(x, ForwardPass.of(x)).sum().backward()
     assert x.grad is not None
     assert x.grad.isfinite().all()

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import zoo
+from zoo.compatibility.matrix import combine
 from zoo.conformance.combinations import choices, given_to, of_rows, random_model, random_tokens
 from zoo.loss import BatchShare, scored
-from zoo.matrix import combine
 
 CHANCE = {"block.dropout": 0.2, "block.stochastic_depth": 0.3, "block.mixer.dropout": 0.1, "embedding_dropout": 0.1}
 LENGTH, ROWS = 11, 5

@@ -12,7 +12,7 @@ import zoo
 from tests.zoo.slow import close, rms
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.mixers.mla import MLA
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 SIZES = {"heads": 3, "kv_rank": 10, "nope_dim": 6, "rope_dim": 4, "v_dim": 5}
 
@@ -188,11 +188,11 @@ def test_a_sink_takes_its_share_of_the_softmax_expanded_and_absorbed() -> None:
     x = torch.randn(1, 9, 24, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     with torch.no_grad():
         expected = slow_sinks(layer, x[0])
-        torch.testing.assert_close(layer(x, Step.of(x[..., 0]))[0], expected)
+        torch.testing.assert_close(layer(x, ForwardPass.of(x[..., 0]))[0], expected)
         cache = layer.new_cache(1, 9, torch.float64)
-        layer(x[:, :8], Step.of(x[:, :8, 0]), cache)
+        layer(x[:, :8], ForwardPass.of(x[:, :8, 0]), cache)
         assert layer.spec.absorbs(1, 9)
-        torch.testing.assert_close(layer(x[:, 8:], Step.of(x[:, 8:, 0], start=8), cache)[0], expected[8:])
+        torch.testing.assert_close(layer(x[:, 8:], ForwardPass.of(x[:, 8:, 0], start=8), cache)[0], expected[8:])
 
 
 def test_an_indexer_does_not_imitate_weights_that_a_sink_takes_from() -> None:
@@ -240,9 +240,9 @@ def test_norms_of_queries_and_keys_are_those_of_their_projections_expanded_and_a
     x = torch.randn(1, 9, 24, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     with torch.no_grad():
         expected = slow_normed(layer, x[0])
-        close(layer(x, Step.of(x[..., 0]))[0], expected)
+        close(layer(x, ForwardPass.of(x[..., 0]))[0], expected)
         cache = layer.new_cache(1, 9, torch.float64)
-        parts = [layer(part, Step.of(part[..., 0], start=start), cache)[0]
+        parts = [layer(part, ForwardPass.of(part[..., 0], start=start), cache)[0]
                  for start, part in zip((0, 5, 8), x.split([5, 3, 1], dim=1), strict=True)]  # fmt: skip
         assert layer.spec.absorbs(1, 9)
         close(torch.cat(parts), expected)

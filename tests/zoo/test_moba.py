@@ -17,7 +17,7 @@ from zoo.costs_decoding import decode_cost
 from zoo.decode.compiled import compiled_step
 from zoo.mixers.moba import MixtureOfBlockAttention
 from zoo.positions.nope import NoPE
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 D, T, H, WIDTH = 12, 29, 4, 6
 SIZES = [
@@ -78,7 +78,7 @@ def test_nothing_flows_back_through_the_choice() -> None:
     """A finite difference, with which no query changes its mind, is the gradient."""
     layer = layer_of(MixtureOfBlockAttention(heads=1, head_dim=2, block=2, blocks=2, position=NoPE()), 2)
     x = random_stream(7, 2).requires_grad_()
-    layer(x, Step.of(torch.zeros(1, 7))).square().sum().backward()
+    layer(x, ForwardPass.of(torch.zeros(1, 7))).square().sum().backward()
     step = 1e-6
     for place in ((0, 0, 0), (0, 2, 1), (0, 6, 1)):
         moved = [x.detach().clone() for _ in range(2)]

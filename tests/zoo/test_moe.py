@@ -12,14 +12,14 @@ from torch.nn import functional as F
 
 import zoo
 from tests.waits import no_waits
-from zoo.axis import variants
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.conformance.counting import counted
 from zoo.ffns import _experts
 from zoo.ffns._activations import GATED
 from zoo.ffns._routing import Routing, balance_loss
-from zoo.grouped import poison_freed_memory
-from zoo.site import Step
+from zoo.kernels.grouped import poison_freed_memory
+from zoo.settings.axis import variants
+from zoo.site import ForwardPass
 
 V3 = {
     "kind": "deepseek_moe", "experts": 12, "groups": 4, "top_groups": 2, "top_k": 4, "scale": 2.5, "d_ff": 6,
@@ -145,14 +145,14 @@ def slow(ffn: Any, x: torch.Tensor) -> torch.Tensor:
 @every_family
 def test_a_mixture_is_the_loop_over_its_tokens(ffn: dict[str, Any]) -> None:
     layer, x = model_of(ffn).blocks[0].ffn, inputs()
-    torch.testing.assert_close(layer(x, Step.of(x[..., 0])), slow(layer, x), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(layer(x, ForwardPass.of(x[..., 0])), slow(layer, x), rtol=1e-4, atol=1e-5)
 
 
 @every_family
 def test_gradients_are_those_of_the_loop(ffn: dict[str, Any]) -> None:
     """The gradients agree for everything but the router, whose choices the loop takes as numbers."""
     layer, x = model_of(ffn).blocks[0].ffn, inputs()
-    layer(x, Step.of(x[..., 0])).square().sum().backward()
+    layer(x, ForwardPass.of(x[..., 0])).square().sum().backward()
     ours = {name: p.grad for name, p in layer.named_parameters()}
     layer.zero_grad()
     slow(layer, x).square().sum().backward()
@@ -182,7 +182,7 @@ def test_one_kernel_for_all_experts_is_the_loop_too(ffn: dict[str, Any], monkeyp
     monkeypatch.setattr(_experts, "can_group", lambda *_: True)
     layer, x = model_of(ffn | {"d_ff": 8}).blocks[0].ffn, inputs()
     starve(layer, x)
-    out = layer(x, Step.of(x[..., 0]))
+    out = layer(x, ForwardPass.of(x[..., 0]))
     torch.testing.assert_close(out, slow(layer, x), rtol=1e-4, atol=1e-5)
     out.square().sum().backward()
     ours = {name: p.grad for name, p in layer.named_parameters()}
@@ -206,7 +206,7 @@ def test_the_kernel_for_all_experts_is_the_loop_on_a_gpu(ffn: dict[str, Any]) ->
     expected.square().sum().backward()
     wanted = {name: p.grad for name, p in layer.experts.named_parameters()}
     layer.zero_grad()
-    step = Step.of(x[..., 0])
+    step = ForwardPass.of(x[..., 0])
     poison_freed_memory("cuda")
     with torch.autocast("cuda", torch.bfloat16):
         layer(x, step)  # the first asks what the device is
@@ -267,7 +267,7 @@ def test_excluded_groups_stay_out_though_biased_scores_are_negative() -> None:
 
 def test_the_bias_moves_against_the_load_in_training_alone() -> None:
     model, x = model_of({**V3, "bias_rate": 0.01}), inputs()
-    layer, step = model.blocks[0].ffn, Step.of(x[..., 0])
+    layer, step = model.blocks[0].ffn, ForwardPass.of(x[..., 0])
     before = layer.router.selection_bias.clone()
     layer(x, step)
     zoo.after_update(model)
@@ -294,7 +294,7 @@ def test_bias_updates_even_out_the_load() -> None:
 
     before = worst()
     for _ in range(500):
-        layer(x, Step.of(x[..., 0]))
+        layer(x, ForwardPass.of(x[..., 0]))
         zoo.after_update(model)
     assert before > 2
     assert worst() < 1.2
@@ -354,7 +354,7 @@ def test_the_balance_loss_of_v2_counts_who_was_chosen() -> None:
 
 def test_auxiliary_losses_are_weighted_and_for_training_alone() -> None:
     model, x = model_of({**MIXTRAL, "balance_loss": 0.1, "router_z_loss": 0.01}), inputs()
-    layer, step = model.blocks[0].ffn, Step.of(x[..., 0])
+    layer, step = model.blocks[0].ffn, ForwardPass.of(x[..., 0])
     layer(x, step)
     assert step.losses == []
     layer.train()(x, step)
@@ -398,7 +398,7 @@ def test_capacity_drops_the_last_tokens_of_a_full_expert() -> None:
                 if left[expert]:
                     left[expert] -= 1
                     expected[row, t] += weight * slow_ffn(layer.experts, x[row, t], "swiglu", expert)
-    step = Step.of(x[..., 0])
+    step = ForwardPass.of(x[..., 0])
     torch.testing.assert_close(layer.train()(x, step), expected, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(layer.eval()(x, step), slow(layer, x), rtol=1e-4, atol=1e-5)
 
@@ -422,9 +422,9 @@ def test_flops_leave_out_what_capacity_is_certain_to_drop(factor: float | None) 
 
 def test_what_capacity_drops_does_not_depend_on_later_tokens() -> None:
     layer, x = model_of({**MIXTRAL, "capacity_factor": 0.5}).blocks[0].ffn.train(), inputs(1, 12)
-    before, other = layer(x, Step.of(x[..., 0])), x.clone()
+    before, other = layer(x, ForwardPass.of(x[..., 0])), x.clone()
     other[:, 8:] = 3.0
-    after = layer(other, Step.of(x[..., 0]))
+    after = layer(other, ForwardPass.of(x[..., 0]))
     torch.testing.assert_close(after[:, :8], before[:, :8], rtol=1e-5, atol=1e-6)
 
 
@@ -442,7 +442,7 @@ def test_active_parameters_are_those_that_a_token_touches(ffn: dict[str, Any]) -
     """One token alone: the parameters with a gradient, rows of a table of experts counted one by one."""
     model = model_of(ffn)
     layer, x = model.blocks[0].ffn, inputs(1, 1)
-    layer(x, Step.of(x[..., 0])).sum().backward()
+    layer(x, ForwardPass.of(x[..., 0])).sum().backward()
     touched = 0
     for name, parameter in layer.named_parameters():
         if name.startswith("experts."):
@@ -551,7 +551,7 @@ def test_every_mixture_is_tested_here() -> None:
 
 def test_unused_experts_have_no_gradient() -> None:
     layer, x = model_of(MIXTRAL).blocks[0].ffn, inputs(1, 1)
-    layer(x, Step.of(x[..., 0])).sum().backward()
+    layer(x, ForwardPass.of(x[..., 0])).sum().backward()
     used = layer.router(x).chosen.flatten().tolist()
     grads = layer.experts.up.weight.grad.abs().sum((1, 2)) > 0
     assert grads.tolist() == [e in used for e in range(6)]

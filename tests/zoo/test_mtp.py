@@ -14,7 +14,7 @@ from transformers.modeling_layers import MtpModel
 
 import zoo
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 TINY = {
     "vocab_size": 61, "hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 2, "max_position_embeddings": 32,
@@ -32,7 +32,7 @@ def model_of(depth: int, weight: float = 0.3, final_norm: str = "shared", **edit
 
 def slow_loss(model: zoo.Decoder, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """One text, its modules' mean loss, from the formula: places are counted one by one."""
-    step, total, length = Step.of(tokens), torch.zeros(()), tokens.shape[1]
+    step, total, length = ForwardPass.of(tokens), torch.zeros(()), tokens.shape[1]
     table = model.embedding.weight * model.spec.embedding_factor
     h = table[tokens]
     for block in model.blocks:
@@ -44,7 +44,7 @@ def slow_loss(model: zoo.Decoder, tokens: torch.Tensor, targets: torch.Tensor) -
             torch.cat((module.hidden_norm(h[0, i]), module.token_norm(table[tokens[0, i + k]])))
             for i in range(length - k)
         ]
-        h = module.block(torch.stack(pairs)[None] @ module.project.weight.T, Step.of(tokens[:, k:]))
+        h = module.block(torch.stack(pairs)[None] @ module.project.weight.T, ForwardPass.of(tokens[:, k:]))
         h = module.final_norm(h) if own else h
         logits = (h if own else model.norm(h)) @ model.embedding.weight.T
         for i in range(length - k):

@@ -10,7 +10,7 @@ import torch
 
 import zoo
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 D, HEADS, LENGTH = 16, 4, 8
 
@@ -55,7 +55,7 @@ def test_each_weight_depends_on_near_queries_and_keys_and_on_other_heads(
             for g in range(group):
                 weights[h] += mixer.mix.weight[h // group, h % group, g] * apart[first + g]
     heads = torch.einsum("hts,shd->thd", weights, torch.tensor(v)).reshape(LENGTH, D)
-    found = mixer(x[None], Step.of(x[None]))[0]
+    found = mixer(x[None], ForwardPass.of(x[None]))[0]
     torch.testing.assert_close(found, mixer.o(heads), rtol=1e-4, atol=1e-5)
 
 

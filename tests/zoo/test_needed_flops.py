@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import zoo
-from zoo.axis import variants
-from zoo.cache import TokenCache
+from zoo.caching.cache import TokenCache
 from zoo.conformance.flops import flops, needed_flops
 from zoo.conformance.subject import CHUNK, CheckSubject, ConformanceError
 from zoo.mixers import Mixer
 from zoo.mixers._delta import DeltaCost
 from zoo.mixers._scan import ScanChunks, ScanCost
+from zoo.settings.axis import variants
 from zoo.site import PartCost
 
 SMALL: dict[str, Any] = {"vocab_size": 61, "d_model": 24, "n_layers": 2}

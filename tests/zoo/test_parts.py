@@ -16,7 +16,7 @@ from zoo.conformance.combinations import random_model, random_tokens
 from zoo.distillation import SoftTargets
 from zoo.ffns._width import features
 from zoo.loss import Head, Sums, next_token_loss
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_placements_are_their_formulas(placement: str) -> None:
         return x / (x.pow(2).mean(-1, keepdim=True) + 1e-6).sqrt() * gain
 
     def feed(h: torch.Tensor) -> torch.Tensor:
-        return block.ffn(h, Step.of(h))
+        return block.ffn(h, ForwardPass.of(h))
 
     residual = block.ffn_residual
     expected = {

@@ -11,12 +11,12 @@ from transformers.models.llama.modeling_llama import rotate_half
 
 import zoo
 from zoo.positions.rope import RoPE
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 
 def turned(spec: RoPE, x: torch.Tensor, start: int = 0) -> torch.Tensor:
     tokens = torch.zeros(x.shape[0], x.shape[2], dtype=torch.long)
-    return spec.build(x.shape[-1], 1).rotate_queries(x, Step.of(tokens, start, None))
+    return spec.build(x.shape[-1], 1).rotate_queries(x, ForwardPass.of(tokens, start, None))
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])

@@ -15,13 +15,13 @@ from zoo.positions.learned import Learned
 from zoo.positions.rope import RoPE
 from zoo.positions.sinusoidal import Sinusoidal
 from zoo.positions.xpos import XPos
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 
 def table(spec: Sinusoidal, dim: int, start: int, end: int) -> torch.Tensor:
     module = spec.build_shared(dim, 0)
     assert module is not None
-    out: torch.Tensor = module(Step.of(torch.zeros(1, end - start), start))
+    out: torch.Tensor = module(ForwardPass.of(torch.zeros(1, end - start), start))
     return out
 
 
@@ -58,7 +58,7 @@ def test_absolute_positions_are_added_once_to_the_embedded_tokens(position: str)
     model, tokens = random_model(spec), random_tokens(spec, 2, 9)
     assert list(model.positions) == ["1"]
     step = model.step(tokens, 4, None, {})
-    expected = model.embedding(tokens) * math.sqrt(spec.d_model) + model.positions["1"](Step.of(tokens, 4))
+    expected = model.embedding(tokens) * math.sqrt(spec.d_model) + model.positions["1"](ForwardPass.of(tokens, 4))
     torch.testing.assert_close(model.embed(tokens, step), expected)
 
 
@@ -69,12 +69,12 @@ def test_learned_positions_are_opts() -> None:
     ours.load_state_dict({"table.weight": theirs.weight.detach()})
     pads = torch.tensor([0, 4])
     mask = (torch.arange(11) >= pads[:, None]).long()
-    actual, expected = ours(Step.of(torch.zeros(2, 11), 0, pads)), theirs(mask)
+    actual, expected = ours(ForwardPass.of(torch.zeros(2, 11), 0, pads)), theirs(mask)
     for row, pad in enumerate(pads.tolist()):
         torch.testing.assert_close(actual[row, pad:], expected[row, pad:], rtol=0, atol=0)
     assert actual.isfinite().all()
     later = theirs(mask, past_key_values_length=7)
-    torch.testing.assert_close(ours(Step.of(torch.zeros(2, 4), 7, pads)), later, rtol=0, atol=0)
+    torch.testing.assert_close(ours(ForwardPass.of(torch.zeros(2, 4), 7, pads)), later, rtol=0, atol=0)
 
 
 def test_a_text_longer_than_the_learned_table_is_refused() -> None:
@@ -101,7 +101,7 @@ def test_a_bfloat16_model_stays_bfloat16(position: str) -> None:
 def xpos_scores(spec: XPos, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
     """(T, T): scores of one query and one key put at every place."""
     length = 60
-    layer, step = spec.build(len(q), 1), Step.of(torch.zeros(1, length))
+    layer, step = spec.build(len(q), 1), ForwardPass.of(torch.zeros(1, length))
     q, k = (x.expand(1, 1, length, -1) for x in (q, k))
     return (layer.rotate_queries(q, step) @ layer.rotate_keys(k, step).transpose(-1, -2))[0, 0]
 
@@ -136,7 +136,7 @@ def test_xpos_scores_depend_on_distance_alone_and_fade() -> None:
         torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), rtol=1e-3, atol=1e-4)
     same = xpos_scores(XPos(scale_base=20.0), q, q)
     rope = RoPE().build(16, 1)
-    step = Step.of(torch.zeros(1, 60))
+    step = ForwardPass.of(torch.zeros(1, 60))
     plain = (rope.rotate_queries(q.expand(1, 1, 60, 16), step) @ rope.rotate_keys(q.expand(1, 1, 60, 16), step).mT)[
         0, 0
     ]

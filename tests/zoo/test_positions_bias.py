@@ -19,7 +19,7 @@ from zoo.attending.visible import Visible
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.positions.alibi import ALiBi
 from zoo.positions.t5 import T5
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 HEADS = [1, 2, 3, 4, 6, 8, 12, 16, 20, 71]
 
@@ -54,7 +54,7 @@ def test_t5_adds_to_each_score_its_bucket() -> None:
     spec = zoo.load("small", d_model=16, n_layers=1, **{"block.mixer.position": {"kind": "t5", "max_distance": 40}})
     model = random_model(spec)
     mixer, x = model.blocks[0].mixer, torch.randn(1, 30, 16, generator=torch.Generator().manual_seed(0))
-    step = Step.of(x)
+    step = ForwardPass.of(x)
     step.shared = {spec.block.mixer.position.name_for(4): model.positions["0"]}
     table = model.positions["0"].weight.tolist()
     q, k, v = (project(x).view(30, 4, 4).transpose(0, 1) for project in (mixer.q, mixer.k, mixer.v))
@@ -104,7 +104,7 @@ def test_alibi_can_be_falcons(heads: int) -> None:
 def alibi(
     spec: ALiBi, heads: int, length: int, head_dim: int = 4, left_pad: torch.Tensor | None = None
 ) -> torch.Tensor:
-    step = Step.of(torch.zeros(1, length), 0, left_pad)
+    step = ForwardPass.of(torch.zeros(1, length), 0, left_pad)
     bias = spec.build(head_dim, heads).bias(step, step.index)
     assert bias is not None
     return bias

@@ -13,7 +13,7 @@ from transformers.models.phi3.modeling_phi3 import Phi3RotaryEmbedding
 
 import zoo
 from zoo.positions.rope import RoPE
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 
 def rope(base: float = 1e4, fraction: float = 1.0, **scaling: Any) -> RoPE:
@@ -29,7 +29,7 @@ def cos_sin(spec: RoPE, dim: int, start: int, end: int, left_pad: torch.Tensor |
     rows = 1 if left_pad is None else len(left_pad)
     x = torch.zeros(rows, 1, end - start, dim)
     x[..., : dim // 2] = 1
-    turned = spec.build(dim, 1).rotate_queries(x, Step.of(torch.zeros(rows, end - start), start, left_pad))
+    turned = spec.build(dim, 1).rotate_queries(x, ForwardPass.of(torch.zeros(rows, end - start), start, left_pad))
     return torch.stack(turned[:, 0].chunk(2, dim=-1))
 
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from zoo.attend import attend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.precision import at_default_precision
+from zoo.kernels.precision import at_default_precision
 
 
 class Spy(torch.autograd.Function):

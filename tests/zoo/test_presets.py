@@ -11,8 +11,8 @@ import torch
 import zoo
 from zoo import presets
 from zoo.conformance.combinations import given_to, random_tokens
-from zoo.edits import expand
 from zoo.presets import Preset
+from zoo.settings.edits import expand
 
 NAMES = [name for name in presets.names() if presets.preset(name).buildable]
 every_preset = pytest.mark.parametrize("name", NAMES)

@@ -32,7 +32,7 @@ from zoo.mixers.rwkv7 import RWKV7
 from zoo.mixers.titans import Titans
 from zoo.positions.nope import NoPE
 from zoo.positions.rope import RoPE
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 D, T = 12, 21
 X = random_stream(T, D)
@@ -116,7 +116,7 @@ def test_retention_is_its_recurrence(chunk: int, decays: Literal["powers", "spre
 def test_retention_decays_between_rotated_queries_and_keys() -> None:
     """Its parallel form: (QKᵀ ⊙ D) V, with D_ij = γ^(i−j) and RoPE."""
     layer: Any = layer_of(Retention(heads=2, head_dim=6, v_dim=5, chunk=4), D)
-    step = Step.of(torch.zeros(1, T))
+    step = ForwardPass.of(torch.zeros(1, T))
     q, k = (layer.position.rotate_queries(project(layer, name, X, 2)[None], step)[0] for name in "qk")
     v, gate = project(layer, "v", X, 2), project(layer, "gate", X, 2)
     distance = torch.arange(T)[:, None] - torch.arange(T)
@@ -182,9 +182,9 @@ def test_the_recurrent_form_is_the_chunked_one(spec: Mixer, parts: list[int]) ->
     cache, start, found = layer.new_cache(1, T, torch.float32), 0, []
     with torch.no_grad():
         for piece in x.split(parts, dim=1):
-            found.append(layer(piece, Step.of(piece, start), cache))
+            found.append(layer(piece, ForwardPass.of(piece, start), cache))
             start += piece.shape[1]
-        expected = layer(x, Step.of(x))
+        expected = layer(x, ForwardPass.of(x))
     torch.testing.assert_close(torch.cat(found, 1), expected, rtol=1e-4, atol=1e-4 * expected.abs().max().item())
 
 
@@ -239,7 +239,7 @@ def test_a_state_that_forgets_at_once_overflows_nothing() -> None:
             layer.decay.log_rate.fill_(4.0)
             layer.decay.step_bias.fill_(1.0)
         x = random_stream(130, D).float().requires_grad_()
-        layer(x, Step.of(x)).sum().backward()
+        layer(x, ForwardPass.of(x)).sum().backward()
         assert x.grad is not None
         assert x.grad.isfinite().all()
 
@@ -371,7 +371,7 @@ def test_a_shared_expert_is_gated_by_the_token() -> None:
     edits = {"kind": "topk_moe", "d_ff": 20, "experts": 3, "shared_experts": 1}
     gated: Any = random_model(zoo.load("small", **{"block.ffn": {**edits, "shared_gate": True}})).blocks[0].ffn.double()
     x = random_stream(5, 128)
-    step = Step.of(torch.zeros(1, 5))
+    step = ForwardPass.of(torch.zeros(1, 5))
     with torch.no_grad():
         gate, gated.shared_gate = gated.shared_gate, None
         ungated = gated(x, step)
@@ -388,7 +388,7 @@ def test_a_block_without_an_ffn_has_its_mixer_alone() -> None:
     model: Any = random_model(spec)
     tokens = random_tokens(spec, 1, 9)
     assert not [name for name, _ in model.named_parameters() if "ffn" in name]
-    stream = model.embed(tokens, step := Step.of(tokens))
+    stream = model.embed(tokens, step := ForwardPass.of(tokens))
     for block in model.blocks:
         stream = stream + block.mixer(block.mixer_residual.norm_in(stream), step)
     torch.testing.assert_close(model(tokens), model.read_out(model.norm(stream)))

@@ -24,7 +24,7 @@ from zoo.mixers.lstm import LSTM
 from zoo.mixers.mlstm import MLSTM
 from zoo.mixers.rg_lru import RGLRU
 from zoo.mixers.short_conv import GatedShortConv
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 D, T = 12, 21
 X = random_stream(T, D)
@@ -228,9 +228,9 @@ def test_decoding_is_one_pass_over_the_text_in_pieces(spec: Mixer, parts: list[i
     cache, start, found = layer.new_cache(1, T, torch.float64), 0, []
     with torch.no_grad():
         for piece in X.split(parts, dim=1):
-            found.append(layer(piece, Step.of(piece, start), cache))
+            found.append(layer(piece, ForwardPass.of(piece, start), cache))
             start += piece.shape[1]
-        expected = layer(X, Step.of(X))
+        expected = layer(X, ForwardPass.of(X))
     torch.testing.assert_close(torch.cat(found, 1), expected, rtol=1e-5, atol=1e-5 * expected.abs().max().item())
     resolved = spec.resolve(D)
     assert resolved.cache_elements(1) == resolved.cache_elements(1_000_000) == cache.nbytes // 8

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import zoo
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 LENGTH, D, TURNS = 11, 16, 3
 LOOP = {"blocks": 2, "prelude": 1, "coda": 1, "recursion": {"alpha": 0.7, "loss": 0.5}}
@@ -26,7 +26,7 @@ def small(**edits: Any) -> zoo.ModelSpec:
 def by_hand(model: Any, tokens: Tensor, training: bool) -> tuple[Tensor, list[list[int]], float]:
     """One row: what comes out (D, T), the tokens of each turn, and the mean cross-entropy of each turn's router,
     summed. Blocks 1 and 2 are the loop's, at the places that tokens have in the text."""
-    step = Step.of(tokens[None])
+    step = ForwardPass.of(tokens[None])
     x = model.blocks[0](model.embed(tokens[None], step), step)[0]
     left, taken, entropy = list(range(len(tokens))), [], 0.0
     for turn, count in enumerate(COUNTS):
@@ -39,7 +39,7 @@ def by_hand(model: Any, tokens: Tensor, training: bool) -> tuple[Tensor, list[li
             p = 1 / (1 + math.exp(-logits[t]))
             entropy -= math.log(p if t in chosen else 1 - p) / len(left)
         if chosen:
-            own = Step(torch.arange(len(chosen)), places=torch.tensor([chosen]))
+            own = ForwardPass(torch.arange(len(chosen)), places=torch.tensor([chosen]))
             made = model.blocks[2](model.blocks[1](x[chosen][None], own), own)[0]
             x = x.clone()
             for n, t in enumerate(chosen):

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 import zoo
-from zoo.axis import variants
 from zoo.conformance.checking import conforms
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.residuals.deepnorm import decoder_only, encoder_decoder
-from zoo.site import Site, Step
+from zoo.settings.axis import variants
+from zoo.site import ForwardPass, LayerSite
 
 
 def rms(x: Tensor, gain: Tensor) -> Tensor:
@@ -151,7 +151,7 @@ def test_every_mixer_says_which_projection_reads_its_values(kind: str) -> None:
     """DeepNorm's β is for it; one that nobody declares would be missed in silence."""
     cls: Any = variants("zoo.mixers")[kind]
     spec = cls.model_validate({"kind": kind, **cls.examples[0]}).resolve(24)
-    layer = spec.build(Site(24, 0, 4))
+    layer = spec.build(LayerSite(24, 0, 4))
     expected = 0 if spec.absent else len(spec.components)
     assert len([part for part in layer.modules() if getattr(part, "values", False)]) == expected
 
@@ -301,7 +301,7 @@ def test_a_stream_scale_of_zero_is_a_network_without_shortcuts(kind: str) -> Non
     model = random_model(zoo.load("small", d_model=16, n_layers=1, **{"block.norm_placement": placement})).double()
     block: Any = model.blocks[0]
     x = torch.randn(1, 5, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    step = Step.of(x[..., 0])
+    step = ForwardPass.of(x[..., 0])
     with torch.no_grad():
         found = block(x, step)
         for part, residual in ((block.mixer, block.mixer_residual), (block.ffn, block.ffn_residual)):

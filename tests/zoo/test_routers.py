@@ -19,7 +19,7 @@ from tests.zoo.test_moe import inputs, model_of, slow_ffn
 from zoo.conformance.combinations import random_tokens
 from zoo.conformance.counting import counted
 from zoo.ffns._routing import Routing, balance_loss
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 HASH = {"kind": "hash_moe", "experts": 7, "top_k": 3, "d_ff": 5}
 IDLE = {"kind": "topk_moe", "experts": 3, "top_k": 2, "d_ff": 5, "softmax_over": "all"}
@@ -47,7 +47,7 @@ def experts_of(token: int, experts: int, seed: int) -> list[int]:
 
 
 def run(layer: Any, x: Tensor) -> Tensor:
-    out: Tensor = layer(x, Step.of(IDS))
+    out: Tensor = layer(x, ForwardPass.of(IDS))
     return out
 
 
@@ -161,7 +161,7 @@ def slow_idle(layer: Any, x: Tensor) -> Tensor:
 def test_experts_without_an_ffn_give_nothing_what_they_read_or_a_constant(kinds: dict[str, int]) -> None:
     """Equations 3 to 5 of MoE++, and the gradients of the loop."""
     layer, x = model_of({**IDLE, **kinds}).blocks[0].ffn, inputs(4, 9)
-    out, expected = layer(x, Step.of(x[..., 0])), slow_idle(layer, x)
+    out, expected = layer(x, ForwardPass.of(x[..., 0])), slow_idle(layer, x)
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
     out.square().sum().backward()
     ours = {name: p.grad for name, p in layer.named_parameters()}
@@ -177,7 +177,7 @@ def test_a_layer_whose_tokens_all_pass_by_its_ffns() -> None:
     with torch.no_grad():
         layer.router.weight.copy_(torch.tensor([[-1.0], [-1.0], [-1.0], [1.0]]).expand(-1, 8))
     weight = layer.router(x).probabilities[..., 3:]
-    torch.testing.assert_close(layer(x, Step.of(x[..., 0])), weight * x)
+    torch.testing.assert_close(layer(x, ForwardPass.of(x[..., 0])), weight * x)
 
 
 def test_copies_are_longcat_flash_s_identity_experts() -> None:
@@ -195,7 +195,7 @@ def test_copies_are_longcat_flash_s_identity_experts() -> None:
         for n, token in enumerate(x.flatten(0, 1)):
             for weight, e in zip(weights[n], chosen[n].tolist(), strict=True):
                 expected[n] += weight * (token if e >= 4 else slow_ffn(layer.experts, token, "swiglu", e))
-        torch.testing.assert_close(layer(x, Step.of(x[..., 0])).flatten(0, 1), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(layer(x, ForwardPass.of(x[..., 0])).flatten(0, 1), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_router_of_three_layers_is_zaya_s() -> None:
@@ -271,7 +271,7 @@ def test_a_bias_sends_ffns_tau_times_the_tokens() -> None:
     model = model_of({**LONGCAT, "tau": 3.0, "bias_rate": 0.002})
     layer, x = model.blocks[0].ffn.train(), inputs(8, 64)
     for _ in range(1000):
-        layer(x, Step.of(x[..., 0]))
+        layer(x, ForwardPass.of(x[..., 0]))
         zoo.after_update(model)
     load = layer.router(x).chosen.flatten().bincount(minlength=6) / (8 * 64 * 3)
     assert ((load[:4] - 3 / 14).abs() < 0.02).all()
@@ -292,7 +292,7 @@ def slow_choice(layer: Any, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("length", [1, 7, 8])
 def test_experts_choose_the_tokens_that_score_highest_with_them(length: int) -> None:
     layer, x = model_of(CHOICE, visible="all").blocks[0].ffn, inputs(2, length)
-    out, expected = layer(x, Step.of(x[..., 0])), torch.stack([slow_choice(layer, text) for text in x])
+    out, expected = layer(x, ForwardPass.of(x[..., 0])), torch.stack([slow_choice(layer, text) for text in x])
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
     out.square().sum().backward()
     ours = {name: p.grad for name, p in layer.named_parameters()}
@@ -304,7 +304,7 @@ def test_experts_choose_the_tokens_that_score_highest_with_them(length: int) -> 
 
 def test_padding_is_not_chosen_and_does_not_count() -> None:
     layer, x = model_of(CHOICE, visible="all").blocks[0].ffn, inputs(3, 9)
-    step = Step.of(x[..., 0], left_pad=torch.tensor([0, 2, 1]))
+    step = ForwardPass.of(x[..., 0], left_pad=torch.tensor([0, 2, 1]))
     step.ends = torch.tensor([9, 8, 4])
     out = layer(x, step)
     for row, (begin, end) in enumerate(((0, 9), (2, 8), (1, 4))):

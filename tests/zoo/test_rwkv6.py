@@ -14,7 +14,7 @@ from tests.zoo.slow import close, layer_of, linear, random_stream, run
 from zoo.ffns.rwkv6 import GatedChannelMix
 from zoo.mixers._reading_before import scan_before
 from zoo.mixers.rwkv6 import RWKV6
-from zoo.site import Site, Step
+from zoo.site import ForwardPass, LayerSite
 
 D, H, T = 12, 3, 21
 N = D // H
@@ -69,21 +69,21 @@ def test_a_token_reads_the_state_before_it(chunk: int) -> None:
         expected[:, :, t] = (q[:, :, t, None] @ state).squeeze(-2)
         state = decay[:, :, t, :, None].exp() * state + k[:, :, t, :, None] * v[:, :, t, None]
     close(scan_before(q, k, v, decay, chunk), expected)
-    cache = MIXER.resolve(D).build(Site(D, 0, 4)).new_cache(2, T, torch.float64)
+    cache = MIXER.resolve(D).build(LayerSite(D, 0, 4)).new_cache(2, T, torch.float64)
     pieces = [7, 1, 1, 8, 4]
     parts = zip(*(x.split(pieces, dim=2) for x in (q, k, v, decay)), strict=True)
     close(torch.cat([scan_before(*part, chunk, cache) for part in parts], dim=2), expected)
 
 
 def test_channel_mixing_is_its_formula() -> None:
-    layer: Any = GatedChannelMix(d_ff=17).resolve(D).build(Site(D, 0, 4)).double()
+    layer: Any = GatedChannelMix(d_ff=17).resolve(D).build(LayerSite(D, 0, 4)).double()
     with torch.no_grad():
         for i, parameter in enumerate(layer.parameters()):
             parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(i)))
         x = X[0]
         k, r = (x + (before(x) - x) * share for share in layer.shares)
         expected = linear(layer.gate, r).sigmoid() * linear(layer.down, linear(layer.up, k).clamp(min=0) ** 2)
-        torch.testing.assert_close(layer(X, Step.of(X[..., 0]))[0], expected)
+        torch.testing.assert_close(layer(X, ForwardPass.of(X[..., 0]))[0], expected)
 
 
 def test_it_starts_as_the_authors_have_it() -> None:

@@ -15,7 +15,7 @@ from tests.zoo.slow import close, layer_of, linear, random_stream, run
 from zoo import presets
 from zoo.ffns.rwkv7 import ChannelMix
 from zoo.mixers.rwkv7 import RWKV7
-from zoo.site import Site, Step
+from zoo.site import ForwardPass, LayerSite
 
 D, H, T = 12, 3, 21
 N = D // H
@@ -66,7 +66,7 @@ def test_the_first_layer_is_its_recurrence(chunk: int) -> None:
 
 def test_later_layers_mix_in_the_values_of_the_first() -> None:
     layers: list[Any] = [layer_of(MIXER, D, seed) for seed in range(3)]
-    streams, step, first = [random_stream(T, D, seed) for seed in range(3)], Step.of(torch.zeros(1, T)), None
+    streams, step, first = [random_stream(T, D, seed) for seed in range(3)], ForwardPass.of(torch.zeros(1, T)), None
     for layer, x in zip(layers, streams, strict=True):
         expected, own = slow_mixer(layer, x[0], first)
         close(run(layer, x, step), expected)
@@ -74,13 +74,13 @@ def test_later_layers_mix_in_the_values_of_the_first() -> None:
 
 
 def test_channel_mixing_is_its_formula() -> None:
-    layer: Any = ChannelMix(d_ff=17).resolve(D).build(Site(D, 0, 4)).double()
+    layer: Any = ChannelMix(d_ff=17).resolve(D).build(LayerSite(D, 0, 4)).double()
     with torch.no_grad():
         for i, parameter in enumerate(layer.parameters()):
             parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(i)))
         x = X[0]
         hidden = linear(layer.up, x + (before(x) - x) * layer.share).clamp(min=0) ** 2
-        torch.testing.assert_close(layer(X, Step.of(X[..., 0]))[0], linear(layer.down, hidden))
+        torch.testing.assert_close(layer(X, ForwardPass.of(X[..., 0]))[0], linear(layer.down, hidden))
 
 
 def test_it_starts_as_the_authors_have_it() -> None:

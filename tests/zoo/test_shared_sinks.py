@@ -13,7 +13,7 @@ from transformers.models.inkling.modeling_inkling import InklingMoE
 
 import zoo
 from tests.zoo.test_moe import inputs, model_of, slow_ffn
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 SINKS = {"kind": "deepseek_moe", "experts": 5, "top_k": 2, "d_ff": 6, "shared_experts": 2, "shared_sink": True,
          "scale": 2.5}  # fmt: skip
@@ -50,7 +50,7 @@ def slow_sinks(layer: Any, x: Tensor) -> Tensor:
 )
 def test_shared_experts_get_their_share_of_what_all_scores_sum_up_to(edit: dict[str, Any]) -> None:
     layer, x = model_of({**SINKS, **edit}).blocks[0].ffn, inputs()
-    out, expected = layer(x, Step.of(x[..., 0])), slow_sinks(layer, x.flatten(0, 1)).view_as(x)
+    out, expected = layer(x, ForwardPass.of(x[..., 0])), slow_sinks(layer, x.flatten(0, 1)).view_as(x)
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
     weights = layer.router(x)
     total = weights.weights.sum(-1) + weights.shared.sum(-1)
@@ -72,7 +72,7 @@ def test_a_mixture_with_sinks_is_inkling_s() -> None:
         theirs.shared_experts.gate_proj.copy_(layer.shared.gate.weight.unflatten(0, (2, 6)))
         theirs.shared_experts.up_proj.copy_(layer.shared.up.weight.unflatten(0, (2, 6)))
         theirs.shared_experts.down_proj.copy_(layer.shared.down.weight.unflatten(1, (2, 6)).transpose(0, 1))
-        torch.testing.assert_close(layer(x, Step.of(x[..., 0])), theirs(x), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(layer(x, ForwardPass.of(x[..., 0])), theirs(x), rtol=1e-4, atol=1e-5)
 
 
 def test_a_sink_costs_a_row_of_the_router() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import zoo
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 
 @pytest.mark.parametrize("n_layers", [2, 4, 5])
@@ -24,7 +24,7 @@ def test_the_upper_half_reads_what_left_its_mirror_image(n_layers: int) -> None:
             i = n_layers - 1 - layer
             if i < n_layers // 2:
                 x = x + model.skips.weights[i] * left[i]
-            x = block(x, Step.of(tokens))
+            x = block(x, ForwardPass.of(tokens))
             left.append(x)
         torch.testing.assert_close(model(tokens), model.read_out(model.norm(x)))
 

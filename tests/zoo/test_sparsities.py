@@ -22,7 +22,7 @@ from zoo.attending.visible import Visible
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.mixers.attention import Attention
 from zoo.positions.nope import NoPE
-from zoo.site import Step
+from zoo.site import ForwardPass
 from zoo.sparsities import Sparsity
 from zoo.sparsities.bigbird import BigBird
 from zoo.sparsities.chunked import Chunked
@@ -185,7 +185,7 @@ def test_a_cache_gives_what_the_whole_text_gives(pattern: Sparsity, parts: list[
     found: list[Tensor] = []
     with torch.no_grad():
         for piece in x.split(parts, dim=1):
-            found.append(layer(piece, Step.of(piece, start), cache)[0])
+            found.append(layer(piece, ForwardPass.of(piece, start), cache)[0])
             start += piece.shape[1]
     torch.testing.assert_close(torch.cat(found), run(layer, x), rtol=1e-4, atol=1e-5)
 

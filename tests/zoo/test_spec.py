@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import zoo
-from zoo.axis import kind_of, variants
-from zoo.edits import expand, flatten, merge
+from zoo.settings.axis import kind_of, variants
+from zoo.settings.edits import expand, flatten, merge
 from zoo.site import mean_keys
 
 AXES = ["zoo.norms", "zoo.residuals", "zoo.positions", "zoo.mixers", "zoo.ffns"]

@@ -15,9 +15,9 @@ from torch.nn import functional as F
 
 import zoo
 from tests.zoo.worked_out import rows_and_opening
+from zoo.compatibility.matrix import combine
 from zoo.conformance.combinations import given_to, random_tokens
 from zoo.init import ExpertLinear, Linear, roles
-from zoo.matrix import combine
 from zoo.norms import Norm
 from zoo.norms.partial_rmsnorm import PartialRMSNorm
 from zoo.presets import names as preset_names

@@ -14,19 +14,19 @@ from ablate.training.sharding import refusal
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
 from tests.documents import run_of
-from zoo.axis import Spec, is_off, variants
 from zoo.block_features import BlockFeature
 from zoo.block_spec import BlockSpec
+from zoo.compatibility.support import declared, switches, unsupported
+from zoo.compatibility.traits import EVERY_OPERATION, NO_OPERATION, OF_MODULES, OF_VALUES, Operation, Operations
 from zoo.conversion.widenable import check_specs
 from zoo.errors import SpecError
-from zoo.explain import choice_of
-from zoo.facts import As, Supports, said_of
 from zoo.features import Feature
 from zoo.mixers.attention import Attention
 from zoo.mixers.none import NoMixer
+from zoo.settings.axis import Spec, is_off, variants
+from zoo.settings.explain import choice_of
+from zoo.settings.field_tags import As, Supports, said_of
 from zoo.spec import ModelSpec
-from zoo.support import declared, switches, unsupported
-from zoo.traits import EVERY_OPERATION, NO_OPERATION, OF_MODULES, OF_VALUES, Operation, Operations
 
 AXES = ("norms", "residuals", "positions", "positions.scalings", "sparsities", "mixers", "ffns")
 

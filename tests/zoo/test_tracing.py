@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 import zoo
 from zoo.head import aligned_product
+from zoo.kernels.tracing import Trace, traced_for
 from zoo.norms.rmsnorm import RMSNorm
-from zoo.tracing import Trace, traced_for
 
 
 def on_gpu(compiled: bool = False) -> Trace:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tests.zoo.slow import layer_of, random_stream, run
-from zoo.mixers.ttt import LearnsWhileReading
+from zoo.mixers.ttt import TTT
 
 T, D, H, N = 11, 12, 3, 5
 
@@ -37,14 +37,14 @@ def slow(layer: Any, x: Tensor, batch: int, base_rate: float) -> Tensor:
 
 @pytest.mark.parametrize(("batch", "base_rate"), [(1, 1.0), (4, 0.5), (16, 2.0)])
 def test_reading_is_gradient_descent_on_what_was_read(batch: int, base_rate: float) -> None:
-    layer: Any = layer_of(LearnsWhileReading(heads=H, head_dim=N, chunk=batch, base_rate=base_rate), D)
+    layer: Any = layer_of(TTT(heads=H, head_dim=N, chunk=batch, base_rate=base_rate), D)
     x = random_stream(T, D)
     torch.testing.assert_close(run(layer, x), slow(layer, x[0], batch, base_rate), rtol=1e-6, atol=1e-6)
 
 
 def test_weights_learn_what_keys_are_worth() -> None:
     """Keys and values that come again and again: the loss of the inner model falls."""
-    layer: Any = layer_of(LearnsWhileReading(heads=1, head_dim=4, chunk=1, base_rate=2.0), 4)
+    layer: Any = layer_of(TTT(heads=1, head_dim=4, chunk=1, base_rate=2.0), 4)
     pair = random_stream(1, 4).expand(1, 40, 4)
     with torch.no_grad():
         layer.q.weight.copy_(layer.k.weight)

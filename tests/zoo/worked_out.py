@@ -13,9 +13,9 @@ from typing import Any
 
 from filelock import FileLock
 
-from zoo import matrix
+from zoo.compatibility import matrix
+from zoo.compatibility.matrix import AxisOption
 from zoo.conformance.combinations import Row, choices, covering, legal, opening
-from zoo.matrix import AxisOption
 
 
 @cache

@@ -11,7 +11,7 @@ from zoo.attending.fused import sdpa
 from zoo.attending.needs import Backend, Needs
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import number
+from zoo.settings.axis import number
 
 
 def obstacle(needs: Needs) -> str | None:

@@ -21,9 +21,9 @@ from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attent
 from zoo.attending.needs import Backend, Needs
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.own_code import own_code
-from zoo.precision import as_autocast_has_it
-from zoo.tracing import is_fake
+from zoo.kernels.distinct_code import own_code
+from zoo.kernels.precision import as_autocast_has_it
+from zoo.kernels.tracing import is_fake
 
 BLOCK = 128
 """Queries, and keys, of a block of the mask."""

@@ -10,7 +10,7 @@ from zoo.attending.needs import Backend, Needs
 from zoo.attending.scores import scores_of, with_sinks
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.precision import in_float32
+from zoo.kernels.precision import in_float32
 
 
 def obstacle(needs: Needs) -> str | None:

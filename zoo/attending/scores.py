@@ -12,7 +12,7 @@ from torch import Tensor
 from zoo.attending.blocks import by_group, by_head
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.precision import in_float32
+from zoo.kernels.precision import in_float32
 
 SCORES_AT_ONCE = 2**26
 """Whoever looks at scores holds at most so many at a time, 256 MiB in float32: the fused backend never has them."""

@@ -14,8 +14,8 @@ from torch import Tensor
 from zoo.attending.needs import Backend, Needs
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import number
-from zoo.precision import as_autocast_has_it
+from zoo.kernels.precision import as_autocast_has_it
+from zoo.settings.axis import number
 
 MOST_FEATURES = 256
 DTYPES = (torch.bfloat16, torch.float16)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from zoo.attending.scoring import Scoring
-from zoo.site import Sight, Step
+from zoo.site import ForwardPass, Mask
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class Visible:
     keys: Tensor
     window: int | None = None
     left_pad: Tensor | None = None
-    sight: Sight = "causal"
+    sight: Mask = "causal"
     prefix_ends: Tensor | None = None
     ends: Tensor | None = None
     pattern: Pattern | None = None
@@ -49,7 +49,7 @@ class Visible:
 
     @classmethod
     def to(
-        cls, step: Step, keys: Tensor, window: int | None = None, pattern: Pattern | None = None, name: str = ""
+        cls, step: ForwardPass, keys: Tensor, window: int | None = None, pattern: Pattern | None = None, name: str = ""
     ) -> Visible:
         """Visibility of keys at positions `keys`, (S,), for the tokens of a pass. Layers that see the same share the
         object and its mask; `name` tells patterns apart."""

@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from zoo.axis import Spec
+from zoo.compatibility.traits import ALL, Grounds
+from zoo.settings.axis import Spec
 from zoo.site import PartCost
-from zoo.traits import ALL, Grounds
 
 Place = Literal["mixer", "ffn"]
 

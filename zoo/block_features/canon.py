@@ -8,10 +8,10 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from zoo.block_features import BeforeBranches
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, NONE, Grounds, Operations
 from zoo.conv import ShortConv, conv_cost
-from zoo.site import PartCost, Step
-from zoo.traits import ALL_BUT_TRANSFER, NONE, Grounds, Operations
+from zoo.site import ForwardPass, PartCost
 
 
 class Canon(BeforeBranches):
@@ -49,6 +49,6 @@ class CanonLayer(nn.Module):
         super().__init__()
         self.conv = ShortConv(d_model, width)
 
-    def forward(self, h: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, h: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         out: Tensor = h + self.conv(h, step, cache)
         return out

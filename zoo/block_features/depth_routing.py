@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zoo.block_features import BlockFeature
-from zoo.cache import LayerCache, kept_by
-from zoo.cache_chunks import ChunkCache
-from zoo.facts import Fact
+from zoo.caching.cache import LayerCache, kept_by
+from zoo.caching.chunks import ChunkCache
+from zoo.compatibility.traits import TOKENS_ROUTED, Ground, Grounds, Operation, Operations
 from zoo.init import Linear
-from zoo.site import PartCost, Step, matmul_cost
-from zoo.tracing import is_fake
-from zoo.traits import TOKENS_ROUTED, Ground, Grounds, Operation, Operations
+from zoo.kernels.tracing import is_fake
+from zoo.settings.field_tags import Fact
+from zoo.site import ForwardPass, PartCost, matmul_cost
 
-Run = Callable[[Tensor, Step, LayerCache | None], Tensor]
+Run = Callable[[Tensor, ForwardPass, LayerCache | None], Tensor]
 """Some tokens (B, M, D), their pass and a cache → (B, M, D)."""
 
 
@@ -67,7 +67,7 @@ class DepthRouter(nn.Module):
         self.spec = spec
         self.weigh = Linear(d_model, 1, role="input")
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None, run: Run) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None, run: Run) -> Tensor:
         weights: Tensor = self.weigh(x)[..., 0]
         if self.training:
             most = self.spec.count(weights.shape[1])
@@ -89,7 +89,7 @@ class DepthRouter(nn.Module):
         share = weights.gather(1, which).masked_fill(~there, 0.0)[..., None]
         return x.scatter_add(1, index, (share * (out - read)).to(x.dtype))
 
-    def _likely(self, weights: Tensor, step: Step) -> tuple[Tensor, int]:
+    def _likely(self, weights: Tensor, step: ForwardPass) -> tuple[Tensor, int]:
         """Those that are likely to be among the largest, and the most that a row has, one at least."""
         chosen = weights > 0
         if step.text is not None:
@@ -113,7 +113,9 @@ def arranged(chosen: Tensor, most: int) -> tuple[Tensor, Tensor]:
     return which, torch.arange(most, device=chosen.device) < chosen.sum(dim=1, keepdim=True)
 
 
-def _row_by_row(run: Run, read: Tensor, places: Tensor, counts: list[int], step: Step, cache: ChunkCache) -> Tensor:
+def _row_by_row(
+    run: Run, read: Tensor, places: Tensor, counts: list[int], step: ForwardPass, cache: ChunkCache
+) -> Tensor:
     """Each row by itself, after as many tokens as it has had."""
     out = read.clone()
     for row, count in enumerate(counts):

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zoo.block_features import BeforeBranches
-from zoo.facts import Fact
+from zoo.compatibility.traits import NONE, OF_MODULES, Grounds, Operations
 from zoo.init import Linear
+from zoo.settings.field_tags import Fact
 from zoo.site import PartCost, matmul_cost
-from zoo.traits import NONE, OF_MODULES, Grounds, Operations
 
 
 class GatedNorm(BeforeBranches):

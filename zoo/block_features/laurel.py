@@ -9,10 +9,10 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from zoo.block_features import BlockFeature
-from zoo.facts import Fact
+from zoo.compatibility.traits import NONE, Grounds, Operation, Operations
 from zoo.init import Linear
+from zoo.settings.field_tags import Fact
 from zoo.site import PartCost, matmul_cost
-from zoo.traits import NONE, Grounds, Operation, Operations
 
 
 class Laurel(BlockFeature):

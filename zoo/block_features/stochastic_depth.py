@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from zoo.site import Site
+from zoo.site import LayerSite
 
 
 class StochasticDepth(nn.Module):
@@ -15,7 +15,7 @@ class StochasticDepth(nn.Module):
     instead, which has the same mean. Each row and each branch is drawn by itself.
     """
 
-    def __init__(self, rate: float, site: Site) -> None:
+    def __init__(self, rate: float, site: LayerSite) -> None:
         super().__init__()
         self.rate = rate * (site.layer + 1) / site.n_layers
 

@@ -10,12 +10,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zoo.axis import Variant
-from zoo.cache import LayerCache, TokenCache
-from zoo.cache_chunks import ChunkCache
-from zoo.cache_parts import PartsCache
-from zoo.cache_states import TokenStateCache
+from zoo.caching.cache import LayerCache, TokenCache
+from zoo.caching.chunks import ChunkCache
+from zoo.caching.parts import PartsCache
+from zoo.caching.states import TokenStateCache
 from zoo.errors import UnsupportedError
+from zoo.settings.axis import Variant
 
 if TYPE_CHECKING:
     from zoo.mixers import Mixer, MixerLayer

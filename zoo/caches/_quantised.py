@@ -10,8 +10,8 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from zoo.cache import TokenCache
 from zoo.caches import CacheKind
+from zoo.caching.cache import TokenCache
 
 if TYPE_CHECKING:
     from zoo.mixers import MixerLayer

@@ -10,10 +10,10 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from zoo.cache import Cache, TakeBack, TokenCache, uncached
 from zoo.caches import CacheKind
+from zoo.caching.cache import Cache, TakeBack, TokenCache, uncached
 from zoo.errors import UnsupportedError
-from zoo.sending import on_device
+from zoo.kernels.sending import on_device
 
 if TYPE_CHECKING:
     from zoo.mixers import MixerLayer

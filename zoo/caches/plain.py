@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from zoo.cache import TokenCache
 from zoo.caches import CacheKind
+from zoo.caching.cache import TokenCache
 
 if TYPE_CHECKING:
     from zoo.mixers import MixerLayer

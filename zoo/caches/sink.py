@@ -9,8 +9,8 @@ import torch
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from zoo.cache import TakeBack, TokenCache
 from zoo.caches import CacheKind
+from zoo.caching.cache import TakeBack, TokenCache
 from zoo.errors import UnsupportedError
 
 if TYPE_CHECKING:

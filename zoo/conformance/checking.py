@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import torch
 
+from zoo.compatibility.matrix import SMALL, AxisOption, axes, combine
 from zoo.conformance.checks import CHECKS, Check, shape
 from zoo.conformance.combinations import covering_one
 from zoo.conformance.subject import NOT_APPLICABLE, CheckSubject
 from zoo.init import Linear
-from zoo.matrix import SMALL, AxisOption, axes, combine
 from zoo.mixers import Mixer
-from zoo.registry import place_in_plugin
-from zoo.site import Site
+from zoo.settings.registry import place_in_plugin
+from zoo.site import LayerSite
 from zoo.spec import ModelSpec
 
 D_MODEL = int(SMALL["d_model"])
@@ -114,7 +114,7 @@ def notes_on(kind: str) -> list[str]:
 
 def _unmarked_values(mixer: Mixer) -> str:
     """A note if no `Linear` of a mixer with a cache of tokens is its value projection."""
-    layer = mixer.build(Site(D_MODEL, 0, 1))
+    layer = mixer.build(LayerSite(D_MODEL, 0, 1))
     linears = [module for module in layer.modules() if isinstance(module, Linear)]
     if not linears or any(module.values for module in linears):
         return ""

@@ -13,10 +13,10 @@ from pathlib import Path
 import torch
 
 import zoo
-from zoo.cache import TokenCache
-from zoo.cache_kinds import cache_kind
-from zoo.cache_parts import PartsCache
-from zoo.cache_states import TokenStateCache
+from zoo.caching.cache import TokenCache
+from zoo.caching.kinds import cache_kind
+from zoo.caching.parts import PartsCache
+from zoo.caching.states import TokenStateCache
 from zoo.conformance.combinations import ENCODED, PREFIX, held_by, of_rows
 from zoo.conformance.flops import flops, needed_flops
 from zoo.conformance.gradients import silent_parameters

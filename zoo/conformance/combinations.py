@@ -1,4 +1,4 @@
-"""Specs for the conformance suite: covering arrays of the choices in `zoo.matrix`."""
+"""Specs for the conformance suite: covering arrays of the choices in `zoo.compatibility.matrix`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, cast
 import torch
 
 import zoo
-from zoo import matrix
-from zoo.matrix import AxisOption
+from zoo.compatibility import matrix
+from zoo.compatibility.matrix import AxisOption
 from zoo.site import Given
 
 Row = Mapping[str, AxisOption]
@@ -292,5 +292,5 @@ def held_by(part: Any) -> Iterator[torch.Tensor]:
         yield part
     elif isinstance(part, dict | list | tuple):
         yield from (tensor for x in (part.values() if isinstance(part, dict) else part) for tensor in held_by(x))
-    elif type(part).__module__.startswith("zoo.cache"):
+    elif type(part).__module__.startswith(("zoo.caching", "zoo.caches")):
         yield from held_by(vars(part))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import zoo
-from zoo.cache import Cache
+from zoo.caching.cache import Cache
 from zoo.conformance.combinations import PREFIX, given_to, of_chunk, random_model, random_tokens
 from zoo.site import Given
 from zoo.spec import ModelSpec

@@ -16,13 +16,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from zoo.construction import build
 from zoo.conversion.widening import check_widening, widened
 from zoo.errors import SpecError
 from zoo.ffns._moe import MoELayer
 from zoo.mixers.attention import AttentionLayer
 from zoo.model import Decoder
 from zoo.spec import ModelSpec
-from zoo.start import build
 
 Pooling = Literal["mean", "first", "random"]
 """Method of merging kv heads into one: their mean, the first of them, or a new random draw."""

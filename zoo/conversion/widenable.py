@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.block_spec import BlockSpec
+from zoo.compatibility.support import unsupported
+from zoo.compatibility.traits import Operation
 from zoo.errors import SpecError
-from zoo.facts import Fact, names_with
 from zoo.ffns._dense import Dense
 from zoo.mixers.attention import Attention
+from zoo.settings.field_tags import Fact, names_with
 from zoo.spec import ModelSpec
-from zoo.support import unsupported
-from zoo.traits import Operation
 
 GROWING = (Fact.WIDTH, Fact.HEADS, Fact.SHARED_HEADS, Fact.SCALE)
 SIZES = tuple(name for part in (ModelSpec, Attention, Dense) for name in names_with(part, *GROWING))

@@ -9,12 +9,12 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from zoo.axis import Spec
-from zoo.cache import Cache
+from zoo.caching.cache import Cache
 from zoo.decode.generate import cache_for, divided, next_logits
 from zoo.decode.stopping import NEVER, Stop
-from zoo.explain import checked
 from zoo.model import Decoder
+from zoo.settings.axis import Spec
+from zoo.settings.explain import checked
 from zoo.site import Given
 
 

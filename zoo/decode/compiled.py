@@ -15,11 +15,11 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from zoo.cache import Cache, TokenCache
-from zoo.compile_constants import hold_constants
+from zoo.caching.cache import Cache, TokenCache
 from zoo.errors import UnsupportedError
+from zoo.kernels.compile_constants import hold_constants
+from zoo.kernels.distinct_code import own_code
 from zoo.model import Decoder
-from zoo.own_code import own_code
 from zoo.site import Given
 
 SLOTS = 128

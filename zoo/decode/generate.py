@@ -9,12 +9,12 @@ from typing import Any, Unpack, cast
 import torch
 from torch import Tensor
 
-from zoo.cache import Cache
+from zoo.caching.cache import Cache
 from zoo.decode.compiled import NextLogits, check_given, compiled_step, roomy_cache
 from zoo.decode.sampling import Sampling
 from zoo.decode.stopping import NEVER, Stop
-from zoo.explain import checked
 from zoo.model import Decoder
+from zoo.settings.explain import checked
 from zoo.site import Given
 
 

@@ -7,15 +7,15 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from zoo.cache import Cache
+from zoo.caching.cache import Cache
 from zoo.decode.generate import divided
 from zoo.decode.sampling import draw
 from zoo.decode.speculative import Distribution, Speculated, Speculation, Writer
 from zoo.decode.stopping import NEVER, Stop
 from zoo.errors import UnsupportedError
-from zoo.explain import checked
 from zoo.features.mtp import MtpModule, MtpModules
 from zoo.model import Decoder
+from zoo.settings.explain import checked
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from zoo.axis import Spec
+from zoo.settings.axis import Spec
 
 
 class Sampling(Spec):

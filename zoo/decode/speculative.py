@@ -9,13 +9,13 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from zoo.cache import Cache
+from zoo.caching.cache import Cache
 from zoo.decode.generate import cache_for, divided, next_logits
 from zoo.decode.sampling import Sampling, draw
 from zoo.decode.stopping import NEVER, Stop
 from zoo.errors import UnsupportedError
-from zoo.explain import checked
 from zoo.model import Decoder
+from zoo.settings.explain import checked
 from zoo.site import Given
 
 Distribution = Callable[[Tensor, Tensor], Tensor]

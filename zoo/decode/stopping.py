@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from zoo.sending import on_device
+from zoo.kernels.sending import on_device
 
 
 @dataclass(frozen=True)

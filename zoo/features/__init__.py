@@ -1,8 +1,8 @@
 """Features of a whole model: what stands around its layers and between them. One file per feature.
 
-A feature declares what it needs and breaks (`zoo.traits`), which operations it supports, what it costs, what it caches
-and how it shrinks, and builds a `FeatureLayer`, a part of the stream. `zoo.stack` runs the parts in the order of their
-`shell`, and a model's costs are the sum of its features' (`zoo.costs`): neither knows them by name.
+A feature declares what it needs and breaks (`zoo.compatibility.traits`), which operations it supports, what it costs,
+what it caches and how it shrinks, and builds a `FeatureLayer`, a part of the stream. `zoo.stack` runs the parts in the
+order of their `shell`, and a model's costs are the sum of its features' (`zoo.costs`): neither knows them by name.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from zoo.axis import Spec
 from zoo.block_spec import BlockSpec
-from zoo.cache import LayerCache
-from zoo.edits import SpecJson
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import ALL, Claim, Grounds
 from zoo.loss import Head
-from zoo.site import PartCost, Sight, Step
-from zoo.traits import ALL, Claim, Grounds
+from zoo.settings.axis import Spec
+from zoo.settings.edits import SpecJson
+from zoo.site import ForwardPass, Mask, PartCost
 
-Layers = Callable[[range, Tensor, Step, Sequence[LayerCache | None]], Tensor]
+Layers = Callable[[range, Tensor, ForwardPass, Sequence[LayerCache | None]], Tensor]
 """Runs some layers: their numbers, the stream (B, T, D), the pass and a cache for each → (B, T, D)."""
 
 NewCache = Callable[[int, int], LayerCache]
@@ -47,7 +47,7 @@ class Model(Protocol):
     @property
     def block_of_each(self) -> tuple[int, ...]: ...
     @property
-    def visible(self) -> Sight: ...
+    def visible(self) -> Mask: ...
     @property
     def token_types(self) -> int | None: ...
     @property
@@ -87,7 +87,7 @@ class Predicting:
     embedded: Tensor
     stream: Tensor
     targets: Tensor
-    step: Step
+    step: ForwardPass
     count: Tensor
     norm: nn.Module
     head_after: Callable[[nn.Module], Head]
@@ -96,7 +96,7 @@ class Predicting:
 
 class Feature(Spec):
     """Spec of a feature. `needs`, `breaks` and `supports` are to be declared: a feature that does not declare them is
-    refused beside every other one, and by every operation (`zoo.support`)."""
+    refused beside every other one, and by every operation (`zoo.compatibility.support`)."""
 
     needs: ClassVar[Grounds] = ALL
     """Grounds that it relies on."""
@@ -177,10 +177,10 @@ class FeatureLayer(nn.Module):
     reads_out: ClassVar[bool] = False
     """Whether it serves the training objective alone, and comes after the final norm among the model's modules."""
 
-    def begin(self, embedded: Tensor, step: Step) -> None:
+    def begin(self, embedded: Tensor, step: ForwardPass) -> None:
         """Called once a pass with the embedded tokens (B, T, D); what layers need of them goes to `step.states`."""
 
-    def before(self, x: Tensor, layer: int, step: Step) -> Tensor:
+    def before(self, x: Tensor, layer: int, step: ForwardPass) -> Tensor:
         """The stream as a layer reads it."""
         return x
 
@@ -188,7 +188,7 @@ class FeatureLayer(nn.Module):
         """The stream that leaves a layer, which `run` runs."""
         return run(x)
 
-    def after(self, x: Tensor, layer: int, step: Step) -> Tensor:
+    def after(self, x: Tensor, layer: int, step: ForwardPass) -> Tensor:
         """The stream that leaves a layer, as those above it read it."""
         return x
 
@@ -226,7 +226,7 @@ class Runner(FeatureLayer):
         """Whether it runs them in this pass, or leaves them to the stack."""
         return True
 
-    def run(self, x: Tensor, step: Step, kept: Sequence[LayerCache | None], run: Layers) -> Tensor:
+    def run(self, x: Tensor, step: ForwardPass, kept: Sequence[LayerCache | None], run: Layers) -> Tensor:
         """The stream through its layers. kept: its entries of the cache."""
         raise NotImplementedError
 

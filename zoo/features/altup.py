@@ -10,12 +10,12 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zoo.compatibility.traits import Ground, Grounds, Operation, Operations
 from zoo.errors import SpecError
-from zoo.facts import Fact
 from zoo.features import Feature, Model, Streams, new_norm, norm_parameters
 from zoo.init import Linear
+from zoo.settings.field_tags import Fact
 from zoo.site import PartCost, matmul_cost
-from zoo.traits import Ground, Grounds, Operation, Operations
 
 LEAST_MEAN_SQUARE = 1e-5
 """Minimum mean square of a projected stream before it is normalised."""

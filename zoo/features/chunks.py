@@ -12,17 +12,17 @@ from torch import Tensor
 from torch._compile import _disable_dynamo
 from torch.nn import functional as F
 
-from zoo.cache import LayerCache, kept_by
-from zoo.cache_chunks import BORDERS, ChunkCache
-from zoo.cache_states import StateCache
-from zoo.edits import SpecJson
+from zoo.caching.cache import LayerCache, kept_by
+from zoo.caching.chunks import BORDERS, ChunkCache
+from zoo.caching.states import StateCache
+from zoo.compatibility.traits import ROWS_CHOSEN, Claim, Ground, Grounds, Operation, Operations
 from zoo.errors import SpecError
-from zoo.facts import Fact
 from zoo.features import Feature, Layers, Model, NewCache, Runner, new_norm, norm_parameters
 from zoo.init import Linear
-from zoo.site import PartCost, Step, matmul_cost
-from zoo.tracing import is_fake
-from zoo.traits import ROWS_CHOSEN, Claim, Ground, Grounds, Operation, Operations
+from zoo.kernels.tracing import is_fake
+from zoo.settings.edits import SpecJson
+from zoo.settings.field_tags import Fact
+from zoo.site import ForwardPass, PartCost, matmul_cost
 
 BORDER = 0.5
 """The least probability of a border where there is one."""
@@ -130,7 +130,7 @@ class Chunking(Runner):
     # How many chunks there are is in the data: a program that torch compiles for one number would serve no other.
     # torch.compiler.disable is the same, but loads the compiler with this file, which takes seconds.
     @_disable_dynamo
-    def run(self, x: Tensor, step: Step, kept: Sequence[LayerCache | None], run: Layers) -> Tensor:
+    def run(self, x: Tensor, step: ForwardPass, kept: Sequence[LayerCache | None], run: Layers) -> Tensor:
         cache = kept_by(self, kept[0], ChunkCache)
         x = self.encoder_norm(x)
         place = step.index.expand(x.shape[:2]) if step.left_pad is None else step.index - step.left_pad[:, None]
@@ -195,7 +195,9 @@ class Chunking(Runner):
             cache.write(SMOOTHED, out[range(len(counts)), list(counts)])
         return out
 
-    def _row_by_row(self, run: Layers, chunks: Tensor, counts: Sequence[int], step: Step, cache: ChunkCache) -> Tensor:
+    def _row_by_row(
+        self, run: Layers, chunks: Tensor, counts: Sequence[int], step: ForwardPass, cache: ChunkCache
+    ) -> Tensor:
         """Each row by itself, after as many chunks as it has had."""
         out = torch.zeros_like(chunks)
         for row, count in enumerate(counts):

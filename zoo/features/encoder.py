@@ -7,12 +7,12 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, PositiveInt, field_validator
 
-from zoo.axis import Spec
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson, expand, merge
+from zoo.compatibility.traits import NONE, Ground, Grounds, Operation, Operations
 from zoo.errors import SpecError
 from zoo.features import Feature, Model
-from zoo.traits import NONE, Ground, Grounds, Operation, Operations
+from zoo.settings.axis import Spec
+from zoo.settings.edits import SpecJson, expand, merge
 
 MAX_LAYERS = 10_000
 

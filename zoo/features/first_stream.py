@@ -7,10 +7,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, Ground, Grounds, Operations
 from zoo.errors import SpecError
 from zoo.features import Feature, FeatureLayer, Model
-from zoo.site import PartCost, Step
-from zoo.traits import ALL_BUT_TRANSFER, Ground, Grounds, Operations
+from zoo.site import ForwardPass, PartCost
 
 
 class FirstStream(Feature):
@@ -55,7 +55,7 @@ class FirstStreamLayer(FeatureLayer):
         self.own = nn.Parameter(torch.ones(n_layers - 1))
         self.first = nn.Parameter(torch.zeros(n_layers - 1))
 
-    def before(self, x: Tensor, layer: int, step: Step) -> Tensor:
+    def before(self, x: Tensor, layer: int, step: ForwardPass) -> Tensor:
         if layer == 0:
             step.states[self.name] = x
             return x

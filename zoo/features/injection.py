@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch._compile import _disable_dynamo
 
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
 from zoo.features import Layers, Model, NewCache, Runner, new_norm
 from zoo.features.random_depth import RandomDepth, drawn
 from zoo.init import Linear
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 TURNS = "loop.turns"
 """Key of a pass's state that has the number of turns which are drawn for it."""
@@ -43,7 +43,7 @@ class Loop(Runner):
         self.adapter = Linear(2 * model.d_model, model.d_model, role="input")
         self.norm = new_norm(model) if turns.stop < model.n_layers else None
 
-    def before(self, x: Tensor, layer: int, step: Step) -> Tensor:
+    def before(self, x: Tensor, layer: int, step: ForwardPass) -> Tensor:
         if layer == self.turns.start:
             step.states[self.name] = x
             x = self._first(x)
@@ -51,7 +51,7 @@ class Loop(Runner):
             return self._turn(x, step.states[self.name])
         return x if self.norm is None or layer != self.turns.stop else self.norm(x)  # what enters the coda
 
-    def begin(self, embedded: Tensor, step: Step) -> None:
+    def begin(self, embedded: Tensor, step: ForwardPass) -> None:
         if self.takes(cached=False):
             step.states[TURNS] = self._drawn(embedded)
 
@@ -65,7 +65,7 @@ class Loop(Runner):
         return drawn(cast(RandomDepth, self.depth), len(self.turns), embedded)
 
     @_disable_dynamo
-    def run(self, x: Tensor, step: Step, kept: Sequence[LayerCache | None], run: Layers) -> Tensor:
+    def run(self, x: Tensor, step: ForwardPass, kept: Sequence[LayerCache | None], run: Layers) -> Tensor:
         """Run as many turns as are drawn. What turns without a gradient leave in the step, such as a table of biases,
         is not for those that have one."""
         e, x, turns = x, self._first(x), step.states[TURNS]

@@ -8,10 +8,10 @@ from typing import ClassVar
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
+from zoo.compatibility.traits import Ground, Grounds, Operation, Operations
 from zoo.features import Feature, FeatureLayer, Model, Predicting
 from zoo.loss import next_token_loss
-from zoo.site import PartCost, Step
-from zoo.traits import Ground, Grounds, Operation, Operations
+from zoo.site import ForwardPass, PartCost
 
 
 class LayerLoss(Feature):
@@ -47,10 +47,10 @@ class LayerLosses(FeatureLayer):
         super().__init__()
         self.weight, self.n_layers = weight, n_layers
 
-    def begin(self, embedded: Tensor, step: Step) -> None:
+    def begin(self, embedded: Tensor, step: ForwardPass) -> None:
         step.states[self.name] = []
 
-    def after(self, x: Tensor, layer: int, step: Step) -> Tensor:
+    def after(self, x: Tensor, layer: int, step: ForwardPass) -> Tensor:
         if self.training and layer + 1 < self.n_layers:
             step.states[self.name].append(x)
         return x

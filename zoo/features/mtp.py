@@ -11,14 +11,14 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor, nn
 
 from zoo.block import Block
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import Ground, Grounds, Operation, Operations
 from zoo.errors import SpecError
-from zoo.facts import Fact
 from zoo.features import Feature, FeatureLayer, Model, Predicting, new_norm, norm_parameters
 from zoo.init import Linear
 from zoo.loss import summed_loss
-from zoo.site import PartCost, Site, Step, matmul_cost
-from zoo.traits import Ground, Grounds, Operation, Operations
+from zoo.settings.field_tags import Fact
+from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 
 class MultiTokenPrediction(Feature):
@@ -87,7 +87,7 @@ class MtpModules(FeatureLayer, nn.ModuleList):
         for k, module in enumerate(self, start=1):
             if k >= given.targets.shape[1]:
                 break
-            ahead = Step(step.index[k:], shared=step.shared, start=step.start + k, losses=step.losses)
+            ahead = ForwardPass(step.index[k:], shared=step.shared, start=step.start + k, losses=step.losses)
             ahead.recorder, ahead.prefix = step.recorder, f"{self.name}.{k - 1}."
             ahead.tokens = None if step.tokens is None else step.tokens[:, k:]  # of which `embedded` is the embedding
             hidden, goals = module(hidden[:, :-1], given.embedded[:, k:], ahead), given.targets[:, k:]
@@ -114,10 +114,10 @@ class MtpModule(nn.Module):
         self.hidden_norm, self.token_norm = new_norm(model), new_norm(model)
         self.final_norm = new_norm(model) if spec.final_norm == "own" else None
         self.project = Linear(2 * model.d_model, model.d_model, role="input")
-        self.block = Block(last, Site(model.d_model, model.n_layers + k, model.n_layers))
+        self.block = Block(last, LayerSite(model.d_model, model.n_layers + k, model.n_layers))
         self.placement = last.norm_placement
 
-    def forward(self, hidden: Tensor, embedded: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, hidden: Tensor, embedded: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         joined = torch.cat((self.hidden_norm(hidden), self.token_norm(embedded)), dim=-1)
         stream: Tensor = self.placement.close(self.block(self.placement.open(self.project(joined)), step, cache))
         return stream if self.final_norm is None else self.final_norm(stream)

@@ -10,15 +10,15 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from zoo.axis import is_off
-from zoo.edits import SpecJson
-from zoo.facts import Fact
+from zoo.compatibility.traits import NONE, Ground, Grounds, Operation, Operations
 from zoo.features import Feature, FeatureLayer, Model, Table, new_norm, norm_parameters
 from zoo.features.altup import AltUp
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Embedding, Linear
-from zoo.site import PartCost, Step, matmul_cost
-from zoo.traits import NONE, Ground, Grounds, Operation, Operations
+from zoo.settings.axis import is_off
+from zoo.settings.edits import SpecJson
+from zoo.settings.field_tags import Fact
+from zoo.site import ForwardPass, PartCost, matmul_cost
 
 
 class PerLayerEmbeddings(Feature):
@@ -89,10 +89,10 @@ class PerLayerInputs(FeatureLayer):
         blocks = range(max(self.block_of_each) + 1)
         self.layers = nn.ModuleList(PerLayerInput(spec, new_norm(model), model.d_model) for _ in blocks)
 
-    def begin(self, embedded: Tensor, step: Step) -> None:
+    def begin(self, embedded: Tensor, step: ForwardPass) -> None:
         step.states[self.name] = self(step.tokens, embedded)
 
-    def after(self, x: Tensor, layer: int, step: Step) -> Tensor:
+    def after(self, x: Tensor, layer: int, step: ForwardPass) -> Tensor:
         """The stream, with what the layer makes of its own embedding of the tokens."""
         read, own = self.layers[self.block_of_each[layer]], step.states[self.name][..., layer, :]
         if self.active is None:

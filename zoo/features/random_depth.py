@@ -9,11 +9,11 @@ from typing import Annotated, ClassVar
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from zoo.axis import Spec
-from zoo.facts import Supports
+from zoo.compatibility.traits import EVERY_OPERATION, NONE, Ground, Grounds, Operation, Operations
+from zoo.kernels.tracing import is_fake
+from zoo.settings.axis import Spec
+from zoo.settings.field_tags import Supports
 from zoo.site import PartCost
-from zoo.tracing import is_fake
-from zoo.traits import EVERY_OPERATION, NONE, Ground, Grounds, Operation, Operations
 
 NODES = 1001
 """Number of quadrature nodes for τ: the rule is exact to 1e-9 for k up to 64."""

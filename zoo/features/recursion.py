@@ -10,17 +10,17 @@ from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Spec
 from zoo.block_features.depth_routing import arranged, largest
-from zoo.cache import LayerCache, kept_by
-from zoo.cache_chunks import ChunkCache
-from zoo.cache_states import StateCache
-from zoo.facts import Fact
+from zoo.caching.cache import LayerCache, kept_by
+from zoo.caching.chunks import ChunkCache
+from zoo.caching.states import StateCache
+from zoo.compatibility.traits import TOKENS_ROUTED, Ground, Grounds, Operation, Operations
 from zoo.features import Layers, NewCache, Runner
 from zoo.init import Linear
-from zoo.site import PartCost, Step
-from zoo.tracing import is_fake
-from zoo.traits import TOKENS_ROUTED, Ground, Grounds, Operation, Operations
+from zoo.kernels.tracing import is_fake
+from zoo.settings.axis import Spec
+from zoo.settings.field_tags import Fact
+from zoo.site import ForwardPass, PartCost
 
 Caches = Sequence[LayerCache | None]
 
@@ -106,11 +106,11 @@ class RecursiveLoop(Runner):
         """The layers of a turn."""
         return range(self.turns[number], self.turns[number] + self.turns.step)
 
-    def run(self, x: Tensor, step: Step, kept: Caches, run: Layers) -> Tensor:
+    def run(self, x: Tensor, step: ForwardPass, kept: Caches, run: Layers) -> Tensor:
         return self._turn(LoopPass(run, x.shape[1]), 0, x, step.text, step, kept_by(self, kept[0], ChunkCache))
 
     def _turn(
-        self, of: LoopPass, number: int, x: Tensor, left: Tensor | None, step: Step, kept: ChunkCache | None
+        self, of: LoopPass, number: int, x: Tensor, left: Tensor | None, step: ForwardPass, kept: ChunkCache | None
     ) -> Tensor:
         """One turn and those after it. x: (B, M, D), the tokens left; left: (B, M), false for what fills up a row."""
         weights: Tensor = self.routers[number](x)[..., 0]
@@ -137,7 +137,7 @@ class RecursiveLoop(Runner):
         return x.scatter(1, index, out)
 
     def _deeper(
-        self, of: LoopPass, number: int, read: Tensor, gates: Tensor, there: Tensor, step: Step, kept: Caches
+        self, of: LoopPass, number: int, read: Tensor, gates: Tensor, there: Tensor, step: ForwardPass, kept: Caches
     ) -> Tensor:
         """Tokens that a turn processes, after it and after the further turns that some of them continue to."""
         made = of.run(self._of(number), read, step, kept[: self.turns.step])

@@ -7,16 +7,16 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from zoo.axis import is_off
-from zoo.edits import SpecJson
+from zoo.compatibility.traits import EVERY_OPERATION, NONE, OF_MODULES, Claim, Ground, Grounds, Operation, Operations
 from zoo.errors import SpecError
-from zoo.facts import Fact, Supports
 from zoo.features import Feature, FeatureLayer, Model, norm_parameters
 from zoo.features.injection import Loop
 from zoo.features.random_depth import RandomDepth
 from zoo.features.recursion import LoopTurn, Recursion, RecursiveLoop
+from zoo.settings.axis import is_off
+from zoo.settings.edits import SpecJson
+from zoo.settings.field_tags import Fact, Supports
 from zoo.site import PartCost, matmul_cost
-from zoo.traits import EVERY_OPERATION, NONE, OF_MODULES, Claim, Ground, Grounds, Operation, Operations
 
 INJECTION: Grounds = frozenset({Ground.SINGLE_STREAM, Ground.ONE_STACK})
 """Grounds of a loop whose turns read what the prelude made."""

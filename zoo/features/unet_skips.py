@@ -7,10 +7,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from zoo.compatibility.traits import Ground, Grounds, Operation, Operations
 from zoo.errors import SpecError
 from zoo.features import Feature, FeatureLayer, Model
-from zoo.site import PartCost, Step
-from zoo.traits import Ground, Grounds, Operation, Operations
+from zoo.site import ForwardPass, PartCost
 
 
 class UNetSkips(Feature):
@@ -53,14 +53,14 @@ class UNetSkipsLayer(FeatureLayer):
         self.n_layers = n_layers
         self.weights = nn.Parameter(torch.ones(n_layers // 2))
 
-    def begin(self, embedded: Tensor, step: Step) -> None:
+    def begin(self, embedded: Tensor, step: ForwardPass) -> None:
         step.states[self.name] = []
 
-    def after(self, x: Tensor, layer: int, step: Step) -> Tensor:
+    def after(self, x: Tensor, layer: int, step: ForwardPass) -> Tensor:
         if layer < len(self.weights):
             step.states[self.name].append(x)
         return x
 
-    def before(self, x: Tensor, layer: int, step: Step) -> Tensor:
+    def before(self, x: Tensor, layer: int, step: ForwardPass) -> Tensor:
         mirror = self.n_layers - 1 - layer
         return x + self.weights[mirror] * step.states[self.name].pop() if mirror < len(self.weights) else x

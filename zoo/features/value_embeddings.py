@@ -10,11 +10,11 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
+from zoo.compatibility.traits import NONE, Ground, Grounds, Operation, Operations
 from zoo.errors import SpecError
 from zoo.features import Feature, FeatureLayer, Model, Table
 from zoo.init import Embedding
-from zoo.site import PartCost, Step
-from zoo.traits import NONE, Ground, Grounds, Operation, Operations
+from zoo.site import ForwardPass, PartCost
 
 HeadsOfValues = tuple[int, int]
 """Number of value heads of a layer, and their features."""
@@ -101,7 +101,7 @@ class ValueEmbeddingLayers(FeatureLayer):
         # Which row of `shares` each layer has.
         self.rows = {layer: row for row, layer in enumerate(i for i, t in enumerate(table_of_each) if t is not None)}
 
-    def before(self, x: Tensor, layer: int, step: Step) -> Tensor:
+    def before(self, x: Tensor, layer: int, step: ForwardPass) -> Tensor:
         """Leaves in the step what the layer does to its values, or that it does nothing."""
         table, tokens = self.table_of_each[layer], cast(Tensor, step.tokens)
         step.revalue = None if table is None else partial(self._mixed, layer=layer, table=table, tokens=tokens)

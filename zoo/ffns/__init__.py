@@ -8,10 +8,10 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from zoo.axis import Variant
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
 from zoo.conv import ShortConv
-from zoo.site import PartCost, Site, Step
+from zoo.settings.axis import Variant
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 
 class Ffn(Variant):
@@ -25,7 +25,7 @@ class Ffn(Variant):
         return self
 
     @abstractmethod
-    def build(self, site: Site) -> FfnLayer:
+    def build(self, site: LayerSite) -> FfnLayer:
         """The module. Called on a resolved spec."""
 
     @abstractmethod
@@ -81,7 +81,7 @@ class FfnLayer(nn.Module, ABC):
         self.conv = conv
 
     @abstractmethod
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         """Each token by itself, but for what the cache holds; auxiliary losses go to `step.losses`."""
 
     def new_cache(self, batch: int, dtype: torch.dtype) -> LayerCache | None:

@@ -10,16 +10,16 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from zoo.axis import is_off, number
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, OF_MODULES
 from zoo.conv import ShortConv, conv_cost
-from zoo.facts import Dropout, Fact, Supports, Tried
 from zoo.ffns import Ffn, FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation, sparse
 from zoo.ffns._width import Width, features
 from zoo.init import Linear
-from zoo.site import PartCost, Site, Step, matmul_cost
-from zoo.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, OF_MODULES
+from zoo.settings.axis import is_off, number
+from zoo.settings.field_tags import Dropout, Fact, Supports, TestValues
+from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 
 def _sparse(activation: Activation, quantile: float, first: Tensor, *others: Tensor) -> Tensor:
@@ -33,7 +33,7 @@ class Dense(Ffn):
     gated: ClassVar[bool] = False
     d_ff: Annotated[Width, Fact.SIZE, Fact.WIDTH] = "4x"
     """Hidden features: a number, or a ratio to d_model."""
-    multiple_of: Annotated[PositiveInt, Tried()] = 8
+    multiple_of: Annotated[PositiveInt, TestValues()] = 8
     """A ratio is rounded to the nearest multiple of this."""
     bias: Annotated[bool, Supports(*EVERY_OPERATION)] = False
     """Whether the matrices have biases."""
@@ -43,7 +43,7 @@ class Dense(Ffn):
     """Tokens that a causal convolution of each hidden feature sees, before the activation (place D of
     Allen-Zhu 2025, arXiv:2512.17351); null for none."""
 
-    sparsity: Annotated[float, Field(ge=0, lt=1, exclude_if=is_off), Tried(0.3), Supports(*OF_MODULES)] = 0.0
+    sparsity: Annotated[float, Field(ge=0, lt=1, exclude_if=is_off), TestValues(0.3), Supports(*OF_MODULES)] = 0.0
     """Share of the hidden features that a threshold, from their mean and spread, sets to zero before the activation
     (Gemma 3n); 0 for no threshold."""
 
@@ -54,7 +54,7 @@ class Dense(Ffn):
     def resolve(self, d_model: int) -> Self:
         return self.model_copy(update={"d_ff": features(self.d_ff, d_model, self.multiple_of), "multiple_of": 1})
 
-    def build(self, site: Site) -> FfnLayer:
+    def build(self, site: LayerSite) -> FfnLayer:
         conv = ShortConv(self.channels, self.conv) if self.conv else None
         gated, bias, dropout = self.gated, self.bias, self.dropout
         activation = (
@@ -122,7 +122,7 @@ class DenseLayer(FfnLayer):
         self.down = Linear(d_ff, d_model, bias=bias, role="output")
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         parts = self.project(x)
         if self.conv is not None:
             parts = self.conv(torch.cat(parts, dim=-1), step, cache).chunk(len(parts), dim=-1)

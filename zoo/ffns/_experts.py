@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from zoo.ffns._activations import Activation
-from zoo.grouped import can_group
 from zoo.init import ExpertLinear
-from zoo.tracing import is_fake
+from zoo.kernels.grouped import can_group
+from zoo.kernels.tracing import is_fake
 
 
 class Experts(nn.Module):
@@ -19,7 +19,8 @@ class Experts(nn.Module):
 
     rows: (N, D), chosen and weights: (N, k) → (N, D). Rows are sorted by expert, so that each expert is one product
     over the rows that chose it: N·k rows in all, which is what `cost` declares. On a GPU one kernel does all products,
-    where there is one (`zoo.grouped`). Rows sent to experts `beside` these, of higher numbers, are none of theirs.
+    where there is one (`zoo.kernels.grouped`). Rows sent to experts `beside` these, of higher numbers, are none of
+    theirs.
     """
 
     weights_inputs: bool = False

@@ -9,10 +9,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from zoo.axis import is_off, number
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import Operation
 from zoo.errors import SpecError
-from zoo.facts import AtMost, Dropout, Fact, Features, Supports
 from zoo.ffns import FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation, GatedActivation, PlainActivation
 from zoo.ffns._dense import DenseLayer, dense_cost
@@ -21,8 +20,9 @@ from zoo.ffns._routing import Router, RouterMLP, Routing, balance_loss
 from zoo.ffns._width import Width, features
 from zoo.ffns._zero_compute import Routed, ZeroComputeExperts
 from zoo.init import Linear
-from zoo.site import PartCost, Site, Step, matmul_cost
-from zoo.traits import Operation
+from zoo.settings.axis import is_off, number
+from zoo.settings.field_tags import Dropout, Fact, Features, Supports, TestMax
+from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 
 class MoE(Routed):
@@ -46,7 +46,7 @@ class MoE(Routed):
     """Whether the experts have biases."""
     dropout: Dropout = 0.0
     """On the hidden features, while training."""
-    shared_experts: Annotated[NonNegativeInt, AtMost(1)] = 0
+    shared_experts: Annotated[NonNegativeInt, TestMax(1)] = 0
     """Experts that every token uses, built as one layer of that many times d_ff (DeepSeekMoE, arXiv:2401.06066)."""
     shared_d_ff: Annotated[PositiveInt | None, Fact.SIZE, Fact.WIDTH] = Field(default=None, exclude_if=is_off)
     """Hidden features of that layer where they are no multiple of d_ff (Qwen2-MoE); null for shared_experts · d_ff."""
@@ -151,7 +151,7 @@ class MoE(Routed):
             return partial(GATED[self.activation], alpha=self.swiglu_alpha, limit=self.swiglu_limit)
         return (GATED if self.gated else UNGATED)[self.activation]
 
-    def build(self, site: Site) -> FfnLayer:
+    def build(self, site: LayerSite) -> FfnLayer:
         return MoELayer(self, site.d_model)
 
     def _expert_cost(self, d_model: int) -> PartCost:
@@ -228,7 +228,7 @@ class MoELayer(FfnLayer):
                 d_model, spec.shared_width, spec.hidden(), gated=spec.gated, bias=bias, dropout=dropout
             )
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         routing: Routing = self.router(x, step.tokens)
         read = x if self.latent_down is None else self.latent_down(x)  # (B, T, D), or (B, T, ℓ)
         out = self.routed(read, routing, step)
@@ -239,13 +239,13 @@ class MoELayer(FfnLayer):
             out = out / 2 if self.spec.shared_mean else out
         return out
 
-    def _from_shared(self, shared: DenseLayer, x: Tensor, routing: Routing, step: Step) -> Tensor:
+    def _from_shared(self, shared: DenseLayer, x: Tensor, routing: Routing, step: ForwardPass) -> Tensor:
         if routing.shared is not None:
             return shared.weighted(x, routing.shared)
         out: Tensor = shared(x, step)
         return out if self.shared_gate is None else out * self.shared_gate(x).sigmoid()
 
-    def routed(self, read: Tensor, routing: Routing, step: Step) -> Tensor:
+    def routed(self, read: Tensor, routing: Routing, step: ForwardPass) -> Tensor:
         """Outputs of the chosen experts. read: (B, T, D or ℓ) → the same."""
         rows, chosen, weights = (t.flatten(0, -2) for t in (read, routing.chosen, routing.weights))
         out: Tensor = self.experts(rows, chosen, weights, self._capacity(rows.shape[0]))

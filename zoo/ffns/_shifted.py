@@ -6,10 +6,10 @@ from typing import Annotated, Self
 
 from pydantic import PositiveInt
 
-from zoo.axis import number
-from zoo.facts import Fact
 from zoo.ffns import Ffn
 from zoo.ffns._width import Width, features
+from zoo.settings.axis import number
+from zoo.settings.field_tags import Fact
 
 
 class TokenShifted(Ffn):

@@ -10,15 +10,15 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from zoo.axis import Examples
-from zoo.edits import Edits
+from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError
-from zoo.facts import AtMost
 from zoo.ffns import FfnLayer
 from zoo.ffns._moe import MoE, MoELayer
 from zoo.ffns._routing import LinearRouter, Router, Routing
-from zoo.site import PartCost, Site, Step
-from zoo.traits import Operation, Operations
+from zoo.settings.axis import Examples
+from zoo.settings.edits import Edits
+from zoo.settings.field_tags import TestMax
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 ALONE = ("capacity_factor", "balance_loss", "router_z_loss", "zero_experts", "copy_experts", "constant_experts")
 """Settings of mixtures whose tokens choose."""
@@ -39,7 +39,7 @@ class ExpertChoiceMoE(MoE):
     requires: ClassVar[Edits] = {"visible": "all"}
     kind: Literal["expert_choice_moe"] = "expert_choice_moe"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
-    top_k: Annotated[PositiveInt, AtMost(2)] = 2
+    top_k: Annotated[PositiveInt, TestMax(2)] = 2
     """c: experts of a token in the mean."""
 
     def resolve(self, d_model: int) -> Self:
@@ -72,7 +72,7 @@ class ExpertChoiceMoE(MoE):
     def router(self, d_model: int) -> Router:
         return ExpertChoiceRouter(d_model, self.experts, hidden=self.router_hidden)
 
-    def build(self, site: Site) -> FfnLayer:
+    def build(self, site: LayerSite) -> FfnLayer:
         return ExpertChoiceLayer(self, site.d_model)
 
 
@@ -90,7 +90,7 @@ class ExpertChoiceLayer(MoELayer):
 
     spec: ExpertChoiceMoE
 
-    def routed(self, read: Tensor, routing: Routing, step: Step) -> Tensor:
+    def routed(self, read: Tensor, routing: Routing, step: ForwardPass) -> Tensor:
         scores = routing.probabilities.transpose(1, 2)  # S: (B, E, T)
         text = step.text
         if text is not None:

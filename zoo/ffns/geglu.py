@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.ffns._activations import GATED, Activation, Approximation, approximated
 from zoo.ffns._dense import Gated
-from zoo.traits import EVERY_OPERATION, Operations
+from zoo.settings.axis import Examples
 
 
 class GEGLU(Gated):

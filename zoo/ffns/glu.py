@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.ffns._activations import GATED, Activation, OtherActivation
 from zoo.ffns._dense import Gated
-from zoo.traits import EVERY_OPERATION, Operations
 
 
 class GLU(Gated):

@@ -9,13 +9,13 @@ import torch
 from pydantic import NonNegativeInt, PositiveFloat
 from torch import Tensor
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.errors import SpecError
 from zoo.ffns._moe import MoE
 from zoo.ffns._routing import LinearRouter, Router, Routing
 from zoo.ffns.deepseek_moe import SCORES
+from zoo.settings.axis import Examples
 from zoo.site import PartCost
-from zoo.traits import OF_MODULES, Operations
 
 WORD = (1 << 32) - 1
 """Hashes are of 32 bits."""

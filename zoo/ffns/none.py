@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, Operations
 from zoo.ffns import Ffn, FfnLayer
-from zoo.site import PartCost, Site, Step
-from zoo.traits import ALL_BUT_TRANSFER, Operations
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 
 class NoFfn(Ffn):
@@ -20,7 +20,7 @@ class NoFfn(Ffn):
     kind: Literal["none"] = "none"
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
 
-    def build(self, site: Site) -> FfnLayer:
+    def build(self, site: LayerSite) -> FfnLayer:
         return NoFfnLayer()
 
     def cost(self, d_model: int) -> PartCost:
@@ -30,5 +30,5 @@ class NoFfn(Ffn):
 class NoFfnLayer(FfnLayer):
     """x: (B, T, D) → zero."""
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         return torch.zeros_like(x)

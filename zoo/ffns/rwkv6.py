@@ -7,15 +7,15 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.cache import LayerCache
-from zoo.facts import Fact
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.ffns import FfnLayer
 from zoo.ffns._shifted import TokenShifted
 from zoo.ffns._width import Width
 from zoo.init import Linear
+from zoo.settings.field_tags import Fact
 from zoo.shift import TokenShift, mixed
-from zoo.site import PartCost, Site, Step, matmul_cost
-from zoo.traits import OF_MODULES, Operations
+from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 
 class GatedChannelMix(TokenShifted):
@@ -27,7 +27,7 @@ class GatedChannelMix(TokenShifted):
     supports: ClassVar[Operations] = OF_MODULES
     d_ff: Annotated[Width, Fact.SIZE, Fact.WIDTH] = "7/2x"
 
-    def build(self, site: Site) -> FfnLayer:
+    def build(self, site: LayerSite) -> FfnLayer:
         return GatedChannelMixLayer(self, site.d_model)
 
     def cost(self, d_model: int) -> PartCost:
@@ -50,7 +50,7 @@ class GatedChannelMixLayer(FfnLayer):
         self.down = Linear(spec.width, d_model, role="output")
         self.gate = Linear(d_model, d_model, role="input")
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         before = self.shift(x, step, cache)
         for_k, for_r = (mixed(x, before, share) for share in self.shares.unbind())
         out: Tensor = self.gate(for_r).sigmoid() * self.down(self.up(for_k).relu().square())

@@ -7,13 +7,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.ffns import FfnLayer
 from zoo.ffns._shifted import TokenShifted
 from zoo.init import Linear
 from zoo.shift import TokenShift, mixed
-from zoo.site import PartCost, Site, Step, matmul_cost
-from zoo.traits import OF_MODULES, Operations
+from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 
 class ChannelMix(TokenShifted):
@@ -25,7 +25,7 @@ class ChannelMix(TokenShifted):
     kind: Literal["rwkv7"] = "rwkv7"
     supports: ClassVar[Operations] = OF_MODULES
 
-    def build(self, site: Site) -> FfnLayer:
+    def build(self, site: LayerSite) -> FfnLayer:
         return ChannelMixLayer(self, site.d_model)
 
     def cost(self, d_model: int) -> PartCost:
@@ -46,7 +46,7 @@ class ChannelMixLayer(FfnLayer):
         self.up = Linear(d_model, spec.width, role="input")
         self.down = Linear(spec.width, d_model, role="output")
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         out: Tensor = self.down(self.up(mixed(x, self.shift(x, step, cache), self.share)).relu().square())
         return out
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, Operations
 from zoo.ffns import FfnLayer
 from zoo.ffns._activations import GATED, Activation
 from zoo.ffns._dense import DenseLayer, Gated
 from zoo.site import PartCost
-from zoo.traits import ALL_BUT_TRANSFER, Operations
 
 
 class ScaledSwiGLU(Gated):

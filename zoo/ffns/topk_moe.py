@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.ffns._moe import MoE
 from zoo.ffns._routing import LinearRouter, Router, Routing
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Examples
 
 
 class TopKMoE(MoE):

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, Operations
 from zoo.errors import SpecError
 from zoo.ffns._activations import Activation
 from zoo.ffns._dense import Dense
 from zoo.site import PartCost
-from zoo.traits import ALL_BUT_TRANSFER, Operations
 
 SLOPE, START = 0.5, 0.8
 """β: the slope at zero; initial value of α_p and α_n."""

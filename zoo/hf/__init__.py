@@ -22,7 +22,6 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from zoo.checkpoint import assemble, tokenizer_files
-from zoo.edits import flatten
 from zoo.errors import SpecError, UnsupportedError
 from zoo.hf import _adapters, _folder, _proof, _remote, _wrappers
 from zoo.hf._config import Config, ConfigJson
@@ -33,7 +32,8 @@ from zoo.hf._registry import families as families
 from zoo.hf._remote import save_with_code as save_with_code
 from zoo.hf._weights import to_ours, to_theirs
 from zoo.model import Decoder
-from zoo.origin import Converted
+from zoo.settings.edits import flatten
+from zoo.settings.origin import Converted
 from zoo.spec import ModelSpec, parse
 
 REMOTE = _remote.MODEL_TYPE

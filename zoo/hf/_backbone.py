@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import plain_activation, theirs_by_name
 from zoo.hf._keyed import Keyed
 from zoo.hf._keys import Keys, read
 from zoo.hf._pairs import Pair, same
 from zoo.mixers import Mixer
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
-from zoo.edits import SpecJson
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._pairs import Pair
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 Task = Literal["causal", "masked", "sequence to sequence"]

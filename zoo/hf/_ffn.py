@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_args
 
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns import Ffn
 from zoo.ffns._activations import Approximation, OtherActivation, approximated
 from zoo.hf._config import Config
+from zoo.settings.edits import SpecJson
 
 T = TypeVar("T")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
@@ -15,6 +14,7 @@ from zoo.hf._experts import PARTS, gated_experts
 from zoo.hf._keys import WIDTH, Key, Keys
 from zoo.hf._layered import Layered
 from zoo.hf._pairs import Pair, Tensors, both, same
+from zoo.settings.edits import SpecJson
 
 DENSE, SPARSE = "dense", "sparse"
 

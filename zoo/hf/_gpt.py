@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import attention, expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keyed import Keyed
@@ -14,6 +13,7 @@ from zoo.hf._keys import QKV, WIDTH, Keys
 from zoo.hf._pairs import Pair, Tensors, fused, layernorm, same
 from zoo.mixers.attention import Attention
 from zoo.positions.learned import Learned
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 UNREAD = (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import SLIDING, layered, sliding_types, window_config
 from zoo.hf._some_rope import SomeRoPE
 from zoo.hf.granite import Granite
 from zoo.positions.rope import RoPE
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 BASES = "layer_rope_theta"

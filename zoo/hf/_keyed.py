@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
@@ -18,6 +17,7 @@ from zoo.mixers import Mixer
 from zoo.mixers.attention import Attention
 from zoo.positions import Position
 from zoo.positions.nope import NoPE
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

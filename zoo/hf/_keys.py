@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._config import Config, ConfigJson
+from zoo.settings.edits import SpecJson
 
 QKV = ("q", "k", "v")
 

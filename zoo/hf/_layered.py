@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import plain_activation
@@ -12,6 +11,7 @@ from zoo.hf._keys import Keys, read, write
 from zoo.hf._layers import FULL, layered, types_of
 from zoo.hf._llama_like import LlamaLike
 from zoo.mixers import Mixer
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 EXPERTS, LINEAR = "experts", "linear_attention"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.model_settings import BASE
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 FULL, SLIDING = "full_attention", "sliding_attention"

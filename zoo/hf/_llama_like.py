@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.hf._common import attention, attention_weights, dense, dense_weights, norm_weights, outside
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._experts import gated_experts
 from zoo.hf._keyed import Keyed
 from zoo.hf._pairs import Pair, same
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 PRE = {"mixer_residual.norm_in": "input_layernorm", "ffn_residual.norm_in": "post_attention_layernorm"}

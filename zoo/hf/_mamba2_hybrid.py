@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import CONV, Key, Keys
@@ -15,6 +14,7 @@ from zoo.hf._pairs import Pair
 from zoo.hf.mamba2 import limits, limits_config, mamba2_weights
 from zoo.mixers import Mixer
 from zoo.mixers.mamba2 import Mamba2
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

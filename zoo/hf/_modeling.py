@@ -15,7 +15,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 try:  # transformers would name a package called zoo, which is another
     import zoo
-    from zoo.cache import Cache
+    from zoo.caching.cache import Cache
     from zoo.model import Decoder
     from zoo.site import Given
 except ImportError as error:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from zoo.edits import SpecJson
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layered import Layered
 from zoo.hf._layers import FULL, sliding_types, window_config
 from zoo.hf._some_rope import SomeRoPE
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._config import Config, ConfigJson
@@ -13,6 +12,7 @@ from zoo.hf._experts import PARTS, SHARED, SHARED_WIDTH, balance_loss, require_s
 from zoo.hf._keys import WIDTH, Key, Keys
 from zoo.hf._layered import Layered
 from zoo.hf._pairs import Pair, same
+from zoo.settings.edits import SpecJson
 
 
 class QwenExperts(Layered):

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from zoo.errors import UnsupportedError, did_you_mean
 from zoo.hf._family import Family
-from zoo.registry import only_class
+from zoo.settings.registry import only_class
 
 
 @cache

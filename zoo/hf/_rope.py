@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from zoo.edits import SpecJson
 from zoo.errors import SpecError, UnsupportedError
-from zoo.explain import explain
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import FULL, SLIDING
@@ -16,6 +14,8 @@ from zoo.positions.rope import RoPE
 from zoo.positions.scalings import Scaling
 from zoo.positions.scalings.dynamic import Dynamic
 from zoo.positions.scalings.yarn import YaRN
+from zoo.settings.edits import SpecJson
+from zoo.settings.explain import explain
 
 OPTIONAL: dict[str, tuple[str, ...]] = {
     "default": (),

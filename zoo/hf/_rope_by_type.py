@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import FULL, SLIDING, layer_types, window_config, windows
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._rope import layered_rope_config, rope
 from zoo.hf._version import MAJOR
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

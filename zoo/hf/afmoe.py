@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._fine_experts import FineExperts
 from zoo.hf._keys import QKV, WIDTH, Key, Keys
 from zoo.hf._near_rope import NearRoPE
 from zoo.hf._pairs import Pair, same
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

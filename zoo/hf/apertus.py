@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.ffns.xielu import XIELU
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import BIAS, Keys, read, write
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, same
+from zoo.settings.edits import SpecJson
 
 
 class Apertus(LlamaLike):

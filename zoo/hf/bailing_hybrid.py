@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import Keys, convolved, without
@@ -16,6 +15,7 @@ from zoo.hf.kimi_linear import KimiLinear
 from zoo.mixers import Mixer
 from zoo.mixers.kda import KimiDeltaAttention
 from zoo.mixers.mla import MLA
+from zoo.settings.edits import SpecJson
 
 
 class BailingHybrid(KimiLinear):

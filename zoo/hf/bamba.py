@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import BIAS, Keys
 from zoo.hf._layered import LINEAR
 from zoo.hf._layers import FULL
 from zoo.hf._mamba2_hybrid import Mamba2Hybrid
 from zoo.hf._pairs import Pair, renamed
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Task
@@ -13,6 +12,7 @@ from zoo.hf._ffn import plain_activation
 from zoo.hf._gpt import LearnedPositions
 from zoo.hf._keys import Keys
 from zoo.hf._pairs import Pair, both, layernorm, same
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 ATTENTION = {"q": "self.query", "k": "self.key", "v": "self.value", "o": "output.dense"}

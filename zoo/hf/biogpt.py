@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import linears
 from zoo.hf._config import Config, ConfigJson
@@ -13,6 +12,7 @@ from zoo.hf._gpt import LearnedPositions
 from zoo.hf._keys import WIDTH, Keys
 from zoo.hf._pairs import Pair, layernorm, same
 from zoo.hf.opt import OFFSET
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

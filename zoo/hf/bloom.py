@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, linears
 from zoo.hf._config import Config, ConfigJson
@@ -14,6 +13,7 @@ from zoo.hf._gpt import fused_qkv
 from zoo.hf._keyed import Keyed
 from zoo.hf._keys import Keys
 from zoo.hf._pairs import Pair, layernorm, same
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 UNREAD = (

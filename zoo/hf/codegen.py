@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._common import linears
 from zoo.hf._config import Config
 from zoo.hf._pairs import Pair, fused
 from zoo.hf.gptj import GPTJ
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 PARTS = 4

@@ -8,12 +8,12 @@ from typing import ClassVar, Literal
 import torch
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import BIAS, Keys
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

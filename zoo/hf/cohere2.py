@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import FULL, pattern, sliding_types, window_config
 from zoo.hf._some_rope import SomeRoPE
 from zoo.hf.cohere import Cohere
 from zoo.model_settings import BASE
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 UNREAD = (

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.ffns.topk_moe import TopKMoE
@@ -22,6 +21,7 @@ from zoo.hf._pairs import Pair, same
 from zoo.hf._some_rope import SomeRoPE
 from zoo.hf.cohere import Cohere
 from zoo.norms.rmsnorm import RMSNorm
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 FAR = "far"

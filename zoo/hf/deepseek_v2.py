@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import Keys, without
 from zoo.hf.deepseek_v3 import DeepSeekV3
+from zoo.settings.edits import SpecJson
 
 GREEDY, GROUPED = "greedy", "group_limited_greedy"
 

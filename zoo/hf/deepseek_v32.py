@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._fine_experts import ListedExperts
 from zoo.hf._keys import Keys
@@ -14,6 +13,7 @@ from zoo.hf._pairs import Pair, layernorm, same
 from zoo.hf.deepseek_v3 import DeepSeekV3
 from zoo.mixers import Mixer
 from zoo.mixers.dsa import DeepSeekSparseAttention
+from zoo.settings.edits import SpecJson
 
 INDEXED = "indexed_attention"
 

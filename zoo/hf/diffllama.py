@@ -8,7 +8,6 @@ from typing import ClassVar
 import torch
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keyed import Keyed
@@ -17,6 +16,7 @@ from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, Tensors, both, stacked
 from zoo.mixers import Mixer
 from zoo.mixers.differential import Differential
+from zoo.settings.edits import SpecJson
 
 
 class DiffLlama(LlamaLike):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._fine_experts import FineExperts
 from zoo.hf._keys import BIAS, Keys
 from zoo.hf._layers import SLIDING, layer_types, types_of, window_of
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 WINDOW = "window"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._config import Config, ConfigJson
@@ -14,6 +13,7 @@ from zoo.hf._keys import WIDTH, Keys
 from zoo.hf._layered import Layered
 from zoo.hf._pairs import Pair, both, reshaped, same
 from zoo.hf.ernie4_5 import Ernie
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

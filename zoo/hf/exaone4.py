@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._common import turns
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import Keys
@@ -13,6 +12,7 @@ from zoo.hf._llama_like import LlamaLike
 from zoo.hf._some_rope import SomeRoPE
 from zoo.hf.olmo2 import Olmo2
 from zoo.model_settings import BASE
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

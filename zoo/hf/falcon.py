@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, dense, linears
 from zoo.hf._config import Config, ConfigJson
@@ -15,6 +14,7 @@ from zoo.hf._keyed import Keyed
 from zoo.hf._keys import BIAS, WIDTH, Keys
 from zoo.hf._pairs import Pair, layernorm, same
 from zoo.positions.alibi import ALiBi
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

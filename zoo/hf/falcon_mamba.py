@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf.mamba import Mamba
 from zoo.mixers.mamba import Mamba as Mixer
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._config import Config
@@ -14,6 +13,7 @@ from zoo.hf._keys import BIAS, Keys
 from zoo.hf._near_rope import NearRoPE
 from zoo.hf._pairs import Pair, same
 from zoo.hf._qwen_experts import QwenExperts
+from zoo.settings.edits import SpecJson
 
 
 class Flint(NearRoPE, QwenExperts):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._config import Config
 from zoo.hf._keys import BIAS, Keys
 from zoo.hf._llama_like import LlamaLike
+from zoo.settings.edits import SpecJson
 
 
 class Gemma(LlamaLike):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import Key, Keys
 from zoo.hf._layers import window_config, windows
 from zoo.hf._llama_like import DOUBLE
 from zoo.hf.gemma import Gemma
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._config import Config
 from zoo.hf._keys import Key, Keys
 from zoo.hf._rope_by_type import RopeByType
 from zoo.hf.gemma2 import Gemma2
+from zoo.settings.edits import SpecJson
 
 
 class Gemma3(RopeByType, Gemma2):

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, attention_weights, dense, expect
 from zoo.hf._config import Config, ConfigJson
@@ -17,6 +16,7 @@ from zoo.hf._llama_like import DOUBLE, LlamaLike
 from zoo.hf._pairs import Pair, same
 from zoo.hf._rope import layered_rope_config, rope
 from zoo.mixers.attention import Attention
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 WINDOW, READS = "window", "reads"

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import dense, fused_gate_up
 from zoo.hf._config import Config
 from zoo.hf._keys import QKV_BIAS, Keys
 from zoo.hf._llama_like import PRE, LlamaLike
 from zoo.hf._pairs import Pair
+from zoo.settings.edits import SpecJson
 
 OUTPUT_NORMS = {
     "mixer_residual.norm_out": "post_self_attn_layernorm",

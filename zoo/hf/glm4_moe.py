@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._fine_experts import FineExperts
 from zoo.hf._keys import QKV_BIAS, Keys
+from zoo.settings.edits import SpecJson
 
 
 class Glm4Moe(FineExperts):

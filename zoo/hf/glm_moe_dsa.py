@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._config import Config
 from zoo.hf.deepseek_v32 import DeepSeekV32
+from zoo.settings.edits import SpecJson
 
 
 class GlmMoeDsa(DeepSeekV32):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._gpt import UNREAD, LearnedPositions, OpenAILike, conv_weights, ends
 from zoo.hf._pairs import Pair, layernorm
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import attention, linears
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._gpt import UNREAD, LearnedPositions, OpenAILike, ends, fused_qkv
 from zoo.hf._pairs import Pair, layernorm
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._common import attention, linears
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._gpt import UNREAD, LearnedPositions, ends
@@ -13,6 +12,7 @@ from zoo.hf._keys import DROPOUT, Keys
 from zoo.hf._layers import pattern, window_of
 from zoo.hf._pairs import Pair, layernorm
 from zoo.model_settings import BASE
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 LOCAL, GLOBAL = "local", "global"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._common import attention, linears
 from zoo.hf._config import Config
 from zoo.hf._gpt import fused_qkv
 from zoo.hf._keyed import Keyed
 from zoo.hf._keys import BIAS, Key, Keys
 from zoo.hf._pairs import Pair, layernorm, same
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import expect
@@ -17,6 +16,7 @@ from zoo.hf._layers import window_config, windows
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, both, same, transposed
 from zoo.hf.mixtral import Mixtral
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

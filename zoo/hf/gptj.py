@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, expect, linears
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._gpt import UNREAD, OpenAILike, ends
 from zoo.hf._pairs import Pair, layernorm
 from zoo.positions.rope import RoPE
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

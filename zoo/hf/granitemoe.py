@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._config import Config
@@ -14,6 +13,7 @@ from zoo.hf._keys import Keys
 from zoo.hf._pairs import Pair, same
 from zoo.hf.granite import Granite
 from zoo.hf.mixtral import Mixtral
+from zoo.settings.edits import SpecJson
 
 
 class GraniteMoe(Granite):

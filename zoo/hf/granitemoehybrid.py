@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.hf._common import dense, turns
 from zoo.hf._config import Config, ConfigJson
@@ -15,6 +14,7 @@ from zoo.hf._mamba2_hybrid import Mamba2Hybrid
 from zoo.hf._pairs import Pair
 from zoo.hf.granitemoeshared import GraniteMoeShared, shared_weights
 from zoo.mixers.attention import Attention
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.hf._config import Config
 from zoo.hf._keys import Key, Keys
 from zoo.hf._pairs import Pair, fused, same
 from zoo.hf.granitemoe import GraniteMoe
+from zoo.settings.edits import SpecJson
 
 
 class GraniteMoeShared(GraniteMoe):

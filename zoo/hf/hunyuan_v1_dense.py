@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import BIAS, Keys
@@ -14,6 +13,7 @@ from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, both, same
 from zoo.positions.rope import RoPE
 from zoo.positions.scalings.ntk import NTK
+from zoo.settings.edits import SpecJson
 
 
 class Hunyuan(LlamaLike):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
@@ -14,6 +13,7 @@ from zoo.hf._experts import PARTS, gated_experts
 from zoo.hf._keys import WIDTH, Keys
 from zoo.hf._pairs import Pair, same
 from zoo.hf.hunyuan_v1_dense import Hunyuan
+from zoo.settings.edits import SpecJson
 
 
 class HunyuanMoe(Hunyuan):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._config import Config
 from zoo.hf._fine_experts import ListedExperts
 from zoo.hf._keys import BIAS, WIDTH, Key, Keys
+from zoo.settings.edits import SpecJson
 
 
 class Hunyuan3(ListedExperts):

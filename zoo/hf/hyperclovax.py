@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import Key, Keys
 from zoo.hf._llama_like import PRE
 from zoo.hf.granite import Granite
 from zoo.hf.llama import Llama
+from zoo.settings.edits import SpecJson
 
 OUTPUT_NORMS = {"mixer_residual.norm_out": "post_norm1", "ffn_residual.norm_out": "post_norm2"}
 

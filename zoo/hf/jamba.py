@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
 from zoo.hf._config import Config, ConfigJson
@@ -17,6 +16,7 @@ from zoo.hf._qwen_experts import QwenExperts
 from zoo.hf.mamba import mamba_weights
 from zoo.mixers.attention import Attention
 from zoo.mixers.mamba import Mamba
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 MAMBA = "mamba"

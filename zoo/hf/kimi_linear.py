@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._fine_experts import ListedExperts
@@ -17,6 +16,7 @@ from zoo.hf.deepseek_v3 import DeepSeekV3
 from zoo.mixers import Mixer
 from zoo.mixers.kda import KimiDeltaAttention
 from zoo.mixers.mla import MLA
+from zoo.settings.edits import SpecJson
 
 
 class KimiLinear(Hybrid, ListedExperts, DeepSeekV3):

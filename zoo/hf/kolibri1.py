@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._config import Config
 from zoo.hf._experts import BESIDE_SHARED, require_shared
 from zoo.hf._fine_experts import FineExperts
@@ -14,6 +13,7 @@ from zoo.hf._layered import ExpertsEverywhere
 from zoo.hf._llama_like import PRE
 from zoo.hf._near_rope import NearRoPE
 from zoo.hf.glm import OUTPUT_NORMS
+from zoo.settings.edits import SpecJson
 
 
 class Kolibri(ExpertsEverywhere, NearRoPE, FineExperts):

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
@@ -16,6 +15,7 @@ from zoo.hf._layered import Layered
 from zoo.hf._layers import SLIDING, types_of
 from zoo.hf._pairs import Pair, same
 from zoo.hf._rope_by_type import RopeByType
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 HEADS = "num_attention_heads_per_layer"

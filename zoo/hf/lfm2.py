@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import attention, dense, expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import Keys, read
@@ -15,6 +14,7 @@ from zoo.hf._layers import types_of
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
 from zoo.mixers import Mixer
 from zoo.mixers.short_conv import GatedShortConv
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 CONV = "conv"

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._common import expect
@@ -15,6 +14,7 @@ from zoo.hf._experts import gated_experts
 from zoo.hf._keys import WIDTH, Key, Keys, read, write
 from zoo.hf._pairs import Pair, same
 from zoo.hf.lfm2 import Lfm2
+from zoo.settings.edits import SpecJson
 
 
 class Lfm2Moe(Lfm2):

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
@@ -22,6 +21,7 @@ from zoo.hf._some_rope import SomeRoPE
 from zoo.hf.mixtral import Mixtral
 from zoo.mixers.attention import Attention
 from zoo.norms.rmsnorm import RMSNorm
+from zoo.settings.edits import SpecJson
 from zoo.sparsities.chunked import Chunked
 from zoo.spec import ModelSpec
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._backbone import Backbone
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
@@ -13,6 +12,7 @@ from zoo.hf._keys import Keys
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
 from zoo.mixers import Mixer as AnyMixer
 from zoo.mixers.mamba import Mamba as Mixer
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 UNREAD = (

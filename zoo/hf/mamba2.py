@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._backbone import Backbone
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
@@ -14,6 +13,7 @@ from zoo.hf._keys import Key, Keys
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
 from zoo.mixers import Mixer as AnyMixer
 from zoo.mixers.mamba2 import Mamba2 as Mixer
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 UNREAD = ("intermediate_size", "norm_before_gate", "rms_norm", "time_step_init_scheme", "time_step_scale")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._fine_experts import DENSE, SPARSE
 from zoo.hf._keys import BIAS, Keys
@@ -12,6 +11,7 @@ from zoo.hf._layered import Layered
 from zoo.hf._layers import SLIDING, types_of
 from zoo.hf._qwen_experts import QwenExperts
 from zoo.hf._rope_by_type import RopeByType
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

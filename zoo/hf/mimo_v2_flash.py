@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
@@ -15,6 +14,7 @@ from zoo.hf._layered import Layered
 from zoo.hf._layers import SLIDING, types_of
 from zoo.hf._rope import FRACTION
 from zoo.hf._rope_by_type import RopeByType
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

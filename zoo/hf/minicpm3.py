@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.hf._common import inverse
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import Key, Keys
 from zoo.hf.deepseek_v3 import DeepSeekV3
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import Keys
 from zoo.hf._layered import LINEAR, Hybrid
@@ -15,6 +14,7 @@ from zoo.hf._pairs import Pair, fused, same
 from zoo.hf.mixtral import Mixtral
 from zoo.mixers import Mixer
 from zoo.mixers.lightning import LightningAttention
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

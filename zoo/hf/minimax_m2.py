@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._config import Config
@@ -13,6 +12,7 @@ from zoo.hf._keys import Keys
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, same
 from zoo.hf.mixtral import Mixtral
+from zoo.settings.edits import SpecJson
 
 
 class MiniMaxM2(LlamaLike):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._rope import rope
 from zoo.hf.mistral import Mistral
+from zoo.settings.edits import SpecJson
 
 BETA, LENGTH = "llama_4_scaling_beta", "original_max_position_embeddings"
 

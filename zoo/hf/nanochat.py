@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import attention
 from zoo.hf._keys import BIAS, Keys
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, Tensors, same
+from zoo.settings.edits import SpecJson
 
 
 class NanoChat(LlamaLike):

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.ffns._dense import Dense
 from zoo.ffns.deepseek_moe import DeepSeekMoE
@@ -22,6 +21,7 @@ from zoo.hf.mamba2 import mamba2_weights
 from zoo.mixers.attention import Attention
 from zoo.mixers.mamba2 import Mamba2
 from zoo.model_settings import BASE
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 MOE, MLP = "moe", "mlp"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._keys import BIAS, Keys
 from zoo.hf._llama_like import OUTPUT, LlamaLike
+from zoo.settings.edits import SpecJson
 
 
 class Olmo2(LlamaLike):

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import BIAS, CONV, Keys
 from zoo.hf._layered import LINEAR, Hybrid
@@ -17,6 +16,7 @@ from zoo.mixers import Mixer
 from zoo.mixers.attention import Attention
 from zoo.mixers.gated_deltanet import GatedDeltaNet
 from zoo.positions.nope import NoPE
+from zoo.settings.edits import SpecJson
 
 
 class OlmoHybrid(Hybrid):

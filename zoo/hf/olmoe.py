@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._config import Config
 from zoo.hf._keys import BIAS, WIDTH, Keys, without
 from zoo.hf._layered import ExpertsEverywhere
 from zoo.hf._qwen_experts import QwenExperts
+from zoo.settings.edits import SpecJson
 
 
 class Olmoe(ExpertsEverywhere, QwenExperts):

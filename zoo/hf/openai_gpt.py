@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import UNGATED, activation
 from zoo.hf._gpt import UNREAD, LearnedPositions, OpenAILike, conv_weights
 from zoo.hf._pairs import Pair, layernorm, same
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "relu": "relu", "silu": "silu", "swish": "silu"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._common import attention, dense, expect, linears, norm_weights
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._gpt import LearnedPositions
 from zoo.hf._keys import BIAS, WIDTH, Keys
 from zoo.hf._pairs import Pair, same
 from zoo.norms.layernorm import LayerNorm
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 OFFSET = 2

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import attention, linears
 from zoo.hf._config import Config
 from zoo.hf._gpt import fused_qkv
 from zoo.hf._keys import DROPOUT, Keys
 from zoo.hf._layernorm_rope import LayerNormRoPE
 from zoo.hf._pairs import Pair
+from zoo.settings.edits import SpecJson
 
 
 class Persimmon(LayerNormRoPE):

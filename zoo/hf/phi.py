@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import linears
 from zoo.hf._keys import DROPOUT, Keys
 from zoo.hf._layernorm_rope import LayerNormRoPE
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, same
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

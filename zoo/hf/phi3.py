@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import attention, dense, fused_gate_up
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import DROPOUT, Keys
 from zoo.hf._pairs import Pair, fused, same
 from zoo.hf.mistral import Mistral
+from zoo.settings.edits import SpecJson
 
 
 class Phi3(Mistral):

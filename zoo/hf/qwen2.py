@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import QKV
 from zoo.hf._layers import layer_types, window_of, windows
 from zoo.hf._llama_like import LlamaLike
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

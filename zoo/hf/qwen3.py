@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._keys import BIAS, Keys
 from zoo.hf.qwen2 import Qwen2
+from zoo.settings.edits import SpecJson
 
 
 class Qwen3(Qwen2):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.hf._config import Config
 from zoo.hf._keys import Keys, without
 from zoo.hf._layered import ExpertsEverywhere
 from zoo.hf._qwen_experts import QwenSharedExperts
 from zoo.hf.qwen3_5_text import Qwen35
+from zoo.settings.edits import SpecJson
 
 
 class Qwen35Moe(ExpertsEverywhere, Qwen35):

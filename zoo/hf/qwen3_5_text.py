@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import Keys
@@ -14,6 +13,7 @@ from zoo.hf._pairs import Pair, fused, same
 from zoo.hf._rope import rope
 from zoo.hf.qwen3_next import Qwen3Next
 from zoo.mixers.gated_deltanet import GatedDeltaNet
+from zoo.settings.edits import SpecJson
 
 
 class Qwen35(Qwen3Next):

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import attention
 from zoo.hf._config import Config
 from zoo.hf._keys import CONV, Key, Keys, convolved
@@ -16,6 +15,7 @@ from zoo.hf._qwen_experts import QwenSharedExperts
 from zoo.mixers import Mixer
 from zoo.mixers._projections import GATE, NAMES
 from zoo.mixers.gated_deltanet import GatedDeltaNet
+from zoo.settings.edits import SpecJson
 
 
 class Qwen3Next(Hybrid, QwenSharedExperts):

@@ -8,7 +8,6 @@ from typing import ClassVar
 import torch
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import QKV, Key, Keys
@@ -16,6 +15,7 @@ from zoo.hf._layered import LINEAR, Hybrid
 from zoo.hf._pairs import Pair, both, reshaped, same, transposed
 from zoo.mixers import Mixer
 from zoo.mixers.rg_lru import RGLRU
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 ATTENTION, RECURRENT = "attention", "recurrent"

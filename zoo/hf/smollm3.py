@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import turns
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import SLIDING, layer_types, layered, types_of, window_of
 from zoo.hf._some_rope import SomeRoPE
 from zoo.hf.llama import Llama
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf._config import Config
 from zoo.hf._fine_experts import FineExperts
 from zoo.hf._keys import QKV_BIAS, Keys
 from zoo.hf._layered import ExpertsEverywhere
+from zoo.settings.edits import SpecJson
 
 
 class SolarOpen(ExpertsEverywhere, FineExperts):

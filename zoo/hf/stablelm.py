@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
@@ -14,6 +13,7 @@ from zoo.hf._keys import QKV_BIAS, Keys
 from zoo.hf._llama_like import PRE, LlamaLike
 from zoo.hf._pairs import Pair, same
 from zoo.hf._rope import FRACTION
+from zoo.settings.edits import SpecJson
 
 
 class StableLM(LlamaLike):

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import dense, linears
 from zoo.hf._config import Config
 from zoo.hf._keys import BIAS, DROPOUT, Key, Keys
 from zoo.hf._pairs import Pair
 from zoo.hf.mistral import Mistral
+from zoo.settings.edits import SpecJson
 
 UNREAD = (
     "activation_function",

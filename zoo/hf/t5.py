@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, dense, expect
 from zoo.hf._config import Config, ConfigJson
@@ -16,6 +15,7 @@ from zoo.hf._keyed import Keyed
 from zoo.hf._keys import WIDTH, Keys, read, write
 from zoo.hf._pairs import Pair, same
 from zoo.positions import t5
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 PROJECTIONS = ("q", "k", "v", "o")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.hf.gemma2 import Gemma2
+from zoo.settings.edits import SpecJson
 
 
 class VaultGemma(Gemma2):

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.edits import SpecJson
 from zoo.hf._common import dense, expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keyed import Keyed
@@ -14,6 +13,7 @@ from zoo.hf._keys import Keys, read
 from zoo.hf._pairs import Pair, both, fused, same
 from zoo.mixers import Mixer
 from zoo.mixers.mlstm import MLSTM
+from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 UNREAD = (

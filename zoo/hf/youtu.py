@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.edits import SpecJson
 from zoo.ffns._moe import MoE
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import Keys
 from zoo.hf.deepseek_v3 import DeepSeekV3
+from zoo.settings.edits import SpecJson
 
 
 class Youtu(DeepSeekV3):

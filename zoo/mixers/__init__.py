@@ -8,11 +8,11 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from zoo.axis import Variant
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
 from zoo.errors import SpecError, UnsupportedError
 from zoo.positions import Position
-from zoo.site import PartCost, Site, Step
+from zoo.settings.axis import Variant
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 
 class Mixer(Variant):
@@ -40,7 +40,7 @@ class Mixer(Variant):
         return self
 
     @abstractmethod
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         """The module. Called on a resolved spec."""
 
     @abstractmethod
@@ -150,7 +150,7 @@ class MixerLayer(nn.Module, ABC):
     """x: (B, T, D) → (B, T, D)."""
 
     @abstractmethod
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         """With a cache, x holds the tokens after those that the cache has seen."""
 
     @abstractmethod

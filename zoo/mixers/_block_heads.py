@@ -12,12 +12,12 @@ from torch import Tensor
 from zoo.attend import attend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import Choice, number
 from zoo.errors import SpecError
-from zoo.facts import Dropout, Fact, HeadFeatures, Heads
 from zoo.mixers import Mixer
 from zoo.positions import Position
 from zoo.positions.rope import RoPE
+from zoo.settings.axis import Choice, number
+from zoo.settings.field_tags import Dropout, Fact, HeadFeatures, Heads
 
 
 class BlockHeads(Mixer):

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from zoo.init import Linear
 from zoo.mixers._indexer import chosen
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 FIRST, LOCAL = 1, 2
 """Blocks that every query chooses: the first of the text, its own and the one before."""
@@ -51,7 +51,7 @@ class TextSpans:
     pads: Tensor | None
 
     @staticmethod
-    def of(step: Step, cached: bool) -> TextSpans:
+    def of(step: ForwardPass, cached: bool) -> TextSpans:
         begin = 0 if cached else step.start
         pads = None if step.left_pad is None else (step.left_pad - begin).clamp(min=0)[:, None]
         return TextSpans(step.start - begin, step.end - begin, begin, pads)

@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from zoo.attend import attend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import Spec, number
-from zoo.cache import LayerCache, kept_by
-from zoo.cache_parts import MemoryCache
+from zoo.caching.cache import LayerCache, kept_by
+from zoo.caching.parts import MemoryCache
+from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError
-from zoo.facts import Dropout, Fact, HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers._projections import Biases
-from zoo.site import PartCost, Step
-from zoo.traits import Operation, Operations
+from zoo.settings.axis import Spec, number
+from zoo.settings.field_tags import Dropout, Fact, HeadFeatures, Heads
+from zoo.site import ForwardPass, PartCost
 
 
 class CrossAttention(Spec):
@@ -122,7 +122,7 @@ class CrossAttentionLayer(nn.Module):
         self.v = Linear(d_model, kv_heads * self.head_dim, bias="v" in spec.bias, role="input", values=True)
         self.o = Linear(heads * self.head_dim, d_model, bias="o" in spec.bias, role="output")
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         k, v = self._remembered(step, kept_by(self, cache, MemoryCache))
         q, places = self._split(self.q(x)), torch.arange(k.shape[2], device=x.device)
         visible = OfMemory(step.index, places, sight="all", text=step.memory.text if step.memory else None)
@@ -130,7 +130,7 @@ class CrossAttentionLayer(nn.Module):
         out: Tensor = self.o(attend(q, k.to(q.dtype), v.to(q.dtype), visible, scoring).transpose(1, 2).flatten(2))
         return out
 
-    def _remembered(self, step: Step, cache: MemoryCache | None) -> tuple[Tensor, Tensor]:
+    def _remembered(self, step: ForwardPass, cache: MemoryCache | None) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's tokens: (B, K, S, d), computed once where there is a cache."""
         if cache is not None and cache.length:
             return cache.read()

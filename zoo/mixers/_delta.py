@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.cache import LayerCache
-from zoo.fla import can_scan
-from zoo.mixers._fading import assembled, faded_products
+from zoo.caching.cache import LayerCache
+from zoo.kernels.fla import can_scan
+from zoo.mixers._decayed import assembled, decayed_scores
 from zoo.mixers._scan import (
     ScanChunks,
     ScanCost,
@@ -70,7 +70,7 @@ def delta_scan(
 
     q, k: (B, G, T, n), v: (B, H, T, p), decay g ≤ 0: (B, H, T), or (B, H, T, n) where each key feature has its own and
     a is a diagonal matrix, strength β: (B, H, T) → (B, H, T, p). Queries and keys of group i are read by its H/G heads.
-    `chunk` is a power of two. Computed in float32 or more, except by the kernels of `zoo.fla`, where they are in use.
+    `chunk` is a power of two. Computed in float32 or more, except by the kernels of `zoo.kernels.fla`, where in use.
     With a rank, T counts rows, `rank` of each token: see `product_scan`.
 
     Within a chunk, let c_i be the decay summed up to token i, S the state before the chunk, and L strictly lower
@@ -128,10 +128,10 @@ def _chunked(
     count, known = q.shape[3], int(state is None)
     # All chunks at once: what does not depend on the state. known: 1 where it is zero before the first chunk.
     wanted = strength * v  # (1) β V: (B, G, H/G, N, C, p)
-    weights = faded_products(q, k, total)  # (2) Q Kᵀ ⊙ exp(c_i − c_j): (B, G, H/G, N, C, C)
+    weights = decayed_scores(q, k, total)  # (2) Q Kᵀ ⊙ exp(c_i − c_j): (B, G, H/G, N, C, C)
     reads = (strength * total.exp() * k)[:, :, :, known:] if known < count else None  # (1) β e^c ⊙ K: (…, C, n)
     if q.shape[-2] > 1:  # a token alone in its chunk corrects nothing there
-        inverse = unit_inverse((strength * faded_products(k, k, total)).tril(-1))  # (1) (I + L)⁻¹
+        inverse = unit_inverse((strength * decayed_scores(k, k, total)).tril(-1))  # (1) (I + L)⁻¹
         wanted, reads = inverse @ wanted, reads if reads is None else inverse[:, :, :, known:] @ reads
     parts: list[Tensor] = []
     # Chunk after chunk: what does.

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from zoo.conv import on_text
 from zoo.init import Linear
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 
 class ForgetGate(nn.Module):
@@ -18,14 +18,14 @@ class ForgetGate(nn.Module):
         super().__init__()
         self.project = Linear(d_model, heads, bias=True, role="input")
 
-    def forward(self, x: Tensor, step: Step) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass) -> Tensor:
         raw = self.project(x)
         logs = F.logsigmoid(raw.to(torch.promote_types(raw.dtype, torch.float32)))
         out: Tensor = on_text(logs, step).transpose(1, 2)[..., None]
         return out
 
 
-def decay_bias(logs: Tensor, places: Tensor, step: Step) -> Tensor:
+def decay_bias(logs: Tensor, places: Tensor, step: ForwardPass) -> Tensor:
     """log f: (B, H, S, 1) of keys at places (S,), the last T of which are the step's → (B, H, T, S): the sum of log f
     over the tokens after key j, up to query i. Keys after the query get a number without meaning, behind the mask."""
     logs = logs[..., 0].to(torch.promote_types(logs.dtype, torch.float32))

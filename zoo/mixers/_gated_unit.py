@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Choice, number
 from zoo.errors import SpecError
-from zoo.facts import HeadFeatures
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
 from zoo.positions import Position
 from zoo.positions.rope import RoPE
-from zoo.site import Step
+from zoo.settings.axis import Choice, number
+from zoo.settings.field_tags import HeadFeatures
+from zoo.site import ForwardPass
 
 
 class GatedUnit(Mixer):
@@ -73,7 +73,7 @@ class GatedUnitLayer(MixerLayer):
         self.offset = nn.Parameter(torch.zeros(spec.readings, spec.head_dim))
         self.position = spec.position.build(spec.head_dim, 1)
 
-    def queries_and_keys(self, x: Tensor, step: Step) -> list[Tensor]:
+    def queries_and_keys(self, x: Tensor, step: ForwardPass) -> list[Tensor]:
         """γ ⊙ Z + β, a query and a key in turn, with positions applied: each (B, 1, T, s)."""
         z = F.silu(self.z(x))[:, None]
         made = [z * scale + offset for scale, offset in zip(self.scale, self.offset, strict=True)]

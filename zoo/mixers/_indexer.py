@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zoo.init import Linear
+from zoo.kernels.precision import in_float32
 from zoo.norms.layernorm import LayerNorm
 from zoo.positions import Position
-from zoo.precision import in_float32
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 KEY_NORM = LayerNorm(eps=1e-6)
 
@@ -34,12 +34,12 @@ class Indexer(nn.Module):
         self.position = position.build(turned, heads)
         self.scale = (features * heads) ** -0.5
 
-    def keys(self, x: Tensor, step: Step) -> Tensor:
+    def keys(self, x: Tensor, step: ForwardPass) -> Tensor:
         """(B, T, D) → (B, 1, T, d_I), to be cached."""
         first, rest = self._parts(self.k_norm(self.k(x.detach()))[:, None])
         return torch.cat((self.position.rotate_keys(first, step), rest), dim=-1)
 
-    def scores(self, read: Tensor, x: Tensor, keys: Tensor, step: Step) -> Tensor:
+    def scores(self, read: Tensor, x: Tensor, keys: Tensor, step: ForwardPass) -> Tensor:
         """(B, T, …), (B, T, D), (B, 1, S, d_I) → I: (B, T, S), in float32 or more."""
         first, rest = self._parts(self.q(read.detach()).unflatten(-1, (self.heads, -1)).transpose(1, 2))
         q = torch.cat((self.position.rotate_queries(first, step), rest), dim=-1)

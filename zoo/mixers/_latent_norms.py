@@ -7,9 +7,9 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from zoo.kernels.precision import in_float32
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm, RMSNormLayer
-from zoo.precision import in_float32
 
 
 class KeyNorms(NamedTuple):

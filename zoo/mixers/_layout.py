@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.mixers._scan import ScanChunks
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Layout:
     skipped: Tensor | None = None
 
     @staticmethod
-    def of(step: Step, chunk: int, continued: bool) -> Layout:
+    def of(step: ForwardPass, chunk: int, continued: bool) -> Layout:
         """continued: whether up to C − 1 tokens of the first chunk were kept."""
         tokens = step.index.shape[0]
         slots = tokens + (chunk - 1) * continued

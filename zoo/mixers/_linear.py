@@ -11,18 +11,18 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from zoo.axis import number
-from zoo.cache import LayerCache
-from zoo.cache_states import StateCache
+from zoo.caching.cache import LayerCache
+from zoo.caching.states import StateCache
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost
 from zoo.errors import SpecError
-from zoo.facts import HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers._scan import STATE, ScanCost
 from zoo.positions import Position
-from zoo.site import PartCost, Step, matmul_cost
+from zoo.settings.axis import number
+from zoo.settings.field_tags import HeadFeatures, Heads
+from zoo.site import ForwardPass, PartCost, matmul_cost
 
 EPS = 1e-6
 """Constant added to squared lengths before normalising by them."""
@@ -162,7 +162,7 @@ class LinearHeadsLayer(StatefulLayer):
         self.o = Linear(values, d_model, role="output")
         self.conv = ShortConv(spec.channels, spec.conv) if spec.conv else None
 
-    def project(self, x: Tensor, step: Step, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
         """q, k: (B, H, T, n), v: (B, H, T, p)."""
         parts = self.q(x), self.k(x), self.v(x)
         if self.conv is not None:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.mixers._decayed import pairwise
 from zoo.mixers._delta import inversion_flops, unit_inverse
-from zoo.mixers._fading import pairwise
 from zoo.mixers._scan import ScanChunks, ScanCost, stepwise
 
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.cache import LayerCache
-from zoo.mixers._fading import faded_products
+from zoo.caching.cache import LayerCache
+from zoo.mixers._decayed import decayed_scores
 from zoo.mixers._scan import carry, faded_read, faded_write, stepwise
 
 
@@ -33,7 +33,7 @@ def _chunked(
     # Between token j and the state that token i reads lie the decays of j + 1 … i − 1. So a query is scored where the
     # token before it is, and the row of scores is moved back.
     ahead = F.pad(q, (0, 0, -1, 1))
-    scores = F.pad(faded_products(ahead, k, total), (0, 0, 1, -1))
+    scores = F.pad(decayed_scores(ahead, k, total), (0, 0, 1, -1))
     out = scores @ v
     count = q.shape[2]
     left = count if keep else count - 1

@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from zoo.errors import SpecError
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 if TYPE_CHECKING:
     from zoo.mixers import Mixer
 
 
-def lend(step: Step, kv: str, keys: Tensor, values: Tensor, places: Tensor) -> None:
+def lend(step: ForwardPass, kv: str, keys: Tensor, values: Tensor, places: Tensor) -> None:
     """Leave keys, values: (B, K, S, d), and places: (S,), for layers above in place of what a layer below left."""
     if step.lent is not None:
         step.lent[kv] = keys, values, places
 
 
-def borrowed(step: Step, kv: str) -> tuple[Tensor, Tensor, Tensor]:
+def borrowed(step: ForwardPass, kv: str) -> tuple[Tensor, Tensor, Tensor]:
     """Keys and values that the nearest layer below lends."""
     if step.lent is None:
         raise ValueError("a layer with reuse_kv reads what a layer below left: run it in its model")

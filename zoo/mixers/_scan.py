@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.cache import LayerCache, kept_by
-from zoo.cache_states import StateCache
-from zoo.fla import can_scan, fla_scan
-from zoo.mixers._fading import fade_flops, faded_products
-from zoo.precision import at_default_precision, in_float32
+from zoo.caching.cache import LayerCache, kept_by
+from zoo.caching.states import StateCache
+from zoo.kernels.fla import can_scan, fla_scan
+from zoo.kernels.precision import at_default_precision, in_float32
+from zoo.mixers._decayed import decayed_scores, fade_flops
 
 STATE = "state"
 """Name of the state in a layer's cache."""
@@ -115,7 +115,7 @@ def scan(
     q, k: (B, G, T, n), v: (B, H, T, p), decay g ≤ 0: broadcasts to (B, H, T), or is (B, H, T, n), one for each key
     feature, which has a row of S; None for 0 → (B, H, T, p). Queries and keys of group i are read by its H/G heads.
     Within a chunk, o = (q kᵀ ⊙ D) v with D_ij = exp(g_{j+1} + … + g_i) for j ≤ i and 0 beyond, or see
-    `zoo.mixers._fading`. Computed in float32 or more, except by the kernels of `zoo.fla`, where they are in use.
+    `zoo.mixers._decayed`. Computed in float32 or more, except by the kernels of `zoo.kernels.fla`, where in use.
 
     With a rank, T counts rows, `rank` of each token: o = S_tᵀ q for each of its queries, after all its keys and values
     were added; the decay is that of its first row, 0 on the others.
@@ -233,7 +233,7 @@ def _chunked(
     where it is to be kept."""
     value, key, query = chunks.cut(by_group(v, q)), chunks.cut(k)[:, :, None], chunks.cut(q)[:, :, None]
     total = chunks.cut(by_group(decay, q)).cumsum(dim=-2)
-    out = faded_products(query, key, total, chunks.rank) @ value
+    out = decayed_scores(query, key, total, chunks.rank) @ value
     left = chunks.count if keep else chunks.count - 1
     before = [] if state is None else [state]
     if left:

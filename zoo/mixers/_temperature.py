@@ -8,9 +8,9 @@ import torch
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from zoo.axis import Spec
-from zoo.site import Step
-from zoo.traits import EVERY_OPERATION, Operations
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
+from zoo.settings.axis import Spec
+from zoo.site import ForwardPass
 
 
 class Temperature(Spec):
@@ -29,7 +29,7 @@ class Temperature(Spec):
     offset: NonNegativeInt = 1
     """Number added to a query's place p before it is divided by f."""
 
-    def scale(self, q: Tensor, step: Step) -> Tensor:
+    def scale(self, q: Tensor, step: ForwardPass) -> Tensor:
         """q: (B, H, T, d) → the same shape."""
         places = step.positions.clamp(min=0).float()
         factor = 1 + self.coefficient * torch.log1p(((places + self.offset) / self.floor).floor())

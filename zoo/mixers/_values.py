@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 
 class ValueResidual(nn.Module):
@@ -24,17 +24,17 @@ class ValueResidual(nn.Module):
         super().__init__()
         self.weights = nn.Parameter(torch.full((2,), 0.5))
 
-    def forward(self, v: Tensor, step: Step) -> Tensor:
+    def forward(self, v: Tensor, step: ForwardPass) -> Tensor:
         return self.weights[0] * v + self.weights[1] * first_values(v, step)
 
 
-def with_others(v: Tensor, residual: ValueResidual | None, step: Step) -> Tensor:
+def with_others(v: Tensor, residual: ValueResidual | None, step: ForwardPass) -> Tensor:
     """v: (B, K, T, d), mixed with the first layer's and with the tokens' own where the model has it so."""
     if residual is not None:
         v = residual(v, step)
     return v if step.revalue is None else step.revalue(v)
 
 
-def first_values(v: Tensor, step: Step) -> Tensor:
+def first_values(v: Tensor, step: ForwardPass) -> Tensor:
     """Those of the first layer of the pass that asks, which are its own."""
     return step.once("first values", lambda: v)

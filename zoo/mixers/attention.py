@@ -15,13 +15,12 @@ from torch.nn import functional as F
 from zoo.attend import attend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import is_off, number
-from zoo.cache import LayerCache, TokenCache, kept_by
-from zoo.cache_states import StateCache, TokenStateCache
+from zoo.caching.cache import LayerCache, TokenCache, kept_by
+from zoo.caching.states import StateCache, TokenStateCache
+from zoo.compatibility.traits import EVERY_OPERATION, OF_MODULES, Operations
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv
 from zoo.errors import SpecError, UnsupportedError
-from zoo.facts import HeadFeatures, Supports, Tried
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._forget import ForgetGate, decay_bias
@@ -33,10 +32,11 @@ from zoo.mixers._projections import GATE
 from zoo.mixers._reuse import borrowed, lend
 from zoo.mixers._values import ValueResidual, with_others
 from zoo.positions import Queries
-from zoo.site import PartCost, Site, Step, matmul_cost
-from zoo.traits import EVERY_OPERATION, OF_MODULES, Operations
+from zoo.settings.axis import is_off, number
+from zoo.settings.field_tags import HeadFeatures, Supports, TestValues
+from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
-Rotate = Callable[[Tensor, Step], Tensor]
+Rotate = Callable[[Tensor, ForwardPass], Tensor]
 
 
 class Attention(MultiHead):
@@ -45,20 +45,22 @@ class Attention(MultiHead):
     kind: Literal["attention"] = "attention"
     supports: ClassVar[Operations] = EVERY_OPERATION
     gives_queries: ClassVar[bool] = True
-    v_dim: Annotated[HeadFeatures | None, Tried(10, paired=False)] = Field(default=None, exclude_if=is_off)
+    v_dim: Annotated[HeadFeatures | None, TestValues(10, paired=False)] = Field(default=None, exclude_if=is_off)
     """e: features of a value head (MiMo-V2, arXiv:2601.02780); null for those of a key head."""
-    value_scale: Annotated[PositiveFloat, Tried(0.7, paired=False), Supports(*EVERY_OPERATION)] = Field(
+    value_scale: Annotated[PositiveFloat, TestValues(0.7, paired=False), Supports(*EVERY_OPERATION)] = Field(
         default=1.0, exclude_if=lambda scale: scale == 1
     )
     """Factor on values, which are cached with it (MiMo-V2, arXiv:2601.02780)."""
-    keys_as_values: Annotated[bool, Tried(True, paired=False), Supports(*OF_MODULES)] = Field(
+    keys_as_values: Annotated[bool, TestValues(True, paired=False), Supports(*OF_MODULES)] = Field(
         default=False, exclude_if=is_off
     )
     """Whether values are the projected keys, before norms and positions, without a matrix of their own (Gemma 4)."""
-    forget: Annotated[bool, Tried(True, paired=False), Supports(*OF_MODULES)] = Field(default=False, exclude_if=is_off)
+    forget: Annotated[bool, TestValues(True, paired=False), Supports(*OF_MODULES)] = Field(
+        default=False, exclude_if=is_off
+    )
     """Scores of query i and key j get Σ log f_t over the tokens t after j up to i, f = σ(w_h x + b_h): a forget gate in
     each head (FoX, Lin et al. 2025, arXiv:2503.02130, there without position encoding, `position: nope`)."""
-    exclusive: Annotated[bool, Tried(True, paired=False), Supports(*OF_MODULES)] = Field(
+    exclusive: Annotated[bool, TestValues(True, paired=False), Supports(*OF_MODULES)] = Field(
         default=False, exclude_if=is_off
     )
     """A head's output y loses its part along the token's own value: y − (y·v̂) v̂, v̂ = v/‖v‖ (exclusive self-attention,
@@ -87,7 +89,7 @@ class Attention(MultiHead):
     def value_features(self) -> int:
         return self.v_dim or super().value_features
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         own = {"forget": self.forget, "exclusive": self.exclusive, "keys_as_values": self.keys_as_values}
         return AttentionLayer(self, site.d_model, value_scale=self.value_scale, **own)
 
@@ -166,7 +168,7 @@ class AttentionLayer(MixerLayer):
             return NormPerHead(norm, heads, self.head_dim)
         return norm.build(heads * self.head_dim if self._full_norm else self.head_dim)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         q, k, v, k_places, forget = self._read(x, step, cache)
         fading = None if forget is None else decay_bias(forget, k_places, step)  # (B, H, T, S)
         visible = Visible.to(step, k_places, self.spec.window, self.spec.sparsity, self._pattern)
@@ -188,7 +190,7 @@ class AttentionLayer(MixerLayer):
         out: Tensor = self.o(joined)
         return out
 
-    def _read(self, x: Tensor, step: Step, cache: LayerCache | None) -> Read:
+    def _read(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> Read:
         """x: (B, T, D) → queries, and keys and values with those of the cache, or of a layer below where this one
         reuses them."""
         clip = self.spec.clip_qkv
@@ -215,12 +217,12 @@ class AttentionLayer(MixerLayer):
         lend(step, self.kv, k, v, k_places)
         return Read(q, k, v, k_places, *forget)
 
-    def _placed_queries(self, q: Tensor, step: Step) -> Tensor:
+    def _placed_queries(self, q: Tensor, step: ForwardPass) -> Tensor:
         """(B, T, H·d) → (B, H, T, d)."""
         q = self._placed(q, self.q_norm, self.position.rotate_queries, step)
         return q if self.spec.temperature is None else self.spec.temperature.scale(q, step)
 
-    def _placed(self, x: Tensor, norm: nn.Module, rotate: Rotate, step: Step) -> Tensor:
+    def _placed(self, x: Tensor, norm: nn.Module, rotate: Rotate, step: ForwardPass) -> Tensor:
         """(B, T, heads·d) → (B, heads, T, d) with positions applied, and the norm before or after that."""
         if self._full_norm:
             return rotate(self._split(norm(x)), step)
@@ -236,7 +238,7 @@ class AttentionLayer(MixerLayer):
         """The heads' outputs: (B, heads, T, features), as `MultiHead.outputs` declares them. x: (B, T, D)."""
         return heads
 
-    def _scoring(self, q: Tensor, step: Step, k_places: Tensor) -> Scoring:
+    def _scoring(self, q: Tensor, step: ForwardPass, k_places: Tensor) -> Scoring:
         dropout = self.spec.dropout if self.training else 0.0
         scale = number(self.spec.scale)
         bias = self.position.bias_for(Queries(q, scale, self.spec.window), step, k_places)

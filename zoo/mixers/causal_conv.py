@@ -9,15 +9,15 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.axis import Examples, number
-from zoo.cache import LayerCache, kept_by
-from zoo.cache_states import StateCache
+from zoo.caching.cache import LayerCache, kept_by
+from zoo.caching.states import StateCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
-from zoo.facts import Features
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
-from zoo.site import PartCost, Site, Step, matmul_cost
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Examples, number
+from zoo.settings.field_tags import Features
+from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 STATE = "tokens"
 """Name in a layer's cache of the tokens that the next ones' convolution reads."""
@@ -48,7 +48,7 @@ class CausalConv(Mixer):
     def resolve(self, d_model: int) -> Self:
         return self.model_copy(update={"features": self.features or d_model})
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return CausalConvLayer(self, site.d_model)
 
     def cost(self, d_model: int, context: int) -> PartCost:
@@ -80,7 +80,7 @@ class CausalConvLayer(MixerLayer):
         shape = {STATE: (self.spec.reach, number(self.spec.features))}
         return StateCache.zeros(batch, shape, self.o.weight, dtype)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         states = kept_by(self, cache, StateCache)
         v, length, reach = on_text(self.v(x), step), x.shape[1], self.spec.reach
         before = None if states is None else states.read(STATE, v.dtype)

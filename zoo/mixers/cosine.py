@@ -9,12 +9,12 @@ import torch
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.errors import SpecError
 from zoo.mixers import MixerLayer
 from zoo.mixers._multi_head import MultiHead
 from zoo.mixers.attention import AttentionLayer
-from zoo.site import Site
-from zoo.traits import OF_MODULES, Operations
+from zoo.site import LayerSite
 
 
 class Cosine(MultiHead):
@@ -41,7 +41,7 @@ class Cosine(MultiHead):
             raise SpecError("initial_scale", f"{self.initial_scale:g} is above max_scale {self.max_scale:g}")
         return super().resolve(d_model).model_copy(update={"scale": self.position.score_factor})
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return CosineLayer(self, site.d_model)
 
     def _norm_parameters(self) -> int:

@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from zoo.attend import attend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import Choice, Examples
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.errors import SpecError
 from zoo.mixers import MixerLayer
 from zoo.mixers._multi_head import MultiHead
 from zoo.mixers.attention import AttentionLayer
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
-from zoo.site import Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Choice, Examples
+from zoo.site import ForwardPass, LayerSite
 
 
 class Differential(MultiHead):
@@ -59,7 +59,7 @@ class Differential(MultiHead):
         _, _, head_dim = self.sizes()
         return self.heads, 2 * head_dim
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return DifferentialLayer(self, site)
 
     def _norm_parameters(self) -> int:
@@ -76,7 +76,7 @@ class Differential(MultiHead):
 class DifferentialLayer(AttentionLayer):
     """x: (B, T, D) → (B, T, D)."""
 
-    def __init__(self, spec: Differential, site: Site) -> None:
+    def __init__(self, spec: Differential, site: LayerSite) -> None:
         super().__init__(spec, site.d_model)
         self.mixing = Lambda(self.head_dim, site.layer)
         self.head_norm = spec.head_norm.build(2 * self.head_dim)
@@ -89,7 +89,7 @@ class DifferentialLayer(AttentionLayer):
         out: Tensor = mixed * (1 - self.mixing.start)
         return out
 
-    def _scoring(self, q: Tensor, step: Step, k_places: Tensor) -> Scoring:
+    def _scoring(self, q: Tensor, step: ForwardPass, k_places: Tensor) -> Scoring:
         """Both maps of a head have its bias."""
         scoring = super()._scoring(q, step, k_places)
         if scoring.bias is None:

@@ -8,13 +8,13 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from zoo.attending.scoring import Scoring
-from zoo.axis import Examples
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._multi_head import MultiHead
 from zoo.mixers.attention import AttentionLayer
-from zoo.site import PartCost, Site, Step, matmul_cost
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Examples
+from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 
 class DifferentialV2(MultiHead):
@@ -43,7 +43,7 @@ class DifferentialV2(MultiHead):
         matrix = d_model * self.heads
         return super().cost(d_model, context) + matmul_cost(matrix, matrix)
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return DifferentialV2Layer(self, site.d_model)
 
 
@@ -60,7 +60,7 @@ class DifferentialV2Layer(AttentionLayer):
         share: Tensor = self.mixing(x).sigmoid().transpose(1, 2)[..., None]  # (B, H, T, 1)
         return first - share * second
 
-    def _scoring(self, q: Tensor, step: Step, k_places: Tensor) -> Scoring:
+    def _scoring(self, q: Tensor, step: ForwardPass, k_places: Tensor) -> Scoring:
         """Both maps of a head have its bias."""
         scoring = super()._scoring(q, step, k_places)
         if scoring.bias is None:

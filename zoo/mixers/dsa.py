@@ -15,17 +15,17 @@ from zoo.attend import note, offer_taps
 from zoo.attending.scores import scores_of
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import Examples
-from zoo.cache import LayerCache, TokenCache, kept_by
+from zoo.caching.cache import LayerCache, TokenCache, kept_by
+from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError
-from zoo.facts import AtMost, Fact, HeadFeatures
+from zoo.kernels.precision import in_float32
 from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers._indexer import KEY_NORM, Indexer, chosen, imitation_loss
 from zoo.mixers.mla import MLA, MLALayer
 from zoo.positions import Position
-from zoo.precision import in_float32
-from zoo.site import Keys, PartCost, Site, Step, attention_cost, mean_keys
-from zoo.traits import Operation, Operations
+from zoo.settings.axis import Examples
+from zoo.settings.field_tags import Fact, HeadFeatures, TestMax
+from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, mean_keys
 
 
 class DeepSeekSparseAttention(MLA):
@@ -48,13 +48,13 @@ class DeepSeekSparseAttention(MLA):
 
     kind: Literal["dsa"] = "dsa"  # type: ignore[assignment]
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
-    index_heads: Annotated[PositiveInt, AtMost(4)] = 4
+    index_heads: Annotated[PositiveInt, TestMax(4)] = 4
     """H_I: number of the indexer's query heads."""
     index_dim: HeadFeatures = 32
     """d_I, features of an indexer's head; the first `rope_dim` of them carry positions."""
     index_layout: Literal["half", "interleaved"] = "half"
     """Which features of the indexer's heads rotary positions turn together."""
-    top_k: Annotated[PositiveInt, AtMost(8)] = 64
+    top_k: Annotated[PositiveInt, TestMax(8)] = 64
     """Maximum number of keys that a query attends to."""
     index_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 1.0
     """Weight of the indexer's loss; with 0 it does not learn."""
@@ -71,7 +71,7 @@ class DeepSeekSparseAttention(MLA):
             raise SpecError("qk_norm", "norms of keys that an indexer chooses are not published: leave it out")
         return super().resolve(d_model)
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return DeepSeekSparseAttentionLayer(self, site.d_model)
 
     @property
@@ -138,7 +138,7 @@ class DeepSeekSparseAttentionLayer(MLALayer):
         sizes = spec.index_heads, spec.index_dim
         self.indexer = Indexer(spec.q_rank or d_model, d_model, *sizes, spec.index_position, spec.rope_dim)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         read, places = self._read(x), step.index
         kept = [*self._latents(x, step), self.indexer.keys(x, step)]
         tokens = kept_by(self, cache, TokenCache)
@@ -152,7 +152,13 @@ class DeepSeekSparseAttentionLayer(MLALayer):
         return out
 
     def _chosen(
-        self, q_nope: Tensor, q_rope: Tensor, kept: Sequence[Tensor], visible: Visible, scores: Tensor, step: Step
+        self,
+        q_nope: Tensor,
+        q_rope: Tensor,
+        kept: Sequence[Tensor],
+        visible: Visible,
+        scores: Tensor,
+        step: ForwardPass,
     ) -> Tensor:
         """(B, H, T, v): attention to the keys with the largest scores: (B, T, S)."""
         mask = visible.mask()
@@ -182,7 +188,7 @@ class DeepSeekSparseAttentionLayer(MLALayer):
         scoring: Scoring,
         scores: Tensor,
         taken: Tensor,
-        step: Step,
+        step: ForwardPass,
     ) -> Tensor:
         """(B, H, T, v), while the indexer learns: attention as it is written, whose weights it imitates."""
         offer_taps(q, k, visible, scoring)

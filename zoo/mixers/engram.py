@@ -13,20 +13,20 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Choice, Examples, number
-from zoo.cache import LayerCache, kept_by
-from zoo.cache_states import StateCache
+from zoo.caching.cache import LayerCache, kept_by
+from zoo.caching.states import StateCache
+from zoo.compatibility.traits import Operation, Operations
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost
 from zoo.errors import SpecError
-from zoo.facts import AtMost, Fact, Features
 from zoo.init import Linear
+from zoo.kernels.precision import in_float32
 from zoo.mixers import Mixer, MixerLayer
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
-from zoo.precision import in_float32
-from zoo.site import PartCost, Site, Step, matmul_cost
-from zoo.traits import Operation, Operations
+from zoo.settings.axis import Choice, Examples, number
+from zoo.settings.field_tags import Fact, Features, TestMax
+from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 STATE = "ids"
 """Name in a layer's cache of the ids of the last tokens."""
@@ -63,9 +63,9 @@ class Engram(Mixer):
     reads_tokens: ClassVar[bool] = True
     max_ngram: Annotated[int, Field(ge=2)] = 3
     """N: tokens of the longest n-gram."""
-    hashes: Annotated[PositiveInt, AtMost(2)] = 8
+    hashes: Annotated[PositiveInt, TestMax(2)] = 8
     """K: hashes of an n-gram, each with a table of its own."""
-    rows: Annotated[PositiveInt, Fact.SIZE, AtMost(64)] = 4096
+    rows: Annotated[PositiveInt, Fact.SIZE, TestMax(64)] = 4096
     """Rows that a table has at least: it has a prime number of them, each table another one."""
     features: Features | None = None
     """Features of an n-gram's rows together, a multiple of K; null for the one nearest to d_model / (N − 1)."""
@@ -86,7 +86,7 @@ class Engram(Mixer):
             raise SpecError("width", f"values are added to the stream, and {self.width} features are not its {d_model}")
         return self.model_copy(update={"features": wanted, "width": d_model})
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return EngramLayer(self, site)
 
     @property
@@ -134,7 +134,7 @@ class EngramLayer(MixerLayer):
 
     roles: ClassVar = {"table": "embedding"}
 
-    def __init__(self, spec: Engram, site: Site) -> None:
+    def __init__(self, spec: Engram, site: LayerSite) -> None:
         super().__init__()
         self.spec, self.sizes, d_model = spec, spec.sizes(), site.d_model
         self.factors = spec.factors(site.layer)
@@ -149,7 +149,7 @@ class EngramLayer(MixerLayer):
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         return StateCache.zeros(batch, self.spec.states(), self.v.weight, dtype)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         rows = self.rows(step, kept_by(self, cache, StateCache))
         read = F.embedding(rows, self.table).flatten(2)  # (B, T, (N − 1) F)
         gate = in_float32(_gate, x, self.k_norm(self.k(read)))
@@ -158,7 +158,7 @@ class EngramLayer(MixerLayer):
             out = out + F.silu(self.conv(self.conv_norm(out), step, cache))
         return out
 
-    def rows(self, step: Step, states: StateCache | None) -> Tensor:
+    def rows(self, step: ForwardPass, states: StateCache | None) -> Tensor:
         """Rows of the table that the tokens of a pass look up: (B, T, (N − 1) K)."""
         reach, seen = self.spec.max_ngram - 1, self._ids(step, states)  # (B, N − 1 + T)
         length = seen.shape[1] - reach
@@ -170,7 +170,7 @@ class EngramLayer(MixerLayer):
                 first += size
         return torch.stack(rows, dim=-1)
 
-    def _ids(self, step: Step, states: StateCache | None) -> Tensor:
+    def _ids(self, step: ForwardPass, states: StateCache | None) -> Tensor:
         """Ids plus one, 0 on padding and before the text, of the N − 1 tokens before a pass and its own."""
         ids = cast(Tensor, step.tokens) + 1
         ids = ids if step.text is None else ids.masked_fill(~step.text, 0)

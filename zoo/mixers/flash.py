@@ -11,17 +11,17 @@ from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.axis import Examples
-from zoo.cache import LayerCache, kept_by
-from zoo.cache_states import StateCache
+from zoo.caching.cache import LayerCache, kept_by
+from zoo.caching.states import StateCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
 from zoo.errors import SpecError
 from zoo.mixers import MixerLayer
 from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
 from zoo.mixers._layout import Layout
 from zoo.mixers._scan import ScanChunks
-from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Examples
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 KEYS, VALUES, BEFORE, ALL = "keys", "values", "before", "all"
 """Names of the cached tensors: keys and values of its last chunk, and Σ k vᵀ over the chunks before it and over all."""
@@ -54,7 +54,7 @@ class FLASH(GatedUnit):
             raise SpecError("position", reason)
         return spec
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return FLASHLayer(self, site.d_model)
 
     @property
@@ -115,7 +115,7 @@ class FLASHLayer(GatedUnitLayer):
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         return StateCache.zeros(batch, self.spec.states(), self.o.weight, dtype)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         kind = torch.promote_types(x.dtype, torch.float32)
         readings = [reading[:, 0] for reading in self.queries_and_keys(x, step)]
         tokens = Tokens(*(each.to(kind) for each in (*readings, on_text(F.silu(self.v(x)), step))))
@@ -136,7 +136,7 @@ class FLASHLayer(GatedUnitLayer):
         scale = self.spec.position.score_factor / self.spec.chunk
         return F.relu(q @ k.transpose(-1, -2) * scale).square()
 
-    def _one(self, new: Tokens, step: Step, known: State) -> tuple[Tensor, State]:
+    def _one(self, new: Tokens, step: ForwardPass, known: State) -> tuple[Tensor, State]:
         """One token with others before it: its own chunk as far as it goes, and the sum of the full ones."""
         chunk, place = self.spec.chunk, step.order.reshape(-1, 1, 1)
         slot = torch.arange(chunk, device=place.device)[:, None]

@@ -10,12 +10,11 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.axis import Choice, Examples, number
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost, on_text
 from zoo.errors import SpecError
-from zoo.facts import Fact, HeadFeatures, Heads
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
@@ -25,8 +24,9 @@ from zoo.mixers._linear import Stateful, StatefulLayer, check_width, split, unit
 from zoo.mixers._scan import STATE
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
-from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Choice, Examples, number
+from zoo.settings.field_tags import Fact, HeadFeatures, Heads
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 
 class GatedDeltaNet(Stateful):
@@ -88,7 +88,7 @@ class GatedDeltaNet(Stateful):
         k_heads, head_dim, v_dim = self.sizes()
         return k_heads * head_dim, self.householders * k_heads * head_dim, self.householders * self.heads * v_dim
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return GatedDeltaNetLayer(self, site.d_model)
 
     def matrices(self, d_model: int) -> int:
@@ -132,7 +132,7 @@ class GatedDeltaNetLayer(StatefulLayer):
         self.head_norm = spec.head_norm.build(v_dim)
         self.o = Linear(self.heads * v_dim, d_model, role="output")
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         joined = torch.cat((self.q(x), self.k(x), self.v(x)), dim=-1)
         parts = self.activation(joined if self.conv is None else self.conv(joined, step, cache))
         q, k, v = parts.split(self.spec.widths, dim=-1)  # (B, T, K·n), (B, T, r·K·n), (B, T, r·H·p)

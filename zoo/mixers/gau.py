@@ -10,14 +10,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.attending.visible import Visible
-from zoo.axis import Examples
-from zoo.cache import LayerCache, TokenCache, kept_by
-from zoo.facts import AtMost
+from zoo.caching.cache import LayerCache, TokenCache, kept_by
+from zoo.compatibility.traits import OF_MODULES, Operations
+from zoo.kernels.precision import in_float32
 from zoo.mixers import MixerLayer
 from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
-from zoo.precision import in_float32
-from zoo.site import Keys, PartCost, Site, Step, attention_cost, mean_keys
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Examples
+from zoo.settings.field_tags import TestMax
+from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, mean_keys
 
 
 class GAU(GatedUnit):
@@ -33,11 +33,11 @@ class GAU(GatedUnit):
     readings: ClassVar[int] = 2
     kind: Literal["gau"] = "gau"
     supports: ClassVar[Operations] = OF_MODULES
-    length: Annotated[PositiveInt, AtMost(512)] = 512
+    length: Annotated[PositiveInt, TestMax(512)] = 512
     """n: the paper's is the length of its training texts. A constant here, so that a token reads the same whatever
     follows it."""
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return GAULayer(self, site.d_model)
 
     def cost(self, d_model: int, context: int) -> PartCost:
@@ -59,7 +59,7 @@ class GAULayer(GatedUnitLayer):
         super().__init__(spec, d_model)
         self.spec = spec
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         q, k = self.queries_and_keys(x, step)
         v, places = F.silu(self.v(x))[:, None], step.index
         tokens = kept_by(self, cache, TokenCache)

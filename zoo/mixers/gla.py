@@ -9,10 +9,9 @@ from pydantic import PositiveFloat
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.axis import Choice, Examples
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
-from zoo.facts import Features
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._linear import HalfKeys, LinearHeadsLayer, split
@@ -20,8 +19,9 @@ from zoo.mixers._low_rank import LowRank
 from zoo.mixers._scan import ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
-from zoo.site import Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Choice, Examples
+from zoo.settings.field_tags import Features
+from zoo.site import ForwardPass, LayerSite
 
 
 class GatedLinearAttention(HalfKeys):
@@ -42,7 +42,7 @@ class GatedLinearAttention(HalfKeys):
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
     """Norm of each head's output, before the gate silu(W_r x)."""
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return GatedLinearAttentionLayer(self, site.d_model)
 
     def matrices(self, d_model: int) -> int:
@@ -66,7 +66,7 @@ class GatedLinearAttentionLayer(LinearHeadsLayer):
         self.gate = Linear(d_model, spec.heads * spec.value_features, role="input")
         self.head_norm = spec.head_norm.build(spec.value_features)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         q, k, v = self.project(x, step, cache)
         k = on_text(k.transpose(1, 2), step).transpose(1, 2)
         mixed = scan(q * self.scale, k, v, self._decay(x), self.chunk, cache).to(v.dtype)

@@ -10,16 +10,16 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.axis import Choice, Examples
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
 from zoo.mixers import MixerLayer
 from zoo.mixers._linear import LinearHeads, LinearHeadsLayer
 from zoo.mixers._scan import ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
-from zoo.site import Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Choice, Examples
+from zoo.site import ForwardPass, LayerSite
 
 
 class HGRN2(LinearHeads):
@@ -40,7 +40,7 @@ class HGRN2(LinearHeads):
     output_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
     """Norm of the heads' outputs, side by side."""
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return HGRN2Layer(self, site.d_model)
 
     def vectors(self, d_model: int) -> int:
@@ -58,7 +58,7 @@ class HGRN2Layer(LinearHeadsLayer):
         self.chunk, self.bound = spec.chunk, spec.lower_bound
         self.output_norm = spec.output_norm.build(spec.heads * spec.value_features)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         q, raw, v = self.project(x, step, cache)  # W_f x in the place of keys: (B, H, T, n)
         raw = raw.to(torch.promote_types(raw.dtype, torch.float32))
         decay = F.logsigmoid(raw)

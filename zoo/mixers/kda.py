@@ -9,11 +9,10 @@ import torch
 from pydantic import Field, NegativeFloat, PositiveInt
 from torch import Tensor, nn
 
-from zoo.axis import Choice, Examples, is_off, number
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost, on_text
-from zoo.facts import HeadFeatures, Heads
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
@@ -24,8 +23,9 @@ from zoo.mixers._low_rank import LowRank
 from zoo.mixers._scan import STATE
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
-from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Choice, Examples, is_off, number
+from zoo.settings.field_tags import HeadFeatures, Heads
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 
 class KimiDeltaAttention(Stateful):
@@ -78,7 +78,7 @@ class KimiDeltaAttention(Stateful):
         """Features of all heads."""
         return self.heads * self.features
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return KimiDeltaAttentionLayer(self, site.d_model)
 
     def matrices(self, d_model: int) -> int:
@@ -116,7 +116,7 @@ class KimiDeltaAttentionLayer(StatefulLayer):
         self.head_norm = spec.head_norm.build(spec.features)
         self.o = Linear(spec.inner, d_model, role="output")
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         joined = torch.cat((self.q(x), self.k(x), self.v(x)), dim=-1)
         q, k, v = self.activation(joined if self.conv is None else self.conv(joined, step, cache)).chunk(3, dim=-1)
         q, k = (unit(split(part, self.heads)) for part in (q, on_text(k, step)))

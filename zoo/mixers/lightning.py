@@ -8,11 +8,10 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from zoo.axis import Choice, Examples, is_off
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
 from zoo.errors import SpecError
-from zoo.facts import AtMost
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
@@ -23,8 +22,9 @@ from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions import Position
 from zoo.positions.nope import NoPE
-from zoo.site import Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Choice, Examples, is_off
+from zoo.settings.field_tags import TestMax
+from zoo.site import ForwardPass, LayerSite
 
 
 class LightningAttention(LinearHeads):
@@ -64,7 +64,7 @@ class LightningAttention(LinearHeads):
     """Rotary scheme for queries and keys: there are no scores to which a bias could be added."""
     output_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
     """Norm of the heads' outputs, side by side, before the gate σ(W_g x)."""
-    norm_groups: Annotated[PositiveInt, AtMost(4)] = Field(default=1, exclude_if=lambda groups: groups == 1)
+    norm_groups: Annotated[PositiveInt, TestMax(4)] = Field(default=1, exclude_if=lambda groups: groups == 1)
     """Groups of features which the output's norm is taken over, each with its own gains."""
     first_layer: Literal[0, -1] = Field(default=0, exclude_if=is_off)
     """Value of l in the first layer."""
@@ -81,7 +81,7 @@ class LightningAttention(LinearHeads):
         """Features of all heads of a resolved spec."""
         return self.heads * self.value_features
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return LightningAttentionLayer(self, site)
 
     def matrices(self, d_model: int) -> int:
@@ -95,7 +95,7 @@ class LightningAttention(LinearHeads):
 class LightningAttentionLayer(LinearHeadsLayer):
     """x: (B, T, D) → (B, T, D)."""
 
-    def __init__(self, spec: LightningAttention, site: Site) -> None:
+    def __init__(self, spec: LightningAttention, site: LayerSite) -> None:
         super().__init__(spec, site.d_model)
         self.chunk, self.groups = spec.chunk, spec.norm_groups
         self.activation = UNGATED[spec.activation] if spec.activation else nn.Identity()
@@ -110,7 +110,7 @@ class LightningAttentionLayer(LinearHeadsLayer):
         layer = min(site.layer, site.n_layers - 1) + spec.first_layer
         self.depth = 1 - layer / (max(1, site.n_layers - 1) + 1e-5) + 1e-5
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         q, k, v = (self.activation(part) for part in self.project(x, step, cache))
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)

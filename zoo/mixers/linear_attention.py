@@ -9,14 +9,14 @@ from pydantic import PositiveFloat
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.axis import Examples
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
 from zoo.mixers import MixerLayer
 from zoo.mixers._linear import LinearHeads, LinearHeadsLayer
 from zoo.mixers._scan import ScanCost, scan
-from zoo.site import Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Examples
+from zoo.site import ForwardPass, LayerSite
 
 
 class LinearAttention(LinearHeads):
@@ -32,7 +32,7 @@ class LinearAttention(LinearHeads):
     eps: PositiveFloat = 1e-6
     """ε: added to the denominator, against division by zero."""
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return LinearAttentionLayer(self, site.d_model)
 
     def scanning(self) -> ScanCost:
@@ -47,7 +47,7 @@ class LinearAttentionLayer(LinearHeadsLayer):
         super().__init__(spec, d_model)
         self.chunk, self.eps = spec.chunk, spec.eps
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         q, k, v = self.project(x, step, cache)
         k = on_text((F.elu(k) + 1).transpose(1, 2), step).transpose(1, 2)
         ones = torch.ones_like(v[..., :1])

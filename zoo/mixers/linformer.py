@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from zoo.attend import attend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import Examples
-from zoo.cache import LayerCache
-from zoo.edits import Edits
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError, UnsupportedError
 from zoo.mixers import MixerLayer
 from zoo.mixers._multi_head import MultiHead
 from zoo.mixers.attention import AttentionLayer
-from zoo.site import Keys, PartCost, Site
-from zoo.traits import Operation, Operations
+from zoo.settings.axis import Examples
+from zoo.settings.edits import Edits
+from zoo.site import Keys, LayerSite, PartCost
 
 
 class Linformer(MultiHead):
@@ -68,7 +68,7 @@ class Linformer(MultiHead):
     def longest(self) -> int | None:
         return self.max_length
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return LinformerLayer(self, site.d_model)
 
     @property

@@ -7,14 +7,14 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from zoo.axis import number
-from zoo.cache import LayerCache, kept_by
-from zoo.cache_states import StateCache
-from zoo.facts import Features
+from zoo.caching.cache import LayerCache, kept_by
+from zoo.caching.states import StateCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
-from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import number
+from zoo.settings.field_tags import Features
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 OUTPUT, CELL = "output", "cell"
 """Names in a layer's cache."""
@@ -39,7 +39,7 @@ class LSTM(Mixer):
     def resolve(self, d_model: int) -> Self:
         return self.model_copy(update={"features": self.features or d_model})
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return LSTMLayer(site.d_model, number(self.features))
 
     def cost(self, d_model: int, context: int) -> PartCost:
@@ -68,7 +68,7 @@ class LSTMLayer(MixerLayer):
         shapes = {OUTPUT: (self.features,), CELL: (self.features,)}
         return StateCache.zeros(batch, shapes, self.o.weight, dtype)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         states = kept_by(self, cache, StateCache)
         read: Tensor = self.v(x)  # W x + b: (B, T, 4I)
         kind = torch.promote_types(read.dtype, torch.float32)

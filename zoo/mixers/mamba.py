@@ -11,11 +11,10 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Choice, Examples, is_off, number
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost, on_text
-from zoo.facts import AtMost, Features
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
@@ -24,8 +23,9 @@ from zoo.mixers._diagonal import DiagonalCost, diagonal_scan
 from zoo.mixers._linear import Stateful, StatefulLayer
 from zoo.mixers._scan import STATE, ScanCost
 from zoo.norms import Norm
-from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Choice, Examples, is_off, number
+from zoo.settings.field_tags import Features, TestMax
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 
 class Mamba(Stateful):
@@ -44,7 +44,7 @@ class Mamba(Stateful):
     """Tokens that are computed at a time where there are several; no result depends on it."""
     inner: Features | None = None
     """I; null for 2 d_model."""
-    state: Annotated[PositiveInt, AtMost(16)] = 16
+    state: Annotated[PositiveInt, TestMax(16)] = 16
     """N: state size per feature of x."""
     rank: Features | None = None
     """R; null for ⌈d_model / 16⌉."""
@@ -72,7 +72,7 @@ class Mamba(Stateful):
         """Features of δ, b and c."""
         return self.sizes()[1], self.state, self.state
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return MambaLayer(self, site.d_model)
 
     def matrices(self, d_model: int) -> int:
@@ -117,7 +117,7 @@ class MambaLayer(StatefulLayer):
         self.skip = nn.Parameter(torch.ones(inner))
         self.o = Linear(inner, d_model, bias=spec.bias, role="output")
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         read = on_text(self.activation(self.conv(self.x(x), step, cache)), step)
         parts = self.parts(read).split(self.widths, dim=-1)
         low, b, c = (norm(part) for norm, part in zip(self.part_norms, parts, strict=True))

@@ -10,12 +10,11 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Choice, Examples, is_off, number
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost, on_text
 from zoo.errors import SpecError
-from zoo.facts import AtMost, HeadFeatures, Heads
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
@@ -25,8 +24,9 @@ from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._scan import STATE, ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
-from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Choice, Examples, is_off, number
+from zoo.settings.field_tags import HeadFeatures, Heads, TestMax
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 
 class Mamba2(Stateful):
@@ -45,9 +45,9 @@ class Mamba2(Stateful):
     """H: number of heads of x."""
     head_dim: HeadFeatures | None = None
     """P; null for 2 d_model / heads."""
-    state: Annotated[PositiveInt, AtMost(16)] = 128
+    state: Annotated[PositiveInt, TestMax(16)] = 128
     """N: features of b and c; a head's state is (N, P)."""
-    groups: Annotated[PositiveInt, AtMost(4)] = 1
+    groups: Annotated[PositiveInt, TestMax(4)] = 1
     """Groups of heads that share b and c."""
     conv: PositiveInt = 4
     """Tokens that the convolution of x, b and c sees."""
@@ -82,7 +82,7 @@ class Mamba2(Stateful):
         """Features of x, b and c."""
         return self.heads * self.features, self.groups * self.state, self.groups * self.state
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return Mamba2Layer(self, site.d_model)
 
     def matrices(self, d_model: int) -> int:
@@ -122,7 +122,7 @@ class Mamba2Layer(StatefulLayer):
         self.o = Linear(inner, d_model, bias=spec.bias, role="output")
         self.roles = {"skip": "gain"}
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         spec = self.spec
         joined = torch.cat((self.x(x), self.b(x), self.c(x)), dim=-1)
         parts = on_text(self.activation(self.conv(joined, step, cache)), step).split(spec.widths, dim=-1)

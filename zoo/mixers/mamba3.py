@@ -11,13 +11,13 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Choice, Examples, number
-from zoo.cache import LayerCache, kept_by
-from zoo.cache_states import StateCache
+from zoo.caching.cache import LayerCache, kept_by
+from zoo.caching.states import StateCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
 from zoo.errors import SpecError
-from zoo.facts import AtMost, HeadFeatures, Heads
 from zoo.init import Linear
+from zoo.kernels.precision import at_default_precision, in_float32
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import first_steps
 from zoo.mixers._linear import Stateful, StatefulLayer, check_width, split
@@ -25,9 +25,9 @@ from zoo.mixers._scan import STATE, ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions._rotary import turn_pairs
-from zoo.precision import at_default_precision, in_float32
-from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Choice, Examples, number
+from zoo.settings.field_tags import HeadFeatures, Heads, TestMax
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 KEY, VALUE, OWN, ANGLE = "key", "value", "own", "angle"
 """Names of the tensors cached from the last token, beside the state."""
@@ -73,13 +73,13 @@ class Mamba3(Stateful):
     """H: number of heads of x."""
     head_dim: HeadFeatures | None = None
     """P; null for 2 d_model / heads."""
-    state: Annotated[PositiveInt, AtMost(16)] = 128
+    state: Annotated[PositiveInt, TestMax(16)] = 128
     """N: features of keys and queries; a head's state is (N, P)."""
-    groups: Annotated[PositiveInt, AtMost(4)] = 1
+    groups: Annotated[PositiveInt, TestMax(4)] = 1
     """Groups of heads that share W_b u and W_c u."""
     rope_fraction: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of the N features that are turned."""
-    rank: Annotated[PositiveInt, AtMost(2)] = Field(default=1, exclude_if=lambda rank: rank == 1)
+    rank: Annotated[PositiveInt, TestMax(2)] = Field(default=1, exclude_if=lambda rank: rank == 1)
     """R; 4 in the paper's MIMO models, whose FFNs are narrower for it."""
     rate_activation: Literal["softplus", "heavy_tail"] = Field(
         default="softplus", exclude_if=lambda name: name == "softplus"
@@ -108,7 +108,7 @@ class Mamba3(Stateful):
         """P of a resolved spec."""
         return number(self.head_dim)
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return Mamba3Layer(self, site.d_model)
 
     def matrices(self, d_model: int) -> int:
@@ -170,7 +170,7 @@ class Mamba3Layer(StatefulLayer):
         self.roles = {"b_bias": "bias", "c_bias": "bias", "step_bias": "bias", "skip": "gain"}
         self.initial = {"b_bias": 1.0, "c_bias": 1.0, "step_bias": first_steps(spec.heads)}
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         states = kept_by(self, cache, StateCache)
         steps = self._steps(x)
         values = split(on_text(self.x(x), step), self.spec.heads).to(steps.delta.dtype)
@@ -226,7 +226,7 @@ class Mamba3Layer(StatefulLayer):
         rate = self.rate_of(rate).clamp(min=SLOWEST)
         return Steps(delta, -rate * delta, share * delta, (1 - share) * delta)
 
-    def _angles(self, x: Tensor, delta: Tensor, step: Step, states: StateCache | None) -> Tensor:
+    def _angles(self, x: Tensor, delta: Tensor, step: ForwardPass, states: StateCache | None) -> Tensor:
         """(B, H, T, pairs), by how much each token is turned."""
         speed = on_text(self.angle(x).to(delta.dtype).tanh() * math.pi, step)
         angles = (speed[:, None] * delta[..., None]).cumsum(dim=2)

@@ -12,10 +12,9 @@ from zoo.attend import attend
 from zoo.attending.blocks import scores_computed
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import Choice, Examples, is_off, number
-from zoo.cache import LayerCache, TokenCache, kept_by
+from zoo.caching.cache import LayerCache, TokenCache, kept_by
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.errors import SpecError
-from zoo.facts import AtMost, Dropout, Fact, Features, HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers import SELF_ALONE, Mixer, MixerLayer
 from zoo.mixers._gate import Gate, OutputGate, gate_features
@@ -25,8 +24,9 @@ from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions import Position, check_ahead
 from zoo.positions.rope import RoPE
-from zoo.site import Keys, PartCost, Site, Step, attention_cost, mean_keys
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Choice, Examples, is_off, number
+from zoo.settings.field_tags import Dropout, Fact, Features, HeadFeatures, Heads, TestMax
+from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, mean_keys
 
 
 class MLA(Mixer):
@@ -66,7 +66,7 @@ class MLA(Mixer):
     """Position encoding of the ρ = rope_dim features of queries and of the shared key."""
     latent_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
     """Norm of the latent c, and of the queries' latent where there is a `q_rank`."""
-    window: Annotated[PositiveInt | None, AtMost(8)] = None
+    window: Annotated[PositiveInt | None, TestMax(8)] = None
     """W: a token sees itself and the W − 1 before it (sliding-window attention); null for all before it."""
     bias: bool = False
     """On the projections that read the stream down to a latent, and on the output."""
@@ -97,7 +97,7 @@ class MLA(Mixer):
         scale = self.scale or (self.nope_dim + self.rope_dim) ** -0.5 * self.position.score_factor
         return self.model_copy(update={"v_dim": v_dim, "scale": scale})
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return MLALayer(self, site.d_model)
 
     @property
@@ -195,7 +195,7 @@ class MLALayer(MixerLayer):
         self.qk_norm = LatentNorms(spec.qk_norm, spec.nope_dim, spec.rope_dim) if spec.qk_norm else None
         self.roles = {"sinks": "bias"}
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         q_nope, q_rope = self._queries(self._read(x), step)  # (B, H, T, n), (B, H, T, ρ)
         latent, k_rope = self._latents(x, step)  # (B, 1, T, r), (B, 1, T, ρ)
         places, tokens = step.index, kept_by(self, cache, TokenCache)
@@ -219,7 +219,7 @@ class MLALayer(MixerLayer):
         """Input of the queries: the stream, or its latent (B, T, q_rank) (12)."""
         return x if self.q_down is None or self.q_norm is None else self.q_norm(self.q_down(x))
 
-    def _queries(self, read: Tensor, step: Step) -> tuple[Tensor, Tensor]:
+    def _queries(self, read: Tensor, step: ForwardPass) -> tuple[Tensor, Tensor]:
         """(B, H, T, n) (13) and, with positions applied, (B, H, T, ρ) (14)."""
         q = split(self.q(read), self.heads)
         nope, rope = q.split((self.spec.nope_dim, self.spec.rope_dim), dim=-1)
@@ -227,14 +227,14 @@ class MLALayer(MixerLayer):
             nope, rope = self.qk_norm.q_nope(nope), self.qk_norm.q_rope(rope)
         return nope, self.position.rotate_queries(rope, step)
 
-    def _latents(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor]:
+    def _latents(self, x: Tensor, step: ForwardPass) -> tuple[Tensor, Tensor]:
         """One head for all: (B, 1, T, r) normalised (9), and (B, 1, T, ρ) with positions applied (15)."""
         latent, rope = self.kv_down(x)[:, None].split((self.spec.kv_rank, self.spec.rope_dim), dim=-1)
         if self.qk_norm is not None:
             rope = self.qk_norm.k_rope(rope)
         return self.kv_norm(latent), self.position.rotate_keys(rope, step)
 
-    def _scoring(self, step: Step, bias: Tensor | None) -> Scoring:
+    def _scoring(self, step: ForwardPass, bias: Tensor | None) -> Scoring:
         dropout = self.spec.dropout if self.training else 0.0
         return Scoring(number(self.spec.scale), bias=bias, sinks=self.sinks, dropout=dropout, tap=step.tap)
 

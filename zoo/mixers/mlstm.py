@@ -9,8 +9,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.axis import Choice, Examples
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
@@ -19,8 +19,8 @@ from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._scan import ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
-from zoo.site import Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Choice, Examples
+from zoo.site import ForwardPass, LayerSite
 
 ADMITS = -10.0
 """Bias that input gates start with."""
@@ -47,7 +47,7 @@ class MLSTM(HalfKeys):
     head_norm: Annotated[Norm, Choice("zoo.norms")] = LayerNorm(bias=False, eps=1e-6)
     """Norm of each head's output h, before the gate σ(W_g x)."""
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return MLSTMLayer(self, site.d_model)
 
     def matrices(self, d_model: int) -> int:
@@ -74,7 +74,7 @@ class MLSTMLayer(LinearHeadsLayer):
         self.gate = Linear(d_model, spec.heads * spec.value_features, role="input")
         self.head_norm = NormPerHead(spec.head_norm, spec.heads, spec.value_features)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         q, k, v = self.project(x, step, cache)  # (B, H, T, n), (B, H, T, n), (B, H, T, p)
         admitted = self._capped(self.admit(x)).exp()  # i: (B, H, T)
         decay = F.logsigmoid(self._capped(self.forget(x)))  # log f: (B, H, T)

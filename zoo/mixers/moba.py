@@ -12,18 +12,18 @@ from zoo.attend import attend
 from zoo.attending.blocks import by_group, by_head
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import Examples
-from zoo.cache import LayerCache, TokenCache, kept_by
-from zoo.facts import Fact
+from zoo.caching.cache import LayerCache, TokenCache, kept_by
+from zoo.compatibility.traits import Operation, Operations
 from zoo.init import Linear
+from zoo.kernels.precision import in_float32
 from zoo.mixers import MixerLayer
 from zoo.mixers._block_heads import BlockHeads, attend_to_blocks, count_of_chosen, sum_of_chosen
 from zoo.mixers._blocks import TextSpans
 from zoo.mixers._indexer import chosen
 from zoo.mixers._linear import split
-from zoo.precision import in_float32
-from zoo.site import Keys, PartCost, Site, Step, attention_cost
-from zoo.traits import Operation, Operations
+from zoo.settings.axis import Examples
+from zoo.settings.field_tags import Fact
+from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost
 
 
 class MixtureOfBlockAttention(BlockHeads):
@@ -46,7 +46,7 @@ class MixtureOfBlockAttention(BlockHeads):
     blocks: Annotated[PositiveInt, Fact.SIZE] = 3
     """k, the query's own block included."""
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return MixtureOfBlockAttentionLayer(self, site.d_model)
 
     def cost(self, d_model: int, context: int) -> PartCost:
@@ -97,7 +97,7 @@ class MixtureOfBlockAttentionLayer(MixerLayer):
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         return TokenCache.empty(batch, capacity, self.spec.cached(), self.o.weight, dtype)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         q = self.position.rotate_queries(split(self.q(x), self.heads), step)
         k = self.position.rotate_keys(split(self.k(x), self.kv_heads), step)
         v, places = split(self.v(x), self.kv_heads), step.index
@@ -108,7 +108,7 @@ class MixtureOfBlockAttentionLayer(MixerLayer):
         out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
         return out
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, places: Tensor, text: TextSpans, step: Step) -> Tensor:
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, places: Tensor, text: TextSpans, step: ForwardPass) -> Tensor:
         """q: (B, H, T, d), k, v: (B, K, S, d) at places (S,) of the stream → (B, H, T, d)."""
         dropout = self.spec.dropout if self.training else 0.0
         visible, scoring = Visible.to(step, places), Scoring(self.scale, dropout=dropout, tap=step.tap)

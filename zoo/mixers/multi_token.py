@@ -15,17 +15,17 @@ from zoo.attending.blocks import by_group, by_head
 from zoo.attending.scores import masked, with_sinks
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import Examples
-from zoo.cache import LayerCache, TokenCache, kept_by
-from zoo.cache_states import StateCache, TokenStateCache
+from zoo.caching.cache import LayerCache, TokenCache, kept_by
+from zoo.caching.states import StateCache, TokenStateCache
+from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError, UnsupportedError
-from zoo.facts import AtMost
+from zoo.kernels.precision import in_float32
 from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers._multi_head import MultiHead
 from zoo.mixers.attention import AttentionLayer
-from zoo.precision import in_float32
-from zoo.site import PartCost, Site, Step
-from zoo.traits import Operation, Operations
+from zoo.settings.axis import Examples
+from zoo.settings.field_tags import TestMax
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 QUERIES = "queries"
 """Name of the last queries in a layer's cache."""
@@ -46,9 +46,9 @@ class MultiTokenAttention(MultiHead):
     examples: ClassVar[Examples] = ({"query_width": 3, "key_width": 4}, {"query_width": 2, "head_group": 2})
     kind: Literal["multi_token"] = "multi_token"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
-    query_width: Annotated[PositiveInt, AtMost(6)] = 6
+    query_width: Annotated[PositiveInt, TestMax(6)] = 6
     """c_q: queries that the convolution of scores sums over, the current one and those before it."""
-    key_width: Annotated[PositiveInt, AtMost(11)] = 11
+    key_width: Annotated[PositiveInt, TestMax(11)] = 11
     """c_k: keys that the convolution of scores sums over, around each key."""
     head_group: PositiveInt | None = None
     """c_h; null for no mixing of heads."""
@@ -62,7 +62,7 @@ class MultiTokenAttention(MultiHead):
             raise SpecError("head_group", f"groups of {self.head_group} do not divide {self.heads} heads")
         return spec
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return MultiTokenLayer(self, site.d_model)
 
     def cost(self, d_model: int, context: int) -> PartCost:
@@ -105,7 +105,7 @@ class MultiTokenLayer(AttentionLayer):
         self.conv_scores = ScoreConvolution(self.heads, spec.query_width, spec.key_width)
         self.mix = HeadMixing(self.heads, spec.head_group) if spec.head_group else nn.Identity()
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         q, k, v, places, _ = self._read(x, step, cache)
         queries = self._with_older(q, cache)
         if places is not step.index:

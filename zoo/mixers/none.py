@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from zoo.cache import LayerCache
-from zoo.cache_states import StateCache
+from zoo.caching.cache import LayerCache
+from zoo.caching.states import StateCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.mixers import Mixer, MixerLayer
-from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 
 class NoMixer(Mixer):
@@ -22,7 +22,7 @@ class NoMixer(Mixer):
     kind: Literal["none"] = "none"
     supports: ClassVar[Operations] = OF_MODULES
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return NoMixerLayer()
 
     def cost(self, d_model: int, context: int) -> PartCost:
@@ -38,7 +38,7 @@ class NoMixer(Mixer):
 class NoMixerLayer(MixerLayer):
     """x: (B, T, D) → zero."""
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         return torch.zeros_like(x)
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:

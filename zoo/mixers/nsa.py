@@ -13,18 +13,18 @@ from zoo.attend import attend, note
 from zoo.attending.blocks import by_group, by_head, scores_computed
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import Examples, number
-from zoo.cache import LayerCache, TokenCache, kept_by
-from zoo.cache_blocks import BlockCache
+from zoo.caching.blocks import BlockCache
+from zoo.caching.cache import LayerCache, TokenCache, kept_by
+from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError
-from zoo.facts import AtMost, HeadFeatures
 from zoo.init import Linear
+from zoo.kernels.precision import in_float32
 from zoo.mixers import MixerLayer
 from zoo.mixers._block_heads import BlockHeads, attend_to_blocks, count_of_chosen, sum_of_chosen
 from zoo.mixers._blocks import FIRST, LOCAL, Compressor, Strides, TextSpans, importance, taken
-from zoo.precision import in_float32
-from zoo.site import Keys, PartCost, Site, Step, attention_cost, mean_keys
-from zoo.traits import Operation, Operations
+from zoo.settings.axis import Examples, number
+from zoo.settings.field_tags import HeadFeatures, TestMax
+from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, mean_keys
 
 BRANCHES = 3
 
@@ -62,7 +62,7 @@ class NativeSparseAttention(BlockHeads):
     """l′, tokens of a block that is chosen or not; l at least."""
     blocks: Annotated[int, Field(ge=FIRST + LOCAL)] = 16
     """n, the first and the local ones included."""
-    window: Annotated[PositiveInt, AtMost(8)] = 512
+    window: Annotated[PositiveInt, TestMax(8)] = 512
     """w: last tokens that the branch *near* sees, the query's own included."""
 
     def resolve(self, d_model: int) -> Self:
@@ -81,7 +81,7 @@ class NativeSparseAttention(BlockHeads):
     def strides(self) -> Strides:
         return Strides(self.compress, self.stride)
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return NativeSparseAttentionLayer(self, site.d_model)
 
     def cost(self, d_model: int, context: int) -> PartCost:
@@ -122,7 +122,7 @@ class NativeSparseAttentionLayer(MixerLayer):
         self.compress_k, self.compress_v = Compressor(*sizes), Compressor(*sizes)
         self.position = spec.position.build(self.head_dim, self.heads)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         kept = kept_by(self, cache, BlockCache)
         q = self.position.rotate_queries(self._split(self.q(x)), step)
         keys = self.position.rotate_keys(self._split(self.k(x)), step).chunk(BRANCHES, dim=1)
@@ -142,7 +142,7 @@ class NativeSparseAttentionLayer(MixerLayer):
         return heads
 
     def _compressed(
-        self, q: Tensor, new: tuple[Tensor, Tensor], text: TextSpans, step: Step, kept: BlockCache | None
+        self, q: Tensor, new: tuple[Tensor, Tensor], text: TextSpans, step: ForwardPass, kept: BlockCache | None
     ) -> tuple[Tensor, Tensor]:
         """(B, H, T, d), and the weights of the blocks: (B, H, T, N)."""
         tokens: list[Tensor] = list(new)
@@ -175,7 +175,7 @@ class NativeSparseAttentionLayer(MixerLayer):
         new: tuple[Tensor, Tensor],
         weights: Tensor,
         text: TextSpans,
-        step: Step,
+        step: ForwardPass,
         kept: BlockCache | None,
     ) -> Tensor:
         """(B, H, T, d)."""
@@ -190,7 +190,7 @@ class NativeSparseAttentionLayer(MixerLayer):
         of_key = text.own(places) // block
         return attend_to_blocks(q, (k, v), blocks, of_key, read, visible, scoring)
 
-    def _near(self, q: Tensor, new: tuple[Tensor, Tensor], step: Step, kept: BlockCache | None) -> Tensor:
+    def _near(self, q: Tensor, new: tuple[Tensor, Tensor], step: ForwardPass, kept: BlockCache | None) -> Tensor:
         """(B, H, T, d)."""
         (k, v), places = (list(new), step.index) if kept is None else kept.near.extend(new, step.index)
         visible = Visible.to(step, places, self.spec.window)

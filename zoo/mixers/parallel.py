@@ -9,9 +9,9 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from zoo.axis import Examples
-from zoo.cache import LayerCache, kept_by
-from zoo.cache_parts import PartsCache
+from zoo.caching.cache import LayerCache, kept_by
+from zoo.caching.parts import PartsCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.errors import SpecError
 from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers.attention import Attention
@@ -19,8 +19,8 @@ from zoo.mixers.gated_deltanet import GatedDeltaNet
 from zoo.mixers.mamba import Mamba
 from zoo.mixers.mamba2 import Mamba2
 from zoo.positions import Position
-from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Examples
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 ATTENTION, STATE = "attention", "state"
 
@@ -64,7 +64,7 @@ class Parallel(Mixer):
                 raise error.under(name) from None
         return self.model_copy(update=resolved)
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return ParallelLayer(self, site)
 
     def _sum(self, count: Callable[[Mixer], float]) -> float:
@@ -121,12 +121,12 @@ class Parallel(Mixer):
 class ParallelLayer(MixerLayer):
     """x: (B, T, D) → (B, T, D)."""
 
-    def __init__(self, spec: Parallel, site: Site) -> None:
+    def __init__(self, spec: Parallel, site: LayerSite) -> None:
         super().__init__()
         self.scales = spec.attention_scale, spec.state_scale
         self.attention, self.state = spec.attention.build(site), spec.state.build(site)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         kept = kept_by(self, cache, PartsCache)
         parts = {} if kept is None else kept.parts
         alpha, beta = self.scales

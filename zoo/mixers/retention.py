@@ -9,10 +9,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.axis import Choice, Examples, number
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
-from zoo.facts import HeadFeatures
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_turning, split
@@ -22,8 +21,9 @@ from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
 from zoo.positions import Position
 from zoo.positions.rope import RoPE
-from zoo.site import Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Choice, Examples, number
+from zoo.settings.field_tags import HeadFeatures
+from zoo.site import ForwardPass, LayerSite
 
 
 class Retention(LinearHeads):
@@ -60,7 +60,7 @@ class Retention(LinearHeads):
     def value_features(self) -> int:
         return number(self.v_dim)
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return RetentionLayer(self, site.d_model)
 
     def matrices(self, d_model: int) -> int:
@@ -81,7 +81,7 @@ class RetentionLayer(LinearHeadsLayer):
         self.head_norm = NormPerHead(spec.head_norm, spec.heads, spec.value_features)
         self.position = spec.position.build(spec.key_features, spec.heads)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         q, k, v = self.project(x, step, cache)
         q, k = self.position.rotate_queries(q, step), self.position.rotate_keys(k, step)
         v = on_text(v.transpose(1, 2), step).transpose(1, 2)

@@ -10,11 +10,10 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Examples, number
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import Operation, Operations
 from zoo.conv import STATE as CONV
 from zoo.conv import ShortConv, conv_cost, on_text
-from zoo.facts import Features, Heads
 from zoo.ffns._activations import gelu_tanh
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
@@ -22,8 +21,9 @@ from zoo.mixers._decay import even
 from zoo.mixers._diagonal import diagonal_states
 from zoo.mixers._linear import Stateful, StatefulLayer, check_width
 from zoo.mixers._scan import STATE, ScanCost
-from zoo.site import PartCost, Site, Step
-from zoo.traits import Operation, Operations
+from zoo.settings.axis import Examples, number
+from zoo.settings.field_tags import Features, Heads
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 RATE = 8.0
 """c: what a recurrence gate of 1 raises a to."""
@@ -62,7 +62,7 @@ class RGLRU(Stateful):
         check_width(self.heads, features, "features")
         return self.model_copy(update={"features": features})
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return RGLRULayer(self, site.d_model)
 
     def matrices(self, d_model: int) -> int:
@@ -102,7 +102,7 @@ class RGLRULayer(StatefulLayer):
         self.rate = nn.Parameter(self.initial["rate"].clone())
         self.o = Linear(features, d_model, bias=spec.bias, role="output")
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         v = self.conv(self.v(x), step, cache)
         kind = torch.promote_types(v.dtype, torch.float32)
         decay = -RATE * F.softplus(self.rate.to(kind)) * self.recur(v).to(kind).sigmoid()  # log a: (B, T, I)
@@ -114,7 +114,7 @@ class RGLRULayer(StatefulLayer):
         return out
 
 
-def _first(step: Step) -> Tensor:
+def _first(step: ForwardPass) -> Tensor:
     """(1 or B, T): which tokens begin a text."""
     if step.left_pad is None:
         return (step.index == 0)[None]

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Choice, Examples, number
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
-from zoo.facts import Features, HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._linear import Stateful, StatefulLayer, split
@@ -23,10 +22,11 @@ from zoo.mixers._rwkv import sizes_in
 from zoo.mixers._scan import STATE, ScanCost
 from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
+from zoo.settings.axis import Choice, Examples, number
+from zoo.settings.field_tags import Features, HeadFeatures, Heads
 from zoo.shift import STATE as SHIFT
 from zoo.shift import TokenShift, mixed
-from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 READERS = {"w": (1.0, 0.0), "k": (1.0, 0.0), "v": (1.0, 0.3), "r": (0.5, 0.0), "g": (0.5, 0.0)}
 """Projections that each mix a token with the one before it in a share of their own, and how that share starts: see
@@ -66,7 +66,7 @@ class RWKV6(Stateful):
         """Features of a head and the two ranks, of a resolved spec."""
         return number(self.head_dim), number(self.mix_rank), number(self.decay_rank)
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return RWKV6Layer(self, site)
 
     def matrices(self, d_model: int) -> int:
@@ -94,7 +94,7 @@ class RWKV6Layer(StatefulLayer):
 
     roles: ClassVar = {"share": "gain", "bonus": "bias"}
 
-    def __init__(self, spec: RWKV6, site: Site) -> None:
+    def __init__(self, spec: RWKV6, site: LayerSite) -> None:
         super().__init__(spec)
         self.heads, self.chunk, d_model = spec.heads, spec.chunk, site.d_model
         head_dim, mix_rank, decay_rank = spec.sizes()
@@ -123,7 +123,7 @@ class RWKV6Layer(StatefulLayer):
         part.down.init_gain = 0.0
         part.up.initial, part.up.initial_std = {"bias": bias}, {"weight": 0.01 / 3**0.5}
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         before = self.shift(x, step, cache)
         common = mixed(x, before, self.share)
         read = {name: mixed(x, before, share(common)) for name, share in zip(READERS, self.shares, strict=True)}
@@ -141,12 +141,12 @@ class RWKV6Layer(StatefulLayer):
         return -raw.to(torch.promote_types(raw.dtype, torch.float32)).exp().clamp(max=FASTEST)
 
 
-def _depth(site: Site) -> float:
+def _depth(site: LayerSite) -> float:
     """0 in the first layer, 1 in the last."""
     return min(1.0, site.layer / max(1, site.n_layers - 1))
 
 
-def _shares(site: Site) -> dict[str, Tensor]:
+def _shares(site: LayerSite) -> dict[str, Tensor]:
     """Initial λ in the authors' code: 1 − (i/D)^(c (1 − l/L)) − a · l/(L − 1) for feature i in layer l: (D,) each."""
     features = torch.arange(site.d_model, dtype=torch.float64) / site.d_model
     late = 1 - min(site.layer, site.n_layers - 1) / site.n_layers
@@ -155,7 +155,7 @@ def _shares(site: Site) -> dict[str, Tensor]:
     }
 
 
-def _decays(site: Site) -> Tensor:
+def _decays(site: LayerSite) -> Tensor:
     """Initial w₀ in the authors' code: −6 + 5 (i/(D − 1))^(0.7 + 1.3 l/(L − 1)): (D,), the first features the
     slowest."""
     features = torch.linspace(0, 1, site.d_model, dtype=torch.float64)
@@ -163,7 +163,7 @@ def _decays(site: Site) -> Tensor:
     return starts.float()
 
 
-def _bonus(site: Site) -> Tensor:
+def _bonus(site: LayerSite) -> Tensor:
     """Initial u in the authors' code: l/(L − 1) · (1 − i/(D − 1)), and in turn 0, 0.1 and −0.1 more: (D,)."""
     features = torch.linspace(0, 1, site.d_model, dtype=torch.float64)
     turns = (torch.arange(site.d_model) + 1) % 3 - 1

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Choice, Examples, number
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
-from zoo.facts import Features, HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._erasing import ErasingCost, erasing_scan
+from zoo.mixers._dplr import DPLRCost, dplr_scan
 from zoo.mixers._linear import Stateful, StatefulLayer, split
 from zoo.mixers._low_rank import LowRank
 from zoo.mixers._per_head import NormPerHead
@@ -25,10 +24,11 @@ from zoo.mixers._scan import STATE
 from zoo.mixers._values import first_values
 from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
+from zoo.settings.axis import Choice, Examples, number
+from zoo.settings.field_tags import Features, HeadFeatures, Heads
 from zoo.shift import STATE as SHIFT
 from zoo.shift import TokenShift, mixed
-from zoo.site import PartCost, Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 READERS = {"r": 0.2, "w": 0.9, "k": 0.7, "v": 0.7, "a": 0.9, "g": 0.2}
 """Projections that each mix a token with the one before it, and the initial exponent of μ (see `_shares`)."""
@@ -74,7 +74,7 @@ class RWKV7(Stateful):
         ranks = number(self.decay_rank), number(self.rate_rank), number(self.value_rank), number(self.gate_rank)
         return number(self.head_dim), ranks
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return RWKV7Layer(self, site)
 
     def matrices(self, d_model: int) -> int:
@@ -88,9 +88,9 @@ class RWKV7(Stateful):
     def convolution(self) -> PartCost:
         return PartCost(0)
 
-    def scanning(self) -> ErasingCost:
+    def scanning(self) -> DPLRCost:
         head_dim, _ = self.sizes()
-        return ErasingCost(self.heads, head_dim, self.heads, head_dim, self.chunk, channels=True)
+        return DPLRCost(self.heads, head_dim, self.heads, head_dim, self.chunk, channels=True)
 
     def states(self) -> Mapping[str, tuple[int, ...]]:
         head_dim, _ = self.sizes()
@@ -106,7 +106,7 @@ class RWKV7Layer(StatefulLayer):
 
     roles: ClassVar = {"shares": "gain", "erased": "gain", "kept": "gain", "bonus": "bias"}
 
-    def __init__(self, spec: RWKV7, site: Site) -> None:
+    def __init__(self, spec: RWKV7, site: LayerSite) -> None:
         super().__init__(spec)
         self.heads, self.chunk, d_model = spec.heads, spec.chunk, site.d_model
         head_dim, (decay_rank, rate_rank, value_rank, gate_rank) = spec.sizes()
@@ -130,7 +130,7 @@ class RWKV7Layer(StatefulLayer):
             up: Any = read.up
             up.init_gain, up.initial = 0.0, {"bias": bias}
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         before = self.shift(x, step, cache)
         for_r, for_w, for_k, for_v, for_a, for_g = (mixed(x, before, share) for share in self.shares.unbind())
         r, k, v = self.r(for_r), on_text(self.k(for_k), step), self._values(for_v, step)
@@ -138,27 +138,27 @@ class RWKV7Layer(StatefulLayer):
         decay = -math.exp(-0.5) * self.decay(for_w).sigmoid()
         key = F.normalize(split(k * self.erased, self.heads), dim=-1)
         k, r, rate = (split(part, self.heads) for part in (k * (1 + (rate - 1) * self.kept), r, rate))
-        state = erasing_scan(r, k, v, key, key * rate, split(decay, self.heads), self.chunk, cache).to(v.dtype)
+        state = dplr_scan(r, k, v, key, key * rate, split(decay, self.heads), self.chunk, cache).to(v.dtype)
         own = (r * k * self.bonus[:, None]).sum(-1, keepdim=True) * v
         heads = (self.head_norm(state) + own).transpose(1, 2).flatten(2)
         out: Tensor = self.o(heads * self.gate(for_g))
         return out
 
-    def _values(self, x: Tensor, step: Step) -> Tensor:
+    def _values(self, x: Tensor, step: ForwardPass) -> Tensor:
         """(B, H, T, d), mixed with the first layer's."""
         v = split(self.v(x), self.heads)
         share = split(self.value_mix(x).sigmoid(), self.heads)
         return mixed(v, first_values(v, step), share)
 
 
-def _shares(site: Site) -> Tensor:
+def _shares(site: LayerSite) -> Tensor:
     """Initial μ in the authors' code: 1 − (i/D)^(c (1 − l/L)) for feature i in layer l: (readers, D)."""
     features = torch.arange(site.d_model, dtype=torch.float64) / site.d_model
     late = 1 - min(site.layer, site.n_layers - 1) / site.n_layers
     return torch.stack([1 - features ** (power * late) for power in READERS.values()]).float()
 
 
-def _decays(site: Site) -> Tensor:
+def _decays(site: LayerSite) -> Tensor:
     """Initial w₀ in the authors' code, without its zigzag within heads: −5.5 + 6 (i/(D − 1))^(1 + (l/(L − 1))^0.3):
     (D,), the first features the slowest."""
     features = torch.linspace(0, 1, site.d_model, dtype=torch.float64)

@@ -8,14 +8,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from zoo.axis import Examples, number
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import ShortConv, conv_cost
-from zoo.facts import Features
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
-from zoo.site import PartCost, Site, Step, matmul_cost
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Examples, number
+from zoo.settings.field_tags import Features
+from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 
 class GatedShortConv(Mixer):
@@ -40,7 +40,7 @@ class GatedShortConv(Mixer):
     def resolve(self, d_model: int) -> Self:
         return self.model_copy(update={"features": self.features or d_model})
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return GatedShortConvLayer(self, site.d_model)
 
     def cost(self, d_model: int, context: int) -> PartCost:
@@ -66,6 +66,6 @@ class GatedShortConvLayer(MixerLayer):
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         return self.conv.new_cache(batch, dtype)
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         out: Tensor = self.o(self.after(x) * self.conv(self.before(x) * self.v(x), step, cache))
         return out

@@ -10,8 +10,8 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Choice, Examples
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import STATE as CONV
 from zoo.conv import on_text
 from zoo.init import Linear
@@ -21,8 +21,8 @@ from zoo.mixers._momentum import MomentumCost, momentum_scan
 from zoo.mixers._scan import STATE
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
-from zoo.site import Site, Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Choice, Examples
+from zoo.site import ForwardPass, LayerSite
 
 REMEMBERS = -4.0
 """Where the bias of forgetting starts: a token then forgets 2 %."""
@@ -46,7 +46,7 @@ class Titans(LinearHeads):
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
     """Norm of each head's output M_tᵀ q_t, before the gate silu(W_g x)."""
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return TitansLayer(self, site.d_model)
 
     def matrices(self, d_model: int) -> int:
@@ -76,7 +76,7 @@ class TitansLayer(LinearHeadsLayer):
         self.roles = {"forget_bias": "bias"}
         self.initial = {"forget_bias": REMEMBERS}
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         q, k, v = (F.silu(part) for part in self.project(x, step, cache))
         k = on_text(k.transpose(1, 2), step).transpose(1, 2)
         # log(1 − σ(z)) = log σ(−z)

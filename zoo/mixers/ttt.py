@@ -10,18 +10,18 @@ import torch
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from zoo.axis import Examples, number
-from zoo.cache import LayerCache, kept_by
-from zoo.cache_states import StateCache
+from zoo.caching.cache import LayerCache, kept_by
+from zoo.caching.states import StateCache
+from zoo.compatibility.traits import Operation, Operations
 from zoo.conv import on_text
-from zoo.facts import HeadFeatures, Heads
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._layout import Layout
 from zoo.mixers._linear import Stateful, StatefulLayer, check_width
 from zoo.mixers._scan import ScanChunks, ScanCost
-from zoo.site import PartCost, Site, Step
-from zoo.traits import Operation, Operations
+from zoo.settings.axis import Examples, number
+from zoo.settings.field_tags import HeadFeatures, Heads
+from zoo.site import ForwardPass, LayerSite, PartCost
 
 START, NOW = "start of the mini-batch", "now"
 """Names in the cache of the weights at which gradients are taken, and of those used for reading."""
@@ -29,7 +29,7 @@ EPS = 1e-6
 """Epsilon of the norm."""
 
 
-class LearnsWhileReading(Stateful):
+class TTT(Stateful):
     """z_t = f(θ_Q x_t; W_t), W_t = W_0 − Σ_{s≤t} η_s ∇ℓ(W_{t'(s)}; x_s), ℓ(W; x) = ‖f(θ_K x; W) − θ_V x‖²,
     f(x; W) = x + norm(W x): a state that is a model, and reading that is training it. Sun et al. 2024 (TTT-Linear),
     arXiv:2407.04620, §2.
@@ -71,7 +71,7 @@ class LearnsWhileReading(Stateful):
         """Features of all heads."""
         return self.heads * self.features
 
-    def build(self, site: Site) -> MixerLayer:
+    def build(self, site: LayerSite) -> MixerLayer:
         return LearnsWhileReadingLayer(self, site.d_model)
 
     def matrices(self, d_model: int) -> int:
@@ -84,14 +84,14 @@ class LearnsWhileReading(Stateful):
         return PartCost(0)
 
     def scanning(self) -> ScanCost:
-        return LearningCost(self.heads, self.features, self.heads, self.features, self.chunk)
+        return TTTCost(self.heads, self.features, self.heads, self.features, self.chunk)
 
     def states(self) -> Mapping[str, tuple[int, ...]]:
         return dict.fromkeys((START, NOW), (self.heads, self.features, self.features))
 
 
 @dataclass(frozen=True)
-class LearningCost(ScanCost):
+class TTTCost(ScanCost):
     """FLOPs of reading and learning."""
 
     @property
@@ -106,7 +106,7 @@ class LearningCost(ScanCost):
         return chunks.count * reading + 2.0 * self.state * (chunks.count - 1) * chunks.width
 
 
-class Lesson(NamedTuple):
+class MiniBatch(NamedTuple):
     """Projected tokens, in float32 or more: q, k, v: (B, H, C, n), η: (B, H, C, 1), zero where there is no token."""
 
     q: Tensor
@@ -120,7 +120,7 @@ class LearnsWhileReadingLayer(StatefulLayer):
 
     roles: ClassVar = {"weights": "input", "gain": "gain", "bias": "bias"}
 
-    def __init__(self, spec: LearnsWhileReading, d_model: int) -> None:
+    def __init__(self, spec: TTT, d_model: int) -> None:
         super().__init__(spec)
         self.spec = spec
         self.q, self.k = (Linear(d_model, spec.inner, role="input") for _ in range(2))
@@ -131,7 +131,7 @@ class LearnsWhileReadingLayer(StatefulLayer):
         self.gain = nn.Parameter(torch.ones(spec.heads, 1, spec.features))
         self.bias = nn.Parameter(torch.zeros(spec.heads, 1, spec.features))
 
-    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         states, kind = kept_by(self, cache, StateCache), torch.promote_types(x.dtype, torch.float32)
         rate = on_text(self.rate(x).sigmoid(), step) * (self.spec.base_rate / self.spec.features)
         tokens = torch.cat((self.q(x), self.k(x), self.v(x), rate), dim=-1).to(kind)
@@ -150,7 +150,7 @@ class LearnsWhileReadingLayer(StatefulLayer):
         out: Tensor = self.o(read.to(x.dtype))
         return out
 
-    def _one(self, lesson: Lesson, start: Tensor, now: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _one(self, lesson: MiniBatch, start: Tensor, now: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """One token with others before it: (B, 1, H·n), and the weights."""
         now = now - lesson.k.transpose(-1, -2) @ self._gradient(lesson, start)
         return self._read(lesson.q, lesson.q @ now).transpose(1, 2).flatten(2), start, now
@@ -177,13 +177,13 @@ class LearnsWhileReadingLayer(StatefulLayer):
             starts.append(now)
         return layout.join(torch.stack(reads, dim=1)), layout.last(torch.stack(starts[:count], dim=1)), now
 
-    def _lesson(self, tokens: Tensor) -> Lesson:
+    def _lesson(self, tokens: Tensor) -> MiniBatch:
         """(B, C, 3·H·n + H) → q, k, v and η."""
         inner, heads = self.spec.inner, self.spec.heads
         parts = tokens.split((inner, inner, inner, heads), dim=-1)
-        return Lesson(*(part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in parts))
+        return MiniBatch(*(part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in parts))
 
-    def _gradient(self, lesson: Lesson, weights: Tensor) -> Tensor:
+    def _gradient(self, lesson: MiniBatch, weights: Tensor) -> Tensor:
         """G = η ∂ℓ/∂(W k): (B, H, C, n), through the norm, whose gradient leaves out the mean and what lies along its
         output."""
         unit, spread = _normed(lesson.k @ weights)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import nn
 
-from zoo.axis import Variant
+from zoo.settings.axis import Variant
 
 
 class Norm(Variant):

@@ -8,8 +8,8 @@ import torch
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, Operations
 from zoo.norms import Norm
-from zoo.traits import ALL_BUT_TRANSFER, Operations
 
 
 class DyT(Norm):

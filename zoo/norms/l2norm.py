@@ -10,8 +10,8 @@ from pydantic import PositiveFloat
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, Operations
 from zoo.norms import Norm
-from zoo.traits import ALL_BUT_TRANSFER, Operations
 
 
 class L2Norm(Norm):

@@ -9,11 +9,11 @@ from pydantic import PositiveFloat, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.errors import SpecError
-from zoo.facts import Supports
 from zoo.norms import Norm
-from zoo.traits import EVERY_OPERATION, Operations
+from zoo.settings.axis import Examples
+from zoo.settings.field_tags import Supports
 
 
 class LayerNorm(Norm):

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from torch import nn
 
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, Operations
 from zoo.norms import Norm
-from zoo.traits import ALL_BUT_TRANSFER, Operations
 
 
 class NoNorm(Norm):

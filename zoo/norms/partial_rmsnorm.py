@@ -9,9 +9,9 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.norms import Norm
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Examples
 
 
 class PartialRMSNorm(Norm):

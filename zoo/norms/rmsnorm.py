@@ -8,12 +8,12 @@ import torch
 from pydantic import Field, PositiveFloat, model_validator
 from torch import Tensor, nn
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.errors import SpecError
-from zoo.facts import Supports, Tried
+from zoo.kernels.tracing import device_type, rms_norm
 from zoo.norms import Norm
-from zoo.tracing import device_type, rms_norm
-from zoo.traits import EVERY_OPERATION, Operations
+from zoo.settings.axis import Examples
+from zoo.settings.field_tags import Supports, TestValues
 
 
 class RMSNorm(Norm):
@@ -22,11 +22,11 @@ class RMSNorm(Norm):
     examples: ClassVar[Examples] = ({}, {"unit_offset": True}, {"gain": False})
     kind: Literal["rmsnorm"] = "rmsnorm"
     supports: ClassVar[Operations] = EVERY_OPERATION
-    eps: Annotated[PositiveFloat, Tried()] = 1e-6
+    eps: Annotated[PositiveFloat, TestValues()] = 1e-6
     """ε: added to the mean square, against division by zero."""
     unit_offset: Annotated[bool, Supports(*EVERY_OPERATION)] = False
     """The gain is 1 + w with w from zero (Gemma, arXiv:2403.08295)."""
-    gain: Annotated[bool, Tried()] = Field(default=True, exclude_if=lambda gain: gain)
+    gain: Annotated[bool, TestValues()] = Field(default=True, exclude_if=lambda gain: gain)
     """Whether there is one: Llama 4's norm of queries and keys has none."""
 
     @model_validator(mode="after")

@@ -11,9 +11,9 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
-from zoo.axis import Variant
 from zoo.errors import SpecError
-from zoo.site import Keys, PartCost, Step
+from zoo.settings.axis import Variant
+from zoo.site import ForwardPass, Keys, PartCost
 
 
 class Position(Variant):
@@ -97,11 +97,11 @@ class Queries(NamedTuple):
 class PositionLayer(nn.Module):
     """Does nothing, which is NoPE; schemes override what they need."""
 
-    def rotate_queries(self, q: Tensor, step: Step) -> Tensor:
+    def rotate_queries(self, q: Tensor, step: ForwardPass) -> Tensor:
         """q: (B, H, T, d) → the same shape, with positions applied."""
         return q
 
-    def rotate_keys(self, k: Tensor, step: Step) -> Tensor:
+    def rotate_keys(self, k: Tensor, step: ForwardPass) -> Tensor:
         """k: (B, K, T, d) → the same shape, with positions applied."""
         return k
 
@@ -109,11 +109,11 @@ class PositionLayer(nn.Module):
         """k: (B, K, T, d) with positions applied → what it would be `by` places further on."""
         return k
 
-    def bias(self, step: Step, places: Tensor) -> Tensor | None:
+    def bias(self, step: ForwardPass, places: Tensor) -> Tensor | None:
         """Bias on the scores of the step's queries for keys at `places` (S,): what broadcasts to
         (H, T, S) or (B, H, T, S), or None."""
         return None
 
-    def bias_for(self, queries: Queries, step: Step, places: Tensor) -> Tensor | None:
+    def bias_for(self, queries: Queries, step: ForwardPass, places: Tensor) -> Tensor | None:
         """The same, from a mixer that hands over its queries."""
         return self.bias(step, places)

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from torch import Tensor
 
 from zoo.positions import Position, PositionLayer
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 P = TypeVar("P", bound=Position)
 
@@ -23,11 +23,11 @@ class BiasLayer(PositionLayer, Generic[P]):
         self.heads = heads
         self.key = f"{spec.name_for(heads)} of {head_dim}"
 
-    def bias(self, step: Step, places: Tensor) -> Tensor:
+    def bias(self, step: ForwardPass, places: Tensor) -> Tensor:
         if places is not step.index:
             return self.compute(step, places)
         return step.once(self.key, lambda: self.compute(step, places))
 
     @abstractmethod
-    def compute(self, step: Step, places: Tensor) -> Tensor:
+    def compute(self, step: ForwardPass, places: Tensor) -> Tensor:
         """places: (S,) → what broadcasts to (H, T, S) or (B, H, T, S)."""

@@ -8,12 +8,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from zoo.axis import Choice
 from zoo.errors import SpecError, UnsupportedError
-from zoo.facts import Tried
 from zoo.positions import Position, PositionLayer
 from zoo.positions.scalings import Scaling, rotation
-from zoo.site import Step
+from zoo.settings.axis import Choice
+from zoo.settings.field_tags import TestValues
+from zoo.site import ForwardPass
 
 
 class Rotary(Position):
@@ -24,12 +24,12 @@ class Rotary(Position):
     whole pairs, but d in θ is the odd number, as in transformers.
     """
 
-    base: Annotated[float, Field(ge=1), Tried()] = 10_000.0
+    base: Annotated[float, Field(ge=1), TestValues()] = 10_000.0
     """Base of the frequencies θ_i = base^(−2i/d): larger ones turn more slowly, for longer texts; with 1 all pairs turn
     alike. Below 1 later pairs would turn faster than a radian per token, which no text resolves."""
     layout: Literal["half", "interleaved"] = "half"
     """Features that form pair i: `half`, i and i + d/2; `interleaved`, 2i and 2i + 1."""
-    fraction: Annotated[float, Field(gt=0, le=1), Tried(0.34)] = 1.0
+    fraction: Annotated[float, Field(gt=0, le=1), TestValues(0.34)] = 1.0
     """Share of a head's features, the first ones, that are rotated."""
     scaling: Annotated[Scaling, Choice("zoo.positions.scalings")] | None = None
     """Change of frequencies for longer texts; null for none."""
@@ -84,10 +84,10 @@ class RotaryLayer(PositionLayer):
         self.turned = spec.turned(head_dim)
         self.key = f"{spec!r} {self.dim}"
 
-    def rotate_queries(self, q: Tensor, step: Step) -> Tensor:
+    def rotate_queries(self, q: Tensor, step: ForwardPass) -> Tensor:
         return self._turn(q, step)
 
-    def rotate_keys(self, k: Tensor, step: Step) -> Tensor:
+    def rotate_keys(self, k: Tensor, step: ForwardPass) -> Tensor:
         return self._turn(k, step)
 
     def moved(self, k: Tensor, by: int) -> Tensor:
@@ -95,15 +95,15 @@ class RotaryLayer(PositionLayer):
         if self.spec.by_length:
             reason = "frequencies change with the length of the text, and what is cached was turned by others"
             raise UnsupportedError("position.scaling", reason)
-        step = Step(torch.full((1,), by, device=k.device), start=by)
+        step = ForwardPass(torch.full((1,), by, device=k.device), start=by)
         return self.rotate_keys(k, step) / self.spec.magnitude
 
-    def _turn(self, x: Tensor, step: Step, sign: int = 0) -> Tensor:
+    def _turn(self, x: Tensor, step: ForwardPass, sign: int = 0) -> Tensor:
         """sign: +1 for queries and −1 for keys, where a scheme tells them apart."""
         cos, sin = step.once((self.key, x.dtype, sign), lambda: self._table(step, x.dtype, sign))
         return turn_pairs(x, cos, sin, self.spec.layout)
 
-    def _table(self, step: Step, dtype: torch.dtype, sign: int) -> tuple[Tensor, Tensor]:
+    def _table(self, step: ForwardPass, dtype: torch.dtype, sign: int) -> tuple[Tensor, Tensor]:
         """cos, sin: (T, dim/2), or (B, 1, T, dim/2) where rows have their own positions."""
         positions = step.positions
         places = (positions if positions.dim() == 1 else positions[:, None])[..., None].float()

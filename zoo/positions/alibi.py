@@ -8,14 +8,14 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import PositiveFloat
 from torch import Tensor
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import EVERY_OPERATION, OF_MODULES, Operation, Operations
 from zoo.errors import SpecError
-from zoo.facts import Supports
+from zoo.kernels.sending import on_device
 from zoo.positions import Position, PositionLayer
 from zoo.positions._bias import BiasLayer
-from zoo.sending import on_device
-from zoo.site import Step
-from zoo.traits import EVERY_OPERATION, OF_MODULES, Operation, Operations
+from zoo.settings.axis import Examples
+from zoo.settings.field_tags import Supports
+from zoo.site import ForwardPass
 
 
 class ALiBi(Position):
@@ -57,7 +57,7 @@ class ALiBi(Position):
 class ALiBiLayer(BiasLayer[ALiBi]):
     """A constant bias: the fused backend takes it."""
 
-    def compute(self, step: Step, places: Tensor) -> Tensor:
+    def compute(self, step: ForwardPass, places: Tensor) -> Tensor:
         slopes = on_device(self.spec.slopes(self.heads), places.device)[:, None, None]
         if self.spec.rounded:
             bias = (slopes.bfloat16() * self._own_places(step, places)).float()
@@ -65,7 +65,7 @@ class ALiBiLayer(BiasLayer[ALiBi]):
             bias = -slopes * (step.index[:, None] - places).abs()
         return bias * (self.spec.factor * (self.head_dim**-0.5 if self.spec.scaled else 1.0))
 
-    def _own_places(self, step: Step, places: Tensor) -> Tensor:
+    def _own_places(self, step: ForwardPass, places: Tensor) -> Tensor:
         """Keys' places in their row's own text, 0 on padding: (S,), or (B, 1, 1, S) where rows are padded."""
         if step.left_pad is None:
             return places.clamp(min=0)

@@ -8,13 +8,13 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
-from zoo.axis import Examples
-from zoo.facts import AtMost, Supports
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, Operations
 from zoo.init import Embedding
 from zoo.positions import Position, PositionLayer
 from zoo.refusals import most
-from zoo.site import Step
-from zoo.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, Operations
+from zoo.settings.axis import Examples
+from zoo.settings.field_tags import Supports, TestMax
+from zoo.site import ForwardPass
 
 
 class Learned(Position):
@@ -28,7 +28,7 @@ class Learned(Position):
     kind: Literal["learned"] = "learned"
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     absolute: ClassVar[bool] = True
-    length: Annotated[PositiveInt, AtMost(512)] = 1024
+    length: Annotated[PositiveInt, TestMax(512)] = 1024
     """Places in the table: longest text, in tokens."""
     offset: Annotated[NonNegativeInt, Supports(*EVERY_OPERATION)] = 0
     """Rows of the table before that of place 0 (2 in OPT)."""
@@ -55,20 +55,20 @@ class LearnedTable(nn.Module):
         self.spec = spec
         self.table = Embedding(spec.length + spec.offset, d_model)
 
-    def forward(self, step: Step) -> Tensor:
+    def forward(self, step: ForwardPass) -> Tensor:
         check_length(step, self.spec.length)
         out: Tensor = self.table(step.positions.clamp(min=0) + self.spec.offset)
         return out
 
 
-def check_length(step: Step, length: int) -> None:
+def check_length(step: ForwardPass, length: int) -> None:
     """Raise ValueError for a pass at places beyond `length`, as far as that can be seen without halting a device."""
     for end in _ends(step):
         if end is not None and end > length:
             raise ValueError(f"a text of {end} tokens: the model has learned positions for {length}")
 
 
-def _ends(step: Step) -> Iterator[int | None]:
+def _ends(step: ForwardPass) -> Iterator[int | None]:
     """Number of positions that a pass needs, counted from 0, by each way of counting; None where it cannot be read."""
     for places in (step.places, step.block_places):
         if places is not None:

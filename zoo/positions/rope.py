@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.positions import PositionLayer
 from zoo.positions._rotary import Rotary, RotaryLayer
-from zoo.traits import EVERY_OPERATION, Operations
 
 
 class RoPE(Rotary):

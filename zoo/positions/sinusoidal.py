@@ -9,10 +9,10 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.positions import Position, PositionLayer
-from zoo.site import Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Examples
+from zoo.site import ForwardPass
 
 
 class Sinusoidal(Position):
@@ -47,7 +47,7 @@ class SinusoidalTable(nn.Module):
         self.spec = spec
         self.dim = d_model
 
-    def forward(self, step: Step) -> Tensor:
+    def forward(self, step: ForwardPass) -> Tensor:
         places = step.positions[..., None].float()
         if self.spec.layout == "interleaved":
             pairs = torch.arange(0, self.dim, 2, device=places.device)

@@ -9,12 +9,12 @@ import torch
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.errors import SpecError
 from zoo.positions import Position, PositionLayer
 from zoo.positions._bias import BiasLayer
-from zoo.site import Step
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Examples
+from zoo.site import ForwardPass
 
 
 class T5(Position):
@@ -91,7 +91,7 @@ class T5Layer(BiasLayer[T5]):
         super().__init__(spec, head_dim, heads)
         self.table = spec.name_for(heads)
 
-    def compute(self, step: Step, places: Tensor) -> Tensor:
+    def compute(self, step: ForwardPass, places: Tensor) -> Tensor:
         table = step.shared[self.table]
         out: Tensor = table(step.index[:, None] - places, step.sight != "causal")
         return out

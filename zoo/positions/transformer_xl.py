@@ -8,12 +8,12 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError
-from zoo.facts import Tried
 from zoo.init import Linear
 from zoo.positions import Position, PositionLayer, Queries
-from zoo.site import Keys, PartCost, Step
-from zoo.traits import Operation, Operations
+from zoo.settings.field_tags import TestValues
+from zoo.site import ForwardPass, Keys, PartCost
 
 
 class TransformerXL(Position):
@@ -34,7 +34,7 @@ class TransformerXL(Position):
     adds_to_scores: ClassVar[bool] = True
     takes_places: ClassVar[bool] = False
     reads_queries: ClassVar[bool] = True
-    base: Annotated[float, Field(gt=1), Tried()] = 10_000.0
+    base: Annotated[float, Field(gt=1), TestValues()] = 10_000.0
     """Base of the sinusoids' frequencies θ_f = base^(−2f/n)."""
 
     def build(self, head_dim: int, heads: int) -> PositionLayer:
@@ -65,10 +65,10 @@ class TransformerXLLayer(PositionLayer):
         self.project = Linear(self.features, self.features, role="input")
         self.u, self.v = (nn.Parameter(torch.zeros(heads, head_dim)) for _ in range(2))
 
-    def rotate_queries(self, q: Tensor, step: Step) -> Tensor:
+    def rotate_queries(self, q: Tensor, step: ForwardPass) -> Tensor:
         return q + self.u[:, None].to(q.dtype)
 
-    def bias_for(self, queries: Queries, step: Step, places: Tensor) -> Tensor:
+    def bias_for(self, queries: Queries, step: ForwardPass, places: Tensor) -> Tensor:
         q, scale, window = queries
         q = (q + (self.v - self.u)[:, None].to(q.dtype)) * scale
         if q.shape[2] == 1:

@@ -8,13 +8,13 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from zoo.axis import Examples
-from zoo.facts import AtMost
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, Operations
 from zoo.init import Embedding
 from zoo.positions import Position, PositionLayer
 from zoo.positions.learned import check_length
-from zoo.site import Step
-from zoo.traits import ALL_BUT_TRANSFER, Operations
+from zoo.settings.axis import Examples
+from zoo.settings.field_tags import TestMax
+from zoo.site import ForwardPass
 
 
 class TwoDimensional(Position):
@@ -29,7 +29,7 @@ class TwoDimensional(Position):
     kind: Literal["two_dimensional"] = "two_dimensional"
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     absolute: ClassVar[bool] = True
-    length: Annotated[PositiveInt, AtMost(512)] = 1024
+    length: Annotated[PositiveInt, TestMax(512)] = 1024
     """Rows of each of the two tables: longest text, in tokens."""
 
     @property
@@ -55,7 +55,7 @@ class TwoTables(nn.Module):
         self.table = Embedding(spec.length, d_model)
         self.block_table = Embedding(spec.length, d_model)
 
-    def forward(self, step: Step) -> Tensor:
+    def forward(self, step: ForwardPass) -> Tensor:
         places = step.positions.clamp(min=0)
         blocks = torch.zeros_like(places) if step.block_places is None else step.block_places
         check_length(step, self.spec.length)

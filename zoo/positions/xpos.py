@@ -8,12 +8,12 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, Operations
 from zoo.errors import SpecError
 from zoo.positions import PositionLayer
 from zoo.positions._rotary import Rotary, RotaryLayer
-from zoo.site import Step
-from zoo.traits import ALL_BUT_TRANSFER, Operations
+from zoo.settings.axis import Examples
+from zoo.site import ForwardPass
 
 
 class XPos(Rotary):
@@ -43,10 +43,10 @@ class XPosLayer(RotaryLayer):
 
     spec: XPos
 
-    def rotate_queries(self, q: Tensor, step: Step) -> Tensor:
+    def rotate_queries(self, q: Tensor, step: ForwardPass) -> Tensor:
         return self._turn(q, step, +1)
 
-    def rotate_keys(self, k: Tensor, step: Step) -> Tensor:
+    def rotate_keys(self, k: Tensor, step: ForwardPass) -> Tensor:
         return self._turn(k, step, -1)
 
     def amplitude(self, places: Tensor, sign: int) -> Tensor:

@@ -15,10 +15,10 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from zoo.axis import Spec
-from zoo.edits import SpecJson, merge
 from zoo.errors import SpecError, did_you_mean
-from zoo.origin import Origin
+from zoo.settings.axis import Spec
+from zoo.settings.edits import SpecJson, merge
+from zoo.settings.origin import Origin
 from zoo.shrink import shrink
 from zoo.spec import ModelSpec, parse
 

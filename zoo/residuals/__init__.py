@@ -9,11 +9,11 @@ from typing import Annotated, ClassVar, Self
 from pydantic import NonNegativeFloat, PositiveFloat, model_validator
 from torch import Tensor, nn
 
-from zoo.axis import Variant
+from zoo.compatibility.traits import NONE, Ground, Grounds
 from zoo.errors import SpecError
-from zoo.facts import Tried
-from zoo.site import PartCost, Site
-from zoo.traits import NONE, Ground, Grounds
+from zoo.settings.axis import Variant
+from zoo.settings.field_tags import TestValues
+from zoo.site import LayerSite, PartCost
 
 Branch = Callable[[Tensor], Tensor]
 MakeNorm = Callable[[], nn.Module]
@@ -40,9 +40,9 @@ class Residual(Variant):
     adds: ClassVar[bool] = False
     """Whether its stream is the last one plus the branch's update, so that the branch alone is a stream as well."""
 
-    stream_scale: Annotated[NonNegativeFloat, Tried(1.25)] = 1.0
+    stream_scale: Annotated[NonNegativeFloat, TestValues(1.25)] = 1.0
     """Multiplier of the stream at every shortcut; 0 for no shortcuts."""
-    branch_scale: Annotated[PositiveFloat, Tried(0.5)] = 1.0
+    branch_scale: Annotated[PositiveFloat, TestValues(0.5)] = 1.0
     """Multiplier of every branch's update (Granite's residual multiplier)."""
 
     @model_validator(mode="after")
@@ -78,14 +78,14 @@ class Residual(Variant):
         return self.norms_per_branch
 
     @abstractmethod
-    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+    def build(self, norm: MakeNorm, site: LayerSite) -> ResidualLayer:
         """`norm()` makes a fresh norm over D."""
 
     def extra_cost(self, d_model: int) -> PartCost:
         """Per branch and token: what the residual costs beyond its norms."""
         return PartCost(0)
 
-    def init_gain(self, site: Site) -> float | None:
+    def init_gain(self, site: LayerSite) -> float | None:
         """Standard deviation of the FFN's, V's and output projections, times √fan_in; None for the model's own rule."""
         return None
 
@@ -104,7 +104,7 @@ class Residual(Variant):
 
     def depth_cost(self, d_model: int, norm: int, branches: Sequence[Sequence[int]]) -> PartCost:
         """Per token, what all residuals of a model and `build_close` cost beyond `extra_cost`. norm: parameters of one.
-        branches: the numbers of each layer's residuals, as `Site.nth` has them."""
+        branches: the numbers of each layer's residuals, as `LayerSite.nth` has them."""
         return PartCost(0)
 
     def close(self, x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
-from zoo.site import Site
+from zoo.site import LayerSite
 
 
 class Placed(Residual):
@@ -21,7 +21,7 @@ class Placed(Residual):
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
         cls.norms_per_branch = len(getattr(cls, "places", ()))
 
-    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+    def build(self, norm: MakeNorm, site: LayerSite) -> ResidualLayer:
         return PlacedLayer(self.places, norm, self.stream_scale, self.branch_scale)
 
 

@@ -10,10 +10,10 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import Operation, Operations
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
-from zoo.site import PartCost, Site
-from zoo.traits import Operation, Operations
+from zoo.settings.axis import Examples
+from zoo.site import LayerSite, PartCost
 
 
 class AttentionResiduals(Residual):
@@ -51,7 +51,7 @@ class AttentionResiduals(Residual):
         opens = nth == 0 and (layer == 0 or self.block(layer - 1, n_layers) < own)
         return own if opens else own + 1
 
-    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+    def build(self, norm: MakeNorm, site: LayerSite) -> ResidualLayer:
         return AttentionResidualLayer(self, norm, site)
 
     def build_close(self, norm: MakeNorm, d_model: int, n_layers: int) -> nn.Module:
@@ -101,7 +101,7 @@ class DepthAttention(nn.Module):
 class AttentionResidualLayer(ResidualLayer):
     """Stream (B, T, N + 1, D) and branch → the stream, with the branch's output in the sum of its block."""
 
-    def __init__(self, spec: AttentionResiduals, norm: MakeNorm, site: Site) -> None:
+    def __init__(self, spec: AttentionResiduals, norm: MakeNorm, site: LayerSite) -> None:
         super().__init__()
         self.stream_scale, self.branch_scale = spec.stream_scale, spec.branch_scale
         self.norm_in = norm()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, NamedTuple
 
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.residuals import MakeNorm, ResidualLayer
 from zoo.residuals._plain import Placed, PlacedLayer
-from zoo.site import Site
-from zoo.traits import EVERY_OPERATION, Operations
+from zoo.site import LayerSite
 
 
 class Constants(NamedTuple):
@@ -29,7 +29,7 @@ def encoder_decoder(encoder: int, decoder: int) -> tuple[Constants, Constants]:
     return Constants(0.81 * both, 0.87 / both), Constants((3 * decoder) ** 0.25, (12 * decoder) ** -0.25)
 
 
-def constants(site: Site) -> Constants:
+def constants(site: LayerSite) -> Constants:
     """Those of the stack that the site is in."""
     if not site.other_layers:
         return decoder_only(site.n_layers)
@@ -52,9 +52,9 @@ class DeepNorm(Placed):
     normalises_stream: ClassVar[bool] = True
     additive: ClassVar[bool] = False
 
-    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+    def build(self, norm: MakeNorm, site: LayerSite) -> ResidualLayer:
         alpha = constants(site).alpha
         return PlacedLayer(self.places, norm, self.stream_scale * alpha, self.branch_scale)
 
-    def init_gain(self, site: Site) -> float | None:
+    def init_gain(self, site: LayerSite) -> float | None:
         return constants(site).beta

@@ -9,11 +9,11 @@ import torch
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.init import Linear
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
-from zoo.site import PartCost, Site, matmul_cost
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Examples
+from zoo.site import LayerSite, PartCost, matmul_cost
 
 MATRICES: Mapping[str, tuple[str, ...]] = {
     "gru": ("w_r", "u_r", "w_z", "u_z", "w_g", "u_g"),
@@ -47,7 +47,7 @@ class Gated(Residual):
     bias: PositiveFloat = 2.0
     """Where b starts, one number for each feature."""
 
-    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+    def build(self, norm: MakeNorm, site: LayerSite) -> ResidualLayer:
         return GatedLayer(self, norm, site.d_model)
 
     def extra_cost(self, d_model: int) -> PartCost:

@@ -9,10 +9,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import Operation, Operations
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
-from zoo.site import PartCost, Site
-from zoo.traits import Operation, Operations
+from zoo.settings.axis import Examples
+from zoo.site import LayerSite, PartCost
 
 
 class HyperConnections(Residual):
@@ -50,7 +50,7 @@ class HyperConnections(Residual):
     def init_output_factor(self) -> float:
         return 1 / math.sqrt(self.n)
 
-    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+    def build(self, norm: MakeNorm, site: LayerSite) -> ResidualLayer:
         return HyperLayer(self, norm, site)
 
     def extra_cost(self, d_model: int) -> PartCost:
@@ -67,7 +67,7 @@ class HyperLayer(ResidualLayer):
 
     roles: ClassVar = {"read": "gain", "write": "gain"}
 
-    def __init__(self, spec: HyperConnections, norm: MakeNorm, site: Site) -> None:
+    def __init__(self, spec: HyperConnections, norm: MakeNorm, site: LayerSite) -> None:
         super().__init__()
         self.stream_scale, self.branch_scale = spec.stream_scale, spec.branch_scale
         self.norm_in = norm()

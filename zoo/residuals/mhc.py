@@ -10,11 +10,11 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Examples
-from zoo.precision import in_float32
+from zoo.compatibility.traits import Operation, Operations
+from zoo.kernels.precision import in_float32
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
-from zoo.site import PartCost, Site
-from zoo.traits import Operation, Operations
+from zoo.settings.axis import Examples
+from zoo.site import LayerSite, PartCost
 
 EPS = 1e-6
 """Epsilon of the norm over the streams."""
@@ -61,7 +61,7 @@ class ManifoldHyperConnections(Residual):
         """Numbers that a token gives to mix its streams: H_pre, H_post and H_res."""
         return self.n * (self.n * self.mixes + 2)
 
-    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+    def build(self, norm: MakeNorm, site: LayerSite) -> ResidualLayer:
         return ManifoldLayer(self, norm, site.d_model)
 
     def extra_cost(self, d_model: int) -> PartCost:

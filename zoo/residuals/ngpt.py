@@ -10,11 +10,11 @@ from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.axis import Examples, is_off
-from zoo.facts import Tried
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
-from zoo.site import PartCost, Site
-from zoo.traits import OF_MODULES, Operations
+from zoo.settings.axis import Examples, is_off
+from zoo.settings.field_tags import TestValues
+from zoo.site import LayerSite, PartCost
 
 
 class NGPT(Residual):
@@ -35,12 +35,12 @@ class NGPT(Residual):
     norms_per_branch: ClassVar[int] = 0
     normalises_stream: ClassVar[bool] = True
     additive: ClassVar[bool] = False
-    rate: Annotated[PositiveFloat, Tried()] = 0.05
+    rate: Annotated[PositiveFloat, TestValues()] = 0.05
     """Where α starts: the paper's is about 1 / n_layers."""
     absolute: bool = Field(default=False, exclude_if=is_off)
     """Whether a step is |α|, as in the authors' code (https://github.com/NVIDIA/ngpt), and not α, as in the paper."""
 
-    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+    def build(self, norm: MakeNorm, site: LayerSite) -> ResidualLayer:
         return NGPTLayer(self, site.d_model)
 
     def extra_cost(self, d_model: int) -> PartCost:

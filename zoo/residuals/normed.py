@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.residuals import Branch, MakeNorm, ResidualLayer
 from zoo.residuals._plain import Placed, PlacedLayer
-from zoo.site import Site
-from zoo.traits import EVERY_OPERATION, Operations
+from zoo.site import LayerSite
 
 
 class Normed(Placed):
@@ -21,7 +21,7 @@ class Normed(Placed):
     places: ClassVar[frozenset[str]] = frozenset({"norm_in"})
     additive: ClassVar[bool] = False
 
-    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+    def build(self, norm: MakeNorm, site: LayerSite) -> ResidualLayer:
         return NormedLayer(self.places, norm, self.stream_scale, self.branch_scale)
 
 

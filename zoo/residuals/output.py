@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.residuals._plain import Placed
-from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Output(Placed):

@@ -6,12 +6,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from zoo.axis import is_off
-from zoo.facts import Supports
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.residuals import MakeNorm, ResidualLayer
 from zoo.residuals._plain import Placed, PlacedLayer
-from zoo.site import Site
-from zoo.traits import EVERY_OPERATION, Operations
+from zoo.settings.axis import is_off
+from zoo.settings.field_tags import Supports
+from zoo.site import LayerSite
 
 
 class Post(Placed):
@@ -32,6 +32,6 @@ class Post(Placed):
     def norms(self) -> int:
         return 1 + self.norm_in
 
-    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+    def build(self, norm: MakeNorm, site: LayerSite) -> ResidualLayer:
         places = self.places | {"norm_in"} if self.norm_in else self.places
         return PlacedLayer(places, norm, self.stream_scale, self.branch_scale)

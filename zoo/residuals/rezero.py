@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
-from zoo.site import PartCost, Site
-from zoo.traits import OF_MODULES, Operations
+from zoo.site import LayerSite, PartCost
 
 
 class ReZero(Residual):
@@ -26,7 +26,7 @@ class ReZero(Residual):
     normalises_branch: ClassVar[bool] = False
     adds: ClassVar[bool] = True
 
-    def build(self, norm: MakeNorm, site: Site) -> ResidualLayer:
+    def build(self, norm: MakeNorm, site: LayerSite) -> ResidualLayer:
         return ReZeroLayer(self)
 
     def extra_cost(self, d_model: int) -> PartCost:

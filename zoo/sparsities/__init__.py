@@ -11,7 +11,7 @@ from abc import abstractmethod
 from torch import Tensor
 
 from zoo.attending.scoring import Scoring
-from zoo.axis import Variant
+from zoo.settings.axis import Variant
 
 
 class Sparsity(Variant):

@@ -8,10 +8,10 @@ import torch
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from zoo.axis import Examples
-from zoo.facts import Supports
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
+from zoo.settings.axis import Examples
+from zoo.settings.field_tags import Supports
 from zoo.sparsities._gathered import Gathered
-from zoo.traits import EVERY_OPERATION, Operations
 
 
 class BigBird(Gathered):

@@ -13,9 +13,9 @@ from zoo.attending import fused
 from zoo.attending.blocks import fold, unfold
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import Examples
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
+from zoo.settings.axis import Examples
 from zoo.sparsities import Sparsity, counted
-from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Chunked(Sparsity):

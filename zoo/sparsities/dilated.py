@@ -13,10 +13,10 @@ from zoo.attend import fastest
 from zoo.attending.blocks import scores_computed
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.axis import Examples
-from zoo.facts import AtMost
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
+from zoo.settings.axis import Examples
+from zoo.settings.field_tags import TestMax
 from zoo.sparsities import Sparsity, counted
-from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Dilated(Sparsity):
@@ -32,7 +32,7 @@ class Dilated(Sparsity):
     )
     kind: Literal["dilated"] = "dilated"
     supports: ClassVar[Operations] = EVERY_OPERATION
-    window: Annotated[PositiveInt | None, AtMost(8)] = 64
+    window: Annotated[PositiveInt | None, TestMax(8)] = 64
     """W, the token itself counted; null for no end."""
     dilation: PositiveInt = 4
     """r: distance of neighbouring keys that a token sees."""

@@ -12,10 +12,10 @@ from torch.nn import functional as F
 
 from zoo.attending.blocks import with_previous
 from zoo.attending.scoring import Scoring
-from zoo.axis import Examples
-from zoo.precision import in_float32
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
+from zoo.kernels.precision import in_float32
+from zoo.settings.axis import Examples
 from zoo.sparsities import Sparsity, counted
-from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Strided(Sparsity):

@@ -16,7 +16,7 @@ from pydantic import Field, PositiveInt
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers.bytes import BytesTokenizer
 from ablate.store.documents import TakenPart, TextMeta
-from zoo.axis import Choice, Spec
+from zoo.settings.axis import Choice, Spec
 
 BEGINNING = 200
 """Number of characters that are shown of a text."""

@@ -16,7 +16,7 @@ from ablate.data.sources.prose import ProseSource
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.sources.tokens import TokensSource
 from ablate.store.documents import TakenPart, TextMeta
-from zoo.axis import Spec
+from zoo.settings.axis import Spec
 
 CONTENT = "mixture:"
 """Begins the content of one whose parts are all known by a commit."""

@@ -15,7 +15,7 @@ from ablate.data.sources.files import Paths
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers.bpe import BpeTokenizer
 from ablate.errors import DataError
-from zoo.axis import Choice
+from zoo.settings.axis import Choice
 
 
 class TokensSource(TextSource):

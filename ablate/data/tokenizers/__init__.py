@@ -13,8 +13,8 @@ from typing import ClassVar
 
 from ablate.data.tokenizers._encoder import Encoder
 from ablate.store.documents import JsonObject
-from zoo.axis import Variant
-from zoo.identity import identity_of
+from zoo.settings.axis import Variant
+from zoo.settings.identity import identity_of
 
 
 class TokenizerSpec(Variant, ABC):

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers._encoder import EOS, Encoder
-from zoo.identity import FirstDefault
+from zoo.settings.identity import FirstDefault
 
 EOS_ID = 0
 """The trainer numbers special tokens first."""

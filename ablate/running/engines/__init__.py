@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, cast
 from ablate.running.options import Options
 from ablate.running.request import Request
 from ablate.store import AblateError
-from zoo.registry import member, members
+from zoo.settings.registry import member, members
 
 if TYPE_CHECKING:  # it loads torch
     from ablate.running.rehearsal import Rehearsal, Timed

@@ -28,7 +28,7 @@ from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request
 from ablate.training.stop import ENDED_BY_REQUEST
-from zoo.registry import VARIABLE
+from zoo.settings.registry import VARIABLE
 
 ANSWER_SECONDS = 10.0
 LOST_SECONDS = 20.0

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ablate.training.batch import Batch
-from zoo.axis import Variant
 from zoo.costs import Cost, cost
 from zoo.errors import SpecError
+from zoo.settings.axis import Variant
 from zoo.spec import ModelSpec
 
 Windows = NDArray[np.int64]

@@ -18,8 +18,8 @@ from typing import Annotated, Any, ClassVar, Protocol, TypeAlias
 from pydantic import BeforeValidator, Field
 from torch import nn
 
-from zoo.axis import Variant
 from zoo.init import Role
+from zoo.settings.axis import Variant
 
 Average = Annotated[float, Field(ge=0, lt=1)]
 """Weight of the past in a moving average; at 1 it would never move."""

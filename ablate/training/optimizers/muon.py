@@ -14,7 +14,7 @@ from ablate.training.optimizers._combined import beside_adamw
 from ablate.training.optimizers._stacked_muon import NorMuonUpdates, StackedMuon
 from ablate.training.optimizers.adamw import per_entry
 from zoo.init import Role
-from zoo.tracing import device_type
+from zoo.kernels.tracing import device_type
 
 
 class Muon(Optimizer):

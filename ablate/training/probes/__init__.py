@@ -12,9 +12,9 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from ablate.training.probes._kinds import Probe
-from zoo.axis import Spec
 from zoo.errors import did_you_mean
-from zoo.registry import member, members
+from zoo.settings.axis import Spec
+from zoo.settings.registry import member, members
 
 
 def names() -> list[str]:

@@ -9,8 +9,8 @@ from typing import Annotated
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from ruamel.yaml import YAML
 
-from zoo.axis import Spec
 from zoo.errors import did_you_mean
+from zoo.settings.axis import Spec
 
 Share = Annotated[float, Field(gt=0, le=1)]
 

@@ -8,8 +8,8 @@ import torch
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.norms import Norm
-from zoo.traits import EVERY_OPERATION, Operations
 
 
 class MeanNorm(Norm):

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import zoo
-from zoo.axis import variants
-from zoo.cache import TokenCache
-from zoo.cache_kinds import cache_kind
 from zoo.caches import CacheKind
 from zoo.caches._quantised import QuantisedCache
+from zoo.caching.cache import TokenCache
+from zoo.caching.kinds import cache_kind
 from zoo.conformance.combinations import held_by, random_model, random_tokens
+from zoo.settings.axis import variants
 
 LENGTH = 19
 SHAPE = {"d_model": 24, "n_layers": 2, "vocab_size": 40}

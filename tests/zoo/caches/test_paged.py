@@ -7,8 +7,8 @@ import torch
 
 import zoo
 import zoo.decode
-from zoo.cache import Cache
 from zoo.caches.paged import Paged, PagedCache, beside, join
+from zoo.caching.cache import Cache
 from zoo.conformance.combinations import random_model, random_tokens
 
 PAGE = Paged(page=4, pages=12)

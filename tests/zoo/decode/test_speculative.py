@@ -13,7 +13,7 @@ import zoo
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.decode import Sampling, Speculated, Stop, lookahead, speculate
 from zoo.decode.lookahead import MtpDraft
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 # With a head of its own: one that is the token table makes a random model say the same token again and again.
 SHAPE = {"d_model": 24, "n_layers": 2, "vocab_size": 11, "tie_embeddings": False}
@@ -171,7 +171,7 @@ def slow_drafts(model: zoo.Decoder, text: torch.Tensor, streams: torch.Tensor) -
         whole = torch.cat((text, torch.tensor([drafts], dtype=torch.long)), dim=1)
         begun = model.step(whole, 0, None, {})
         embedded = model.embed(whole, begun)[:, k:]
-        step = Step(torch.arange(k, whole.shape[1]), shared=begun.shared, start=k)
+        step = ForwardPass(torch.arange(k, whole.shape[1]), shared=begun.shared, start=k)
         h = module(h, embedded, step)
         drafts.append(int(model.read_out(h[:, -1] if own else model.norm(h[:, -1])).argmax()))
     return drafts

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from zoo.axis import Variant
+from zoo.settings.axis import Variant
 
 
 class Scaling(Variant):

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat
 from torch import Tensor
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.positions.scalings import Scaling, rotation
-from zoo.traits import EVERY_OPERATION, Operations
+from zoo.settings.axis import Examples
 
 
 class Linear(Scaling):

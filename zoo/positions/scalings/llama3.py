@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.errors import SpecError
-from zoo.facts import AtMost
 from zoo.positions.scalings import Scaling, rotation
-from zoo.traits import EVERY_OPERATION, Operations
+from zoo.settings.axis import Examples
+from zoo.settings.field_tags import TestMax
 
 
 class Llama3(Scaling):
@@ -33,7 +33,7 @@ class Llama3(Scaling):
     """low: turns within L tokens below which a pair is interpolated by the whole factor."""
     high_freq_factor: PositiveFloat = 4.0
     """high: turns within L tokens above which a pair stays as it is; at least low."""
-    original_length: Annotated[PositiveInt, AtMost(64)] = 8192
+    original_length: Annotated[PositiveInt, TestMax(64)] = 8192
     """L: context of the original training, in tokens."""
 
     @model_validator(mode="after")

@@ -9,12 +9,12 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.errors import SpecError
-from zoo.facts import AtMost, Supports
+from zoo.kernels.sending import on_device
 from zoo.positions.scalings import Scaling, rotation
-from zoo.sending import on_device
-from zoo.traits import EVERY_OPERATION, Operations
+from zoo.settings.axis import Examples
+from zoo.settings.field_tags import Supports, TestMax
 
 Factors = Annotated[tuple[PositiveFloat, ...], Field(strict=False)]
 
@@ -42,7 +42,7 @@ class LongRoPE(Scaling):
     """Divisors of θ for texts of up to L tokens, one for each pair of features."""
     long_factor: Factors
     """Divisors of θ for longer texts, one for each pair of features."""
-    original_length: Annotated[PositiveInt, AtMost(64)]
+    original_length: Annotated[PositiveInt, TestMax(64)]
     """L: context of the original training, in tokens."""
     factor: PositiveFloat
     """New length / L, from which the factor on queries and keys follows unless `attention_factor` is set."""

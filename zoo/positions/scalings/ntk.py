@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat
 from torch import Tensor
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.errors import SpecError
 from zoo.positions.scalings import Scaling, rotation
-from zoo.traits import EVERY_OPERATION, Operations
+from zoo.settings.axis import Examples
 
 
 class NTK(Scaling):

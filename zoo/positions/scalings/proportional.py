@@ -8,8 +8,8 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.positions.scalings import Scaling, rotation
-from zoo.traits import EVERY_OPERATION, Operations
 
 
 class Proportional(Scaling):

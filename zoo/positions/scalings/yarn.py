@@ -9,11 +9,11 @@ import torch
 from pydantic import PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
-from zoo.axis import Examples
+from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.errors import SpecError
-from zoo.facts import AtMost, Supports
 from zoo.positions.scalings import Scaling, rotation
-from zoo.traits import EVERY_OPERATION, Operations
+from zoo.settings.axis import Examples
+from zoo.settings.field_tags import Supports, TestMax
 
 
 def attention_temperature(factor: float, mscale: float = 1.0) -> float:
@@ -35,7 +35,7 @@ class YaRN(Scaling):
     by_length: ClassVar[bool] = False
     factor: PositiveFloat
     """Factor that slow frequencies are divided by: new length / L."""
-    original_length: Annotated[PositiveInt, AtMost(64)]
+    original_length: Annotated[PositiveInt, TestMax(64)]
     """L: context of the original training, in tokens."""
     beta_fast: PositiveFloat = 32.0
     """Turns within L tokens above which a pair stays as it is; at least `beta_slow`."""

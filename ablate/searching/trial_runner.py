@@ -55,7 +55,7 @@ class Job:
         return math.ceil(max(self.warmup, UNTOLD) * self.validations)
 
 
-class Laboratory(Protocol):
+class TrialRunner(Protocol):
     """Interface between a search and the runs that it scores. Tests use one with known scores."""
 
     space: SearchSpace
@@ -81,7 +81,7 @@ class Laboratory(Protocol):
         ...
 
 
-class StudyLaboratory:
+class StudyTrialRunner:
     """Trials are ordinary runs of a study's base with other settings."""
 
     def __init__(

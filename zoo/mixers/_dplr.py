@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from zoo.cache import LayerCache
+from zoo.caching.cache import LayerCache
+from zoo.mixers._decayed import decayed_scores
 from zoo.mixers._delta import inversion_flops, unit_inverse
-from zoo.mixers._fading import faded_products
 from zoo.mixers._scan import ScanChunks, ScanCost, check_parts, check_shape, faded_read, faded_write, stepwise
 
 
 @dataclass(frozen=True)
-class ErasingCost(ScanCost):
+class DPLRCost(ScanCost):
     """FLOPs of `erasing_scan`."""
 
     @property
@@ -38,7 +38,7 @@ class ErasingCost(ScanCost):
         return chunks.count * inside + solved + 8.0 * self.state * width * after
 
 
-def erasing_scan(
+def dplr_scan(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -84,13 +84,13 @@ def _chunked(
 ) -> tuple[Tensor, Tensor | None]:
     """All (B, H, N, C, …). → outputs, and the state after the last token where it is to be kept."""
     total, read = decay.cumsum(dim=-2), read * (-decay).exp()
-    written, erased = faded_products(q, k, total) @ v, faded_products(q, erase, total)
+    written, erased = decayed_scores(q, k, total) @ v, decayed_scores(q, erase, total)
     count, known = q.shape[2], int(state is None)
     looked = (read * total.exp())[:, :, known:] if known < count else None
     found: Tensor | None = None
     if q.shape[-2] > 1:  # a token alone in its chunk finds nothing there
-        inverse = unit_inverse(faded_products(read, erase, total).tril(-1))
-        found = inverse @ (faded_products(read, k, total).tril(-1) @ v)
+        inverse = unit_inverse(decayed_scores(read, erase, total).tril(-1))
+        found = inverse @ (decayed_scores(read, k, total).tril(-1) @ v)
         looked = looked if looked is None else inverse[:, :, known:] @ looked
     parts: list[Tensor] = []
     for i in range(count):

@@ -16,9 +16,9 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, PositiveInt
 
-from zoo.axis import Spec
-from zoo.edits import SpecJson
-from zoo.traits import EVERY_OPERATION, Operation, Operations
+from zoo.compatibility.traits import EVERY_OPERATION, Operation, Operations
+from zoo.settings.axis import Spec
+from zoo.settings.edits import SpecJson
 
 
 class Fact(Enum):
@@ -47,14 +47,14 @@ class Fact(Enum):
 
 
 @dataclass(frozen=True)
-class AtMost:
+class TestMax:
     """A model that trains in seconds has this number where the setting is larger."""
 
     number: int
 
 
 @dataclass(frozen=True, init=False, eq=False)
-class Tried:
+class TestValues:
     """Values with which the setting is tried in combination with all others; none where it is not tried.
 
     paired: whether the default tests check its pairs with other choices, as the slow ones do. costly: whether it takes
@@ -73,7 +73,7 @@ class Tried:
 
 @dataclass(frozen=True, init=False, eq=False)
 class Supports:
-    """Operations that work where the setting is on, which is off by default (see `zoo.support`)."""
+    """Operations that work where the setting is on, which is off by default (see `zoo.compatibility.support`)."""
 
     operations: Operations
 
@@ -88,7 +88,7 @@ class As:
     make: Callable[[Any], Spec]
 
 
-Dropout = Annotated[float, Field(ge=0, lt=1), Fact.TRAINING, Tried(0.1), Supports(*EVERY_OPERATION)]
+Dropout = Annotated[float, Field(ge=0, lt=1), Fact.TRAINING, TestValues(0.1), Supports(*EVERY_OPERATION)]
 """A probability that something is left out while training."""
 Features = Annotated[PositiveInt, Fact.SIZE, Fact.WIDTH]
 """A setting's type: features that grow with d_model."""
@@ -111,7 +111,9 @@ def _said(field: Any) -> list[Any]:
     """Also of `Annotated[int, …] | None`."""
     members = getattr(field.annotation, "__args__", ())
     inside = [said for member in members for said in getattr(member, "__metadata__", ())]
-    return [said for said in (*field.metadata, *inside) if isinstance(said, Fact | AtMost | Tried | Supports | As)]
+    return [
+        said for said in (*field.metadata, *inside) if isinstance(said, Fact | TestMax | TestValues | Supports | As)
+    ]
 
 
 @cache

@@ -7,15 +7,15 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from zoo.block import Block
-from zoo.site import Step
+from zoo.site import ForwardPass
 
 
-def recomputed(block: Block, x: Tensor, step: Step) -> Tensor:
+def recomputed(block: Block, x: Tensor, step: ForwardPass) -> Tensor:
     """`block(x, step)`, with the same bits and gradients, and the same draws of chance.
 
     A pass leaves in `step` what later layers share. The second pass must find what the first one found, or it would
     compute less, and must leave nothing, or losses would count twice. So each has a step of its own, only what the
-    first leaves is kept, and the second knows that it is one (`Step.again`).
+    first leaves is kept, and the second knows that it is one (`ForwardPass.again`).
     """
     found, first = step.copy(), True
 

@@ -17,13 +17,13 @@ from typing import Annotated, Any, Literal, TypedDict, Union, get_args, get_orig
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from zoo.axis import Choice, Spec, Variant, variants
-from zoo.cache import NOTHING_TO_CACHE
-from zoo.cache_kinds import cache_kind
-from zoo.edits import Edits, SpecJson, merge
+from zoo.caching.cache import NOTHING_TO_CACHE
+from zoo.caching.kinds import cache_kind
 from zoo.errors import SpecError, UnsupportedError
-from zoo.explain import checked, choice_of
-from zoo.facts import Fact, Tried, facts_of, said_of
+from zoo.settings.axis import Choice, Spec, Variant, variants
+from zoo.settings.edits import Edits, SpecJson, merge
+from zoo.settings.explain import checked, choice_of
+from zoo.settings.field_tags import Fact, TestValues, facts_of, said_of
 from zoo.spec import ModelSpec
 
 SMALL = {"vocab_size": 61, "d_model": 24, "n_layers": 3, "block.mixer.heads": 4, "block.ffn.d_ff": 40}
@@ -158,13 +158,13 @@ def _options(owner: type[BaseModel], prefix: str) -> Iterator[AxisOption]:
             yield from _options(type(default), f"{path}.")
 
 
-def _tried(owner: type[BaseModel], name: str) -> Tried | None:
+def _tried(owner: type[BaseModel], name: str) -> TestValues | None:
     """The values with which a setting is tried, where its class says so, none of a size; None where they follow from
     its type."""
-    return said_of(owner, name, Tried) or (Tried() if Fact.SIZE in facts_of(owner, name) else None)
+    return said_of(owner, name, TestValues) or (TestValues() if Fact.SIZE in facts_of(owner, name) else None)
 
 
-def _values(setting: FieldInfo, default: Any, tried: Tried | None) -> Iterator[tuple[str, Any, Edits, bool]]:
+def _values(setting: FieldInfo, default: Any, tried: TestValues | None) -> Iterator[tuple[str, Any, Edits, bool]]:
     """Values of a setting other than its default, each with a name, the edits of the model that it needs and whether it
     is paired; the default is included where it is a part of the model."""
     choice = choice_of(setting)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from zoo.cache import TakeBack, TokenCache
+from zoo.caching.cache import TakeBack, TokenCache
 
 
 class BlockCache:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablate.api.questions import StudyLike
+from ablate.api.resolve_study import StudyLike
 from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import Corpus, prepare
 from ablate.data.sources import TextSource
@@ -27,8 +27,8 @@ from evals.costs.spec import MeasureSpec
 from evals.harness.conventions import Bos
 from evals.spec import EvalSpec
 from zoo.errors import SpecError
-from zoo.explain import checked
 from zoo.lengths import longest_text
+from zoo.settings.explain import checked
 
 CONTEXT = 1024
 """The longest context, unless it is given."""
@@ -57,7 +57,7 @@ def note(store: Store, name: str, directory: str | Path, run: RunDocument, measu
     store.write_import(ImportDocument(name=name, folder=folder, run=run.digest, measure=measure, created=created))
 
 
-def brought_in(directory: Path, root: str | Path, progress: Wanted) -> str:
+def imported_first(directory: Path, root: str | Path, progress: Wanted) -> str:
     """The digest of a model's run, which is made first, and said to be, where the store has none under the folder's
     name.
 

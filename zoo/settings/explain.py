@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from zoo.axis import Choice, Variant, axis_of, kind_of, variants
 from zoo.errors import Kind, SpecError, did_you_mean
+from zoo.settings.axis import Choice, Variant, axis_of, kind_of, variants
 
 KINDS: dict[str, Kind] = {
     "extra_forbidden": "unknown_key",

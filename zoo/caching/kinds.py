@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from zoo.axis import Choice, Spec
 from zoo.caches import CacheKind
-from zoo.edits import SpecJson
-from zoo.explain import checked
+from zoo.settings.axis import Choice, Spec
+from zoo.settings.edits import SpecJson
+from zoo.settings.explain import checked
 
 
 class _Asked(Spec):

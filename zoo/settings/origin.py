@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
-from zoo.axis import Spec
-from zoo.edits import Edits
+from zoo.settings.axis import Spec
+from zoo.settings.edits import Edits
 
 
 class Origin(NamedTuple):

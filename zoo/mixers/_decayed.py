@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def faded_products(q: Tensor, k: Tensor, total: Tensor, rank: int = 1) -> Tensor:
+def decayed_scores(q: Tensor, k: Tensor, total: Tensor, rank: int = 1) -> Tensor:
     """q, k: (…, C, n), total: the decay summed up to each token, ≤ 0 and falling: (…, C, 1), or (…, C, n) where each
     feature has its own → (…, C, C): Σ_f q_if k_jf exp(total_if − total_jf) for j ≤ i, 0 beyond. With a rank, each token
     is so many rows, of one total, which all see each other."""

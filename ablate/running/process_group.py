@@ -1,5 +1,5 @@
-"""A run on several devices of one machine: `python -m ablate.running.team N request.json RANK MEETING` is one of its
-processes but the first, which is the run's worker. Only the worker logs, validates, saves and stops.
+"""A run on several devices of one machine: `python -m ablate.running.process_group N request.json RANK MEETING` is one
+of its processes but the first, which is the run's worker. Only the worker logs, validates, saves and stops.
 
 The worker looks after the others: a process that dies leaves the rest waiting for its gradients, for half an hour with
 gloo before the processes have met, and with NCCL at any time.
@@ -18,13 +18,13 @@ from pathlib import Path
 
 from ablate.data import open_corpus
 from ablate.running.answering import Answering, answers_to, start
-from ablate.running.lifeline import end_with_parent
+from ablate.running.parent_death import end_with_parent
 from ablate.running.request import Request
 from ablate.running.scratch import scratch
 from ablate.running.sessions import numerics_of, session_of
 from ablate.store import Store
+from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError, joined
 from ablate.training.stop import ASKING
-from ablate.training.team import ALONE, Team, TeamError, joined
 from evals.costs.memory import is_out_of_memory
 
 LOOK_SECONDS = 0.5
@@ -35,7 +35,7 @@ READY = b"ready\n"
 
 
 @contextmanager
-def team_of(request: Request) -> Iterator[Team]:
+def team_of(request: Request) -> Iterator[ProcessGroup]:
     """The team of a run, of which this process is the first. The others end with the block, however it ends."""
     size = request.execution.devices
     if size == 1:
@@ -58,22 +58,22 @@ def team_of(request: Request) -> Iterator[Team]:
 
 
 def _expect(others: Sequence[Answering]) -> None:
-    """Wait until the others are about to meet. Raises TeamError where one ends before."""
+    """Wait until the others are about to meet. Raises ProcessGroupError where one ends before."""
     for other in others:
         if other.answers.readline() != READY:
             other.process.wait()
-            raise TeamError(_death(others) or "a process of the run ended before it began")
+            raise ProcessGroupError(_death(others) or "a process of the run ended before it began")
 
 
 @contextmanager
 def _explained(others: Sequence[Answering]) -> Iterator[None]:
-    """Name the process that died in place of the connection that was lost. Raises TeamError."""
+    """Name the process that died in place of the connection that was lost. Raises ProcessGroupError."""
     try:
         yield
     except RuntimeError as error:  # of torch's process groups
         time.sleep(LOOK_SECONDS)  # its connections close before it can be seen to have ended
         if not is_out_of_memory(error) and (death := _death(others)):
-            raise TeamError(death) from error
+            raise ProcessGroupError(death) from error
         raise
 
 
@@ -82,7 +82,7 @@ def _end_without(others: Sequence[Answering], request: Request, over: threading.
     while not over.wait(LOOK_SECONDS):
         if death := _death(others):
             if not over.wait(GRACE_SECONDS):
-                Store(request.store).write_error(request.digest, f"TeamError: {death}", death)
+                Store(request.store).write_error(request.digest, f"ProcessGroupError: {death}", death)
                 os._exit(1)
             return
 
@@ -100,7 +100,7 @@ def _start(rank: int, request: Path, meeting: Path) -> Answering:
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     own = gpus[rank] if rank < len(gpus) else str(rank)
     return start(
-        "ablate.running.team",
+        "ablate.running.process_group",
         *(str(request), str(rank), str(meeting)),
         variables={"CUDA_VISIBLE_DEVICES": own},
         new_session=True,  # who asks the worker to end does not mean the others

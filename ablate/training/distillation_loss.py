@@ -17,7 +17,7 @@ from zoo.distillation import SoftTargets
 
 
 @dataclass(frozen=True)
-class Taught:
+class DistillationLoss:
     """`loss` of a batch with the teacher's share. The teacher reads the same tokens, without dropout or gradients."""
 
     loss: Loss
@@ -25,7 +25,7 @@ class Taught:
     how: RunTeacher
 
     @classmethod
-    def by(cls, store: Store, how: RunTeacher, loss: Loss, device: str) -> Taught:
+    def by(cls, store: Store, how: RunTeacher, loss: Loss, device: str) -> DistillationLoss:
         """With the teacher from the store, in float32."""
         teacher = trained_model(store, how.run) if how.run is not None else copied_model(store, str(how.checkpoint))
         return cls(loss, teacher.float().to(device).eval().requires_grad_(False), how)

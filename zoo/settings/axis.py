@@ -2,7 +2,7 @@
 
 An axis is a package such as `zoo.norms`. Each file in it that does not begin with `_` is a variant: it defines one
 `Spec` whose `kind` is the file's name. Nothing else lists variants. A package inside it is an axis of its own. Plug-ins
-are files of an axis that lie elsewhere (`zoo.registry`).
+are files of an axis that lie elsewhere (`zoo.settings.registry`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from zoo.descriptions import descriptions
-from zoo.edits import Edits
+from zoo.compatibility.traits import NO_OPERATION, Operations
 from zoo.errors import PluginError
-from zoo.registry import called, member, members
-from zoo.traits import NO_OPERATION, Operations
+from zoo.settings.descriptions import descriptions
+from zoo.settings.edits import Edits
+from zoo.settings.registry import called, member, members
 
 Number = TypeVar("Number", int, float)
 
@@ -52,7 +52,7 @@ class Spec(BaseModel):
     fields_from: ClassVar[tuple[type[BaseModel], ...]] = ()
     """Classes whose fields `create_model` gave to this one: their source describes them."""
     supports: ClassVar[Operations] = NO_OPERATION
-    """Operations that work on models that have it (see `zoo.support`). Without a declaration, all are refused."""
+    """Operations that work on models that have it (see `zoo.compatibility.support`). Without a declaration, none."""
     identity_version: ClassVar[int] = 1
     """Version, counted up when the same settings come to mean other numbers: digests then differ from those before."""
 
@@ -179,7 +179,7 @@ class Choice:
     """Field annotation: a variant of an axis, given as a spec, as a map with `kind`, or as the bare kind.
 
     `tag` is the field that tells the variants apart, where that is not `kind`.
-    Errors name the field's own path, with the kind added after it (see `zoo.explain`).
+    Errors name the field's own path, with the kind added after it (see `zoo.settings.explain`).
     """
 
     axis: str

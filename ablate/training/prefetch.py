@@ -10,10 +10,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def ahead(make: Callable[[int], T], numbers: Iterable[int]) -> Iterator[T]:
+def prefetch(make: Callable[[int], T], numbers: Iterable[int]) -> Iterator[T]:
     """`make(number)` for each number, in order; while its user works on one, a thread makes the next."""
     remaining = iter(numbers)
-    with ThreadPoolExecutor(1, "ahead") as thread:
+    with ThreadPoolExecutor(1, "prefetch") as thread:
         coming = [thread.submit(make, number) for number in islice(remaining, 1)]
         for number in remaining:
             made = coming.pop().result()

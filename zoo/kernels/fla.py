@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from zoo.attend import note
-from zoo.precision import computed_in
-from zoo.tracing import device_type
+from zoo.kernels.precision import computed_in
+from zoo.kernels.tracing import device_type
 
 OLDEST = 0, 6
 """Version of fla-core whose operators take what they are given here."""
@@ -67,7 +67,7 @@ def use_fla() -> bool:
     GPU can run them. Returns whether they do."""
     version = _version()
     if not _in_use and version and torch.cuda.get_device_capability() >= CAPABILITY:
-        import zoo.fla_operators  # noqa: F401, PLC0415 (registers them, only where they are used)
+        import zoo.kernels.fla_operators  # noqa: F401, PLC0415 (registers them, only where they are used)
 
         _in_use.append(ScanKernels(f"flash-linear-attention {version}"))
     return bool(_in_use)
@@ -85,7 +85,7 @@ def _version() -> str | None:
 
 def can_scan(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether `fla_scan` is in use and can take queries, keys and values like these. A trace for a GPU that is not
-    there (`zoo.tracing`) follows the scan as it is written, and says so."""
+    there (`zoo.kernels.tracing`) follows the scan as it is written, and says so."""
     if device_type(v) == "cuda" != v.device.type:
         note(WRITTEN_OUT, torch.is_grad_enabled())
         return False

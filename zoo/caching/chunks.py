@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from zoo.cache import LayerCache, TakeBack
-from zoo.cache_states import StateCache
+from zoo.caching.cache import LayerCache, TakeBack
+from zoo.caching.states import StateCache
 
 BORDERS = ("key", "smoothed")
 """Names of the buffers kept from the last token and from the last chunk: (B, D) each."""

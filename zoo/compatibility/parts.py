@@ -1,14 +1,14 @@
-"""Compatibility of the parts of a model, each of which declares what it needs and breaks (`zoo.traits`)."""
+"""Compatibility of the parts of a model, each of which declares what it needs and breaks (`traits`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from zoo.block_spec import BlockSpec
+from zoo.compatibility.traits import Claim, Ground, check_claims
 from zoo.errors import SpecError
 from zoo.features import Model
 from zoo.mixers._reuse import check_lenders
-from zoo.traits import Claim, Ground, check_claims
 
 
 def check_layers(model: Model, blocks: Mapping[str, BlockSpec], paths: tuple[str, ...]) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from zoo.registry import plugins
+from zoo.settings.registry import plugins
 
 DRIVERS = tuple(
     map(

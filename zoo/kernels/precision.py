@@ -42,7 +42,7 @@ def at_default_precision(function: Callable[..., Tensor], *tensors: Tensor) -> T
     if tensors[0].device.type != "cpu":
         return function(*tensors)
     if torch.compiler.is_compiling():
-        from zoo.precision_nodes import begin, end  # noqa: PLC0415 (torch.library registers them)
+        from zoo.kernels.precision_nodes import begin, end  # noqa: PLC0415 (torch.library registers them)
 
         (found,) = end([function(*begin(list(tensors)))])
         return cast(Tensor, found)

@@ -1,8 +1,8 @@
 """The products of all experts as one kernel, where torch has one that fits: bfloat16 on CUDA.
 
-`python -m zoo.grouped` tries it on this machine's GPU. Kernels of this kind are known to leave what an expert without
-rows should get as they find it, and to wait for ever: the first model with experts in a process has it tried, in a
-process that can be ended, and where it is wrong each expert is a product of its own.
+`python -m zoo.kernels.grouped` tries it on this machine's GPU. Kernels of this kind are known to leave what an expert
+without rows should get as they find it, and to wait for ever: the first model with experts in a process has it tried,
+in a process that can be ended, and where it is wrong each expert is a product of its own.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.precision import computed_in
-from zoo.tracing import device_type
+from zoo.kernels.precision import computed_in
+from zoo.kernels.tracing import device_type
 
 CAPABILITY = 8, 0
 """The first GPUs that it runs on."""
@@ -28,7 +28,7 @@ ALIGNED = 8
 """Its rows begin at multiples of 16 bytes, so their length is a multiple of this many features."""
 WRONG = 3
 """Exit status of a trial whose results are wrong."""
-TRIAL = (sys.executable, "-P", "-m", "zoo.grouped")
+TRIAL = (sys.executable, "-P", "-m", "zoo.kernels.grouped")
 """The command that tries the kernel on this machine's GPU."""
 TRIAL_SECONDS = 300.0
 """A trial that takes longer hangs: it begins with loading torch, ten seconds, and minutes on a machine that is busy."""
@@ -40,7 +40,7 @@ TOLERANCE = 0.03
 
 def can_group(rows: Tensor, weight: Tensor) -> bool:
     """Whether `grouped_product` can multiply rows like these, (M, in), by a weight of (E, out, in), and the gradient of
-    their product by its transpose. A GPU that is only pretended (`zoo.tracing`) has the kernel."""
+    their product by its transpose. A GPU that is only pretended (`zoo.kernels.tracing`) has the kernel."""
     aligned = all(size % ALIGNED == 0 for size in weight.shape[1:])
     if not aligned or computed_in(rows) is not torch.bfloat16:
         return False

@@ -27,12 +27,12 @@ PATIENCE = timedelta(minutes=30)
 """Time that one process waits for the others: the first compiles, validates and saves."""
 
 
-class TeamError(AblateError):
+class ProcessGroupError(AblateError):
     """The run cannot be trained by so many processes."""
 
 
 @dataclass(eq=False)
-class Team:
+class ProcessGroup:
     """This process is number `rank` of `size`."""
 
     rank: int = 0
@@ -41,14 +41,14 @@ class Team:
     """Whether all have gradients of the same weights."""
 
     def share(self, rows: int) -> slice:
-        """Which rows of a batch are this process's. Raises TeamError."""
+        """Which rows of a batch are this process's. Raises ProcessGroupError."""
         if rows % self.size:
-            raise TeamError(f"a batch of {rows} rows cannot be shared by {self.size} devices: choose a divisor")
+            raise ProcessGroupError(f"a batch of {rows} rows cannot be shared by {self.size} devices: choose a divisor")
         own = rows // self.size
         return slice(self.rank * own, (self.rank + 1) * own)
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Put the sums over the team in the place of these tensors, which have one dtype. Raises TeamError."""
+        """Put the sums over the team in the place of these tensors, which have one dtype. Raises ProcessGroupError."""
         if self.size == 1:
             return
         if not self._agreed:
@@ -57,7 +57,9 @@ class Team:
             found: list[object] = [None] * self.size
             dist.all_gather_object(found, shapes)
             if any(each != shapes for each in found):
-                raise TeamError("some weights have gradients on one device and none on another: train on one device")
+                raise ProcessGroupError(
+                    "some weights have gradients on one device and none on another: train on one device"
+                )
             self._agreed = True
         for bucket in buckets(tensors):
             flat = torch.cat([tensor.flatten() for tensor in bucket])
@@ -72,7 +74,7 @@ class Team:
         return bool(answer.item())
 
 
-ALONE = Team()
+ALONE = ProcessGroup()
 
 
 def is_shared_out(tensor: Tensor) -> bool:
@@ -98,12 +100,12 @@ def buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 @contextmanager
-def joined(meeting: Path, rank: int, size: int, device: str) -> Iterator[Team]:
+def joined(meeting: Path, rank: int, size: int, device: str) -> Iterator[ProcessGroup]:
     """A team whose processes meet through a file that nobody else uses, on one machine."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # where the machine's own name may resolve to nothing
     backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
     dist.init_process_group(backend, init_method=f"file://{meeting}", rank=rank, world_size=size, timeout=PATIENCE)
     try:
-        yield Team(rank, size)
+        yield ProcessGroup(rank, size)
     finally:
         dist.destroy_process_group()

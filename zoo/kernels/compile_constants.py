@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from zoo.attend import note
-from zoo.grouped import has_kernel
+from zoo.kernels.grouped import has_kernel
 
 
 def hold_constants() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from zoo.cache import ASK_THE_MODEL, TakeBack, TokenCache
+from zoo.caching.cache import ASK_THE_MODEL, TakeBack, TokenCache
 
 
 class StateCache:

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from zoo.edits import SpecJson
+from zoo.settings.edits import SpecJson
 
 DIGITS = 20
 """Digests of runs and requests had 16 before November 2026, and covered every default."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from zoo.axis import Spec, Variant
-from zoo.facts import Fact, Supports, facts_of, said_of, written_out
+from zoo.compatibility.traits import OF_MODULES, OF_VALUES, Operation, Operations
+from zoo.settings.axis import Spec, Variant
+from zoo.settings.field_tags import Fact, Supports, facts_of, said_of, written_out
 from zoo.spec import ModelSpec
-from zoo.traits import OF_MODULES, OF_VALUES, Operation, Operations
 
 SIZES = {Fact.SIZE, Fact.WIDTH, Fact.HEAD_WIDTH, Fact.HEADS, Fact.SHARED_HEADS}
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from zoo.cache import LayerCache, TakeBack
+from zoo.caching.cache import LayerCache, TakeBack
 
 
 class PartsCache:

@@ -1,0 +1,1 @@
+"""State that models keep while they decode."""

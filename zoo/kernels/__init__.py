@@ -1,0 +1,1 @@
+"""Fast kernels, and what a compiler and low precision need to be told."""
