@@ -105,4 +105,4 @@ __all__ = [
 ]
 
 Tried, Site, Step, ErasingCost, erasing_scan = TestValues, LayerSite, ForwardPass, DPLRCost, dplr_scan
-"""Names in 0.1.0, which files of your own may still use."""
+"""Earlier names, which files of your own may still use."""

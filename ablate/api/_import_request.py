@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablate.api.resolve_study import StudyLike
+from ablate.api.study_names import StudyLike
 from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import Corpus, prepare
 from ablate.data.sources import TextSource

@@ -11,7 +11,7 @@ from ablate.api._import_request import ImportSettings, asked_of, brought, note
 from ablate.api.code_trust import refuse_code
 from ablate.api.evaluating import Scores, evaluate
 from ablate.api.public import Dtype
-from ablate.api.resolve_study import StudyLike
+from ablate.api.study_names import StudyLike
 from ablate.checkpoints import Checkpoint
 from ablate.data import Corpus
 from ablate.machine.environment import own_threads

@@ -17,7 +17,7 @@ from scipy import special
 
 import reports
 from ablate.api.proposal_looks import FIRST_SEED, Case, Looks
-from ablate.api.resolve_study import StudyLike
+from ablate.api.study_names import StudyLike
 from ablate.errors import ArgumentError
 from ablate.machine.environment import PROJECT
 from ablate.noise.power import POWER

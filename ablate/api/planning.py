@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
-from ablate.api.resolve_study import StudyLike
+from ablate.api.study_names import StudyLike
 from ablate.api.study_plan import StudyPlan
 from ablate.machine.gpus import alike_gpus
 from ablate.machine.numerics import Numerics, restored

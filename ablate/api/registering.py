@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablate.api.resolve_study import StudyLike, refuse_namesake
+from ablate.api.study_names import StudyLike, refuse_namesake
 from ablate.machine.numerics import pick_device
 from ablate.planning.registration import registration
 from ablate.store import Store, write_text

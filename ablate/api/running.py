@@ -10,8 +10,8 @@ import reports
 from ablate.api.code_trust import refuse_code
 from ablate.api.promoting import promote_effects, refuse_promotion
 from ablate.api.prospects import Prospects
-from ablate.api.resolve_study import StudyLike, refuse_namesake
 from ablate.api.result import StudyResult
+from ablate.api.study_names import StudyLike, refuse_namesake
 from ablate.machine.numerics import restored
 from ablate.running.context import open_context
 from ablate.running.options import RunOptions, documented

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pydantic import JsonValue
 
 from ablate.api.public import Dtype
-from ablate.api.resolve_study import StudyLike
 from ablate.api.sizes import size_in_bytes
+from ablate.api.study_names import StudyLike
 from ablate.errors import ArgumentError
 from ablate.machine.numerics import enforce, pick_device, restored
 from ablate.planning.scaleup import (

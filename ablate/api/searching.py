@@ -15,7 +15,7 @@ from optuna.storages import BaseStorage
 
 import reports
 from ablate.api.code_trust import refuse_code
-from ablate.api.resolve_study import StudyLike, refuse_namesake
+from ablate.api.study_names import StudyLike, refuse_namesake
 from ablate.machine.numerics import restored
 from ablate.running.context import RunContext, open_context
 from ablate.running.corpora import prepare_checkpoints, prepare_corpora

@@ -22,9 +22,10 @@ import numpy as np
 import scipy  # whose parts are loaded when they are first used
 from scipy import special  # scipy.stats takes seconds to load
 
+from ablate.noise.fit import ROUNDING
 from ablate.noise.joint import Joint, spread_of
 from ablate.noise.penalty import NOTHING, Floats, Penalty
-from ablate.noise.scatter import ROUNDING, Noise
+from ablate.noise.scatter import Noise
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special  # scipy.stats takes seconds to load
 
+from ablate.noise.fit import Floats
 from ablate.noise.joint import Joint, level_of_each
-from ablate.noise.scatter import Floats, Noise
+from ablate.noise.scatter import Noise
 
 ALPHA = 0.05
 FIRST_SHARE = 0.8

@@ -3,9 +3,10 @@
     y_rs = μ_r + b_s + e_rs        rows r (an arm at a rate), blocks s (seeds shared by rows), e ~ N(0, σ²)
 
 Blocks are fitted by least squares, so that rows may lack some seeds, and several tables (judging runs, tuning runs)
-have blocks of their own and σ in common. Three kinds of runs leave the pool, each by a test at level `LEVEL`, corrected
-for the number of candidates, that is repeated until it finds nothing (Cook & Weisberg 1982, Residuals and Influence in
-Regression, §2.2):
+have blocks of their own and σ in common. Rows that compute almost the same count as one: two would make the noise of
+the others look small. They are told by the F of their difference, at `ALIKE`. Three kinds of runs leave the pool, each
+by a test at `LEVEL`, corrected for the number of candidates, that is repeated until it finds nothing (Cook & Weisberg
+1982, Residuals and Influence in Regression, §2.2):
 
     one odd run of a row    t = e / (s₋ √(1 − h)) ~ t(ν − 1)       s₋ without the run, h its leverage
     a noisier row           F = (SS − SS₋)/(ν − ν₋) / (SS₋/ν₋)     SS₋ without the row
@@ -18,33 +19,30 @@ is the one that is judged: losses of synthetic tasks, solved or not, may lie nat
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from operator import itemgetter
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special  # scipy.stats takes seconds to load
 
-Floats = NDArray[np.float64]
-Places = NDArray[np.int64]
-Row = Hashable
-SeedLosses = Mapping[Any, Mapping[Any, float]]
-"""Losses by row and seed, which may be named by anything."""
+from ablate.noise.fit import DIGITS, ROUNDING, Fit, Row, SeedLosses
 
 LEVEL = 0.01
 """Share of studies without such a run, or such a row, that lose one."""
+ALIKE = 0.1
+"""Share of studies of unlike arms in which two count as one: that costs some power, and no verdict is wrong for it."""
+MANY = 30
+"""Rows of a table above which two that are alike are no longer looked for: they tell little of its noise."""
 FEWEST = 3
-"""Seeds of a row below which none can be the odd one."""
+"""Seeds of a row below which none can be the odd one, and rows and seeds below which no two are alike."""
 SPARED = 5
 """Judged seeds of a row below which its odd run stays in its mean."""
 ENOUGH = 3
 """Degrees of freedom that must be left without a run for it to be the odd one: with fewer, losses that are rounded to
 three digits agree by chance."""
-DIGITS = 8
-ROUNDING = 10**-DIGITS
-"""Nats below which scatter is rounding."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +74,14 @@ class Odd:
 
 @dataclass(frozen=True)
 class Scatter:
-    """The pooled noise, None where nothing tells it; the standard deviation of each noisier row; the odd runs."""
+    """The pooled noise, None where nothing tells it; the standard deviation of each noisier row; the odd runs; by row
+    the other with which it counts as one; and those pairs whose difference is plainly quieter than the pooled noise."""
 
     noise: Noise | None
     noisier: Mapping[Row, float] = field(default_factory=dict)
     odd: Mapping[Row, Odd] = field(default_factory=dict)
+    alike: Mapping[Row, Row] = field(default_factory=dict)
+    quiet: frozenset[frozenset[Row]] = frozenset()
 
 
 def scatter(*tables: SeedLosses, blocks: bool = True) -> Scatter:
@@ -90,11 +91,18 @@ def scatter(*tables: SeedLosses, blocks: bool = True) -> Scatter:
     """
     twins = {twin: row for table in tables for twin, row in _twins(table)}
     kept = [{row: dict(of) for row, of in table.items() if row not in twins} for table in tables]
+    quiet = set[frozenset[Row]]()
+    fewest = [(len(table) + 2) // 2 for table in kept]  # rows that stay: fewer would not tell a loud one from two alike
+    while blocks and (alike := _alike(kept, fewest)):
+        place, twin, row, plainly = alike
+        del kept[place][twin]
+        twins[twin] = row
+        quiet |= {frozenset({twin, row})} if plainly else set()
     noisier: dict[Row, float] = {}
     odd: dict[Row, Odd] = {}
     noise = None
     while True:
-        fits = [_Fit(table, blocks) for table in kept]
+        fits = [Fit(table, blocks) for table in kept]
         squares, freedom = sum(fit.squares for fit in fits), sum(fit.freedom for fit in fits)
         if freedom <= 0:
             break
@@ -123,7 +131,7 @@ def scatter(*tables: SeedLosses, blocks: bool = True) -> Scatter:
     for twin, row in twins.items():
         noisier |= {twin: noisier[row]} if row in noisier else {}
         odd |= {twin: odd[row]} if row in odd else {}
-    return Scatter(noise, noisier, odd)
+    return Scatter(noise, noisier, odd, twins, frozenset(quiet))
 
 
 def _twins(table: SeedLosses) -> Iterator[tuple[Row, Row]]:
@@ -141,62 +149,39 @@ def _twins(table: SeedLosses) -> Iterator[tuple[Row, Row]]:
                 yield row, known[pattern]
 
 
-class _Fit:
-    """Least squares of one table. The means of rows or of blocks are taken out first, whichever are more, so that only
-    the fewer of the two are solved for: runs × fewer² operations."""
-
-    def __init__(self, table: SeedLosses, blocks: bool) -> None:
-        self.rows = [row for row, of in table.items() if len(of) > 1]
-        self.seeds = [seed for row in self.rows for seed in table[row]]
-        self.sizes = [len(table[row]) for row in self.rows]
-        self.squares, self.freedom = 0.0, 0
-        self.deviations = self.residuals = self.leverage = np.empty(0)
-        """Distance of each run from the mean of its row and from what row and block explain, and its leverage."""
-        if self.rows:
-            self._solve(table, blocks)
-
-    def _solve(self, table: SeedLosses, blocks: bool) -> None:
-        losses = np.fromiter((loss for row in self.rows for loss in table[row].values()), np.float64)
-        row_of = np.repeat(np.arange(len(self.rows)), self.sizes)
-        self.deviations = _centred(losses, row_of)
-        left, self.leverage = self.deviations, 1 / np.repeat(self.sizes, self.sizes)
-        if blocks:
-            places = {seed: place for place, seed in enumerate(dict.fromkeys(self.seeds))}
-            block_of = np.array([places[seed] for seed in self.seeds])
-            more, fewer = (row_of, block_of) if len(places) <= len(self.rows) else (block_of, row_of)
-            left, self.leverage = _unexplained(self.deviations, more, fewer)
-        self.residuals = np.where(abs(left) > ROUNDING, left, 0.0)
-        self.squares = float(self.residuals @ self.residuals)
-        self.freedom = len(losses) - round(float(self.leverage.sum()))
-
-    def by_row(self) -> list[tuple[float, Row]]:
-        """Mean squared residual of each row."""
-        parts = np.split(self.residuals**2, np.cumsum(self.sizes)[:-1]) if self.rows else []
-        return [(float(part.mean()), row) for row, part in zip(self.rows, parts, strict=True)]
+def _alike(tables: Sequence[SeedLosses], fewest: Sequence[int]) -> tuple[int, Row, Row, bool] | None:
+    """The place of a table and two of its rows, the later one first, whose difference scatters less than the noise of
+    the other rows leads one to expect, the loudest of them aside if there are more than two, and whether it does so at
+    `LEVEL`; None where no two do."""
+    pairs = [
+        (place, other, one)
+        for place, table in enumerate(tables)
+        if max(FEWEST, fewest[place] + 1) <= len(table) <= MANY
+        for one, other in itertools.combinations(table, 2)
+    ]
+    quietest: tuple[float, int, tuple[int, Row, Row]] | None = None
+    for place, other, one in pairs:
+        own, theirs = tables[place][other], tables[place][one]
+        differences = [own[seed] - theirs[seed] for seed in own if seed in theirs]
+        if len(differences) >= FEWEST:
+            variance = float(np.var(differences, ddof=1))
+            if quietest is None or variance < quietest[0]:
+                quietest = variance, len(differences) - 1, (place, other, one)
+    if quietest is None:
+        return None
+    variance, own_freedom, (place, twin, row) = quietest
+    rest = [{name: of for name, of in table.items() if (at, name) != (place, twin)} for at, table in enumerate(tables)]
+    if len(rest[place]) > 2:
+        del rest[place][max(Fit(rest[place], blocks=True).by_row(), key=itemgetter(0))[1]]
+    fits = [Fit(table, blocks=True) for table in rest]
+    squares, freedom = sum(fit.squares for fit in fits), sum(fit.freedom for fit in fits)
+    if freedom <= 0 or squares <= 0:
+        return None
+    p = float(special.fdtr(own_freedom, freedom, variance / (2 * squares / freedom)))
+    return (place, twin, row, p < LEVEL / len(pairs)) if p < ALIKE / len(pairs) else None
 
 
-def _centred(values: Floats, group_of: Places) -> Floats:
-    """Values (runs,) less the mean of each one's group."""
-    means = np.bincount(group_of, values) / np.bincount(group_of)
-    return values - means[group_of]
-
-
-def _unexplained(values: Floats, more: Places, fewer: Places) -> tuple[Floats, Floats]:
-    """What the means of two crossed groupings leave of values (runs,), and each run's leverage.
-
-    The indicators of the second grouping, X, are projected on what the first leaves: D = X − P₁X. So the residual is
-    (1 − P₁)y − D(DᵀD)⁺Dᵀy, and the leverage 1/n₁ + diag D(DᵀD)⁺Dᵀ.
-    """
-    sizes = np.bincount(more)
-    shares = np.zeros((len(sizes), fewer.max() + 1))
-    np.add.at(shares, (more, fewer), 1.0)
-    design = np.eye(shares.shape[1])[fewer] - (shares / sizes[:, None])[more]
-    solved = design @ np.linalg.pinv(design.T @ design, rcond=1e-9)
-    left = _centred(values, more)
-    return left - solved @ (design.T @ left), 1 / sizes[more] + (solved * design).sum(axis=1)
-
-
-def _odd_run(fits: Sequence[_Fit], squares: float, freedom: int, odd: Mapping[Row, Odd]) -> tuple[int, Row, Odd] | None:
+def _odd_run(fits: Sequence[Fit], squares: float, freedom: int, odd: Mapping[Row, Odd]) -> tuple[int, Row, Odd] | None:
     """The run of the largest externally studentised residual, if that is significant; a row has one at the most."""
     if freedom - 1 < ENOUGH:
         return None
@@ -223,12 +208,12 @@ def _odd_run(fits: Sequence[_Fit], squares: float, freedom: int, odd: Mapping[Ro
 
 
 def _noisier_row(
-    tables: Sequence[SeedLosses], fits: Sequence[_Fit], squares: float, freedom: int, blocks: bool
+    tables: Sequence[SeedLosses], fits: Sequence[Fit], squares: float, freedom: int, blocks: bool
 ) -> tuple[int, Row] | None:
     """The row of the largest residuals, if these are larger than the others'."""
     candidates = [(square, place, row) for place, fit in enumerate(fits) for square, row in fit.by_row()]
     _, place, row = max(candidates, key=lambda each: each[0])
-    without = _Fit({name: of for name, of in tables[place].items() if name != row}, blocks)
+    without = Fit({name: of for name, of in tables[place].items() if name != row}, blocks)
     rest = squares - fits[place].squares + without.squares
     left = freedom - fits[place].freedom + without.freedom
     if not 0 < left < freedom or rest <= 0:
@@ -238,7 +223,7 @@ def _noisier_row(
     return (place, row) if p < LEVEL / sum(len(fit.rows) for fit in fits) else None
 
 
-def _unlike_table(fits: Sequence[_Fit]) -> int | None:
+def _unlike_table(fits: Sequence[Fit]) -> int | None:
     """The place of a later table whose noise is not that of the first."""
     for place, fit in enumerate(fits[1:], start=1):
         if fit.freedom and fits[0].freedom:
@@ -251,5 +236,5 @@ def _unlike_table(fits: Sequence[_Fit]) -> int | None:
 
 def _sd_beside(rest: SeedLosses, row: SeedLosses, blocks: bool) -> float:
     """Standard deviation of a row, all of its runs included, beside the rest of its table."""
-    known, whole = _Fit(rest, blocks), _Fit({**rest, **row}, blocks)
+    known, whole = Fit(rest, blocks), Fit({**rest, **row}, blocks)
     return math.sqrt((whole.squares - known.squares) / (whole.freedom - known.freedom))

@@ -25,7 +25,7 @@ from ablate.store.documents import Distribution, Leader, SearchBase, SearchDocum
 from ablate.study.search_spec import NOT_OF_A_SCORE, OF_THE_MODEL, SearchSpec
 from zoo.settings.identity import digest_of, identity_of
 
-Done = Sequence[Mapping[int, tuple[float, ...]]]
+TrialScores = Sequence[Mapping[int, tuple[float, ...]]]
 """Values by trial, per share of the budget."""
 
 
@@ -63,7 +63,7 @@ def asked_before(lab: StudyTrialRunner, document: SearchDocument) -> bool:
 
 
 def search_document(
-    lab: StudyTrialRunner, study: optuna.Study, done: Done, journal: str | None = None, has_ended: bool = True
+    lab: StudyTrialRunner, study: optuna.Study, done: TrialScores, journal: str | None = None, has_ended: bool = True
 ) -> SearchDocument:
     """Document of what a search has found so far. has_ended: also what takes seconds to work out."""
     spec = lab.spec
@@ -103,7 +103,7 @@ def search_document(
     )
 
 
-def standings_of(lab: StudyTrialRunner, study: optuna.Study, done: Done) -> Standings:
+def standings_of(lab: StudyTrialRunner, study: optuna.Study, done: TrialScores) -> Standings:
     """Where settings stand that had the whole budget and are within the limits."""
     trials, directions = study.get_trials(deepcopy=False), list(lab.spec.objectives.values())
     if len(done) == 1:
@@ -124,7 +124,7 @@ def _leaders(lab: StudyTrialRunner, study: optuna.Study, standing: Standings) ->
             yield Leader(trial=number, searched=first, fresh=tuple(fresh), contends=number in contenders, costs=costs)
 
 
-def _trial(lab: StudyTrialRunner, trial: FrozenTrial, done: Done, best: bool) -> TrialRecord:
+def _trial(lab: StudyTrialRunner, trial: FrozenTrial, done: TrialScores, best: bool) -> TrialRecord:
     reached = tuple(_values(values[trial.number]) for values in done if trial.number in values)
     state = _state(trial, whole=len(reached) == len(done))
     return TrialRecord(

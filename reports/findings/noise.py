@@ -9,16 +9,20 @@ from functools import cached_property
 
 import numpy as np
 import polars as pl
+from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.noise.curve import RateCurve
 from ablate.noise.difference import Difference, seed_difference
+from ablate.noise.fit import SeedLosses
 from ablate.noise.penalty import NOTHING, UNBOUNDED, Penalty, choice_penalty
-from ablate.noise.scatter import Noise, Odd, Scatter, SeedLosses, scatter
+from ablate.noise.scatter import Noise, Odd, Scatter, scatter
 from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.tuning import RATE
 from reports.statistics.interval import Interval
 
 NO_SCATTER = Scatter(None)
+UNEVEN, DOUBT = 1.5, 0.1
+"""Ratio of two arms' numbers of seeds above which their noise is pooled only if a test at this level finds it alike."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,10 @@ class StudyNoise:
         return self.scatter.noise
 
     def of_pair(self, *arms: str) -> Noise | None:
-        """Noise of one run of either arm; None where one is noisier than the rest, or nothing is known."""
-        return None if any(arm in self.scatter.noisier for arm in arms) else self.run
+        """Noise of one run of either arm; None where one is noisier than the rest, where both move together so that
+        their differences are quieter, or nothing is known."""
+        apart = any(arm in self.scatter.noisier for arm in arms) or frozenset(arms) in self.scatter.quiet
+        return None if apart else self.run
 
     def difference(self, pair: tuple[str, str], values: Sequence[float], shared: float = 0.0) -> Difference | None:
         """First arm − second, from paired differences by seed, with all its noise; None where these tell nothing.
@@ -64,13 +70,14 @@ class StudyNoise:
     def unpaired(self, pair: tuple[str, str], own: Sequence[float], others: Sequence[float]) -> Difference | None:
         """The difference of two means whose seeds have nothing in common; None with fewer than two in either.
 
-        A pair with a noisier arm, or of a study whose runs are all paired, has Welch's error and degrees of freedom.
+        A pair with a noisier arm, or of a study whose runs are all paired, has Welch's error and degrees of freedom;
+        so has one of unequal numbers of seeds where the smaller has the larger scatter, which a pooled one understates.
         """
         if min(len(own), len(others)) < 2:
             return None
         first, second = (float(np.var(losses, ddof=1)) / len(losses) for losses in (own, others))
         run = None if any(arm in self.apart.noisier for arm in pair) else self.apart.noise
-        if run is None:
+        if run is None or _is_noisier(min(own, others, key=len), max(own, others, key=len), run):
             error = math.sqrt(first + second)
             parts = first**2 / (len(own) - 1) + second**2 / (len(others) - 1)
             freedom = max(1, math.floor(error**4 / parts)) if parts else 1
@@ -102,6 +109,13 @@ class StudyNoise:
         return {
             each.arm: _choice(each, self.of_tuning(each.arm), most.get(each.arm, math.inf)) for each in self.tunings
         }
+
+
+def _is_noisier(fewer: Sequence[float], more: Sequence[float], run: Noise) -> bool:
+    """Whether much fewer losses scatter more than the pooled noise leads one to expect, by a test at `DOUBT`."""
+    ratio = float(np.var(fewer, ddof=1)) / run.sd**2
+    uneven = len(more) > UNEVEN * len(fewer)
+    return uneven and float(special.fdtrc(len(fewer) - 1, run.freedom, ratio)) < DOUBT
 
 
 def study_noise(tunings: Sequence[StudyTuning], runs: pl.DataFrame) -> StudyNoise:
