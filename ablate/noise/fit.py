@@ -19,7 +19,7 @@ ROUNDING = 10**-DIGITS
 
 
 class Fit:
-    """Least squares of rows and blocks of one table. The means of rows or of blocks are taken out first, whichever are more, so that only
+    """Least squares of one table. The means of rows or of blocks are taken out first, whichever are more, so that only
     the fewer of the two are solved for: runs × fewer² operations."""
 
     def __init__(self, table: SeedLosses, blocks: bool) -> None:
