@@ -40,12 +40,14 @@ class TinyCorpus:
         return [HeldOutRows(windows, np.broadcast_to(starts, windows.shape), np.ones_like(windows))]
 
 
-_measured = functools.cache(lambda how, _settings: peak_flops_per_second(*how))
+@functools.cache
+def _measured(_settings: tuple[Any, ...], *how: Any, **options: Any) -> float:
+    return peak_flops_per_second(*how, **options)
 
 
-def measured_once(*how: Any) -> float:
+def measured_once(*how: Any, **options: Any) -> float:
     """The speed of the machine's products, under the settings in force."""
-    return _measured(how, (torch.get_num_threads(), torch.get_float32_matmul_precision()))
+    return _measured((torch.get_num_threads(), torch.get_float32_matmul_precision()), *how, **options)
 
 
 @pytest.fixture(autouse=True)

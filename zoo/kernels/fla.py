@@ -69,7 +69,7 @@ def use_fla() -> bool:
     if not _in_use and version and torch.cuda.get_device_capability() >= CAPABILITY:
         import zoo.kernels.fla_operators  # noqa: F401, PLC0415 (registers them, only where they are used)
 
-        _in_use.append(ScanKernels(f"flash-linear-attention {version}"))
+        _in_use[:] = [ScanKernels(f"flash-linear-attention {version}")]
     return bool(_in_use)
 
 
