@@ -119,21 +119,17 @@ def _cpu_fact(name: str) -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
 
-def cores() -> int:
-    """Processor cores that this process may use: its affinity, or its container's quota where that is less."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(allowed or 1, _quota(Path("/sys/fs/cgroup/cpu.max")) or allowed or 1))
+def cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Processor cores that this process may use: its affinity, or its container's quota where that is less.
+
+    cpu_max: a cgroup's `quota period` in microseconds. A quota of less than one core is one.
+    """
+    allowed = (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) or 1
+    quota, period = cpu_max.read_text(encoding="utf-8").split() if cpu_max.exists() else ("max", "")
+    return allowed if quota == "max" else max(1, min(allowed, int(quota) // int(period)))
 
 
 def own_threads() -> int:
     """Threads of a command that computes by itself: `OMP_NUM_THREADS` as for any program, or one for each core."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, int(asked)) if asked.isdigit() else cores()
-
-
-def _quota(path: Path) -> int | None:
-    """Whole cores in a cgroup's `quota period` (microseconds), or None for no limit."""
-    if not path.exists():
-        return None
-    quota, period = path.read_text(encoding="utf-8").split()
-    return None if quota == "max" else int(quota) // int(period)

@@ -136,11 +136,24 @@ def differences(
 def ties(
     tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records] = ()
 ) -> dict[LedgerClaim, float | None]:
-    """Corrected p-values by the claim of the difference. Another margin is another test."""
+    """Corrected p-values by the claim of the difference, but for late margins."""
+    late = late_margins(tests, ledger, elsewhere)
     ledger, told = as_one(tests, ledger, elsewhere)
     found = corrected(judgements(_tie, lambda test: test.p_tie, tests, ledger), map(difference_claim, _told(told)))
-    own = {_tie(test) for test in _as_tuned(tests, ledger)}
+    own = {_tie(test) for test in _as_tuned(tests, ledger) if difference_claim(test) not in late}
     return {replace(claim, margin=None): p for claim, p in found.items() if claim in own}
+
+
+def late_margins(
+    tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records] = ()
+) -> dict[LedgerClaim, float]:
+    """Margins by claims that were judged before without them: who knows a difference can set one that is larger."""
+    first: dict[LedgerClaim, float | None] = {}
+    for test in _tests(as_one(tests, ledger, elsewhere)[0]):
+        if test.p is not None:
+            first.setdefault(difference_claim(test), test.margin)
+    claims = {difference_claim(test): test.margin for test in tests if test.margin is not None}
+    return {claim: margin for claim, margin in claims.items() if first.get(claim, margin) != margin}
 
 
 def as_one(

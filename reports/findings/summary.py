@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -20,7 +20,7 @@ from reports.errors import ReportError
 from reports.findings import warnings
 from reports.findings.comparison import Comparison, Judgement
 from reports.findings.costs import StudyCosts, study_costs
-from reports.findings.judging import Pair
+from reports.findings.judging import Pair, late_margins
 from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.step_time import UNKNOWN, step_time_errors
 from reports.findings.study_summary import ArmBudget, ArmSummary, EffectSummary, MeanScore, NoiseSummary, StudySummary
@@ -62,7 +62,11 @@ def summarise(data: Collected) -> StudySummary:
         study=data.study,
         arms=arms,
         noise=_noise(noise, arms, effects),
-        warnings=(*warnings.find(data), *unpaired({arm.name: arm.items for arm in arms})),
+        warnings=(
+            *warnings.find(data),
+            *_late_margin(data, judged),
+            *unpaired({arm.name: arm.items for arm in arms}),
+        ),
         environment=warnings.environment(data),
         runs=data.runs,
         ledger=data.ledger,
@@ -78,6 +82,16 @@ def summarise(data: Collected) -> StudySummary:
         sections={name: section for name, section in found.items() if section is not None},
     )
     return replace(plain, claims=judge_claims(plain))
+
+
+def _late_margin(data: Collected, judged: Mapping[Pair, Judgement]) -> Iterator[str]:
+    """A warning where the margin was set once the differences were known."""
+    tests = [each.comparison.test for each in judged.values() if each.comparison.test is not None]
+    for margin in set(late_margins(tests, data.ledger, data.elsewhere).values()):
+        yield (
+            f"The margin of {margin:g} nats was set after these seeds had been judged without it, so that none of them "
+            "shows that a difference is smaller: judge fresh seeds with it."
+        )
 
 
 def open_arms(summary: StudySummary) -> tuple[str, ...]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ablate.store.documents import LedgerTest
+import math
+from collections.abc import Sequence
+
+from ablate.store.documents import LedgerRecord, LedgerTest
 from reports.designs import effect_words
 from reports.findings.judging import as_one, looks_at
 from reports.findings.study_summary import StudySummary
@@ -68,7 +71,7 @@ def method(summary: StudySummary) -> str:
     judged = {_key(test): test.arm for record in ledger for test in record.tests}
     others = dict.fromkeys(name for key, name in judged.items() if key not in shown)
     counted = f"Judged for this question before, and counted: {listed(list(others))}." if others else ""
-    earlier = filter(None, [look(summary), counted])
+    earlier = filter(None, [look(summary, again=bool(others)), _first_judged(summary, ledger), counted])
     return " ".join([*parts, failure_words.reliability(summary), *earlier]).strip()
 
 
@@ -100,17 +103,39 @@ def _compared(summary: StudySummary) -> list[str]:
 ORDINALS = ("First", "Second", "Third", "Fourth", "Fifth")
 
 
-def look(summary: StudySummary) -> str:
-    """The price of this judgement: `First look at this question: its tests take 4 % of …`."""
-    if not any(test.p is not None for test in summary.tests):
+def look(summary: StudySummary, *, again: bool = False) -> str:
+    """The price of this judgement: `First look at this question: its tests take 4 % of …`.
+
+    again: whether other arms were judged in it, which the study no longer has.
+    """
+    judged = [each.comparison for each in summary.judgements if not each.comparison.repeated]
+    if not any(found.test is not None and found.test.p is not None for found in judged):
         return ""
     number = looks_at(summary.tests, summary.ledger, summary.elsewhere)
     spent, later = (f"{100 * ALPHA * share(each):.2g} %" for each in (number, number + 1))
     nth = ORDINALS[number - 1] if number <= len(ORDINALS) else f"{number}th"
+    what = (
+        f"These tests are of the {nth.lower()} look at this question, and take"
+        if again
+        else (f"{nth} look at this question: its tests take")
+    )
     return (
-        f"{nth} look at this question: its tests take {spent} of the 5 % risk of a false verdict that it has in all; "
+        f"{what} {spent} of the 5 % risk of a false verdict that it has in all; "
         f"the next one, of other arms or seeds, would have {later}."
     )
+
+
+def _first_judged(summary: StudySummary, ledger: Sequence[LedgerRecord]) -> str:
+    """A sentence on p-values that are those of an earlier judgement, beside other arms."""
+    first: dict[object, float] = {}
+    for test in (test for record in ledger for test in record.tests):
+        if test.p is not None:
+            first.setdefault(_key(test), test.p)
+    known = [(test.arm, test.p, first.get(_key(test))) for test in summary.tests]
+    arms = [arm for arm, p, before in known if p is not None and before is not None and not math.isclose(p, before)]
+    if not arms:
+        return ""
+    return f"The p-value of {listed(arms)} is that of the first judgement, by the noise of the arms of then."
 
 
 def _key(test: LedgerTest) -> object:

@@ -250,11 +250,15 @@ def test_git_state_is_that_of_the_checkout_alone(tmp_path):
     assert environment.git_state(tmp_path / "below").commit is None
 
 
-@pytest.mark.parametrize(("text", "quota"), [("max 100000", None), ("200000 100000", 2), ("50000 100000", 0)])
-def test_a_container_quota_is_whole_cores(tmp_path, text, quota):
+@pytest.mark.parametrize(
+    ("text", "cores"), [("max 100000", 8), ("200000 100000", 2), ("50000 100000", 1), ("1600000 100000", 8)]
+)
+def test_a_container_quota_is_whole_cores(tmp_path, monkeypatch, text, cores):
+    """A quota of half a core was taken for none."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     (tmp_path / "cpu.max").write_text(text)
-    assert environment._quota(tmp_path / "cpu.max") == quota
-    assert environment._quota(tmp_path / "none") is None
+    assert environment.cores(tmp_path / "cpu.max") == cores
+    assert environment.cores(tmp_path / "none") == 8
 
 
 def test_numbers_for_people():

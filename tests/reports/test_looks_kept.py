@@ -387,3 +387,32 @@ def test_another_budget_is_another_question_and_another_rate_is_not() -> None:
         record.model_copy(update={"tests": (record.tests[0].model_copy(update={"question": ()}),)}) for record in ledger
     ]
     assert corrected(fresh, old) == pytest.approx(0.004 / (0.2 / 6)), "of a store from before, all are one question"
+
+
+def test_a_margin_that_is_set_once_the_difference_is_known_shows_nothing(tmp_path: Path) -> None:
+    """Four hundredths better, and then the same to within five: the margin was chosen for it."""
+    far = {"a": [loss - 0.04 for loss in (2.401, 2.411, 2.392, 2.4045)]}
+    assert rendered(tmp_path, far).arms[1].verdict == "better"
+    folder = Store(tmp_path).study("norm_placement", "cpu")
+    document = folder.read()
+    assert document is not None
+    folder.write(document.model_copy(update={"margin": 0.05}))
+    for _ in range(2):  # nor once it was recorded with the margin
+        reports.render(folder.path)
+        late = reports.summarise(folder.path)
+        assert late.arms[1].verdict == "better"
+        assert any(text.startswith("The margin of 0.05 nats was set after these seeds") for text in late.warnings)
+    first = tmp_path / "first"
+    study = study_of(far).document().model_copy(update={"margin": 0.05})
+    study_of(far).write(first)
+    Store(first).study("norm_placement", "cpu").write(study)
+    assert reports.summarise(Store(first).study("norm_placement", "cpu").path).arms[1].verdict == "no difference"
+
+
+def test_a_p_that_stands_says_so_where_the_arms_beside_it_are_gone(tmp_path: Path) -> None:
+    whole = rendered(tmp_path, dict(ARMS))
+    assert "First look at this question: its tests take 4 %" in method_words.method(whole)
+    alone = method_words.method(rendered(tmp_path, {"a": ARMS["a"]}))
+    assert "These tests are of the first look at this question, and take 4 %" in alone
+    assert "The p-value of a is that of the first judgement, by the noise of the arms of then." in alone
+    assert "p-value of" not in method_words.method(whole)
