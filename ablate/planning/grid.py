@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 DISSENT = 0.25
 """Share of the tuning seeds that may do better at a rate which is plainly worse than the best: of equal rates, one in
 four would seem so."""
+PLAIN = 0.1
+"""Nats below all others at which the highest rate is plainly the best, though no run trains."""
 LEAST_NOISE = 1e-6
 """Nats by which losses of two seeds differ at least; where they are equal, the curve still needs a scale."""
 
@@ -156,17 +158,24 @@ def _is_open(path: str, values: Sequence[Any], trials: Sequence[Trial], legal: L
 
 
 def _side(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> int:
-    """−1 or 1 where the best value is the smallest or largest number tried, else 0. Where no seed trains, losses do not
-    tell where the best rate lies, but stalling and diverging come of high ones: −1 for the rate."""
+    """−1 or 1 where the best value is the smallest or largest number tried, else 0. Where no seed trains, rates are too
+    low if the highest is plainly the best; else losses do not tell, but stalling and diverging come of high ones."""
     if len(values) < 2 or not all(is_number(value) for value in values):
         return 0
     if not any_trains(trials):
-        return -1 if path == RATE else 0
+        return (1 if _still_falls(trials) else -1) if path == RATE else 0
     if math.isinf(best(trials).loss):
         return 0
     tried = _tried_values(path, values, trials)
     chosen = best(trials).settings[path]
     return -1 if chosen == tried[0] else 1 if chosen == tried[-1] else 0
+
+
+def _still_falls(trials: Sequence[Trial]) -> bool:
+    """Whether the highest rate has a loss plainly below those of all others."""
+    highest = max(trial.settings[RATE] for trial in trials)
+    at, below = ([each.loss for each in trials if (each.settings[RATE] == highest) is is_at] for is_at in (True, False))
+    return min(at) < min(below, default=-math.inf) - PLAIN
 
 
 def _tried_values(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> list[Any]:

@@ -152,6 +152,20 @@ def test_where_every_run_stalls_or_diverges_lower_rates_are_tried_until_one_trai
             assert found.chosen[RATE] == pytest.approx(1.2e-3, rel=0.15)
 
 
+def test_where_rates_are_too_low_to_learn_higher_ones_are_tried() -> None:
+    """SGD at the rates of Adam: all runs end at the loss of a uniform guess but that of the highest rate, which still
+    learned no more than token frequencies. Lower rates were tried, down to a millionth."""
+
+    def losses(rate: float) -> list[float]:
+        return [6.93 - min(10 * rate, 4.0)] * 2
+
+    found = stalling(losses, [1e-3, 3e-3, 1e-2, 3e-2, 1e-1])
+    tried = [trial.settings[RATE] for trial in found.trials]
+    assert (min(tried), tried[5]) == (1e-3, pytest.approx(1 / 3, rel=0.01))
+    assert found.least < 5
+    assert found.chosen[RATE] > 0.1
+
+
 def test_an_arm_that_trains_at_no_rate_keeps_the_middle_of_its_list_and_says_so() -> None:
     found = stalling(lambda rate: [5.9 - rate, 5.9, 5.9], [1e-3, 2e-3, 4e-3])
     assert [trial.settings[RATE] for trial in found.trials] == [1e-3, 2e-3, 4e-3, 5e-4, 2.5e-4, 1.25e-4]
