@@ -50,7 +50,9 @@ class ImportSettings:
     bos: Bos = "auto"
 
 
-def note(store: Store, name: str, directory: str | Path, run: RunDocument, measure: str | None = None) -> None:
+def remember_import(
+    store: Store, name: str, directory: str | Path, run: RunDocument, measure: str | None = None
+) -> None:
     """Keep which run was made of the model in a folder."""
     created = now()
     folder = str(Path(directory).resolve())
@@ -70,15 +72,15 @@ def imported_first(directory: Path, root: str | Path, progress: Wanted) -> str:
     known = (checkpoint.digest, checkpoint.conventions, how.before if how else ())
     if before is not None and (before.imported, before.conventions, before.begins) == known:
         return before.digest
-    asked = asked_of(checkpoint, None, None, (), (), None, True, pick_device())
+    asked = import_settings(checkpoint, None, None, (), (), None, True, pick_device())
     text = "Python's standard library (`ablate import DIR --text` or `--study` takes another)"
     teller(progress)(f"{name} is imported first; its text is {text}")
-    run, _ = brought(place, checkpoint, name, asked, enforce(pick_device(), "float32", own_threads()), progress)
-    note(place, name, directory, run)
+    run, _ = import_run(place, checkpoint, name, asked, enforce(pick_device(), "float32", own_threads()), progress)
+    remember_import(place, name, directory, run)
     return run.digest
 
 
-def brought(
+def import_run(
     store: Store, checkpoint: Checkpoint, name: str, asked: ImportSettings, numerics: Numerics, progress: Wanted
 ) -> tuple[RunDocument, Corpus]:
     """The run of a model, which is made unless the store has it, and the text that it reads."""
@@ -103,7 +105,7 @@ def brought(
     return run, corpus
 
 
-def asked_of(
+def import_settings(
     checkpoint: Checkpoint,
     study: StudyLike | None,
     scale: str | None,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.api._import_request import ImportSettings, asked_of, brought, note
+from ablate.api._import_request import ImportSettings, import_run, import_settings, remember_import
 from ablate.api.code_trust import refuse_code
 from ablate.api.evaluating import Scores, evaluate
 from ablate.api.public import Dtype
@@ -112,15 +112,15 @@ def import_model(
     """
     where, place = device or pick_device(), Store(store)
     checkpoint = Checkpoint.at(directory, Path())
-    asked = asked_of(checkpoint, study, scale, sets, text, context, measure, where, bos=bos)
+    asked = import_settings(checkpoint, study, scale, sets, text, context, measure, where, bos=bos)
     if asked.study is not None:
         refuse_code(asked.study, allow_code)
     own = name or Path(directory).resolve().name
-    run, corpus = brought(place, checkpoint, own, asked, enforce(where, dtype, own_threads()), progress)
+    run, corpus = import_run(place, checkpoint, own, asked, enforce(where, dtype, own_threads()), progress)
     request = _request(place, corpus, run, asked, measured=measure is not False, own=not settings)
     with open_counts(progress):
         run_here(request, where)
-    note(place, own, directory, run, request.measure_digest)
+    remember_import(place, own, directory, run, request.measure_digest)
     return _imported(place, own, run, request, {**settings, "bos": asked.bos}, progress)
 
 

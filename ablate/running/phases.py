@@ -20,7 +20,7 @@ from ablate.machine.environment import describe
 from ablate.machine.numerics import Numerics
 from ablate.planning.budgets import training_cost
 from ablate.readable import instant, now
-from ablate.running.process_group import team_of
+from ablate.running.process_group import process_group_of
 from ablate.running.request import Request
 from ablate.running.sessions import numerics_of, session_of
 from ablate.store import Store
@@ -92,8 +92,13 @@ def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
             LOG.info("%s", line)
     started = instant()
     device = numerics.device
-    with team_of(request) as team, peak_memory(device) as memory, waiting() as waited, watched(device) as sensors:
-        session = session_of(request, corpus, numerics, team, stop=lambda: stop.asked)
+    with (
+        process_group_of(request) as group,
+        peak_memory(device) as memory,
+        waiting() as waited,
+        watched(device) as sensors,
+    ):
+        session = session_of(request, corpus, numerics, group, stop=lambda: stop.asked)
         with stop.deferred():
             ending = session.run()
     if ending.status == "finished":

@@ -35,8 +35,8 @@ READY = b"ready\n"
 
 
 @contextmanager
-def team_of(request: Request) -> Iterator[ProcessGroup]:
-    """The team of a run, of which this process is the first. The others end with the block, however it ends."""
+def process_group_of(request: Request) -> Iterator[ProcessGroup]:
+    """The group of a run, of which this process is the first. The others end with the block, however it ends."""
     size = request.execution.devices
     if size == 1:
         yield ALONE
@@ -49,8 +49,8 @@ def team_of(request: Request) -> Iterator[ProcessGroup]:
         threading.Thread(target=_end_without, args=(others, request, over), daemon=True).start()
         try:
             _expect(others)
-            with joined(meeting, 0, size, request.identity.numerics.device) as team, _explained(others):
-                yield team
+            with joined(meeting, 0, size, request.identity.numerics.device) as group, _explained(others):
+                yield group
         finally:
             over.set()
             for other in others:
@@ -114,9 +114,9 @@ def main(arguments: list[str]) -> int:
     answers, request, rank = answers_to(arguments[0]), Request.read(Path(arguments[1])), int(arguments[2])
     answers.write(READY.decode())
     unwatched = request.model_copy(update={"identity": request.identity.model_copy(update={"probes": None})})
-    with joined(Path(arguments[3]), rank, request.execution.devices, request.identity.numerics.device) as team:
+    with joined(Path(arguments[3]), rank, request.execution.devices, request.identity.numerics.device) as group:
         corpus = open_corpus(Path(request.corpus))
-        for _ in session_of(unwatched, corpus, numerics_of(request), team).rehearse():
+        for _ in session_of(unwatched, corpus, numerics_of(request), group).rehearse():
             pass
     return 0
 

@@ -30,9 +30,9 @@ def session_of(
     request: Request,
     corpus: TrainingData,
     numerics: Numerics,
-    team: ProcessGroup,
+    group: ProcessGroup,
     stop: Callable[[], bool] = lambda: False,
 ) -> Session:
-    """The session of one process of the team."""
+    """The session of one process of the group."""
     store = Store(request.store)
-    return Session(store, request.identity, corpus, numerics, request.execution, team=team, stop=stop)
+    return Session(store, request.identity, corpus, numerics, request.execution, group=group, stop=stop)

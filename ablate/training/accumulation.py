@@ -32,7 +32,7 @@ class MicrobatchError(AblateError):
 @dataclass
 class Accumulation:
     """`microbatch` as in `Execution`. couples_rows: why a batch cannot be cut, if so. rows: how many at a time so far.
-    team: whose gradients add up to those of a batch.
+    group: whose gradients add up to those of a batch.
 
     Raises MicrobatchError where parts are asked for and batches cannot be cut.
     """
@@ -40,10 +40,10 @@ class Accumulation:
     microbatch: Microbatch | None = None
     couples_rows: str | None = None
     rows: int | None = None
-    team: ProcessGroup = ALONE
+    group: ProcessGroup = ALONE
 
     def __post_init__(self) -> None:
-        in_parts = isinstance(self.microbatch, int) or self.team.size > 1
+        in_parts = isinstance(self.microbatch, int) or self.group.size > 1
         if in_parts and self.couples_rows is not None:
             raise MicrobatchError(f"a batch cannot be trained on in parts: {self.couples_rows}")
         if isinstance(self.microbatch, int):
@@ -51,7 +51,7 @@ class Accumulation:
 
     def gradients(self, loss: Loss, batch: Batch, autocast: Callable[[], AbstractContextManager[object]]) -> Tensor:
         """Nats per scored target. Gradients are added to those of the parameters. Both are this process's part of those
-        of the team.
+        of the group.
 
         May raise torch's errors of memory, after which the gradients are worth nothing.
         """
@@ -77,7 +77,7 @@ class Accumulation:
         rows = self.rows_of(batch)
         if rows == len(batch):
             return [(batch, {})]
-        told, share = {"part": BatchShare(batch.counts.sum(), rows / len(batch))}, self.team.share(len(batch))
+        told, share = {"part": BatchShare(batch.counts.sum(), rows / len(batch))}, self.group.share(len(batch))
         return [(batch.rows(slice(start, start + rows)), told) for start in range(share.start, share.stop, rows)]
 
     def rows_of(self, batch: Batch) -> int:
@@ -87,7 +87,7 @@ class Accumulation:
 
     def _own(self, batch: Batch) -> int:
         """This process's rows."""
-        return len(batch) // self.team.size
+        return len(batch) // self.group.size
 
 
 def largest_divisor(number: int, limit: int) -> int:

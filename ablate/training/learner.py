@@ -14,7 +14,7 @@ from ablate.training.accumulation import Accumulation
 from ablate.training.average import WeightAverage
 from ablate.training.batch import Batch, Loss
 from ablate.training.optimizers import Updates
-from ablate.training.process_group import is_shared_out, whole_of
+from ablate.training.process_group import full_tensor_of, is_sharded
 from ablate.training.randomness import seed_step
 from ablate.training.spec import TrainSpec
 from evals.costs.memory import forget
@@ -68,7 +68,7 @@ class Learner:
                 self.optimizer.step()
                 self.after_update()
                 self.optimizer.zero_grad(set_to_none=True)
-                learnt = StepOutput(nats, whole_of(norm))
+                learnt = StepOutput(nats, full_tensor_of(norm))
             if self.average is not None:
                 self.average.update(step)
         return learnt
@@ -76,7 +76,7 @@ class Learner:
     def _gradients(self, step: int, batch: Batch) -> Tensor:
         """Nats per scored target. The weights are as they were, so that what did not fit in memory may start over."""
         while True:
-            seed_step(self.seed, step, self.numerics.device, self.accumulation.team.rank)
+            seed_step(self.seed, step, self.numerics.device, self.accumulation.group.rank)
             try:
                 return self._summed(self.accumulation.gradients(self.loss, batch, self.numerics.autocast))
             except (RuntimeError, MemoryError) as error:
@@ -87,11 +87,11 @@ class Learner:
             forget(self.numerics.device)
 
     def _summed(self, nats: Tensor) -> Tensor:
-        """The same over the team, whose gradients and counts are added up too. A function of its own: what it holds is
+        """The same over the group, whose gradients and counts are added up too. A function of its own: what it holds is
         free before a step starts over."""
-        gradients, team = _gradients_of(self._moved()), self.accumulation.team
-        team.add_up([nats, *(each for each in gradients if not is_shared_out(each))])
-        team.add_up(self.counts)
+        gradients, group = _gradients_of(self._moved()), self.accumulation.group
+        group.add_up([nats, *(each for each in gradients if not is_sharded(each))])
+        group.add_up(self.counts)
         return nats
 
     def _moved(self) -> list[nn.Parameter]:

@@ -1,7 +1,7 @@
 """The processes that train one run together: data parallelism.
 
 Each has the weights and the state of the optimizer, and computes the gradients of its rows of every batch. These are
-parts of the gradient of the whole (see `ablate.training.accumulation`), so that their sum over the team is it, and all
+parts of the gradient of the whole (see `ablate.training.accumulation`), so that their sum over the group is it, and all
 processes take the same step. As DistributedDataParallel, arXiv:2006.15704, without its overlap of sums with the
 backward pass, and with sums where that has means: rows with fewer scored targets weigh less.
 """
@@ -48,7 +48,7 @@ class ProcessGroup:
         return slice(self.rank * own, (self.rank + 1) * own)
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Put the sums over the team in the place of these tensors, which have one dtype. Raises ProcessGroupError."""
+        """Put the sums over the group in the place of these tensors, which have one dtype. Raises ProcessGroupError."""
         if self.size == 1:
             return
         if not self._agreed:
@@ -67,7 +67,7 @@ class ProcessGroup:
             for tensor, total in zip(bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True):
                 tensor.copy_(total.view_as(tensor))
 
-    def first_says(self, said: bool) -> bool:
+    def broadcast_from_rank0(self, said: bool) -> bool:
         """Broadcast a value from rank 0 between hosts, so that no device is waited for."""
         answer = torch.tensor([float(said)])
         dist.broadcast(answer, 0)
@@ -77,12 +77,12 @@ class ProcessGroup:
 ALONE = ProcessGroup()
 
 
-def is_shared_out(tensor: Tensor) -> bool:
+def is_sharded(tensor: Tensor) -> bool:
     """Whether this process has a part of it (torch's DTensor, which is slow to import)."""
     return hasattr(tensor, "full_tensor")
 
 
-def whole_of(tensor: Tensor) -> Tensor:
+def full_tensor_of(tensor: Tensor) -> Tensor:
     """Put together what is shared out; all processes have to, at once. Any other tensor as it is."""
     put_together: Callable[[], Tensor] = getattr(tensor, "full_tensor", lambda: tensor)
     return put_together()
@@ -101,7 +101,7 @@ def buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 @contextmanager
 def joined(meeting: Path, rank: int, size: int, device: str) -> Iterator[ProcessGroup]:
-    """A team whose processes meet through a file that nobody else uses, on one machine."""
+    """A group whose processes meet through a file that nobody else uses, on one machine."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # where the machine's own name may resolve to nothing
     backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
     dist.init_process_group(backend, init_method=f"file://{meeting}", rank=rank, world_size=size, timeout=PATIENCE)

@@ -102,7 +102,7 @@ class Session:
         execution: Execution = DEFAULT,
         *,
         rest_seconds: float = 0.25,
-        team: ProcessGroup = ALONE,
+        group: ProcessGroup = ALONE,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.store, self.corpus, self.numerics = store, corpus, numerics
@@ -115,7 +115,7 @@ class Session:
         for stack in (self.model, self.model.encoder):
             if stack is not None:
                 stack.recompute = execution.recompute
-        self.team = team
+        self.group = group
         self.sharded = self._shared_out(identity) if execution.shard else None
         subject = self.sharded.model if self.sharded else self.model
         self.part = trained_part(subject, self.spec, self.seed)
@@ -124,7 +124,7 @@ class Session:
             optimizer = self.sharded.updates(optimizer)
         loss: Loss = compiled(subject.loss) if self.spec.compile else subject.loss
         self.taught = DistillationLoss.by(store, identity.teacher, loss, numerics.device) if identity.teacher else None
-        accumulation = Accumulation(execution.microbatch, self.model.spec.couples_rows, team=team)
+        accumulation = Accumulation(execution.microbatch, self.model.spec.couples_rows, group=group)
         self.average = WeightAverage(self.part, self.spec.average, self.steps) if self.spec.average else None
         self.learner = Learner(
             *(self.taught or loss, optimizer, self.spec, numerics, self.seed, accumulation, self.average),
@@ -157,7 +157,7 @@ class Session:
 
         if reason := refusal(self.spec, identity, self.model):
             raise ProcessGroupError(reason)
-        return Sharded(self.model, self.numerics.device, self.team)
+        return Sharded(self.model, self.numerics.device, self.group)
 
     @property
     def adapters(self) -> Adapters | None:
@@ -213,7 +213,7 @@ class Session:
         """Whether somebody is to look at the weights after this step, or for too long has not."""
         if self.sharded is not None:
             due = self.stop() or time.perf_counter() >= self._save_at
-            self._saves = self.team.first_says(due)
+            self._saves = self.group.broadcast_from_rank0(due)
         tired = time.perf_counter() - self._rested >= self.rest_seconds
         return self._saves or tired or self._validation_is_due(step)
 

@@ -1,4 +1,4 @@
-"""Weights, gradients and the state of the optimizer shared out among the processes of a team.
+"""Weights, gradients and the state of the optimizer shared out among the processes of a group.
 
 FSDP2 (`torch.distributed.fsdp.fully_shard`; Zhao et al. 2023, arXiv:2304.11277): each process has a part of every
 weight. A block gathers its weights when it computes and drops them again; gradients are summed and shared out by one
@@ -22,7 +22,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 import zoo
 from ablate.store.documents import RunDocument
 from ablate.training.optimizers import Group, StateDict, Updates
-from ablate.training.process_group import ProcessGroup, ProcessGroupError, whole_of
+from ablate.training.process_group import ProcessGroup, ProcessGroupError, full_tensor_of
 from ablate.training.spec import TrainSpec
 from zoo.compatibility.support import unsupported
 from zoo.compatibility.traits import Operation
@@ -31,9 +31,9 @@ from zoo.compatibility.traits import Operation
 class Sharded:
     """A model of which this process has its part. `model` is trained, `whole` is the model as it was given."""
 
-    def __init__(self, whole: zoo.Decoder, device: str, team: ProcessGroup) -> None:
+    def __init__(self, whole: zoo.Decoder, device: str, group: ProcessGroup) -> None:
         self.whole, self.model = whole, copy.deepcopy(whole)
-        mesh = init_device_mesh(device, (team.size,))
+        mesh = init_device_mesh(device, (group.size,))
         for stack in (self.model, self.model.encoder):
             for block in stack.blocks if stack is not None else ():
                 fully_shard(block, mesh=mesh)
@@ -102,7 +102,8 @@ class ShardedUpdates:
         self._whole = {
             **state,
             "state": {
-                at: {name: whole_of(value) for name, value in found.items()} for at, found in state["state"].items()
+                at: {name: full_tensor_of(value) for name, value in found.items()}
+                for at, found in state["state"].items()
             },
         }
 

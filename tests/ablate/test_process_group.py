@@ -23,7 +23,7 @@ from ablate.machine.numerics import Numerics
 from ablate.running.engines import EngineError, load
 from ablate.running.engines.local import Pool
 from ablate.running.options import Options
-from ablate.running.process_group import team_of
+from ablate.running.process_group import process_group_of
 from ablate.running.request import Request
 from ablate.store import Store
 from ablate.store.documents import RunDocument
@@ -47,9 +47,9 @@ class UnevenCorpus(TinyCorpus):
         return Examples(windows[:, :-1], np.where(asked, windows[:, 1:], -100))
 
 
-def session(store: Store, run: RunDocument, numerics: Numerics, team: ProcessGroup, **execution: Any) -> Session:
-    settings = Execution(devices=team.size, **execution)
-    return Session(store, run, UnevenCorpus(), numerics, settings, team=team)
+def session(store: Store, run: RunDocument, numerics: Numerics, group: ProcessGroup, **execution: Any) -> Session:
+    settings = Execution(devices=group.size, **execution)
+    return Session(store, run, UnevenCorpus(), numerics, settings, group=group)
 
 
 @contextmanager
@@ -61,14 +61,14 @@ def beside(
     if child == 0:
         status = 1
         try:
-            with joined(meeting, 1, 2, "cpu") as team:
-                for _ in session(store, run, numerics, team, **execution).rehearse():
+            with joined(meeting, 1, 2, "cpu") as group:
+                for _ in session(store, run, numerics, group, **execution).rehearse():
                     pass
             status = 0
         finally:
             os._exit(status)
-    with joined(meeting, 0, 2, "cpu") as team:
-        yield team
+    with joined(meeting, 0, 2, "cpu") as group:
+        yield group
     assert os.waitpid(child, 0)[1] == 0
 
 
@@ -81,8 +81,8 @@ def test_two_processes_take_the_steps_of_one(
     run = identity_of(steps=8, model=model)
     alone, both = Store(tmp_path / "alone"), Store(tmp_path / "both")
     session(alone, run, numerics, ProcessGroup()).run()
-    with beside(both, run, numerics, tmp_path / "meeting", **execution) as team:
-        found = session(both, run, numerics, team, **execution)
+    with beside(both, run, numerics, tmp_path / "meeting", **execution) as group:
+        found = session(both, run, numerics, group, **execution)
         found.run()
         # A dimension of odd size is shared out unevenly.
         assert "shard" not in execution or abs(own_share(found) - 0.5) < 0.1
@@ -219,7 +219,7 @@ def test_a_process_that_ends_before_the_team_meets_is_named(
     other(monkeypatch, "exit 3")
     with (
         pytest.raises(ProcessGroupError, match=r"process 2 of 2 ended with status 3 \(see the run's log\)"),
-        team_of(request_of_two),
+        process_group_of(request_of_two),
     ):
         pass
 
@@ -230,7 +230,7 @@ def test_a_process_that_waits_for_a_dead_one_is_ended(request_of_two: Request, m
     monkeypatch.setattr("ablate.running.process_group.GRACE_SECONDS", 0.2)
     child = os.fork()
     if child == 0:
-        with team_of(request_of_two):
+        with process_group_of(request_of_two):
             os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     error = Store(request_of_two.store).read_error(request_of_two.digest)
@@ -242,7 +242,7 @@ def test_an_error_of_the_first_process_is_not_put_on_the_others(
 ) -> None:
     other(monkeypatch, "echo ready > /dev/fd/$0; exec sleep 60")
     monkeypatch.setattr("ablate.running.process_group.joined", lambda *_: nullcontext(ProcessGroup(0, 2)))
-    with pytest.raises(RuntimeError, match="my own"), team_of(request_of_two):
+    with pytest.raises(RuntimeError, match="my own"), process_group_of(request_of_two):
         raise RuntimeError("my own")
 
 
