@@ -42,7 +42,7 @@ def main(answers: IO[str]) -> None:
 def _work(path: str) -> int:
     """Run the work in the child. No exception may escape into its copy of the parent's loop."""
     try:
-        return worker.work([path, "--lifeline"])
+        return worker.work([path, "--end-with-parent"])
     except SystemExit as end:
         return int(end.code or 0)
     except BaseException:  # the copy must end here, whatever happened

@@ -1,4 +1,4 @@
-"""One process, one run: `python -m ablate.running.worker request.json [--lifeline]`.
+"""One process, one run: `python -m ablate.running.worker request.json [--end-with-parent]`.
 
 Exit status 0 when all that was asked is in the store, 1 when an exception was written to the run's error.txt, 143 when
 it was asked to end (SIGTERM) and has saved its state.
@@ -26,7 +26,7 @@ LOG = logging.getLogger("ablate.running.worker")  # also where this is run as a 
 
 def main(arguments: list[str]) -> int:
     request = Request.read(Path(arguments[0]))
-    if "--lifeline" in arguments[1:]:
+    if "--end-with-parent" in arguments[1:]:
         threading.Thread(target=end_with_parent, daemon=True).start()
     stop = StopSignal()
     stop.listen()

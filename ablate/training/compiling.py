@@ -12,7 +12,7 @@ import torch
 from ablate.machine.environment import user_cache
 from ablate.training.batch import Loss
 from zoo.kernels.compile_constants import hold_constants
-from zoo.kernels.distinct_code import own_code
+from zoo.kernels.distinct_code import distinct_code
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
@@ -29,7 +29,7 @@ def compiled(loss: Loss, backend: str = "inductor") -> Loss:
     os.environ.setdefault(CACHE, str(cache_dir()))
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     method = cast(MethodType, loss)
-    own = MethodType(own_code(cast(FunctionType, method.__func__)), method.__self__)
+    own = MethodType(distinct_code(cast(FunctionType, method.__func__)), method.__self__)
     return cast(Loss, torch.compile(own, dynamic=False, backend=backend))
 
 

@@ -21,7 +21,7 @@ from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attent
 from zoo.attending.needs import Backend, Needs
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.kernels.distinct_code import own_code
+from zoo.kernels.distinct_code import distinct_code
 from zoo.kernels.precision import as_autocast_has_it
 from zoo.kernels.tracing import is_fake
 
@@ -146,7 +146,7 @@ def _fused(
 @cache
 def _program(*shape: object) -> Callable[..., tuple[Tensor, Tensor | None]]:
     """`_fused`, compiled for one shape. Its code is its own, so that torch's limit of compilations is never met."""
-    program: Callable[..., Any] = torch.compile(own_code(cast(FunctionType, _fused)), dynamic=False, fullgraph=True)
+    program: Callable[..., Any] = torch.compile(distinct_code(cast(FunctionType, _fused)), dynamic=False, fullgraph=True)
     return program
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from zoo.caching.cache import Cache, TokenCache
 from zoo.errors import UnsupportedError
 from zoo.kernels.compile_constants import hold_constants
-from zoo.kernels.distinct_code import own_code
+from zoo.kernels.distinct_code import distinct_code
 from zoo.model import Decoder
 from zoo.site import Given
 
@@ -63,7 +63,7 @@ def _program(model: Decoder, backend: str | Callable[..., Any]) -> Callable[...,
     if backend not in _programs.get(model, {}):
         mode = "reduce-overhead" if model.device.type == "cuda" else None
         hold_constants()
-        own = own_code(cast(FunctionType, Decoder.logits_at))
+        own = distinct_code(cast(FunctionType, Decoder.logits_at))
         made = torch.compile(own, dynamic=False, fullgraph=True, mode=mode, backend=backend)
         _programs.setdefault(model, {})[backend] = made
     return _programs[model][backend]

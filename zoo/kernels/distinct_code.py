@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import FunctionType
 
 
-def own_code(function: FunctionType) -> FunctionType:
+def distinct_code(function: FunctionType) -> FunctionType:
     """The function, with a code object that no other has."""
     own = FunctionType(
         function.__code__.replace(),

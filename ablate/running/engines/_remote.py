@@ -74,7 +74,7 @@ class Attempt:
             path = folder / "request.json"
             path.write_text(request, encoding="utf-8")
             process = subprocess.Popen(
-                worker_command("ablate.running.worker", str(path), "--lifeline"),
+                worker_command("ablate.running.worker", str(path), "--end-with-parent"),
                 stdin=subprocess.PIPE,  # the lifeline: the worker ends with us
                 env=environment_of_worker(variables_of(self.device)),
             )

@@ -44,7 +44,7 @@ def pickle_of_torch(folder: Path, mark: Path) -> None:
     torch.save({"model.norm.weight": Code(mark)}, folder / "pytorch_model.bin")
 
 
-def own_code(folder: Path, mark: Path) -> None:
+def distinct_code(folder: Path, mark: Path) -> None:
     config(folder, model_type="own", auto_map={"AutoConfig": "own.C", "AutoModelForCausalLM": "own.M"})
     (folder / "own.py").write_text(f"open({str(mark)!r}, 'w')\nclass C: pass\nclass M: pass\n")
 
@@ -71,7 +71,7 @@ def of(**changes: object) -> Callable[[Path, Path], None]:
 @pytest.mark.parametrize(
     "made",
     [
-        *(bare_pickle, pickle_of_torch, own_code, weights_elsewhere, endless_config, deep_config),
+        *(bare_pickle, pickle_of_torch, distinct_code, weights_elsewhere, endless_config, deep_config),
         *(of(hidden_size="x"), of(model_type=["x"]), of(architectures=7), of(hidden_size=-16), of(hidden_size=10**12)),
     ],
 )
