@@ -151,8 +151,10 @@ def _twins(table: SeedLosses) -> Iterator[tuple[Row, Row]]:
 
 def _alike(tables: Sequence[SeedLosses], fewest: Sequence[int]) -> tuple[int, Row, Row, bool] | None:
     """The place of a table and two of its rows, the later one first, whose difference scatters less than the noise of
-    the other rows leads one to expect, the loudest of them aside if there are more than two, and whether it does so at
-    `LEVEL`; None where no two do."""
+    the other rows leads one to expect, and whether it does so at `LEVEL`; None where no two do.
+
+    Noisier rows are left aside, and of more than two that remain the loudest: beside one, any two others look alike.
+    """
     pairs = [
         (place, other, one)
         for place, table in enumerate(tables)
@@ -171,10 +173,17 @@ def _alike(tables: Sequence[SeedLosses], fewest: Sequence[int]) -> tuple[int, Ro
         return None
     variance, own_freedom, (place, twin, row) = quietest
     rest = [{name: of for name, of in table.items() if (at, name) != (place, twin)} for at, table in enumerate(tables)]
+    while True:
+        fits = [Fit(table, blocks=True) for table in rest]
+        squares, freedom = sum(fit.squares for fit in fits), sum(fit.freedom for fit in fits)
+        loud = _noisier_row(rest, fits, squares, freedom, blocks=True) if freedom > 0 else None
+        if loud is None or len(rest[loud[0]]) <= 2:
+            break
+        del rest[loud[0]][loud[1]]
     if len(rest[place]) > 2:
         del rest[place][max(Fit(rest[place], blocks=True).by_row(), key=itemgetter(0))[1]]
-    fits = [Fit(table, blocks=True) for table in rest]
-    squares, freedom = sum(fit.squares for fit in fits), sum(fit.freedom for fit in fits)
+        fits = [Fit(table, blocks=True) for table in rest]
+        squares, freedom = sum(fit.squares for fit in fits), sum(fit.freedom for fit in fits)
     if freedom <= 0 or squares <= 0:
         return None
     p = float(special.fdtr(own_freedom, freedom, variance / (2 * squares / freedom)))

@@ -146,7 +146,9 @@ def _fused(
 @cache
 def _program(*shape: object) -> Callable[..., tuple[Tensor, Tensor | None]]:
     """`_fused`, compiled for one shape. Its code is its own, so that torch's limit of compilations is never met."""
-    program: Callable[..., Any] = torch.compile(distinct_code(cast(FunctionType, _fused)), dynamic=False, fullgraph=True)
+    program: Callable[..., Any] = torch.compile(
+        distinct_code(cast(FunctionType, _fused)), dynamic=False, fullgraph=True
+    )
     return program
 
 

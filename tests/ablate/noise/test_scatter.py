@@ -326,3 +326,17 @@ def test_a_run_that_went_wrong_and_an_arm_that_is_erratic_are_found() -> None:
         noisier += "arm 3" in found.noisier or "arm 3" in found.odd
     assert odd >= 95
     assert noisier >= 95
+
+
+def test_beside_noisy_rows_no_others_are_alike() -> None:
+    """Two learning rates too many, as in a study of rates: the quiet arms are as far apart as their noise."""
+    draw, merged, found_noisy = np.random.default_rng(14), 0, 0
+    for _ in range(50):
+        table = drawn(draw, 6, 5)
+        for row, times in (("arm 4", 40), ("arm 5", 6)):
+            table[row] = {seed: loss + draw.normal(0, times * SD) for seed, loss in table[row].items()}
+        found = scatter(table)
+        merged += bool(found.alike)
+        found_noisy += {"arm 4", "arm 5"} <= found.noisier.keys() | found.odd.keys()
+    assert merged <= 10
+    assert found_noisy >= 40
