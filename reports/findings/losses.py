@@ -153,8 +153,7 @@ def judge(
 ) -> list[ArmContrast]:
     """Judge pairs of arms together, once, at 5 %, corrected by Holm.
 
-    Studies, which keep a fifth of the 5 % for later, use Dunnett's: at all of it he leaves no room for the tests that
-    single out odd runs and noisier arms, and 5.5 % of tables of equal arms have a verdict.
+    Studies keep a fifth of the 5 % for later and use Dunnett's: at all of it he leaves no room for the tests of noise.
     """
     compared = _pairs(arms, pairs, noise)
     found = [pair.difference(noise) for pair in compared]
