@@ -18,7 +18,7 @@ ROUNDING = 10**-DIGITS
 """Nats below which scatter is rounding."""
 
 
-class Fit:
+class TwoWayFit:
     """Least squares of one table. The means of rows or of blocks are taken out first, whichever are more, so that only
     the fewer of the two are solved for: runs × fewer² operations."""
 

@@ -28,7 +28,7 @@ from operator import itemgetter
 import numpy as np
 from scipy import special  # scipy.stats takes seconds to load
 
-from ablate.noise.fit import DIGITS, ROUNDING, Fit, Row, SeedLosses
+from ablate.noise.fit import DIGITS, ROUNDING, TwoWayFit, Row, SeedLosses
 
 LEVEL = 0.01
 """Share of studies without such a run, or such a row, that lose one."""
@@ -102,7 +102,7 @@ def scatter(*tables: SeedLosses, blocks: bool = True) -> Scatter:
     odd: dict[Row, Odd] = {}
     noise = None
     while True:
-        fits = [Fit(table, blocks) for table in kept]
+        fits = [TwoWayFit(table, blocks) for table in kept]
         squares, freedom = sum(fit.squares for fit in fits), sum(fit.freedom for fit in fits)
         if freedom <= 0:
             break
@@ -174,15 +174,15 @@ def _alike(tables: Sequence[SeedLosses], fewest: Sequence[int]) -> tuple[int, Ro
     variance, own_freedom, (place, twin, row) = quietest
     rest = [{name: of for name, of in table.items() if (at, name) != (place, twin)} for at, table in enumerate(tables)]
     while True:
-        fits = [Fit(table, blocks=True) for table in rest]
+        fits = [TwoWayFit(table, blocks=True) for table in rest]
         squares, freedom = sum(fit.squares for fit in fits), sum(fit.freedom for fit in fits)
         loud = _noisier_row(rest, fits, squares, freedom, blocks=True) if freedom > 0 else None
         if loud is None or len(rest[loud[0]]) <= 2:
             break
         del rest[loud[0]][loud[1]]
     if len(rest[place]) > 2:
-        del rest[place][max(Fit(rest[place], blocks=True).by_row(), key=itemgetter(0))[1]]
-        fits = [Fit(table, blocks=True) for table in rest]
+        del rest[place][max(TwoWayFit(rest[place], blocks=True).by_row(), key=itemgetter(0))[1]]
+        fits = [TwoWayFit(table, blocks=True) for table in rest]
         squares, freedom = sum(fit.squares for fit in fits), sum(fit.freedom for fit in fits)
     if freedom <= 0 or squares <= 0:
         return None
@@ -190,7 +190,9 @@ def _alike(tables: Sequence[SeedLosses], fewest: Sequence[int]) -> tuple[int, Ro
     return (place, twin, row, p < LEVEL / len(pairs)) if p < ALIKE / len(pairs) else None
 
 
-def _odd_run(fits: Sequence[Fit], squares: float, freedom: int, odd: Mapping[Row, Odd]) -> tuple[int, Row, Odd] | None:
+def _odd_run(
+    fits: Sequence[TwoWayFit], squares: float, freedom: int, odd: Mapping[Row, Odd]
+) -> tuple[int, Row, Odd] | None:
     """The run of the largest externally studentised residual, if that is significant; a row has one at the most."""
     if freedom - 1 < ENOUGH:
         return None
@@ -217,12 +219,12 @@ def _odd_run(fits: Sequence[Fit], squares: float, freedom: int, odd: Mapping[Row
 
 
 def _noisier_row(
-    tables: Sequence[SeedLosses], fits: Sequence[Fit], squares: float, freedom: int, blocks: bool
+    tables: Sequence[SeedLosses], fits: Sequence[TwoWayFit], squares: float, freedom: int, blocks: bool
 ) -> tuple[int, Row] | None:
     """The row of the largest residuals, if these are larger than the others'."""
     candidates = [(square, place, row) for place, fit in enumerate(fits) for square, row in fit.by_row()]
     _, place, row = max(candidates, key=lambda each: each[0])
-    without = Fit({name: of for name, of in tables[place].items() if name != row}, blocks)
+    without = TwoWayFit({name: of for name, of in tables[place].items() if name != row}, blocks)
     rest = squares - fits[place].squares + without.squares
     left = freedom - fits[place].freedom + without.freedom
     if not 0 < left < freedom or rest <= 0:
@@ -232,7 +234,7 @@ def _noisier_row(
     return (place, row) if p < LEVEL / sum(len(fit.rows) for fit in fits) else None
 
 
-def _unlike_table(fits: Sequence[Fit]) -> int | None:
+def _unlike_table(fits: Sequence[TwoWayFit]) -> int | None:
     """The place of a later table whose noise is not that of the first."""
     for place, fit in enumerate(fits[1:], start=1):
         if fit.freedom and fits[0].freedom:
@@ -245,5 +247,5 @@ def _unlike_table(fits: Sequence[Fit]) -> int | None:
 
 def _sd_beside(rest: SeedLosses, row: SeedLosses, blocks: bool) -> float:
     """Standard deviation of a row, all of its runs included, beside the rest of its table."""
-    known, whole = Fit(rest, blocks), Fit({**rest, **row}, blocks)
+    known, whole = TwoWayFit(rest, blocks), TwoWayFit({**rest, **row}, blocks)
     return math.sqrt((whole.squares - known.squares) / (whole.freedom - known.freedom))
