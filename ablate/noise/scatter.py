@@ -28,7 +28,7 @@ from operator import itemgetter
 import numpy as np
 from scipy import special  # scipy.stats takes seconds to load
 
-from ablate.noise.fit import DIGITS, ROUNDING, TwoWayFit, Row, SeedLosses
+from ablate.noise.fit import DIGITS, ROUNDING, Row, SeedLosses, TwoWayFit
 
 LEVEL = 0.01
 """Share of studies without such a run, or such a row, that lose one."""

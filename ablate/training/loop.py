@@ -20,14 +20,14 @@ Batches = Callable[[int], Batch]
 
 
 @dataclass(frozen=True)
-class TrainingProgress:
+class StepsTaken:
     """The steps taken before, and the seconds of training that they took."""
 
     step: int = 0
     seconds: float = 0.0
 
 
-NOTHING = TrainingProgress()
+NOTHING = StepsTaken()
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def train(
     steps: int,
     rests: Callable[[int], bool] = lambda _step: True,
     *,
-    done: TrainingProgress = NOTHING,
+    done: StepsTaken = NOTHING,
     watcher: Watcher | None = None,
 ) -> Generator[list[TrainingStep]]:
     """Train what is not done of `steps` steps. Yields stretches of them, each to a step after which training `rests`.

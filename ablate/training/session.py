@@ -25,7 +25,7 @@ from ablate.training.distillation_loss import DistillationLoss
 from ablate.training.divergence import DivergenceWatch, final_reason
 from ablate.training.execution import DEFAULT, Execution
 from ablate.training.learner import Learner
-from ablate.training.loop import TrainingProgress, TrainingStep, train
+from ablate.training.loop import StepsTaken, TrainingStep, train
 from ablate.training.lora import Adapters
 from ablate.training.optim import build_optimizer, trained_part
 from ablate.training.probes import ProbeSpec
@@ -196,7 +196,7 @@ class Session:
             self._rested = time.perf_counter()
 
     def _train(self) -> Generator[list[TrainingStep]]:
-        done = TrainingProgress(self.place.step, self.place.seconds)
+        done = StepsTaken(self.place.step, self.place.seconds)
         stretches = train(self.learner, self.reader.batch, self.steps, self._rests, done=done, watcher=self.prober)
         return stretches if self.sharded is None else self._gathered(stretches, self.sharded)
 
