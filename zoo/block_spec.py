@@ -24,7 +24,7 @@ from zoo.norms.rmsnorm import RMSNorm
 from zoo.residuals import Residual
 from zoo.residuals.pre import Pre
 from zoo.settings.axis import Choice, Spec, is_off
-from zoo.settings.field_tags import Dropout, Fact, Supports, TestValues
+from zoo.settings.field_tags import Dropout, Fact, Supports, ValuesInTests
 from zoo.site import Mask, PartCost
 
 
@@ -52,21 +52,21 @@ class BlockSpec(Spec):
     dropout: Dropout = 0.0
     """Dropout on the output of each branch, in training."""
     stochastic_depth: Annotated[
-        float, Field(ge=0, lt=1, exclude_if=is_off), Fact.TRAINING, TestValues(0.001), Supports(*EVERY_OPERATION)
+        float, Field(ge=0, lt=1, exclude_if=is_off), Fact.TRAINING, ValuesInTests(0.001), Supports(*EVERY_OPERATION)
     ] = 0.0
     """Probability that a branch of the last layer is left out of a row while training, in layer l of L (l + 1)/L times
     that (Huang et al. 2016, arXiv:1603.09382)."""
-    canon: Annotated[Canon | None, TestValues({"width": 3}, {"before": ["mixer"]})] = Field(
+    canon: Annotated[Canon | None, ValuesInTests({"width": 3}, {"before": ["mixer"]})] = Field(
         default=None, exclude_if=is_off
     )
     """Short convolutions on the inputs of the branches (Allen-Zhu 2025, arXiv:2512.17351)."""
-    gated_norm: Annotated[GatedNorm | None, TestValues({"rank": 5}, paired=False)] = Field(
+    gated_norm: Annotated[GatedNorm | None, ValuesInTests({"rank": 5}, paired=False)] = Field(
         default=None, exclude_if=is_off
     )
     """A low-rank gate on the norm's output that a branch reads (Qiu et al. 2026, arXiv:2601.22966); null for none."""
-    laurel: Annotated[Laurel | None, TestValues({"rank": 5})] = Field(default=None, exclude_if=is_off)
+    laurel: Annotated[Laurel | None, ValuesInTests({"rank": 5})] = Field(default=None, exclude_if=is_off)
     """A learned path alongside the residual around the mixer; null for none."""
-    depth_routing: Annotated[DepthRouting | None, TestValues({"capacity": 0.5})] = Field(
+    depth_routing: Annotated[DepthRouting | None, ValuesInTests({"capacity": 0.5})] = Field(
         default=None, exclude_if=is_off
     )
     """A share of the tokens that the block runs on; null for all."""

@@ -37,7 +37,7 @@ from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._scan import STATE, ScanCost, scan
 from zoo.norms import Norm
 from zoo.settings.axis import Choice, Examples, number
-from zoo.settings.field_tags import Features, HeadFeatures, Heads, Supports, TestValues
+from zoo.settings.field_tags import Features, HeadFeatures, Heads, Supports, ValuesInTests
 from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, matmul_cost, mean_keys
 
 __all__ = [
@@ -78,10 +78,10 @@ __all__ = [
     "Stateful",
     "StatefulLayer",
     "Supports",
-    "TestValues",
     "TokenCache",
     "TokenStateCache",
     "UnsupportedError",
+    "ValuesInTests",
     "Visible",
     "attend",
     "attention_cost",
@@ -104,5 +104,5 @@ __all__ = [
     "unit",
 ]
 
-Tried, Site, Step, ErasingCost, erasing_scan = TestValues, LayerSite, ForwardPass, DPLRCost, dplr_scan
+Tried, Site, Step, ErasingCost, erasing_scan = ValuesInTests, LayerSite, ForwardPass, DPLRCost, dplr_scan
 """Earlier names, which files of your own may still use."""

@@ -22,7 +22,7 @@ from zoo.ffns._activations import PlainActivation
 from zoo.init import InitSpec
 from zoo.settings.axis import Spec, is_off
 from zoo.settings.edits import SpecJson, expand
-from zoo.settings.field_tags import As, Dropout, Fact, Features, Supports, TestValues
+from zoo.settings.field_tags import As, Dropout, Fact, Features, Supports, ValuesInTests
 from zoo.site import Mask
 
 BASE = "block"
@@ -39,15 +39,15 @@ class ModelSettings(Spec):
     """L: number of layers, those in `first` included."""
     block: Annotated[BlockSpec, Fact.LAYERS] = BlockSpec()
     """Default block, of which `blocks` are edits: `block.mixer.window`, `block.ffn.d_ff`."""
-    blocks: Annotated[dict[str, SpecJson], Fact.LAYERS, TestValues()] = Field(default={})
+    blocks: Annotated[dict[str, SpecJson], Fact.LAYERS, ValuesInTests()] = Field(default={})
     """Named edits of `block`, for `first` and `pattern`: `{local: {mixer.window: 128}}`."""
-    first: Annotated[Names, Fact.LAYERS, TestValues()] = ()
+    first: Annotated[Names, Fact.LAYERS, ValuesInTests()] = ()
     """Names of the first layers' blocks, before `pattern` begins; `block` is the default block."""
-    pattern: Annotated[Names, Field(min_length=1), Fact.LAYERS, TestValues()] = (BASE,)
+    pattern: Annotated[Names, Field(min_length=1), Fact.LAYERS, ValuesInTests()] = (BASE,)
     """Names of blocks, repeated over the layers after `first`: `[local, local, block]`."""
     sharing: Annotated[
         Sharing | None,
-        TestValues(
+        ValuesInTests(
             {"blocks": 2, "order": "sequence"},
             {"injection": True, "state_std": 0.5, "coda": 1},
             {"recursion": {"alpha": 0.5}, "prelude": 1},
@@ -60,7 +60,7 @@ class ModelSettings(Spec):
     """Whether the head's matrix is the token table."""
     head_bias: Annotated[bool, Supports(*ALL_BUT_TRANSFER)] = False
     """Whether the logits have a learned bias, (V,)."""
-    embedding_dim: Annotated[PositiveInt | None, Fact.WIDTH, TestValues(14), Supports(*ALL_BUT_TRANSFER)] = None
+    embedding_dim: Annotated[PositiveInt | None, Fact.WIDTH, ValuesInTests(14), Supports(*ALL_BUT_TRANSFER)] = None
     """Width of the token table, with a projection to d_model (ALBERT, arXiv:1909.11942); null for d_model."""
     embedding_scale: Annotated[PositiveFloat | Literal["sqrt_d_model"], Fact.SCALE] = 1.0
     """Factor on the embedded tokens; √d_model as in Vaswani et al. 2017 §3.4 and Gemma."""
@@ -72,30 +72,30 @@ class ModelSettings(Spec):
     """Factor on the logits (Cohere; Granite divides by its logits_scaling)."""
     logit_gain: Annotated[bool, Field(exclude_if=is_off), Supports(*OF_MODULES)] = False
     """A learned factor on each token's logit, from one, kept √D times smaller (s_z of nGPT, arXiv:2410.01131)."""
-    unit_weights: Annotated[bool, Field(exclude_if=is_off), Fact.TRAINING, TestValues(), Supports(Operation.LORA)] = (
-        False
-    )
+    unit_weights: Annotated[
+        bool, Field(exclude_if=is_off), Fact.TRAINING, ValuesInTests(), Supports(Operation.LORA)
+    ] = False
     """Normalise the vectors of every matrix, at initialisation and after every training step (see `zoo.sphere`). A tied
     table then starts larger than `zoo.init` says, unless a gain makes up for it: nGPT's is not tied."""
-    final_softcap: Annotated[PositiveFloat | None, TestValues(200.0), Supports(*EVERY_OPERATION)] = None
+    final_softcap: Annotated[PositiveFloat | None, ValuesInTests(200.0), Supports(*EVERY_OPERATION)] = None
     """c · tanh(logits / c) (Gemma 2, arXiv:2408.00118)."""
-    z_loss: Annotated[NonNegativeFloat, Fact.TRAINING, TestValues(0.01), Supports(*EVERY_OPERATION)] = 0.0
+    z_loss: Annotated[NonNegativeFloat, Fact.TRAINING, ValuesInTests(0.01), Supports(*EVERY_OPERATION)] = 0.0
     """Weight of mean(logsumexp(logits)²) in the training objective (PaLM, arXiv:2204.02311, uses 1e-4)."""
     unet_skips: Annotated[bool, Field(exclude_if=is_off), As(lambda _: UNetSkips())] = False
     """Add the output of each layer of the lower half to the input of its mirror image above."""
     first_stream: Annotated[bool, Field(exclude_if=is_off), As(lambda _: FirstStream())] = False
     """Add the stream that enters the first layer to what every other layer reads."""
-    value_embeddings: Annotated[ValueEmbeddings | None, TestValues({"tables": 1})] = Field(
+    value_embeddings: Annotated[ValueEmbeddings | None, ValuesInTests({"tables": 1})] = Field(
         default=None, exclude_if=is_off
     )
     """Token tables that add to the values of the first and the last layers."""
-    altup: Annotated[AltUp | None, TestValues({"streams": 3, "active": 1})] = Field(default=None, exclude_if=is_off)
+    altup: Annotated[AltUp | None, ValuesInTests({"streams": 3, "active": 1})] = Field(default=None, exclude_if=is_off)
     """Several streams, with each layer running on one of them; null for a single stream."""
-    per_layer_embeddings: Annotated[PerLayerEmbeddings | None, TestValues({"features": 5})] = Field(
+    per_layer_embeddings: Annotated[PerLayerEmbeddings | None, ValuesInTests({"features": 5})] = Field(
         default=None, exclude_if=is_off
     )
     """A token embedding table of its own for each layer; null for none."""
-    chunks: Annotated[Chunks | None, TestValues({"ratio": 2.5, "encoder_layers": 1, "decoder_layers": 1})] = Field(
+    chunks: Annotated[Chunks | None, ValuesInTests({"ratio": 2.5, "encoder_layers": 1, "decoder_layers": 1})] = Field(
         default=None, exclude_if=is_off
     )
     """Chunks of tokens on which the layers between the first and the last run; null for tokens in all layers."""
@@ -103,23 +103,23 @@ class ModelSettings(Spec):
         NonNegativeFloat,
         Field(exclude_if=is_off),
         Fact.TRAINING,
-        TestValues(0.3),
+        ValuesInTests(0.3),
         As(lambda weight: LayerLoss(weight=weight)),
     ] = 0.0
     """Weight, in the training objective, of the mean loss of all layers but the last (`zoo.features.layer_loss`)."""
-    mtp: Annotated[MultiTokenPrediction | None, TestValues({"depth": 2, "final_norm": "own"}, costly=True)] = None
+    mtp: Annotated[MultiTokenPrediction | None, ValuesInTests({"depth": 2, "final_norm": "own"}, costly=True)] = None
     """Modules that predict further tokens while training."""
-    init: Annotated[InitSpec, Fact.TRAINING, TestValues()] = InitSpec()
+    init: Annotated[InitSpec, Fact.TRAINING, ValuesInTests()] = InitSpec()
     """Initial values of output projections and of a tied head."""
     visible: Mask = Field(default="causal", exclude_if=lambda sight: sight == "causal")
     """Tokens that a token sees: itself and those before it (`causal`); all of the text (`all`, an encoder, BERT,
     arXiv:1810.04805); or what comes before it and all of a prefix, whose length each pass is told (`prefix`, Raffel et
     al. 2019, arXiv:1910.10683 §3.2.1)."""
-    encoder: Annotated[EncoderSpec | None, TestValues({"n_layers": 2})] = Field(default=None, exclude_if=is_off)
+    encoder: Annotated[EncoderSpec | None, ValuesInTests({"n_layers": 2})] = Field(default=None, exclude_if=is_off)
     """An encoder of a second text, which the model attends to (Vaswani et al. 2017, arXiv:1706.03762)."""
     token_types: Annotated[PositiveInt | None, Supports(*ALL_BUT_TRANSFER)] = Field(default=None, exclude_if=is_off)
     """Number of token types, each with a learned vector that is added to the embedding (BERT's segments)."""
-    head_transform: Annotated[PlainActivation | None, TestValues("gelu"), Supports(*ALL_BUT_TRANSFER)] = Field(
+    head_transform: Annotated[PlainActivation | None, ValuesInTests("gelu"), Supports(*ALL_BUT_TRANSFER)] = Field(
         default=None, exclude_if=is_off
     )
     """A dense layer, this activation and a norm before the head (BERT)."""

@@ -10,7 +10,7 @@ from zoo.mixers import Mixer
 from zoo.model_settings import BASE
 from zoo.settings.axis import Spec
 from zoo.settings.edits import SpecJson
-from zoo.settings.field_tags import Fact, TestMax, facts_of, names_with, said_of
+from zoo.settings.field_tags import Fact, MaxInTests, facts_of, names_with, said_of
 from zoo.spec import ModelSpec, parse
 
 D_MODEL, HEADS, VOCABULARY = 64, 4, 256
@@ -88,7 +88,7 @@ def _small(part: Spec, ratio: _Ratio) -> SpecJson:
 
 def _cut(value: Any, owner: type[Spec], name: str, ratio: _Ratio) -> Any:
     """A setting's plain value: features keep their ratio to d_model, up to 8, or to d_model / heads, up to 4."""
-    facts, most = facts_of(owner, name), said_of(owner, name, TestMax)
+    facts, most = facts_of(owner, name), said_of(owner, name, MaxInTests)
     if most is not None:
         return min(value, most.number)
     if Fact.WIDTH in facts:

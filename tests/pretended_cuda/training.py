@@ -74,7 +74,7 @@ def train(
 def imagine() -> None:
     """Replace the clock of a GPU, moves of models to it, and the numbers of initial and trained weights."""
     loop.laps_of = lambda _: HostLaps()
-    loop.ahead = map  # a mode of fake tensors is not for two threads
+    loop.prefetch = map  # a mode of fake tensors is not for two threads
     torch.nn.Module._apply = lambda module, _: module  # it would swap weights, which fake ones are where they belong
     session.initial_model = lambda _, identity: decoder(zoo.parse(identity.model))
     distillation_loss.trained_model = lambda *_: decoder(zoo.load("small", **SMALL))

@@ -12,11 +12,20 @@ from pydantic import PositiveInt
 import zoo
 from zoo.conformance.combinations import given_to, random_model, random_tokens
 from zoo.settings.axis import Spec
-from zoo.settings.field_tags import Dropout, Fact, TestMax, TestValues, facts_of, names_with, said_of, what_computes
+from zoo.settings.field_tags import (
+    Dropout,
+    Fact,
+    MaxInTests,
+    ValuesInTests,
+    facts_of,
+    names_with,
+    said_of,
+    what_computes,
+)
 
 
 class Part(Spec):
-    heads: Annotated[PositiveInt, Fact.SIZE, TestMax(4)] = 8
+    heads: Annotated[PositiveInt, Fact.SIZE, MaxInTests(4)] = 8
     rate: Annotated[float | None, Fact.TRAINING_UNLESS_NULL] = 0.1
     dropout: Dropout = 0.0
 
@@ -27,10 +36,10 @@ class Special(Part):
 
 
 def test_facts_are_read_at_the_field_and_kept_by_subclasses() -> None:
-    assert facts_of(Special, "heads") == {Fact.SIZE, TestMax(4)}
+    assert facts_of(Special, "heads") == {Fact.SIZE, MaxInTests(4)}
     assert names_with(Special, Fact.SIZE, Fact.TRAINING) == ("heads", "dropout")
-    assert said_of(Special, "dropout", TestValues).values == (0.1,)  # type: ignore[union-attr]
-    assert said_of(Special, "heads", TestValues) is None
+    assert said_of(Special, "dropout", ValuesInTests).values == (0.1,)  # type: ignore[union-attr]
+    assert said_of(Special, "heads", ValuesInTests) is None
 
 
 def test_what_computes_leaves_out_what_is_of_training() -> None:

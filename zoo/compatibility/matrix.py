@@ -23,7 +23,7 @@ from zoo.errors import SpecError, UnsupportedError
 from zoo.settings.axis import Choice, Spec, Variant, variants
 from zoo.settings.edits import Edits, SpecJson, merge
 from zoo.settings.explain import checked, choice_of
-from zoo.settings.field_tags import Fact, TestValues, facts_of, said_of
+from zoo.settings.field_tags import Fact, ValuesInTests, facts_of, said_of
 from zoo.spec import ModelSpec
 
 SMALL = {"vocab_size": 61, "d_model": 24, "n_layers": 3, "block.mixer.heads": 4, "block.ffn.d_ff": 40}
@@ -158,13 +158,13 @@ def _options(owner: type[BaseModel], prefix: str) -> Iterator[AxisOption]:
             yield from _options(type(default), f"{path}.")
 
 
-def _tried(owner: type[BaseModel], name: str) -> TestValues | None:
+def _tried(owner: type[BaseModel], name: str) -> ValuesInTests | None:
     """The values with which a setting is tried, where its class says so, none of a size; None where they follow from
     its type."""
-    return said_of(owner, name, TestValues) or (TestValues() if Fact.SIZE in facts_of(owner, name) else None)
+    return said_of(owner, name, ValuesInTests) or (ValuesInTests() if Fact.SIZE in facts_of(owner, name) else None)
 
 
-def _values(setting: FieldInfo, default: Any, tried: TestValues | None) -> Iterator[tuple[str, Any, Edits, bool]]:
+def _values(setting: FieldInfo, default: Any, tried: ValuesInTests | None) -> Iterator[tuple[str, Any, Edits, bool]]:
     """Values of a setting other than its default, each with a name, the edits of the model that it needs and whether it
     is paired; the default is included where it is a part of the model."""
     choice = choice_of(setting)

@@ -18,7 +18,7 @@ from zoo.ffns._activations import GATED, UNGATED, Activation, sparse
 from zoo.ffns._width import Width, features
 from zoo.init import Linear
 from zoo.settings.axis import is_off, number
-from zoo.settings.field_tags import Dropout, Fact, Supports, TestValues
+from zoo.settings.field_tags import Dropout, Fact, Supports, ValuesInTests
 from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 
@@ -33,7 +33,7 @@ class Dense(Ffn):
     gated: ClassVar[bool] = False
     d_ff: Annotated[Width, Fact.SIZE, Fact.WIDTH] = "4x"
     """Hidden features: a number, or a ratio to d_model."""
-    multiple_of: Annotated[PositiveInt, TestValues()] = 8
+    multiple_of: Annotated[PositiveInt, ValuesInTests()] = 8
     """A ratio is rounded to the nearest multiple of this."""
     bias: Annotated[bool, Supports(*EVERY_OPERATION)] = False
     """Whether the matrices have biases."""
@@ -43,7 +43,7 @@ class Dense(Ffn):
     """Tokens that a causal convolution of each hidden feature sees, before the activation (place D of
     Allen-Zhu 2025, arXiv:2512.17351); null for none."""
 
-    sparsity: Annotated[float, Field(ge=0, lt=1, exclude_if=is_off), TestValues(0.3), Supports(*OF_MODULES)] = 0.0
+    sparsity: Annotated[float, Field(ge=0, lt=1, exclude_if=is_off), ValuesInTests(0.3), Supports(*OF_MODULES)] = 0.0
     """Share of the hidden features that a threshold, from their mean and spread, sets to zero before the activation
     (Gemma 3n); 0 for no threshold."""
 

@@ -21,7 +21,7 @@ from zoo.ffns._width import Width, features
 from zoo.ffns._zero_compute import Routed, ZeroComputeExperts
 from zoo.init import Linear
 from zoo.settings.axis import is_off, number
-from zoo.settings.field_tags import Dropout, Fact, Features, Supports, TestMax
+from zoo.settings.field_tags import Dropout, Fact, Features, MaxInTests, Supports
 from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 
@@ -46,7 +46,7 @@ class MoE(Routed):
     """Whether the experts have biases."""
     dropout: Dropout = 0.0
     """On the hidden features, while training."""
-    shared_experts: Annotated[NonNegativeInt, TestMax(1)] = 0
+    shared_experts: Annotated[NonNegativeInt, MaxInTests(1)] = 0
     """Experts that every token uses, built as one layer of that many times d_ff (DeepSeekMoE, arXiv:2401.06066)."""
     shared_d_ff: Annotated[PositiveInt | None, Fact.SIZE, Fact.WIDTH] = Field(default=None, exclude_if=is_off)
     """Hidden features of that layer where they are no multiple of d_ff (Qwen2-MoE); null for shared_experts · d_ff."""

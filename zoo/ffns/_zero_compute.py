@@ -13,25 +13,25 @@ from zoo.errors import SpecError
 from zoo.ffns import Ffn
 from zoo.init import Linear
 from zoo.settings.axis import is_off
-from zoo.settings.field_tags import Supports, TestMax
+from zoo.settings.field_tags import MaxInTests, Supports
 
 
 class Routed(Ffn):
     """Base of layers that send a token to some of several experts, with an FFN or without."""
 
-    experts: Annotated[PositiveInt, TestMax(8)] = 8
+    experts: Annotated[PositiveInt, MaxInTests(8)] = 8
     """E: routed experts of a layer, shared ones not counted."""
-    top_k: Annotated[PositiveInt, TestMax(2)] = 2
+    top_k: Annotated[PositiveInt, MaxInTests(2)] = 2
     """Experts that a token is sent to."""
-    zero_experts: Annotated[NonNegativeInt, TestMax(1), Supports(Operation.SHARDING)] = Field(
+    zero_experts: Annotated[NonNegativeInt, MaxInTests(1), Supports(Operation.SHARDING)] = Field(
         default=0, exclude_if=is_off
     )
     """Further experts that a token can be sent to, which give nothing, E(x) = 0 (MoE++, arXiv:2410.07348)."""
-    copy_experts: Annotated[NonNegativeInt, TestMax(1), Supports(Operation.SHARDING)] = Field(
+    copy_experts: Annotated[NonNegativeInt, MaxInTests(1), Supports(Operation.SHARDING)] = Field(
         default=0, exclude_if=is_off
     )
     """Further experts that give what they read, E(x) = x (MoE++; LongCat-Flash, arXiv:2509.01322)."""
-    constant_experts: Annotated[NonNegativeInt, TestMax(1), Supports(Operation.SHARDING)] = Field(
+    constant_experts: Annotated[NonNegativeInt, MaxInTests(1), Supports(Operation.SHARDING)] = Field(
         default=0, exclude_if=is_off
     )
     """Further experts that put a learned vector in part in the place of what they read, E(x) = α₁ x + α₂ v, α =

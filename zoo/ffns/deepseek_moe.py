@@ -18,7 +18,7 @@ from zoo.ffns._moe import MoE
 from zoo.ffns._routing import LinearRouter, Router, Routing
 from zoo.ffns._width import Width
 from zoo.settings.axis import Examples, is_off
-from zoo.settings.field_tags import Fact, TestMax
+from zoo.settings.field_tags import Fact, MaxInTests
 
 
 def sqrt_softplus(z: Tensor) -> Tensor:
@@ -66,9 +66,9 @@ class DeepSeekMoE(MoE):
     (V2)."""
     router_softcap: PositiveFloat | None = Field(default=None, exclude_if=is_off)
     """z ← c · tanh(z / c), of the router's logits (Laguna); null for no cap."""
-    groups: Annotated[PositiveInt, TestMax(4)] = 1
+    groups: Annotated[PositiveInt, MaxInTests(4)] = 1
     """Equal groups that the experts are divided into, from which `top_groups` are chosen first."""
-    top_groups: Annotated[PositiveInt, TestMax(2)] = 1
+    top_groups: Annotated[PositiveInt, MaxInTests(2)] = 1
     """Groups that the experts of a token are chosen from, at most `groups`."""
     group_score: Literal["top2", "max"] = "top2"
     """A group's score: the sum of its two best experts', or its best one's."""

@@ -17,7 +17,7 @@ from zoo.ffns._moe import MoE, MoELayer
 from zoo.ffns._routing import LinearRouter, Router, Routing
 from zoo.settings.axis import Examples
 from zoo.settings.edits import Edits
-from zoo.settings.field_tags import TestMax
+from zoo.settings.field_tags import MaxInTests
 from zoo.site import ForwardPass, LayerSite, PartCost
 
 ALONE = ("capacity_factor", "balance_loss", "router_z_loss", "zero_experts", "copy_experts", "constant_experts")
@@ -39,7 +39,7 @@ class ExpertChoiceMoE(MoE):
     requires: ClassVar[Edits] = {"visible": "all"}
     kind: Literal["expert_choice_moe"] = "expert_choice_moe"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
-    top_k: Annotated[PositiveInt, TestMax(2)] = 2
+    top_k: Annotated[PositiveInt, MaxInTests(2)] = 2
     """c: experts of a token in the mean."""
 
     def resolve(self, d_model: int) -> Self:

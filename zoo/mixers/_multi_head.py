@@ -20,7 +20,7 @@ from zoo.norms import Norm
 from zoo.positions import Position, check_ahead
 from zoo.positions.rope import RoPE
 from zoo.settings.axis import Choice, is_off, number
-from zoo.settings.field_tags import Dropout, Fact, HeadFeatures, Heads, Supports, TestMax, TestValues
+from zoo.settings.field_tags import Dropout, Fact, HeadFeatures, Heads, MaxInTests, Supports, ValuesInTests
 from zoo.site import Keys, PartCost, attention_cost, mean_keys
 from zoo.sparsities import Sparsity
 
@@ -35,13 +35,13 @@ class MultiHead(Mixer):
 
     heads: Heads = 4
     """H: number of query heads; a head has d_model / heads features unless `head_dim` is set."""
-    kv_heads: Annotated[PositiveInt | None, Fact.SHARED_HEADS, TestValues(2, 1)] = None
+    kv_heads: Annotated[PositiveInt | None, Fact.SHARED_HEADS, ValuesInTests(2, 1)] = None
     """Heads of keys and values; null for as many as `heads`."""
-    head_dim: Annotated[HeadFeatures | None, TestValues(12)] = None
+    head_dim: Annotated[HeadFeatures | None, ValuesInTests(12)] = None
     """Features per head; null for d_model / heads."""
     position: Annotated[Position, Choice("zoo.positions")] = RoPE()
     """Position encoding: rotates queries and keys, or adds to scores; `nope` for none."""
-    window: Annotated[PositiveInt | None, TestMax(8), TestValues(5), Supports(*EVERY_OPERATION)] = None
+    window: Annotated[PositiveInt | None, MaxInTests(8), ValuesInTests(5), Supports(*EVERY_OPERATION)] = None
     """W: a token sees itself and the W − 1 before it (sliding-window attention); null for all before it."""
     sparsity: Annotated[Sparsity, Choice("zoo.sparsities")] | None = Field(default=None, exclude_if=is_off)
     """Which keys are seen where that is neither all nor a window; it has its own window."""
@@ -52,30 +52,30 @@ class MultiHead(Mixer):
     the full width before the head split (`full`, OLMo 2)."""
     qk_norm_after_position: Annotated[bool, Supports(*EVERY_OPERATION)] = Field(default=False, exclude_if=is_off)
     """Whether that norm comes after positions (Hunyuan, arXiv:2411.02265; Llama 4)."""
-    v_norm: Annotated[Annotated[Norm, Choice("zoo.norms")] | None, TestValues({"kind": "rmsnorm"})] = Field(
+    v_norm: Annotated[Annotated[Norm, Choice("zoo.norms")] | None, ValuesInTests({"kind": "rmsnorm"})] = Field(
         default=None, exclude_if=is_off
     )
     """Norm of each head of values (Gemma 3n)."""
-    temperature: Annotated[Temperature | None, TestValues({"floor": 4})] = Field(default=None, exclude_if=is_off)
+    temperature: Annotated[Temperature | None, ValuesInTests({"floor": 4})] = Field(default=None, exclude_if=is_off)
     """Queries grow with their place; null for not at all."""
-    bias: Annotated[Biases, TestValues(True, ("q", "v")), Supports(*EVERY_OPERATION)] = ()
+    bias: Annotated[Biases, ValuesInTests(True, ("q", "v")), Supports(*EVERY_OPERATION)] = ()
     """true for q, k, v and o, false, or those of the projections q, k, v, o and gate that have a bias."""
     scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE, Supports(*EVERY_OPERATION)] = None
     """Factor on QKᵀ; null for 1/√d, times YaRN's mscale² where it has `scale_scores`."""
-    softcap: Annotated[PositiveFloat | None, TestValues(3.0), Supports(*EVERY_OPERATION)] = None
+    softcap: Annotated[PositiveFloat | None, ValuesInTests(3.0), Supports(*EVERY_OPERATION)] = None
     """c · tanh(score / c) (Gemma 2, arXiv:2408.00118)."""
     sinks: Annotated[bool, Supports(*ALL_BUT_TRANSFER)] = False
     """A learned logit per head that takes a share of the softmax and gives nothing (gpt-oss, arXiv:2508.10925)."""
     gate: Annotated[Gate | None, Supports(*EVERY_OPERATION)] = None
     """The heads' output times σ(W x), or softplus(W x), per feature or per head (Qiu et al. 2025, arXiv:2505.06708)."""
-    conv: Annotated[PositiveInt | None, TestValues(3), Supports(*ALL_BUT_TRANSFER)] = None
+    conv: Annotated[PositiveInt | None, ValuesInTests(3), Supports(*ALL_BUT_TRANSFER)] = None
     """Tokens that a causal convolution of each feature of queries, keys and values sees, right after their projections
     (Primer, So et al. 2021, arXiv:2109.08668); null for none."""
     clip_qkv: Annotated[PositiveFloat | None, Supports(*EVERY_OPERATION)] = None
     """Queries, keys and values are clamped to ± this after projection (MPT; OLMo, arXiv:2402.00838)."""
     value_residual: Annotated[bool, Supports(*ALL_BUT_TRANSFER)] = False
     """Values are mixed with the first layer's (ResFormer, Zhou et al. 2024, arXiv:2410.17897)."""
-    reuse_kv: Annotated[bool, Field(exclude_if=is_off), TestValues(), Supports(*EVERY_OPERATION)] = False
+    reuse_kv: Annotated[bool, Field(exclude_if=is_off), ValuesInTests(), Supports(*EVERY_OPERATION)] = False
     """Whether keys and values are those of a layer below (see `zoo.mixers._reuse`)."""
     dropout: Dropout = 0.0
     """Dropout on attention weights, in training."""

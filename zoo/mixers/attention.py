@@ -33,7 +33,7 @@ from zoo.mixers._reuse import borrowed, lend
 from zoo.mixers._values import ValueResidual, with_others
 from zoo.positions import Queries
 from zoo.settings.axis import is_off, number
-from zoo.settings.field_tags import HeadFeatures, Supports, TestValues
+from zoo.settings.field_tags import HeadFeatures, Supports, ValuesInTests
 from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 Rotate = Callable[[Tensor, ForwardPass], Tensor]
@@ -45,22 +45,22 @@ class Attention(MultiHead):
     kind: Literal["attention"] = "attention"
     supports: ClassVar[Operations] = EVERY_OPERATION
     gives_queries: ClassVar[bool] = True
-    v_dim: Annotated[HeadFeatures | None, TestValues(10, paired=False)] = Field(default=None, exclude_if=is_off)
+    v_dim: Annotated[HeadFeatures | None, ValuesInTests(10, paired=False)] = Field(default=None, exclude_if=is_off)
     """e: features of a value head (MiMo-V2, arXiv:2601.02780); null for those of a key head."""
-    value_scale: Annotated[PositiveFloat, TestValues(0.7, paired=False), Supports(*EVERY_OPERATION)] = Field(
+    value_scale: Annotated[PositiveFloat, ValuesInTests(0.7, paired=False), Supports(*EVERY_OPERATION)] = Field(
         default=1.0, exclude_if=lambda scale: scale == 1
     )
     """Factor on values, which are cached with it (MiMo-V2, arXiv:2601.02780)."""
-    keys_as_values: Annotated[bool, TestValues(True, paired=False), Supports(*OF_MODULES)] = Field(
+    keys_as_values: Annotated[bool, ValuesInTests(True, paired=False), Supports(*OF_MODULES)] = Field(
         default=False, exclude_if=is_off
     )
     """Whether values are the projected keys, before norms and positions, without a matrix of their own (Gemma 4)."""
-    forget: Annotated[bool, TestValues(True, paired=False), Supports(*OF_MODULES)] = Field(
+    forget: Annotated[bool, ValuesInTests(True, paired=False), Supports(*OF_MODULES)] = Field(
         default=False, exclude_if=is_off
     )
     """Scores of query i and key j get Σ log f_t over the tokens t after j up to i, f = σ(w_h x + b_h): a forget gate in
     each head (FoX, Lin et al. 2025, arXiv:2503.02130, there without position encoding, `position: nope`)."""
-    exclusive: Annotated[bool, TestValues(True, paired=False), Supports(*OF_MODULES)] = Field(
+    exclusive: Annotated[bool, ValuesInTests(True, paired=False), Supports(*OF_MODULES)] = Field(
         default=False, exclude_if=is_off
     )
     """A head's output y loses its part along the token's own value: y − (y·v̂) v̂, v̂ = v/‖v‖ (exclusive self-attention,

@@ -24,7 +24,7 @@ from zoo.mixers._indexer import KEY_NORM, Indexer, chosen, imitation_loss
 from zoo.mixers.mla import MLA, MLALayer
 from zoo.positions import Position
 from zoo.settings.axis import Examples
-from zoo.settings.field_tags import Fact, HeadFeatures, TestMax
+from zoo.settings.field_tags import Fact, HeadFeatures, MaxInTests
 from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, mean_keys
 
 
@@ -48,13 +48,13 @@ class DeepSeekSparseAttention(MLA):
 
     kind: Literal["dsa"] = "dsa"  # type: ignore[assignment]
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
-    index_heads: Annotated[PositiveInt, TestMax(4)] = 4
+    index_heads: Annotated[PositiveInt, MaxInTests(4)] = 4
     """H_I: number of the indexer's query heads."""
     index_dim: HeadFeatures = 32
     """d_I, features of an indexer's head; the first `rope_dim` of them carry positions."""
     index_layout: Literal["half", "interleaved"] = "half"
     """Which features of the indexer's heads rotary positions turn together."""
-    top_k: Annotated[PositiveInt, TestMax(8)] = 64
+    top_k: Annotated[PositiveInt, MaxInTests(8)] = 64
     """Maximum number of keys that a query attends to."""
     index_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 1.0
     """Weight of the indexer's loss; with 0 it does not learn."""

@@ -25,7 +25,7 @@ from zoo.mixers import Mixer, MixerLayer
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.settings.axis import Choice, Examples, number
-from zoo.settings.field_tags import Fact, Features, TestMax
+from zoo.settings.field_tags import Fact, Features, MaxInTests
 from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 STATE = "ids"
@@ -63,9 +63,9 @@ class Engram(Mixer):
     reads_tokens: ClassVar[bool] = True
     max_ngram: Annotated[int, Field(ge=2)] = 3
     """N: tokens of the longest n-gram."""
-    hashes: Annotated[PositiveInt, TestMax(2)] = 8
+    hashes: Annotated[PositiveInt, MaxInTests(2)] = 8
     """K: hashes of an n-gram, each with a table of its own."""
-    rows: Annotated[PositiveInt, Fact.SIZE, TestMax(64)] = 4096
+    rows: Annotated[PositiveInt, Fact.SIZE, MaxInTests(64)] = 4096
     """Rows that a table has at least: it has a prime number of them, each table another one."""
     features: Features | None = None
     """Features of an n-gram's rows together, a multiple of K; null for the one nearest to d_model / (N − 1)."""

@@ -16,7 +16,7 @@ from zoo.kernels.precision import in_float32
 from zoo.mixers import MixerLayer
 from zoo.mixers._gated_unit import GatedUnit, GatedUnitLayer
 from zoo.settings.axis import Examples
-from zoo.settings.field_tags import TestMax
+from zoo.settings.field_tags import MaxInTests
 from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, mean_keys
 
 
@@ -33,7 +33,7 @@ class GAU(GatedUnit):
     readings: ClassVar[int] = 2
     kind: Literal["gau"] = "gau"
     supports: ClassVar[Operations] = OF_MODULES
-    length: Annotated[PositiveInt, TestMax(512)] = 512
+    length: Annotated[PositiveInt, MaxInTests(512)] = 512
     """n: the paper's is the length of its training texts. A constant here, so that a token reads the same whatever
     follows it."""
 

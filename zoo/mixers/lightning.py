@@ -23,7 +23,7 @@ from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions import Position
 from zoo.positions.nope import NoPE
 from zoo.settings.axis import Choice, Examples, is_off
-from zoo.settings.field_tags import TestMax
+from zoo.settings.field_tags import MaxInTests
 from zoo.site import ForwardPass, LayerSite
 
 
@@ -64,7 +64,7 @@ class LightningAttention(LinearHeads):
     """Rotary scheme for queries and keys: there are no scores to which a bias could be added."""
     output_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
     """Norm of the heads' outputs, side by side, before the gate σ(W_g x)."""
-    norm_groups: Annotated[PositiveInt, TestMax(4)] = Field(default=1, exclude_if=lambda groups: groups == 1)
+    norm_groups: Annotated[PositiveInt, MaxInTests(4)] = Field(default=1, exclude_if=lambda groups: groups == 1)
     """Groups of features which the output's norm is taken over, each with its own gains."""
     first_layer: Literal[0, -1] = Field(default=0, exclude_if=is_off)
     """Value of l in the first layer."""

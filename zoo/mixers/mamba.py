@@ -24,7 +24,7 @@ from zoo.mixers._linear import Stateful, StatefulLayer
 from zoo.mixers._scan import STATE, ScanCost
 from zoo.norms import Norm
 from zoo.settings.axis import Choice, Examples, is_off, number
-from zoo.settings.field_tags import Features, TestMax
+from zoo.settings.field_tags import Features, MaxInTests
 from zoo.site import ForwardPass, LayerSite, PartCost
 
 
@@ -44,7 +44,7 @@ class Mamba(Stateful):
     """Tokens that are computed at a time where there are several; no result depends on it."""
     inner: Features | None = None
     """I; null for 2 d_model."""
-    state: Annotated[PositiveInt, TestMax(16)] = 16
+    state: Annotated[PositiveInt, MaxInTests(16)] = 16
     """N: state size per feature of x."""
     rank: Features | None = None
     """R; null for ⌈d_model / 16⌉."""

@@ -25,7 +25,7 @@ from zoo.mixers._scan import STATE, ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.settings.axis import Choice, Examples, is_off, number
-from zoo.settings.field_tags import HeadFeatures, Heads, TestMax
+from zoo.settings.field_tags import HeadFeatures, Heads, MaxInTests
 from zoo.site import ForwardPass, LayerSite, PartCost
 
 
@@ -45,9 +45,9 @@ class Mamba2(Stateful):
     """H: number of heads of x."""
     head_dim: HeadFeatures | None = None
     """P; null for 2 d_model / heads."""
-    state: Annotated[PositiveInt, TestMax(16)] = 128
+    state: Annotated[PositiveInt, MaxInTests(16)] = 128
     """N: features of b and c; a head's state is (N, P)."""
-    groups: Annotated[PositiveInt, TestMax(4)] = 1
+    groups: Annotated[PositiveInt, MaxInTests(4)] = 1
     """Groups of heads that share b and c."""
     conv: PositiveInt = 4
     """Tokens that the convolution of x, b and c sees."""

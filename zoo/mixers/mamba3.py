@@ -26,7 +26,7 @@ from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions._rotary import turn_pairs
 from zoo.settings.axis import Choice, Examples, number
-from zoo.settings.field_tags import HeadFeatures, Heads, TestMax
+from zoo.settings.field_tags import HeadFeatures, Heads, MaxInTests
 from zoo.site import ForwardPass, LayerSite, PartCost
 
 KEY, VALUE, OWN, ANGLE = "key", "value", "own", "angle"
@@ -73,13 +73,13 @@ class Mamba3(Stateful):
     """H: number of heads of x."""
     head_dim: HeadFeatures | None = None
     """P; null for 2 d_model / heads."""
-    state: Annotated[PositiveInt, TestMax(16)] = 128
+    state: Annotated[PositiveInt, MaxInTests(16)] = 128
     """N: features of keys and queries; a head's state is (N, P)."""
-    groups: Annotated[PositiveInt, TestMax(4)] = 1
+    groups: Annotated[PositiveInt, MaxInTests(4)] = 1
     """Groups of heads that share W_b u and W_c u."""
     rope_fraction: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of the N features that are turned."""
-    rank: Annotated[PositiveInt, TestMax(2)] = Field(default=1, exclude_if=lambda rank: rank == 1)
+    rank: Annotated[PositiveInt, MaxInTests(2)] = Field(default=1, exclude_if=lambda rank: rank == 1)
     """R; 4 in the paper's MIMO models, whose FFNs are narrower for it."""
     rate_activation: Literal["softplus", "heavy_tail"] = Field(
         default="softplus", exclude_if=lambda name: name == "softplus"

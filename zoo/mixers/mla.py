@@ -25,7 +25,7 @@ from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions import Position, check_ahead
 from zoo.positions.rope import RoPE
 from zoo.settings.axis import Choice, Examples, is_off, number
-from zoo.settings.field_tags import Dropout, Fact, Features, HeadFeatures, Heads, TestMax
+from zoo.settings.field_tags import Dropout, Fact, Features, HeadFeatures, Heads, MaxInTests
 from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, mean_keys
 
 
@@ -66,7 +66,7 @@ class MLA(Mixer):
     """Position encoding of the ρ = rope_dim features of queries and of the shared key."""
     latent_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
     """Norm of the latent c, and of the queries' latent where there is a `q_rank`."""
-    window: Annotated[PositiveInt | None, TestMax(8)] = None
+    window: Annotated[PositiveInt | None, MaxInTests(8)] = None
     """W: a token sees itself and the W − 1 before it (sliding-window attention); null for all before it."""
     bias: bool = False
     """On the projections that read the stream down to a latent, and on the output."""

@@ -24,7 +24,7 @@ from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers._multi_head import MultiHead
 from zoo.mixers.attention import AttentionLayer
 from zoo.settings.axis import Examples
-from zoo.settings.field_tags import TestMax
+from zoo.settings.field_tags import MaxInTests
 from zoo.site import ForwardPass, LayerSite, PartCost
 
 QUERIES = "queries"
@@ -46,9 +46,9 @@ class MultiTokenAttention(MultiHead):
     examples: ClassVar[Examples] = ({"query_width": 3, "key_width": 4}, {"query_width": 2, "head_group": 2})
     kind: Literal["multi_token"] = "multi_token"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
-    query_width: Annotated[PositiveInt, TestMax(6)] = 6
+    query_width: Annotated[PositiveInt, MaxInTests(6)] = 6
     """c_q: queries that the convolution of scores sums over, the current one and those before it."""
-    key_width: Annotated[PositiveInt, TestMax(11)] = 11
+    key_width: Annotated[PositiveInt, MaxInTests(11)] = 11
     """c_k: keys that the convolution of scores sums over, around each key."""
     head_group: PositiveInt | None = None
     """c_h; null for no mixing of heads."""

@@ -23,7 +23,7 @@ from zoo.mixers import MixerLayer
 from zoo.mixers._block_heads import BlockHeads, attend_to_blocks, count_of_chosen, sum_of_chosen
 from zoo.mixers._blocks import FIRST, LOCAL, Compressor, Strides, TextSpans, importance, taken
 from zoo.settings.axis import Examples, number
-from zoo.settings.field_tags import HeadFeatures, TestMax
+from zoo.settings.field_tags import HeadFeatures, MaxInTests
 from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, mean_keys
 
 BRANCHES = 3
@@ -62,7 +62,7 @@ class NativeSparseAttention(BlockHeads):
     """l′, tokens of a block that is chosen or not; l at least."""
     blocks: Annotated[int, Field(ge=FIRST + LOCAL)] = 16
     """n, the first and the local ones included."""
-    window: Annotated[PositiveInt, TestMax(8)] = 512
+    window: Annotated[PositiveInt, MaxInTests(8)] = 512
     """w: last tokens that the branch *near* sees, the query's own included."""
 
     def resolve(self, d_model: int) -> Self:

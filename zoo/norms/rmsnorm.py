@@ -13,7 +13,7 @@ from zoo.errors import SpecError
 from zoo.kernels.tracing import device_type, rms_norm
 from zoo.norms import Norm
 from zoo.settings.axis import Examples
-from zoo.settings.field_tags import Supports, TestValues
+from zoo.settings.field_tags import Supports, ValuesInTests
 
 
 class RMSNorm(Norm):
@@ -22,11 +22,11 @@ class RMSNorm(Norm):
     examples: ClassVar[Examples] = ({}, {"unit_offset": True}, {"gain": False})
     kind: Literal["rmsnorm"] = "rmsnorm"
     supports: ClassVar[Operations] = EVERY_OPERATION
-    eps: Annotated[PositiveFloat, TestValues()] = 1e-6
+    eps: Annotated[PositiveFloat, ValuesInTests()] = 1e-6
     """ε: added to the mean square, against division by zero."""
     unit_offset: Annotated[bool, Supports(*EVERY_OPERATION)] = False
     """The gain is 1 + w with w from zero (Gemma, arXiv:2403.08295)."""
-    gain: Annotated[bool, TestValues()] = Field(default=True, exclude_if=lambda gain: gain)
+    gain: Annotated[bool, ValuesInTests()] = Field(default=True, exclude_if=lambda gain: gain)
     """Whether there is one: Llama 4's norm of queries and keys has none."""
 
     @model_validator(mode="after")

@@ -12,7 +12,7 @@ from zoo.errors import SpecError, UnsupportedError
 from zoo.positions import Position, PositionLayer
 from zoo.positions.scalings import Scaling, rotation
 from zoo.settings.axis import Choice
-from zoo.settings.field_tags import TestValues
+from zoo.settings.field_tags import ValuesInTests
 from zoo.site import ForwardPass
 
 
@@ -24,12 +24,12 @@ class Rotary(Position):
     whole pairs, but d in θ is the odd number, as in transformers.
     """
 
-    base: Annotated[float, Field(ge=1), TestValues()] = 10_000.0
+    base: Annotated[float, Field(ge=1), ValuesInTests()] = 10_000.0
     """Base of the frequencies θ_i = base^(−2i/d): larger ones turn more slowly, for longer texts; with 1 all pairs turn
     alike. Below 1 later pairs would turn faster than a radian per token, which no text resolves."""
     layout: Literal["half", "interleaved"] = "half"
     """Features that form pair i: `half`, i and i + d/2; `interleaved`, 2i and 2i + 1."""
-    fraction: Annotated[float, Field(gt=0, le=1), TestValues(0.34)] = 1.0
+    fraction: Annotated[float, Field(gt=0, le=1), ValuesInTests(0.34)] = 1.0
     """Share of a head's features, the first ones, that are rotated."""
     scaling: Annotated[Scaling, Choice("zoo.positions.scalings")] | None = None
     """Change of frequencies for longer texts; null for none."""

@@ -13,7 +13,7 @@ from zoo.init import Embedding
 from zoo.positions import Position, PositionLayer
 from zoo.refusals import most
 from zoo.settings.axis import Examples
-from zoo.settings.field_tags import Supports, TestMax
+from zoo.settings.field_tags import MaxInTests, Supports
 from zoo.site import ForwardPass
 
 
@@ -28,7 +28,7 @@ class Learned(Position):
     kind: Literal["learned"] = "learned"
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     absolute: ClassVar[bool] = True
-    length: Annotated[PositiveInt, TestMax(512)] = 1024
+    length: Annotated[PositiveInt, MaxInTests(512)] = 1024
     """Places in the table: longest text, in tokens."""
     offset: Annotated[NonNegativeInt, Supports(*EVERY_OPERATION)] = 0
     """Rows of the table before that of place 0 (2 in OPT)."""

@@ -12,7 +12,7 @@ from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError
 from zoo.init import Linear
 from zoo.positions import Position, PositionLayer, Queries
-from zoo.settings.field_tags import TestValues
+from zoo.settings.field_tags import ValuesInTests
 from zoo.site import ForwardPass, Keys, PartCost
 
 
@@ -34,7 +34,7 @@ class TransformerXL(Position):
     adds_to_scores: ClassVar[bool] = True
     takes_places: ClassVar[bool] = False
     reads_queries: ClassVar[bool] = True
-    base: Annotated[float, Field(gt=1), TestValues()] = 10_000.0
+    base: Annotated[float, Field(gt=1), ValuesInTests()] = 10_000.0
     """Base of the sinusoids' frequencies θ_f = base^(−2f/n)."""
 
     def build(self, head_dim: int, heads: int) -> PositionLayer:

@@ -13,7 +13,7 @@ from zoo.init import Embedding
 from zoo.positions import Position, PositionLayer
 from zoo.positions.learned import check_length
 from zoo.settings.axis import Examples
-from zoo.settings.field_tags import TestMax
+from zoo.settings.field_tags import MaxInTests
 from zoo.site import ForwardPass
 
 
@@ -29,7 +29,7 @@ class TwoDimensional(Position):
     kind: Literal["two_dimensional"] = "two_dimensional"
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     absolute: ClassVar[bool] = True
-    length: Annotated[PositiveInt, TestMax(512)] = 1024
+    length: Annotated[PositiveInt, MaxInTests(512)] = 1024
     """Rows of each of the two tables: longest text, in tokens."""
 
     @property

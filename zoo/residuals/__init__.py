@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from zoo.compatibility.traits import NONE, Ground, Grounds
 from zoo.errors import SpecError
 from zoo.settings.axis import Variant
-from zoo.settings.field_tags import TestValues
+from zoo.settings.field_tags import ValuesInTests
 from zoo.site import LayerSite, PartCost
 
 Branch = Callable[[Tensor], Tensor]
@@ -40,9 +40,9 @@ class Residual(Variant):
     adds: ClassVar[bool] = False
     """Whether its stream is the last one plus the branch's update, so that the branch alone is a stream as well."""
 
-    stream_scale: Annotated[NonNegativeFloat, TestValues(1.25)] = 1.0
+    stream_scale: Annotated[NonNegativeFloat, ValuesInTests(1.25)] = 1.0
     """Multiplier of the stream at every shortcut; 0 for no shortcuts."""
-    branch_scale: Annotated[PositiveFloat, TestValues(0.5)] = 1.0
+    branch_scale: Annotated[PositiveFloat, ValuesInTests(0.5)] = 1.0
     """Multiplier of every branch's update (Granite's residual multiplier)."""
 
     @model_validator(mode="after")

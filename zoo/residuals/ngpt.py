@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
 from zoo.settings.axis import Examples, is_off
-from zoo.settings.field_tags import TestValues
+from zoo.settings.field_tags import ValuesInTests
 from zoo.site import LayerSite, PartCost
 
 
@@ -35,7 +35,7 @@ class NGPT(Residual):
     norms_per_branch: ClassVar[int] = 0
     normalises_stream: ClassVar[bool] = True
     additive: ClassVar[bool] = False
-    rate: Annotated[PositiveFloat, TestValues()] = 0.05
+    rate: Annotated[PositiveFloat, ValuesInTests()] = 0.05
     """Where α starts: the paper's is about 1 / n_layers."""
     absolute: bool = Field(default=False, exclude_if=is_off)
     """Whether a step is |α|, as in the authors' code (https://github.com/NVIDIA/ngpt), and not α, as in the paper."""

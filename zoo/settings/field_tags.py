@@ -47,14 +47,14 @@ class Fact(Enum):
 
 
 @dataclass(frozen=True)
-class TestMax:
+class MaxInTests:
     """A model that trains in seconds has this number where the setting is larger."""
 
     number: int
 
 
 @dataclass(frozen=True, init=False, eq=False)
-class TestValues:
+class ValuesInTests:
     """Values with which the setting is tried in combination with all others; none where it is not tried.
 
     paired: whether the default tests check its pairs with other choices, as the slow ones do. costly: whether it takes
@@ -88,7 +88,7 @@ class As:
     make: Callable[[Any], Spec]
 
 
-Dropout = Annotated[float, Field(ge=0, lt=1), Fact.TRAINING, TestValues(0.1), Supports(*EVERY_OPERATION)]
+Dropout = Annotated[float, Field(ge=0, lt=1), Fact.TRAINING, ValuesInTests(0.1), Supports(*EVERY_OPERATION)]
 """A probability that something is left out while training."""
 Features = Annotated[PositiveInt, Fact.SIZE, Fact.WIDTH]
 """A setting's type: features that grow with d_model."""
@@ -112,7 +112,9 @@ def _said(field: Any) -> list[Any]:
     members = getattr(field.annotation, "__args__", ())
     inside = [said for member in members for said in getattr(member, "__metadata__", ())]
     return [
-        said for said in (*field.metadata, *inside) if isinstance(said, Fact | TestMax | TestValues | Supports | As)
+        said
+        for said in (*field.metadata, *inside)
+        if isinstance(said, Fact | MaxInTests | ValuesInTests | Supports | As)
     ]
 
 

@@ -15,7 +15,7 @@ from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.settings.axis import Examples
-from zoo.settings.field_tags import TestMax
+from zoo.settings.field_tags import MaxInTests
 from zoo.sparsities import Sparsity, counted
 
 
@@ -32,7 +32,7 @@ class Dilated(Sparsity):
     )
     kind: Literal["dilated"] = "dilated"
     supports: ClassVar[Operations] = EVERY_OPERATION
-    window: Annotated[PositiveInt | None, TestMax(8)] = 64
+    window: Annotated[PositiveInt | None, MaxInTests(8)] = 64
     """W, the token itself counted; null for no end."""
     dilation: PositiveInt = 4
     """r: distance of neighbouring keys that a token sees."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.settings.axis import Examples
-from zoo.settings.field_tags import TestMax
+from zoo.settings.field_tags import MaxInTests
 from zoo.sparsities import counted
 from zoo.sparsities._gathered import Gathered
 
@@ -25,7 +25,7 @@ class Longformer(Gathered):
     examples: ClassVar[Examples] = ({"window": 3, "global_tokens": 2},)
     kind: Literal["longformer"] = "longformer"
     supports: ClassVar[Operations] = EVERY_OPERATION
-    window: Annotated[PositiveInt, TestMax(8)] = 64
+    window: Annotated[PositiveInt, MaxInTests(8)] = 64
     """W: a token sees itself and the W − 1 before it."""
     global_tokens: NonNegativeInt = 1
     """g: first tokens of a text, which all see."""

@@ -11,7 +11,7 @@ from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.errors import SpecError
 from zoo.positions.scalings import Scaling, rotation
 from zoo.settings.axis import Examples
-from zoo.settings.field_tags import TestMax
+from zoo.settings.field_tags import MaxInTests
 
 
 class Dynamic(Scaling):
@@ -29,7 +29,7 @@ class Dynamic(Scaling):
     supports: ClassVar[Operations] = EVERY_OPERATION
     factor: PositiveFloat
     """Growth of s with the length: at n = 2L tokens s = factor + 1."""
-    original_length: Annotated[PositiveInt, TestMax(64)]
+    original_length: Annotated[PositiveInt, MaxInTests(64)]
     """L: tokens up to which frequencies stay as they are."""
 
     def check(self, dim: int, base: float) -> None:

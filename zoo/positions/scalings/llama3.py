@@ -12,7 +12,7 @@ from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.errors import SpecError
 from zoo.positions.scalings import Scaling, rotation
 from zoo.settings.axis import Examples
-from zoo.settings.field_tags import TestMax
+from zoo.settings.field_tags import MaxInTests
 
 
 class Llama3(Scaling):
@@ -33,7 +33,7 @@ class Llama3(Scaling):
     """low: turns within L tokens below which a pair is interpolated by the whole factor."""
     high_freq_factor: PositiveFloat = 4.0
     """high: turns within L tokens above which a pair stays as it is; at least low."""
-    original_length: Annotated[PositiveInt, TestMax(64)] = 8192
+    original_length: Annotated[PositiveInt, MaxInTests(64)] = 8192
     """L: context of the original training, in tokens."""
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ from zoo.errors import SpecError
 from zoo.kernels.sending import on_device
 from zoo.positions.scalings import Scaling, rotation
 from zoo.settings.axis import Examples
-from zoo.settings.field_tags import Supports, TestMax
+from zoo.settings.field_tags import MaxInTests, Supports
 
 Factors = Annotated[tuple[PositiveFloat, ...], Field(strict=False)]
 
@@ -42,7 +42,7 @@ class LongRoPE(Scaling):
     """Divisors of θ for texts of up to L tokens, one for each pair of features."""
     long_factor: Factors
     """Divisors of θ for longer texts, one for each pair of features."""
-    original_length: Annotated[PositiveInt, TestMax(64)]
+    original_length: Annotated[PositiveInt, MaxInTests(64)]
     """L: context of the original training, in tokens."""
     factor: PositiveFloat
     """New length / L, from which the factor on queries and keys follows unless `attention_factor` is set."""

@@ -13,7 +13,7 @@ from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.errors import SpecError
 from zoo.positions.scalings import Scaling, rotation
 from zoo.settings.axis import Examples
-from zoo.settings.field_tags import Supports, TestMax
+from zoo.settings.field_tags import MaxInTests, Supports
 
 
 def attention_temperature(factor: float, mscale: float = 1.0) -> float:
@@ -35,7 +35,7 @@ class YaRN(Scaling):
     by_length: ClassVar[bool] = False
     factor: PositiveFloat
     """Factor that slow frequencies are divided by: new length / L."""
-    original_length: Annotated[PositiveInt, TestMax(64)]
+    original_length: Annotated[PositiveInt, MaxInTests(64)]
     """L: context of the original training, in tokens."""
     beta_fast: PositiveFloat = 32.0
     """Turns within L tokens above which a pair stays as it is; at least `beta_slow`."""
