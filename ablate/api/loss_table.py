@@ -149,13 +149,13 @@ def _split(cell: object) -> str:
 def _number(cell: object, remedy: str = "leave the cell empty for a run that failed") -> float | None:
     if cell is None or (isinstance(cell, str) and cell.strip().casefold() in NO_NUMBER):
         return None
-    if isinstance(cell, str) and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
-        remedy = "write decimals with a point"
     try:
         if isinstance(cell, str | Real | Decimal):
             return float(cell)
     except (ValueError, OverflowError):
         pass
+    if isinstance(cell, str) and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
+        remedy = "write decimals with a point"
     raise ValueError(f"{reprlib.repr(cell)} is no number: {remedy}")
 
 
