@@ -13,7 +13,8 @@ import polars as pl
 from pydantic import JsonValue
 
 from ablate.api.logs_of_others import ended, is_pattern, read_logs
-from ablate.api.loss_table import read_table, typed
+from ablate.api.loss_metrics import facing, notes_on
+from ablate.api.loss_table import LossTable, read_table
 from ablate.errors import ArgumentError
 from ablate.store.documents import JsonObject
 from reports.findings.losses import ArmContrast, ArmLosses, judge, listed, noise_of, smallest_detectable
@@ -30,7 +31,7 @@ class LossComparison:
     """Verdicts on arms from their losses.
 
     Attributes:
-        arms: a polars frame: arm, seeds, failed, loss (the mean), rate, cost (the mean).
+        arms: a polars frame: arm, seeds, failed, loss (the mean of the metric), rate, cost (the mean).
         contrasts: a polars frame: arm, against, difference, low, high, p, verdict, reason, paired. p is corrected for
             all contrasts, and low to high excludes zero where it is below 0.05; an end may be infinite. The difference
             stands alone where nothing tells the noise. paired is the number of seeds over which the arms are paired,
@@ -59,25 +60,29 @@ class LossComparison:
 
 
 def compare(
-    losses: pl.DataFrame | pd.DataFrame | Path | str,
+    losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str,
     *,
     baseline: str | None = None,
     margin: float | None = None,
     metric: str | None = None,
+    higher_is_better: bool = False,
 ) -> LossComparison:
     """Judge every arm against the baseline, from final losses alone.
 
     Args:
-        losses: a polars or pandas frame, or a CSV, parquet or JSON-lines file, with a row for each run and columns
-            `arm`, `seed`, `loss` (lower is better; empty, NaN or infinite where the run failed: runs that have not
-            ended have no row); where known also `rate` (the learning rate), `split` (`tuning` for runs that chose the
-            rate, `judging` for the others) and `cost` (FLOPs, seconds, dollars …). Seeds that arms have in common are
-            paired. Or the logs of other trainers, by a pattern: `logs/{arm}-s{seed}/trainer_state.json`; see
-            `ablate.api.logs_of_others`.
+        losses: a polars or pandas frame, or a CSV, TSV, parquet, JSON or JSON-lines file (of text also `.csv.gz` and so
+            on; `-` is CSV from standard input), with a row for each run and columns `arm`, `seed`, `loss` (lower is
+            better; empty, NaN or infinite where the run failed: runs that have not ended have no row); where known also
+            `rate` (the learning rate), `split` (`tuning` for runs that chose the rate, `judging` for the others) and
+            `cost` (FLOPs, seconds, dollars …). Seeds that arms have in common are paired. In a history, which has
+            several rows of a run and a column such as `step`, the last row with a loss counts. Or the logs of other
+            trainers, by a pattern: `logs/{arm}-s{seed}/trainer_state.json`; see `ablate.api.logs_of_others`.
         baseline: the arm that others are compared with (default: the first one).
         metric: the name of the loss in such logs, or of its column; by default `loss` in a table, else the first known
             of those that trainers use: `eval_loss`, `eval/loss`, `val_loss` and `val loss`.
         margin: the largest difference that does not matter; without it no verdict is `no difference`.
+        higher_is_better: whether the metric is one of which more is better, such as an accuracy or a reward: an arm
+            above the baseline is then `better`, and differences keep their sign.
 
     Returns:
         Verdicts on every arm, with their intervals, as frames.
@@ -88,17 +93,13 @@ def compare(
     Example:
         >>> ablate.compare("losses.csv", baseline="pre", margin=0.01).contrasts
     """
+    if margin is not None and not (isinstance(margin, Real) and 0 < margin < math.inf):
+        raise ArgumentError("margin", "expected a finite number above 0", margin)
     are_logs = isinstance(losses, Path | str) and is_pattern(str(losses))
-    if margin is not None and not (isinstance(margin, Real) and margin > 0):
-        raise ArgumentError("margin", "expected a number above 0", margin)
-    if are_logs:
-        given, notes = ended(read_logs(str(losses), metric))
-        frame = typed(given)
-        if "{seed}" not in str(losses):
-            notes = ("the pattern has no {seed}: whatever it matches counts as an arm of one seed", *notes)
-    else:
-        frame, notes = read_table(losses, metric), ()
-    arms = [_arm(str(name), rows) for (name,), rows in frame.group_by("arm", maintain_order=True)]
+    table = _of_logs(str(losses), metric) if are_logs else read_table(losses, metric)
+    frame = table.frame
+    judged = frame.with_columns(loss=-pl.col("loss")) if higher_is_better else frame
+    arms = [_arm(str(name), rows) for (name,), rows in judged.group_by("arm", maintain_order=True)]
     names = [arm.name for arm in arms]
     base = names[0] if baseline is None else baseline
     if base not in names:
@@ -111,19 +112,33 @@ def compare(
     noise = noise_of(arms)
     found = judge(arms, pairs, noise, margin)
     return LossComparison(
-        _arms_frame(arms),
-        _contrasts_frame(found),
+        _arms_frame(arms, higher_is_better),
+        _contrasts_frame([facing(each) for each in found] if higher_is_better else found),
         smallest_detectable(arms, pairs, noise),
-        (*notes, *_failed(frame), *_without_pair(found), *_notes(arms, base), *_shared_with_tuning(frame)),
+        (
+            *notes_on(table.metric, higher_is_better),
+            *table.notes,
+            *_failed(frame),
+            *_without_pair(found),
+            *_notes(arms, base),
+            *_shared_with_tuning(frame),
+        ),
         _unused_frame(found, frame.schema["seed"]),
     )
+
+
+def _of_logs(pattern: str, metric: str | None) -> LossTable:
+    frame, notes = ended(read_logs(pattern, metric))
+    if "{seed}" not in pattern:
+        notes = ("the pattern has no {seed}: whatever it matches counts as an arm of one seed", *notes)
+    return LossTable(frame, metric or "loss", notes)
 
 
 def _arm(name: str, rows: pl.DataFrame) -> ArmLosses:
     has_split = "split" in rows.columns
     tuning = rows.filter(split="tuning") if has_split else rows.clear()
-    judging = rows.filter(pl.col("split").fill_null("judging") == "judging") if has_split else rows
-    if has_split and "rate" not in rows.columns and tuning.height:
+    judging = rows.filter(split="judging") if has_split else rows
+    if "rate" not in rows.columns and tuning.height:
         raise ArgumentError("losses", f"tuning runs of {name} need a column `rate`")
     rates = judging["rate"].drop_nulls().unique().to_list() if "rate" in rows.columns else []
     if len(rates) > 1:
@@ -134,7 +149,7 @@ def _arm(name: str, rows: pl.DataFrame) -> ArmLosses:
         )
     seeds = judging["seed"].to_list()
     if len(twice := judging.filter(pl.col("seed").is_duplicated())["seed"]):
-        raise ArgumentError("losses", f"{name} has seed {twice[0]} more than once")
+        raise ArgumentError("losses", f"{name} has seed {twice[0]} more than once, with a rate and without")
     if not seeds:
         raise ArgumentError("losses", f"{name} has no judging runs")
     by_rate: dict[float, list[float]] = {}
@@ -157,13 +172,14 @@ def _loss(value: float | None) -> float:
     return value if value is not None and math.isfinite(value) else math.inf
 
 
-def _arms_frame(arms: list[ArmLosses]) -> pl.DataFrame:
+def _arms_frame(arms: list[ArmLosses], higher_is_better: bool) -> pl.DataFrame:
+    sign = -1 if higher_is_better else 1
     rows = [
         {
             "arm": arm.name,
             "seeds": len(arm.finished),
             "failed": arm.reliability.failed,
-            "loss": sum(arm.finished.values()) / len(arm.finished) if arm.finished else None,
+            "loss": sign * sum(arm.finished.values()) / len(arm.finished) if arm.finished else None,
             "rate": arm.rate,
             "cost": arm.cost,
         }
@@ -193,7 +209,7 @@ def _unused_frame(contrasts: Sequence[ArmContrast], seed: pl.DataType) -> pl.Dat
 def _failed(frame: pl.DataFrame) -> list[str]:
     """A note that names the runs that count as failed, and what their cells hold."""
     if "split" in frame.columns:
-        frame = frame.filter(pl.col("split").fill_null("judging") == "judging")
+        frame = frame.filter(split="judging")
     failed = frame.filter(~pl.col("loss").is_finite().fill_null(False))
     cell = pl.when(pl.col("loss").is_null()).then(pl.lit("empty")).otherwise(pl.col("loss").cast(pl.String))
     said = [
@@ -234,7 +250,7 @@ def _shared_with_tuning(frame: pl.DataFrame) -> list[str]:
     """A note on seeds that chose a rate and judge it, too: the rate was chosen for being good on them."""
     if "split" not in frame.columns:
         return []
-    by_seed = frame.with_columns(pl.col("split").fill_null("judging")).group_by("arm", "seed", maintain_order=True)
+    by_seed = frame.group_by("arm", "seed", maintain_order=True)
     both = by_seed.agg(pl.col("split").n_unique()).filter(pl.col("split") > 1)
     arms = ", ".join(map(str, both["arm"].unique(maintain_order=True)))
     return [f"{arms}: tuned and judged on the same seeds, which flatters the rate that was chosen"] if arms else []

@@ -1,4 +1,5 @@
-"""Final losses from the logs of other trainers: Hugging Face's Trainer, TensorBoard, Weights & Biases, CSV, and text.
+"""Final losses from the logs of other trainers: Hugging Face's Trainer, TensorBoard, Weights & Biases, JSON lines, CSV,
+and text.
 
 A pattern such as `logs/{arm}-s{seed}/trainer_state.json` names the files, and says of which arm and seed each is.
 """
@@ -40,29 +41,34 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
 
     Args:
         pattern: path with `{arm}` and, where there are several, `{seed}`; `*` stands for anything else within a name.
-            A file is a `trainer_state.json`, an events file of TensorBoard, a `wandb-summary.json`, a CSV with a
-            header, or text with lines such as `step 250: train loss 2.1, val loss 2.2`. A folder is one that holds such
-            a file.
+            A file is a `trainer_state.json`, an events file of TensorBoard, a `wandb-summary.json`, a CSV or TSV with a
+            header, JSON lines, or text with lines such as `step 250: train loss 2.1, val loss 2.2`. A folder is one
+            that holds such a file.
         metric: its name in the logs; None: the first known of `eval_loss`, `eval/loss`, `val_loss` and `val loss`.
 
     Raises:
         ArgumentError: nothing matches, a file cannot be read, or it has no such metric.
     """
-    rows = [(arm, seed, *_last(path, metric)) for arm, seed, path in _named(pattern)]
-    if not rows:
+    paths: dict[tuple[str, str], Path] = {}
+    for arm, seed, path in _named(pattern):
+        if (other := paths.setdefault((arm, seed), path)) != path:
+            remedy = "have the pattern match one of them" if "{seed}" in pattern else "give the pattern a {seed}"
+            raise ArgumentError("losses", f"{other} and {path} are both seed {seed} of {arm}: {remedy}", pattern)
+    if not paths:
         raise ArgumentError("losses", "no file or folder matches", pattern)
+    rows = [(*run, *_last(path, metric)) for run, path in paths.items()]
     types = {"arm": pl.String, "seed": pl.String, "loss": pl.Float64, "step": pl.Float64}
     return pl.DataFrame(sorted(rows, key=lambda row: row[:2]), schema=types, orient="row")
 
 
 def ended(logs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """The logs of runs that came as far as the furthest of their arm, and a sentence on each other one.
+    """The logs of runs that came as far as the furthest of their arm (and split), and a sentence on each other one.
 
     A run whose last loss is not finite has failed, and ends where it did. Counters differ by a few calls in runs that
     are done, hence `ALIKE`.
     """
-    furthest = pl.col("step").max().over("arm")
-    short = (pl.col("step") < ALIKE * furthest).fill_null(False) & pl.col("loss").is_finite()
+    furthest = pl.col("step").max().over([name for name in ("arm", "split") if name in logs.columns])
+    short = ((pl.col("step") < ALIKE * furthest) & pl.col("loss").is_finite()).fill_null(False)
     left_out = logs.with_columns(furthest=furthest).filter(short)
     said = tuple(
         f"seed {row['seed']} of {row['arm']} is left out: its log ends at step {row['step']:g} of {row['furthest']:g}"
@@ -94,15 +100,21 @@ def _last(path: Path, metric: str | None) -> tuple[float, float | None]:
     """The metric and the step."""
     try:
         values = _reader(path)(path)
-    except (OSError, ValueError, KeyError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error, RecursionError) as error:
         raise ArgumentError("losses", f"cannot be read: {reason_of(error)}", path) from error
-    wanted = [metric] if metric else LOSSES
-    name = next((name for name in wanted if name in values), None)
+    name = next((name for name in ([metric] if metric else LOSSES) if name in values), None)
     if name is None:
-        near = did_you_mean(metric, values) if metric else ""
-        known = ", ".join(list(values)[:20]) or "none"
-        raise ArgumentError("metric", f"{path} has no {wanted[0]}{near}; it has: {known}", metric)
+        raise _without(metric, values, path)
     return values[name], next((values[step] for step in STEPS if step in values), None)
+
+
+def _without(metric: str | None, values: dict[str, float], path: Path) -> ArgumentError:
+    """The error of a log that does not have the metric."""
+    known = f"it has: {', '.join(list(values)[:20])}" if values else "no number with a name was found in it"
+    if metric:
+        return ArgumentError("metric", f"{path} has no {metric}{did_you_mean(metric, values)}; {known}", metric)
+    other = "; to judge another value, name it as the metric" if values else ""
+    return ArgumentError("losses", f"has no {', '.join(LOSSES[:-1])} or {LOSSES[-1]}; {known}{other}", path)
 
 
 def _reader(path: Path) -> Callable[[Path], dict[str, float]]:
@@ -112,9 +124,11 @@ def _reader(path: Path) -> Callable[[Path], dict[str, float]]:
     if path.name.startswith("events.out.tfevents"):
         return _tensorboard
     if path.name == WANDB_SUMMARY:
-        return lambda path: _numbers(json.loads(path.read_text(encoding="utf-8")).items())
+        return _json
     if path.suffix == ".json":
-        return _trainer_state
+        return _json
+    if path.suffix in (".jsonl", ".ndjson"):
+        return _json_lines
     return _text if path.suffix in TEXTS or not path.suffix else _csv
 
 
@@ -127,10 +141,22 @@ def _folder(folder: Path) -> dict[str, float]:
     return _reader(found[-1])(found[-1])
 
 
-def _trainer_state(path: Path) -> dict[str, float]:
-    """Last value of everything in the history of transformers' Trainer."""
-    history = json.loads(path.read_text(encoding="utf-8"))["log_history"]
-    return _numbers(item for entry in history for item in entry.items())
+def _json(path: Path) -> dict[str, float]:
+    """Last value of everything in the history of transformers' Trainer, in a list of records, or in a map."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return _of_records(found.get("log_history", [found]) if isinstance(found, dict) else found)
+
+
+def _json_lines(path: Path) -> dict[str, float]:
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return _of_records([json.loads(line) for line in lines if line.strip()])
+
+
+def _of_records(records: Any) -> dict[str, float]:
+    """Last value of each name."""
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+        raise ValueError("expected a map of numbers, or a list of such, or `log_history` with one")
+    return _numbers(item for record in records for item in record.items())
 
 
 def _tensorboard(path: Path) -> dict[str, float]:
@@ -149,8 +175,9 @@ def _tensorboard(path: Path) -> dict[str, float]:
 
 def _csv(path: Path) -> dict[str, float]:
     """The last number of every column."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return _numbers(item for row in csv.DictReader(file) for item in row.items() if item[1])
+    mark = "\t" if path.suffix == ".tsv" else ","
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return _numbers(item for row in csv.DictReader(file, delimiter=mark) for item in row.items() if item[1])
 
 
 def _text(path: Path) -> dict[str, float]:

@@ -1,16 +1,22 @@
-"""A table of losses: read from a file or a frame, its columns found and typed."""
+"""A table of losses: read from a file or a frame, its columns found and typed, with one row for each run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import re
+import reprlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ablate.api.logs_of_others import LOSSES
-from ablate.errors import ArgumentError, reason_of
-from ablate.store.files import check_regular
+from ablate.api.logs_of_others import LOSSES, STEPS, ended
+from ablate.api.loss_files import Table, read_any
+from ablate.errors import ArgumentError
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -19,81 +25,50 @@ if TYPE_CHECKING:
 NEEDED = ("arm", "seed", "loss")
 KNOWN = (*NEEDED, "rate", "split", "cost")
 SPLITS = ("tuning", "judging")
-READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
-    ".csv": pl.read_csv,
-    ".parquet": pl.read_parquet,
-    ".ndjson": pl.read_ndjson,
-    ".jsonl": pl.read_ndjson,
-}
+NO_NUMBER = frozenset(("", "na", "n/a", "#n/a", "<na>", "null", "none"))
+"""Spellings of an empty cell in a column of numbers. Arms and seeds may be called so."""
+NOT_KNOWN = "leave the cell empty where it is not known"
 
 
-def read_table(losses: pl.DataFrame | pd.DataFrame | Path | str, metric: str | None = None) -> pl.DataFrame:
-    """The known columns of a frame or a file, under the names of `KNOWN`, with a row for each run.
+@dataclass(frozen=True)
+class LossTable:
+    """Columns named as in `KNOWN` with a row for each run, the user's name of the loss, and what a reader must know.
+
+    Empty losses are null; NaN and infinite ones stay as they are. Seeds are integers, or words.
+    """
+
+    frame: pl.DataFrame
+    metric: str
+    notes: tuple[str, ...] = ()
+
+
+def read_table(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, metric: str | None = None) -> LossTable:
+    """The known columns of a frame or a file.
 
     metric: the column of the loss; by default `loss`, or the first known of those that trainers name.
 
     Raises:
-        ArgumentError: a column is missing, or has values that cannot be read.
+        ArgumentError: a column is missing, has cells that cannot be read, or a run has several rows with nothing to
+            choose one by.
     """
-    frame = _frame(losses)
-    columns = {name: _column(frame, [metric] if metric and name == "loss" else _names(name)) for name in KNOWN}
+    table = read_any(losses)
+    places = {name: _place(table, [metric] if metric and name == "loss" else _names(name)) for name in KNOWN}
     for name in NEEDED:
-        if columns[name] is None:
-            remedy = _separator(Path(losses)) if isinstance(losses, Path | str) else ""
-            raise _missing(name, metric, frame.columns, remedy)
-    found = frame.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines of a CSV file
-    return typed(found.select(pl.col(column).alias(name) for name, column in columns.items() if column))
-
-
-def typed(frame: pl.DataFrame) -> pl.DataFrame:
-    """Columns named as in `KNOWN`, with their types: seeds are integers or words. Raises ArgumentError."""
-    if frame.is_empty():
+        if places[name] is None:
+            raise _missing(name, metric, table)
+    cells = {name: table.column(place) for name, place in places.items() if place is not None}
+    filled = [any(not _is_empty(cells[name][number]) for name in NEEDED) for number in range(len(table.rows))]
+    rows = [row for row, kept in zip(table.rows, filled, strict=True) if kept]
+    if not rows:
         raise ArgumentError("losses", "has no rows below its heading")
-    for name in ("arm", "seed", "split"):
-        if name in frame.columns and frame[name].dtype.is_nested():
-            raise ArgumentError("losses", f"column `{name}`: expected numbers or words, not {frame[name].dtype}")
-        if name in frame.columns and not (name == "seed" and frame[name].dtype.is_integer()):
-            frame = frame.with_columns(pl.col(name).cast(pl.String))
-    for name in ("loss", "rate", "cost"):
-        if name in frame.columns:
-            frame = frame.with_columns(_number(frame, name))
-    if "rate" in frame.columns and (frame["rate"] <= 0).any():
-        least = frame.filter(pl.col("rate") <= 0)["rate"][0]
-        raise ArgumentError("losses", f"column `rate`: expected numbers above 0, not {least:g}")
-    if "split" in frame.columns and (odd := sorted(set(frame["split"].drop_nulls()) - set(SPLITS))):
-        raise ArgumentError("losses", f"column `split`: expected tuning or judging, not {odd[0]!r}")
-    if frame["arm"].null_count() or frame["seed"].null_count():
-        raise ArgumentError("losses", "columns `arm` and `seed` may have no empty cells")
-    return frame
+    written = {name: table.names[place] for name, place in places.items() if place is not None}
+    columns = {name: _typed(name, written[name], _only(cells[name], filled), rows) for name in cells}
+    frame, notes = _one_row_each(pl.DataFrame({**columns, "row": rows}), table, filled)
+    return LossTable(frame.drop("row"), written["loss"], notes)
 
 
-def _frame(losses: pl.DataFrame | pd.DataFrame | Path | str) -> pl.DataFrame:
-    if isinstance(losses, pl.DataFrame):
-        return losses
-    if not isinstance(losses, Path | str):
-        try:
-            return pl.from_pandas(losses)
-        except TypeError as error:
-            raise ArgumentError("losses", f"expected a frame or a path, not {type(losses).__name__}") from error
-    path = Path(losses)
-    if (read := READERS.get(path.suffix.lower())) is None:
-        raise ArgumentError("losses", f"expected a file that ends in {', '.join(READERS)}", path)
-    try:
-        check_regular(path)
-        return read(path)
-    except (OSError, pl.exceptions.PolarsError, ValueError) as error:
-        reason = f"cannot be read: {reason_of(error)}{_separator(path)}"
-        raise ArgumentError("losses", reason, path) from error
-
-
-def _separator(path: Path) -> str:
-    """A remedy for a table that another character than the comma separates."""
-    if path.suffix.lower() != ".csv" or not path.is_file():
-        return ""
-    with path.open(encoding="utf-8", errors="replace") as file:
-        first = file.readline()
-    found = next((name for mark, name in ((";", "semicolons"), ("\t", "tabs")) if mark in first), None)
-    return f" (columns seem to be separated by {found}: they are to be commas, and decimals points)" if found else ""
+def _only(values: Iterable[object], kept: Sequence[bool]) -> list[object]:
+    return [value for value, is_kept in zip(values, kept, strict=True) if is_kept]
 
 
 def _names(name: str) -> Sequence[str]:
@@ -101,36 +76,135 @@ def _names(name: str) -> Sequence[str]:
     return (name, *LOSSES) if name == "loss" else (name,)
 
 
-def _column(frame: pl.DataFrame, names: Sequence[str]) -> str | None:
+def _place(table: Table, names: Sequence[str]) -> int | None:
     """The first column of these names, or of one that differs only in case and spaces around it."""
     for name in names:
-        if name in frame.columns:
-            return name
-        alike = [column for column in frame.columns if column.strip().casefold() == name.casefold()]
-        if len(alike) > 1:
-            raise ArgumentError("losses", f"columns {' and '.join(map(repr, alike))}: call one of them `{name}`")
-        if alike:
-            return alike[0]
+        same = [place for place, column in enumerate(table.names) if column == name]
+        alike = [place for place, column in enumerate(table.names) if column.strip().casefold() == name.casefold()]
+        found = same or alike
+        if len(found) > 1:
+            which = " and ".join(repr(table.names[place]) for place in found)
+            raise ArgumentError("losses", f"columns {which}: keep one of them, and call it `{name}`")
+        if found:
+            return found[0]
     return None
 
 
-def _missing(name: str, metric: str | None, columns: Sequence[str], remedy: str) -> ArgumentError:
-    known = f"columns: {', '.join(columns)}{remedy}"
+def _missing(name: str, metric: str | None, table: Table) -> ArgumentError:
+    known = f"columns: {', '.join(table.names)}{table.remedy}"
     if metric and name == "loss":
-        return ArgumentError("metric", f"no column of that name{did_you_mean(metric, columns)}; {known}", metric)
-    other = "; to judge another column, name it as the metric" if name == "loss" and not remedy else ""
-    return ArgumentError("losses", f"no column `{name}`{did_you_mean(name, columns)}; {known}{other}")
+        return ArgumentError("metric", f"no column of that name{did_you_mean(metric, table.names)}; {known}", metric)
+    other = "; to judge another column, name it as the metric" if name == "loss" and not table.remedy else ""
+    return ArgumentError("losses", f"no column `{name}`{did_you_mean(name, table.names)}; {known}{other}")
 
 
-def _number(frame: pl.DataFrame, name: str) -> pl.Series:
-    series = frame[name]
-    if series.dtype == pl.String:
-        series = series.str.strip_chars().replace({"": None})
-    elif not (series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
-        raise ArgumentError("losses", f"column `{name}`: expected numbers, not {series.dtype}")
+def _typed(name: str, written: str, cells: Iterable[object], rows: Sequence[int]) -> pl.Series:
+    """A column with its type. Raises ArgumentError with the row of the first cell that has none."""
+    found = []
+    for cell, row in zip(cells, rows, strict=True):
+        try:
+            found.append(READ[name](cell))
+        except ValueError as error:
+            raise ArgumentError("losses", f"row {row}: {written.strip()}: {error}") from error
+    if name == "seed":
+        return _seeds(found)
+    return pl.Series(name, found, dtype=pl.String if name in ("arm", "split") else pl.Float64)
+
+
+def _seeds(words: Sequence[object]) -> pl.Series:
+    """Seeds as integers where all of them are such."""
+    if all(re.fullmatch(r"0|-?[1-9]\d{0,17}", str(word), re.ASCII) for word in words):
+        return pl.Series("seed", [int(str(word)) for word in words], dtype=pl.Int64)
+    return pl.Series("seed", words, dtype=pl.String)
+
+
+def _is_empty(cell: object) -> bool:
+    if isinstance(cell, float):
+        return math.isnan(cell)
+    return cell is None or (isinstance(cell, str) and not cell.strip())
+
+
+def _word(cell: object) -> str:
+    if _is_empty(cell):
+        raise ValueError("is empty: every run needs its arm and its seed")
+    if isinstance(cell, Iterable) and not isinstance(cell, str):
+        raise ValueError(f"expected a number or a word, not {reprlib.repr(cell)}")
+    return str(cell).strip()
+
+
+def _seed(cell: object) -> str:
+    """Seeds that a gap elsewhere in their column has made floats are whole numbers nevertheless."""
+    if isinstance(cell, Real) and not isinstance(cell, Integral) and float(cell).is_integer():
+        return str(int(float(cell)))
+    return _word(cell)
+
+
+def _split(cell: object) -> str:
+    word = "judging" if _is_empty(cell) else str(cell).strip()
+    if word not in SPLITS:
+        raise ValueError(f"expected tuning or judging, not {reprlib.repr(cell)}")
+    return word
+
+
+def _number(cell: object, remedy: str = "leave the cell empty for a run that failed") -> float | None:
+    if cell is None or (isinstance(cell, str) and cell.strip().casefold() in NO_NUMBER):
+        return None
     try:
-        return series.cast(pl.Float64)
-    except pl.exceptions.PolarsError as error:
-        wrong = (row for row, value in enumerate(series.cast(pl.Float64, strict=False)) if value is None)
-        row = next(row for row in wrong if series[row] is not None)
-        raise ArgumentError("losses", f"column `{name}`, row {row + 1}: {series[row]!r} is no number") from error
+        if isinstance(cell, str | Real | Decimal):
+            return float(cell)
+    except (ValueError, OverflowError):
+        pass
+    if isinstance(cell, str) and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
+        remedy = "write decimals with a point"
+    raise ValueError(f"{reprlib.repr(cell)} is no number: {remedy}")
+
+
+def _positive(cell: object) -> float | None:
+    value = _number(cell, NOT_KNOWN)
+    if value is None or math.isnan(value):
+        return None
+    if not 0 < value < math.inf:
+        raise ValueError(f"expected a finite number above 0, not {value:g}: {NOT_KNOWN}")
+    return value
+
+
+READ: dict[str, Callable[[object], str | float | None]] = {
+    "arm": _word,
+    "seed": _seed,
+    "loss": _number,
+    "rate": _positive,
+    "split": _split,
+    "cost": _positive,
+    "step": lambda cell: None if _is_empty(cell) else _number(cell, "expected the number of a step"),
+}
+"""Readers of a cell, by its column. They raise ValueError with the reason and the remedy."""
+
+
+def _one_row_each(frame: pl.DataFrame, table: Table, filled: Sequence[bool]) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """The last row of each run that has a loss, where a column counts steps, and notes on that.
+
+    Histories have a row for each step, and in many of them no loss. The last loss of a run that ended before the others
+    of its arm is no final one, hence `ended`.
+    """
+    run = [name for name in ("arm", "seed", "split", "rate") if name in frame.columns]
+    is_twice = pl.struct(run).is_duplicated()
+    several = frame.filter(is_twice).select(run).n_unique()
+    place = _place(table, STEPS) if several else None
+    if several and place is not None:
+        steps = _typed("step", table.names[place], _only(table.column(place), filled), frame["row"].to_list())
+        step = pl.col("step").fill_null(-math.inf)
+        has_loss = pl.col("loss").is_not_null()
+        frame = frame.with_columns(step=steps).filter(has_loss | ~has_loss.any().over(run))
+        frame = frame.filter(step == step.max().over(run))
+    for _, rows in frame.filter(is_twice).group_by(run, maintain_order=True):
+        one, other = rows.rows(named=True)[:2]
+        raise ArgumentError(
+            "losses",
+            f"row {other['row']}: row {one['row']} has seed {one['seed']} of {one['arm']} already: keep one row for "
+            "each run, that of its last step",
+        )
+    if not several:
+        return frame, ()
+    frame, short = ended(frame)
+    said = f"{several} runs have several rows: of each, the last one by `{table.names[place or 0]}` with a loss counts"
+    return frame.drop("step"), (said, *short)

@@ -1,10 +1,12 @@
 """Judge losses of your own runs: which arms are better, by how much, and how sure that is.
 
-FILE is a CSV, parquet or JSON-lines file with a row for each run and the columns arm, seed, loss; where known also rate
-(learning rate), split (tuning or judging) and cost. A run whose loss is empty, NaN or infinite has failed; runs that
-have not ended have no row. A pattern such as 'logs/{arm}-s{seed}/trainer_state.json' reads the last losses from the
-logs of other trainers: Hugging Face's Trainer, TensorBoard, Weights & Biases, CSV, text. A run whose log ends before
-others of its arm is left out; one that ends in NaN has failed.
+FILE is a CSV, TSV, parquet, JSON (a list of records) or JSON-lines file, or - for CSV from standard input, with a row
+for each run and the columns arm, seed, loss; where known also rate (learning rate), split (tuning or judging) and cost.
+Lower is better; --higher-is-better is for accuracies, rewards and the like. A run whose loss is empty, NaN or infinite
+has failed; runs that have not ended have no row. If a run has several rows, the last by a column such as step counts.
+A pattern such as 'logs/{arm}-s{seed}/trainer_state.json' reads the last losses from the logs of other trainers: Hugging
+Face's Trainer, TensorBoard, Weights & Biases, JSON lines, CSV, text. A run whose log ends before others of its arm is
+left out; one that ends in NaN has failed.
 
 With --stores, FILE is a study instead, and its differences in these stores are summarised: a random-effects mean, and
 how far stores differ. Stores that have runs in common are to be merged (`ablate merge`).
@@ -30,9 +32,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--metric",
         metavar="NAME",
         help="name of the loss: a column of FILE (default: loss), or in logs (default: eval_loss, eval/loss, val_loss "
-        "or val loss)",
+        "or val loss); lower is better",
     )
-    parser.add_argument("--margin", type=float, metavar="X", help="the largest difference in loss that does not matter")
+    parser.add_argument(
+        "--higher-is-better",
+        action="store_true",
+        help="more of the metric is better, as of an accuracy or a reward; differences keep their sign",
+    )
+    parser.add_argument("--margin", type=float, metavar="X", help="the largest difference that does not matter")
     parser.add_argument("--stores", nargs="+", metavar="DIR", help="summarise a study over these stores")
     parser.add_argument("--scale", help="scale of the study, with --stores")
     add_json(parser)
@@ -45,7 +52,13 @@ def run(options: argparse.Namespace) -> int:
         return _over_stores(options)
     if options.scale is not None:
         raise OptionError("--scale belongs to --stores")
-    found = ablate.compare(options.losses, baseline=options.baseline, margin=options.margin, metric=options.metric)
+    found = ablate.compare(
+        options.losses,
+        baseline=options.baseline,
+        margin=options.margin,
+        metric=options.metric,
+        higher_is_better=options.higher_is_better,
+    )
     if options.json:
         print_json(found.document())
         return DONE
@@ -77,6 +90,8 @@ def _over_stores(options: argparse.Namespace) -> int:
     for name in ("baseline", "metric", "margin"):
         if getattr(options, name) is not None:
             raise OptionError(f"--{name} has no meaning with --stores: the study has its own")
+    if options.higher_is_better:
+        raise OptionError("--higher-is-better has no meaning with --stores: these compare losses")
     found = ablate.compare_stores(options.losses, options.stores, scale=options.scale)
     if options.json:
         print_json(found.document())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -73,12 +74,31 @@ def _alternatives(reasons: Sequence[str]) -> Sequence[str]:
 
 def _choice(details: ErrorDetails, path: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """A variant that is not named, or not known."""
-    tag = "source" if path[-1:] == ("data",) else "kind"
+    tag, given = "source" if path[-1:] == ("data",) else "kind", details["input"]
     if details["type"] == "union_tag_not_found":
-        return path, f"needs the key {tag}"
+        words = [given] if isinstance(given, str) else given if isinstance(given, list | tuple) else []
+        return path, f"needs the key {tag}{_as_data(words) if tag == 'source' else ''}"
     word, known = details["ctx"]["tag"], re.findall(r"'([^']*)'", details["ctx"]["expected_tags"])
-    inside = (tag,) if isinstance(details["input"], Mapping) else ()
+    inside = (tag,) if isinstance(given, Mapping) else ()
+    if tag == "source" and (remedy := _as_data([word])):
+        return (*path, *inside), f"unknown source {explain.yaml(word)}{remedy}"
     return (*path, *inside), explain.unknown_variant(tag, word, known)
+
+
+def _as_data(words: Sequence[Any]) -> str:
+    """How to write paths, or a dataset of the hub, as data; nothing where these words are neither."""
+    if not words or not all(isinstance(word, str) and re.search(r"[/\\*~]|\.\w+$", word) for word in words):
+        return ""
+    of_hub = len(words) == 1 and re.fullmatch(r"[A-Za-z0-9][\w-]*/[\w-]+", words[0])
+    source = "tokens" if words[0].endswith((".bin", ".npy")) else "files"
+    paths = f"{{source: {source}, paths: [{', '.join(map(_quoted, words))}]}}"
+    hub = f", or `data: {{source: hf, path: {words[0]}}}` for a dataset of the hub" if of_hub else ""
+    return f": write `data: {paths}`{hub}"
+
+
+def _quoted(word: str) -> str:
+    """A path as it can be written in a list."""
+    return word if re.fullmatch(r"[\w./][\w./-]*", word) else json.dumps(word, ensure_ascii=False)
 
 
 def user_path(location: tuple[str | int, ...], data: Any, *, missing: bool) -> tuple[str, ...]:

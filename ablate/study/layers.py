@@ -27,6 +27,8 @@ class SettingOrigin:
     path: Keys
     key: Place
     value: Place
+    is_leaf: bool = False
+    """Whether its value is no map."""
 
     @property
     def written(self) -> str:
@@ -83,7 +85,7 @@ class Layer:
             is_leaf = isinstance(here, Mapping) and not isinstance(inner, Mapping)
             value = self.document.values[inner_path]
             key = self.document.keys.get(inner_path, value)  # a list item has no key
-            yield SettingOrigin(inner_target, inner_path, key, value), is_leaf
+            yield SettingOrigin(inner_target, inner_path, key, value, not isinstance(inner, Mapping)), is_leaf
             yield from self._walk(inner, inner_path, inner_target)
 
 
@@ -125,10 +127,13 @@ class Origins:
 
     def problem(self, target: Target, reason: str, *, at_key: bool = False, kind: Kind = "illegal") -> Problem:
         """A problem with a setting, placed where it was last written, or else inside it, or around it: at the value,
-        or at the key where that is what is wrong."""
+        or at the key where that is what is wrong. A value that replaces a map (`data: t.txt`) comes before whatever a
+        scale that ships has in that map."""
         inside = [o for o in self.known if o.target[: len(target)] == target]
-        exact = [o for o in inside if o.target == target]
         around = [o for o in self.known if target[: len(o.target)] == o.target]
+        exact = [o for o in inside if o.target == target]
+        if not any(o in self.own for o in exact):
+            exact = [o for o in around if o.is_leaf and o in self.own] or exact
         nearest = max(reversed(around), key=lambda o: len(o.target), default=self.file)
         origin = (exact or inside or [nearest])[-1]
         return origin.problem(target, reason, at_key=at_key, kind=kind)

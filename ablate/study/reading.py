@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ablate.store.documents.study import FORMER_SCALES, SCALES
+from ablate.study.homes import with_homes
 from ablate.study.problems import Problem, StudyError
 from ablate.study.rung_reader import RungReader
 from ablate.study.scales import Rungs, rungs_by_scale, scale_names
@@ -74,7 +75,8 @@ def load_study(
     for other in others:
         problems += studies_at(other)[1]
     if problems:
-        raise StudyError({(problem.place, problem.path): problem for problem in reversed(problems)}.values())
+        found = {(problem.place, problem.path): problem for problem in reversed(problems)}
+        raise StudyError(with_homes(found.values()))
     return replace(studies[-1], smaller=tuple(map(loss_alone, studies[:-1])))
 
 

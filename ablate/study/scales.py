@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,13 +10,15 @@ from ablate.store.documents.study import FORMER_SCALES, SCALES
 from ablate.study.layers import Layer
 from ablate.study.problems import Problem
 from ablate.study.sections import NAME, StudySections, is_share
-from ablate.study.shipped_scales import ShippedScale, offered
+from ablate.study.shipped_scales import WHOLE, ShippedScale, offered
 from ablate.study.written import Written
 from ablate.study.yamlfile import Keys, YamlDocument
 from zoo.errors import did_you_mean
 from zoo.settings.edits import expand
 
 NAMING = "a name has letters, digits, '_', '+' and '-' (at most 40), and starts with one of the former"
+LACKED = {"base.preset": "small", "budget": "{tokens: 1e8}"}
+"""What a scale needs that is laid over no other, with examples."""
 FIRST_JUDGED = "cpu"
 """The smallest scale that comes with the tool and has verdicts."""
 RUNG_SECTIONS = ("base", "budget", "train")
@@ -66,10 +68,13 @@ def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
     problems = tuple(_scale_problems(document, scale))
     if scale not in known:
         return [Rungs((), problems)]
+    lacking = _lacking(document)
+    if scale in lacking:
+        return [Rungs((), problems)]
     found = _ladder(written, scale)
     asked = replace(found, problems=(*problems, *found.problems))
     own = [_now(document, name) for name, edits in _own(document).items() if isinstance(edits, Mapping)]
-    others = dict.fromkeys(name for name in own if name != scale and name not in _misspelt(document))
+    others = dict.fromkeys(name for name in own if name != scale and name not in {*_misspelt(document), *lacking})
     shipped = offered(document).get(scale)
     if shipped and shipped.over and not others:  # what it is laid over would be checked by nothing
         others = {FIRST_JUDGED: None}
@@ -155,6 +160,11 @@ def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
         if hint := _misspelt(document).get(name):
             reason = f"unknown scale{hint}; a scale of the study's own needs a budget"
             yield Problem(document.keys[place], f"scales.{name}", reason, "unknown_key")
+        if lacks := _lacking(document).get(name):
+            example = ", ".join(f"{path}: {LACKED[path]}" for path in lacks)
+            ship = f"only scales that ship ({', '.join(SCALES)}) have that by themselves"
+            reason = f"lacks {' and '.join(lacks)}: {ship}. Add `{example}`"
+            yield Problem(document.keys[place], f"scales.{name}", reason)
         if offered(document) and (now := FORMER_SCALES.get(name)) in _own(document):
             reason = f"'{name}' is what '{now}' was called, which is there too: keep one of them"
             yield Problem(document.keys[place], f"scales.{name}", reason)
@@ -181,6 +191,25 @@ def _misspelt(document: YamlDocument) -> Mapping[str, str]:
         if name not in (*SCALES, *FORMER_SCALES) and not (isinstance(edits, Mapping) and expand(edits).get("budget"))
     }
     return {name: hint for name, hint in hints.items() if hint} if offered(document) and not budget else {}
+
+
+def _lacking(document: YamlDocument) -> Mapping[str, Sequence[str]]:
+    """The study's own scales that are not laid over one that ships, and what neither they nor the study have."""
+    if not offered(document):
+        return {}
+    study = expand(document.data)
+    found = dict[str, Sequence[str]]()
+    for name, edits in _own(document).items():
+        if not isinstance(edits, Mapping) or name in (*SCALES, *FORMER_SCALES) or name in _misspelt(document):
+            continue
+        layers = study, expand(edits)
+        bases = [base for each in layers if isinstance(base := each.get("base"), Mapping)]
+        is_odd = any(each.get("base") is not None and not isinstance(each["base"], Mapping) for each in layers)
+        has_base = is_odd or any(base.get(key) is not None for base in bases for key in WHOLE)
+        has = {"base.preset": has_base, "budget": any(each.get("budget") for each in layers)}
+        lacks = [path for path in LACKED if not has[path]]
+        found |= {name: lacks} if lacks else {}
+    return found
 
 
 def _own(document: YamlDocument) -> Mapping[str, object]:

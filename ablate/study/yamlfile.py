@@ -59,6 +59,20 @@ for _tag, _pattern, _first in PLAIN_SCALARS:
     _CoreSchema.add_implicit_resolver_base(type_prefix + _tag, re.compile(f"^(?:{_pattern})$"), _first)
 
 
+NO_COLON = "could not find expected ':'"
+REMEDIES = (
+    (NO_COLON, "write `key: value`, with a space after the colon"),
+    ("but got ':'", "close the bracket above, or put text that has a colon in it in quotes"),
+    ("mapping values are not allowed", 'put text that has a colon in it in quotes, "like: this"'),
+    ("cannot start any token", "put text that begins with this character in quotes"),
+    ("undefined alias", "put text that begins with * in quotes"),
+    ("mapping keys are not allowed", "put text that begins with ? in quotes"),
+    ("sequence entries are not allowed", "begin a list on the next line, or put text that begins with - in quotes"),
+    ("found '<scalar>'", "put the whole value in quotes, or nothing of it"),
+)
+"""What is mostly to be done where a parser says one of these."""
+
+
 @dataclass(frozen=True)
 class YamlDocument:
     """Plain data, and where each key and value of it stood."""
@@ -125,11 +139,14 @@ def _compose(text: str, source: str) -> Node | None:
     try:
         return reader.compose(text)  # type: ignore[no-any-return]
     except MarkedYAMLError as error:
+        reason = " ".join((error.problem or error.context or "cannot be parsed").split())
         mark = error.problem_mark or error.context_mark
+        if reason == NO_COLON and error.context_mark:  # what follows the line is where that is noticed
+            mark = error.context_mark
         place = Place(source) if mark is None else Place(source, mark.line + 1, mark.column + 1)
-        reason = error.problem or error.context or "cannot be parsed"
-        said = "a tab where only spaces may indent" if "'\\t'" in reason else " ".join(reason.split())
-        raise _error(place, f"not YAML: {said}") from error
+        lines = [] if mark is None else text.split("\n")[mark.line : mark.line + 1]
+        before = "".join(line[: mark.column] for line in lines)
+        raise _error(place, f"not YAML: {_with_remedy(reason, before)}") from error
     except ReaderError as error:
         before = text[: error.position]
         place = Place(source, before.count("\n") + 1, error.position - before.rfind("\n"))
@@ -140,8 +157,23 @@ def _compose(text: str, source: str) -> Node | None:
         raise _error(Place(source), "nested too deeply") from error
 
 
+def _with_remedy(reason: str, before: str) -> str:
+    """What a parser says, and what is mostly to be done. before: the line as far as the parser came."""
+    if "'\\t'" in reason:
+        return "a tab where only spaces may indent"
+    remedy = next((remedy for part, remedy in REMEDIES if part in reason), None)
+    if "mapping values are not allowed" in reason and not re.search(r":\s", before):
+        remedy = "indent the keys of one map alike, and put text that has a colon in it in quotes"
+    return f"{reason}: {remedy}" if remedy else reason
+
+
 def _error(place: Place, reason: str, path: str = "") -> StudyError:
     return StudyError([Problem(place, path, reason)])
+
+
+def is_empty(node: Node) -> bool:
+    """Whether nothing is written where a value should be. What parsers call its place is that of the next word."""
+    return isinstance(node, ScalarNode | yaml.ScalarNode) and str(node.tag) == type_prefix + "null" and not node.value
 
 
 class _Reading:
@@ -174,7 +206,9 @@ class _Reading:
             return self.mapping(node, path)
         if isinstance(node, SequenceNode | yaml.SequenceNode):
             self.refuse_tag(node, path, "seq")
-            return [self.value(item, (*path, i)) for i, item in enumerate(node.value)]
+            found = [self.value(item, (*path, i)) for i, item in enumerate(node.value)]
+            self.values |= {(*path, i): self.place(node) for i, item in enumerate(node.value) if is_empty(item)}
+            return found
         assert isinstance(node, ScalarNode | yaml.ScalarNode)  # the one kind of node that is left
         return self.scalar(node, path)
 
@@ -192,6 +226,8 @@ class _Reading:
                 self.forget((*path, key))
             self.keys[*path, key] = self.place(key_node)
             own[key] = self.value(value_node, (*path, key))
+            if is_empty(value_node):
+                self.values[*path, key] = self.keys[*path, key]
         return {**inherited, **own}
 
     def is_merge(self, key: Node) -> bool:
@@ -232,7 +268,7 @@ class _Reading:
         if tag == "bool":
             return text.lower() == "true"
         if tag not in ("int", "float"):
-            raise self.error(node, path, f"tags are not allowed here ({node.tag})")
+            raise self.tagged(node, path)
         return self.number(node, text, tag, path)
 
     def number(self, node: ScalarNode, text: str, tag: str, path: Keys) -> int | float:
@@ -248,7 +284,12 @@ class _Reading:
 
     def refuse_tag(self, node: Node, path: Keys, tag: str) -> None:
         if str(node.tag) != type_prefix + tag:
-            raise self.error(node, path, f"tags are not allowed here ({node.tag})")
+            raise self.tagged(node, path)
+
+    def tagged(self, node: Node, path: Keys) -> StudyError:
+        tag = str(node.tag)
+        remedy = "" if tag.startswith(type_prefix) else ": put text that begins with ! in quotes"
+        return self.error(node, path, f"tags are not allowed here ({tag}){remedy}")
 
     def place(self, node: Node) -> Place:
         return Place(self.source, node.start_mark.line + 1, node.start_mark.column + 1)

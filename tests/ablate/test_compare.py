@@ -115,14 +115,17 @@ def test_tuning_runs_add_room_and_an_edge_has_no_end() -> None:
         (frame(pre=PRE).rename({"loss": "los"}), "no column `loss` (did you mean 'los'?); columns: arm, seed, los"),
         (frame(pre=PRE), "only one arm, pre"),
         (frame(pre=PRE, post=POST).with_columns(split=pl.lit("test")), "expected tuning or judging, not 'test'"),
-        (frame(pre=PRE, post=POST).with_columns(seed=0), "pre has seed 0 more than once"),
+        (frame(pre=PRE, post=POST).with_columns(seed=0), "row 2: row 1 has seed 0 of pre already: keep one row"),
         (
             frame(pre=PRE, post=POST).with_columns(rate=pl.col("loss")),
             "pre has judging runs at 4 rates: mark the runs that chose its rate with `tuning`",
         ),
-        (frame(pre=PRE, post=POST).with_columns(loss=pl.lit("x")), "column `loss`, row 1: 'x' is no number"),
-        (frame(a=PRE, b=POST).with_columns(arm=pl.concat_list("arm")), "column `arm`: expected numbers or words"),
-        (frame(a=PRE, b=POST).with_columns(seed=pl.concat_list("seed")), "column `seed`: expected numbers or words"),
+        (
+            frame(pre=PRE, post=POST).with_columns(loss=pl.lit("x")),
+            "row 1: loss: 'x' is no number: leave the cell empty",
+        ),
+        (frame(a=PRE, b=POST).with_columns(arm=pl.concat_list("arm")), "row 1: arm: expected a number or a word"),
+        (frame(a=PRE, b=POST).with_columns(seed=pl.concat_list("seed")), "row 1: seed: expected a number or a word"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(losses: pl.DataFrame, says: str) -> None:
@@ -209,7 +212,7 @@ def test_a_metric_is_a_column_and_another_one_is_refused(tmp_path: Path, capsys:
     assert main(["compare", str(tmp_path / "wandb.csv"), "--metric", "val_los"]) == 2
     said = "--metric val_los: no column of that name (did you mean 'val_loss'?); columns: arm, seed, loss, val_loss\n"
     assert capsys.readouterr().err == f"ablate: {said}"
-    with pytest.raises(ablate.ArgumentError, match="columns 'Arm' and 'ARM': call one of them `arm`"):
+    with pytest.raises(ablate.ArgumentError, match="columns 'Arm' and 'ARM': keep one of them, and call it `arm`"):
         ablate.compare(losses.with_columns(Arm="arm", ARM="arm").drop("arm"))
 
 
@@ -259,7 +262,7 @@ def test_what_weakens_tuning_is_noted() -> None:
     assert other == ("pre, post: judged at a rate that no tuning run had",)
     same = ablate.compare(inside.with_columns(seed=pl.col("seed") % 100)).notes
     assert same == ("pre, post: tuned and judged on the same seeds, which flatters the rate that was chosen",)
-    with pytest.raises(ablate.ArgumentError, match="column `rate`: expected numbers above 0, not -1"):
+    with pytest.raises(ablate.ArgumentError, match="row 1: rate: expected a finite number above 0, not -1"):
         ablate.compare(inside.with_columns(rate=-pl.col("rate") / pl.col("rate")))
 
 
@@ -268,9 +271,9 @@ def test_what_weakens_tuning_is_noted() -> None:
     [
         (
             pl.col("loss").map_elements(lambda loss: [loss], return_dtype=pl.List(pl.Float64)),
-            "expected numbers, not List",
+            r"row 1: loss: \[4.155\] is no number",
         ),
-        (pl.struct(a="loss").alias("loss"), "expected numbers, not Struct"),
+        (pl.struct(a="loss").alias("loss"), "row 1: loss: {'a': 4.155} is no number"),
     ],
     ids=["list", "struct"],
 )

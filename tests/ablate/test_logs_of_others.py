@@ -66,8 +66,11 @@ def test_folders_of_logs(tmp_path: Path, kind: str, capsys: pytest.CaptureFixtur
         ),
         ("{}.log", "step:0/20 val_loss:9.0 train_time:0ms\nstep:20/20 val_loss:{} train_time:900ms step_avg:45.00ms\n"),
         ("{}.csv", "step,lr,val_loss\n0,1e-3,9.0\n20,0.0,{}\n30,0.0,\n"),
+        ("{}.tsv", "step\tlr\tval_loss\n0\t1e-3\t9.0\n20\t0.0\t{}\n30\t0.0\t\n"),
+        ("{}.jsonl", '{{"step": 0, "val_loss": 9.0}}\n{{"step": 20, "val_loss": {}}}\n\n{{"lr": NaN}}\n'),
+        ("{}.json", '[{{"step": 0, "val_loss": 9.0}}, {{"step": 20, "val_loss": {}}}]'),
     ],
-    ids=["nanogpt", "speedrun", "csv"],
+    ids=["nanogpt", "speedrun", "csv", "tsv", "jsonl", "json"],
 )
 def test_text_and_tables(tmp_path: Path, name: str, text: str) -> None:
     for (arm, seed), loss in LOSSES.items():
@@ -94,9 +97,20 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     (tmp_path / "pre.txt").write_text("step 1: train loss 2.0")
     with pytest.raises(ablate.ArgumentError, match=r"has no trian loss \(did you mean 'train loss'\?\)"):
         read_logs(f"{tmp_path}/{{arm}}.txt", "trian loss")
+    with pytest.raises(ablate.ArgumentError) as error:
+        read_logs(f"{tmp_path}/{{arm}}.txt")
+    known = "it has: step, train loss; to judge another value, name it as the metric"
+    said = f"has no eval_loss, eval/loss, val_loss or val loss; {known}"
+    assert str(error.value) == f"losses {tmp_path}/pre.txt: {said}"
+    (tmp_path / "pre.jsonl").write_text("{}")
+    with pytest.raises(ablate.ArgumentError, match=r"val loss; no number with a name was found in it$"):
+        read_logs(f"{tmp_path}/{{arm}}.jsonl")
+    (tmp_path / "words.json").write_text('["a"]')
+    with pytest.raises(ablate.ArgumentError, match="cannot be read: expected a map of numbers, or a list of such"):
+        read_logs(f"{tmp_path}/wo{{arm}}.json")
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(ablate.ArgumentError, match="cannot be read"):
-        read_logs(f"{tmp_path}/{{arm}}.json")
+        read_logs(f"{tmp_path}/bro{{arm}}.json")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ablate.ArgumentError, match=r"the folder has none of trainer_state\.json"):
         read_logs(f"{tmp_path}/{{arm}}mpty")
@@ -123,3 +137,15 @@ def test_a_log_that_ends_early_is_left_out(tmp_path: Path, capsys: pytest.Captur
     assert found["notes"][0] == "seed 2 of post is left out: its log ends at step 0 of 400"
     differences = [LOSSES["post", seed] - LOSSES["pre", seed] for seed in (0, 1)]
     assert found["contrasts"][0]["difference"] == pytest.approx(sum(differences) / 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"), [("*_{arm}-{seed}", "have the pattern match one"), ("*_{arm}-*", "a {seed}")]
+)
+def test_two_logs_of_one_run_are_refused(name: str, remedy: str, tmp_path: Path) -> None:
+    for arm, seed in LOSSES:
+        for day in ("mon", "tue"):
+            (tmp_path / f"{day}_{arm}-{seed}.txt").write_text("val loss 3.0")
+    with pytest.raises(ablate.ArgumentError) as error:
+        ablate.compare(f"{tmp_path}/{name}.txt")
+    assert "are both seed 0 of p" in str(error.value) and remedy in str(error.value)

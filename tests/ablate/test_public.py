@@ -22,6 +22,7 @@ UNCHECKED = {
     "bool",
     "pd.DataFrame",
     "pl.DataFrame",
+    "pl.LazyFrame",
 }
 """Types that functions check themselves, or of which any value has a meaning."""
 REQUIRED: dict[str, Any] = {"memory": "80GB", "device": "h100", "stores": ["a"], "tokens": 4}

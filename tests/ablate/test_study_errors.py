@@ -154,9 +154,53 @@ CASES = {
     ),
     "no preset": (HEAD.replace("{preset: small, ", "@{"), "base.preset: is missing"),
     "no budget": (
-        "@" + HEAD.replace("budget: {flops: 1e12}\n", "scales: {cpu: {}, tiny: {seeds: 1}}\n"),
-        "budget: is missing",
+        HEAD.replace("budget: {flops: 1e12}\n", "scales: {cpu: {}, @tiny: {seeds: 1}}\n"),
+        "scales.tiny: lacks budget: only scales that ship (smoke, cpu, ",
     ),
+    # nothing where a value should be
+    "an empty arm": (
+        HEAD.replace("  post: {block.norm_placement: post}", "  @post:"),
+        "arms.post: must be a map, not null",
+    ),
+    "empty arms": (
+        HEAD.replace("arms:\n  post: {block.norm_placement: post}", "@arms:\n  # none\n"),
+        "arms: must be a map",
+    ),
+    "an empty section": (HEAD + "@train:\n\nseeds: 2\n", "train: must be a map, not null"),
+    "an empty setting": (HEAD + "train:\n  @lr:\n  batch: 4\n", "train.lr: must be a number, not null"),
+    "an empty setting in braces": (HEAD + "train: {@lr: , batch: 4}\n", "train.lr: must be a number, not null"),
+    "an empty item": (HEAD + "measure:\n  contexts:\n    @-\n    - 64\n", "measure.contexts.0: must be a whole number"),
+    # text that needs quotes
+    "a colon in text": (
+        HEAD.replace("Does it matter?", "Pre@: or post?"),
+        'not YAML: mapping values are not allowed here: put text that has a colon in it in quotes, "like: this"',
+    ),
+    "a key too far to the right": (HEAD + "train:\n  lr: 1e-3\n    batch@: 4\n", "indent the keys of one map alike"),
+    "text from an at": (HEAD.replace("Does", "@@"), "put text that begins with this character in quotes"),
+    "text from a star": (HEAD.replace("Does", "@*Does"), "put text that begins with * in quotes"),
+    "text from an exclamation mark": (HEAD.replace("Does", "@!Does"), "put text that begins with ! in quotes"),
+    "text from a bracket": (HEAD.replace("Does it", "[Does] @it"), "put the whole value in quotes, or nothing of it"),
+    "text from a dash": (HEAD.replace("Does", "@- Does"), "put text that begins with - in quotes"),
+    "text from a question mark": (HEAD.replace("Does", "@? does"), "put text that begins with ? in quotes"),
+    "no space after a colon": (HEAD + "@seeds:3\n", "write `key: value`, with a space after the colon"),
+    "a bracket before a key": (HEAD + "source: [a\nseeds@: 2\n", "close the bracket above"),
+    # paths for data
+    "a path as data": (
+        HEAD + "data: @t.txt\n",
+        "data.source: unknown source 't.txt': write `data: {source: files, paths: [t.txt]}`",
+    ),
+    "a path as a source": (HEAD + "data: {source: @t.txt}\n", "write `data: {source: files, paths: [t.txt]}`"),
+    "a pattern as data": (HEAD + "data: @my/*.txt\n", 'write `data: {source: files, paths: ["my/*.txt"]}`'),
+    "paths as data": (
+        HEAD + "data: @[a.txt, b.txt]\n",
+        "needs the key source: write `data: {source: files, paths: [a.txt, b.txt]}`",
+    ),
+    "tokens as data": (HEAD + "data: @t.bin\n", "write `data: {source: tokens, paths: [t.bin]}`"),
+    "a dataset as data": (
+        HEAD + "data: @org/name\n",
+        "or `data: {source: hf, path: org/name}` for a dataset of the hub",
+    ),
+    "a word as data": (HEAD + "data: @wikitext\n", "data.source: unknown source 'wikitext': one of addition, "),
     "empty budget": (
         HEAD.replace("{flops: 1e12}", "@{}"),
         "budget: needs one of flops, tokens, seconds and tokens_per_parameter, and has none of them",
@@ -497,6 +541,38 @@ def test_what_smoke_is_laid_over_is_checked(text: str, reason: str, tmp_path: Pa
         load_study(path, scale="smoke")
     assert str(caught.value).startswith(f"{path}:{place}: {reason}"), str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("data", ["t.txt", "wikitext", "[a.txt]", "3"])
+def test_data_that_a_scale_has_too_is_wrong_in_the_file(data: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(f"{UNSIZED}data: {data}\n", encoding="utf-8")
+    for scale in ("smoke", "cpu"):
+        with pytest.raises(StudyError) as caught:
+            load_study(path, scale=scale)
+        assert str(caught.value).startswith(f"{path}:6:7: data")
+
+
+@pytest.mark.parametrize("scale", ["cpu", "huge"])
+@pytest.mark.parametrize(
+    ("file", "edits", "lacks"),
+    [
+        ("", "seeds: 3", "base.preset and budget"),
+        ("", "budget: {tokens: 1e6}", "base.preset"),
+        ("", "base.preset: small", "budget"),
+        ("", "base: {d_model: 64}", "base.preset and budget"),
+        ("budget: {tokens_per_parameter: 20}\n", "seeds: 3", "base.preset"),
+    ],
+)
+def test_a_scale_of_the_study_s_own_says_what_it_lacks(
+    scale: str, file: str, edits: str, lacks: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(f"{UNSIZED}{file}scales:\n  huge: {{{edits}}}\n", encoding="utf-8")
+    with pytest.raises(StudyError) as caught:
+        load_study(path, scale=scale)
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith(f"{path}:{7 + bool(file)}:3: scales.huge: lacks {lacks}: only scales that ship (smoke, cpu,")
 
 
 @pytest.mark.parametrize("scale", ["smoke", "cpu", "cpuu"])
