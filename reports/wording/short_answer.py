@@ -13,7 +13,7 @@ from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
 from reports.wording import words
 from reports.wording.arm_names import brief
-from reports.wording.cost_words import clear_costs, sure_changes
+from reports.wording.cost_words import all_measured, alike, clear_costs, sure_changes, unknown_speed
 from reports.wording.listing import listed
 
 MOST_WORDS = 25
@@ -125,15 +125,18 @@ def _with(compared: Sequence[Judgement], *verdicts: str) -> list[Judgement]:
 
 
 def _cost(told: Judgement, none: str = "no measurable") -> str:
-    """`, training takes 10 % longer`, the first change that is clear; `, at no measurable cost`; nothing of unknown
-    costs. Times are ratios, as in the figure."""
+    """`, training takes 10 % longer`, the first change that is clear; `, at no measurable cost`; of costs that were not
+    all measured, `, with the same peak memory`. Times are ratios, as in the figure."""
     costs, clear = told.comparison.costs, []
     for what, speed in (("training", costs.training), ("decoding", costs.decoding)):
         if speed is not None and speed.excludes(1) and abs(change := 100 * (1 / speed.mean - 1)) >= LEAST:
             clear.append(f"{what} takes {abs(change):.0f} % {'longer' if change > 0 else 'less time'}")
     if clear := [*clear, *sure_changes(replace(costs, training=None, decoding=None))]:
         return f", {clear[0]}"
-    return f", at {none} cost" if none and clear_costs(costs) else ""
+    if all_measured(costs):
+        return f", at {none} cost" if none else ""
+    known, unknown = alike(costs) if none else "", unknown_speed(costs)
+    return (f", with {known}" + (f" ({unknown})" if unknown else "")) if known else ""
 
 
 def _also(others: Sequence[Judgement], what: str) -> str:

@@ -15,7 +15,7 @@ from ablate.store import Store, StudyFolder
 from reports.findings.study_summary import StudySummary
 from reports.pages.ranked import Axis, Ranked
 from reports.pages.ranking import ranked
-from reports.wording import answers
+from reports.wording import answers, finding_words
 from reports.wording.short_answer import MOST_WORDS
 from reports.wording.title_words import small_print
 from tests.documents import text_meta_of
@@ -70,6 +70,17 @@ def test_the_answer_names_the_best_arm_by_how_much_and_at_what_cost(
     assert said.startswith(begins)
     assert holds in said
     assert len(said.split()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize(("means", "said"), [([2.4, 2.4, 2.4], "match arm_0 to within 0.1 nats"), ([2.4, 2.3], ")")])
+def test_a_study_that_measures_no_speed_claims_none(tmp_path: Path, means: Sequence[float], said: str) -> None:
+    """Only peak memory is known, which is that of the runs."""
+    study = replace(study_of(means, margin=0.1), measured=False)
+    summary = reports.summarise(study.write(tmp_path))
+    assert f"{said}, with the same peak memory (speeds not measured)" in answers.headline(summary)
+    told = next(each.sentence for each in answers.findings(summary) if each.name == "arm_1")
+    assert "speeds not measured" in told
+    assert "cost" not in finding_words.headline(summary)
 
 
 STUCK = [5.99] * SEEDS
