@@ -13,7 +13,7 @@ from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
 from reports.wording import words
 from reports.wording.arm_names import brief
-from reports.wording.cost_words import all_measured, alike, clear_costs, sure_changes, unknown_speed
+from reports.wording.cost_words import alike, all_measured, clear_costs, sure_changes, unknown_speed
 from reports.wording.listing import listed
 
 MOST_WORDS = 25
