@@ -159,10 +159,8 @@ def _seeds(summary: StudySummary) -> tuple[list[NextStep], str]:
 def _fresh(summary: StudySummary, seeds: int) -> str:
     """An option that asks for so many seeds that no arm has had, here or in an earlier judgement of the question."""
     earlier, _ = as_one(summary.tests, summary.ledger, summary.elsewhere)
-    tests = (test for record in earlier for test in record.tests)
-    # seeds that are added by plan are counted from the first
-    last = (max(test.seeds, default=0) if test.seeds is not None else test.at - 1 for test in tests)
-    return fresh_seeds(max([*_trained_with(summary.study), *last]), seeds)
+    seen = (seed for record in earlier for test in record.tests for seed in test.seen)
+    return fresh_seeds(max([*_trained_with(summary.study), *seen]), seeds)
 
 
 def _trained_with(study: StudyDocument) -> list[int]:
