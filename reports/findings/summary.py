@@ -200,7 +200,8 @@ def _scores(data: Collected, arm: str) -> tuple[MeanScore, ...]:
 
 
 def _noise(noise: StudyNoise, arms: tuple[ArmSummary, ...], effects: tuple[EffectSummary, ...]) -> NoiseSummary:
-    comparisons = [arm.comparison for arm in arms if arm.comparison] + [each.comparison for each in effects]
+    every = [arm.comparison for arm in arms if arm.comparison] + [each.comparison for each in effects]
+    comparisons = [each for each in every if not each.shows_nothing]
     by_value = attrgetter("value")
     seen = [found for comparison in comparisons if (found := comparison.detectable) is not None]
     return NoiseSummary(
