@@ -53,8 +53,8 @@ class JudgedBefore:
         # Tests of some seeds that were judged, beside others, are no look; those of a seed that nobody had are one.
         unseen = 1 + max(seeds, default=0)
         fresh = [test.model_copy(update={"seeds": (unseen,)}) for test in tests]
-        levels = (ALPHA * share(looks_at(each, own, elsewhere)) for each in (tests, fresh))
-        return cls(seeds, *levels, repeats=any(again), repeats_all=all(again))
+        level, later = (ALPHA * share(looks_at(each, own, elsewhere)) for each in (tests, fresh))
+        return cls(seeds, level, later, repeats=any(again), repeats_all=all(again))
 
     def lines(self, planned: Set[int]) -> list[str]:
         """A warning where seeds that were shown are to be judged beside others, of which no verdict comes."""
