@@ -14,13 +14,14 @@ from reports.findings.study_summary import ArmSummary, EffectSummary, StudySumma
 from reports.reading.collect import RUNS
 from reports.statistics.estimates import Estimate
 
-INTERVALS = ("loss", "bits_per_byte", "accuracy", "excess", "tokens_per_second", "peak_memory_bytes")
+INTERVALS = ("loss", "bits_per_byte", "accuracy", "excess", "peak_memory_bytes")
 """Means over seeds of which a frame has the bounds too."""
 
 ARMS: Schema = {
     "arm": pl.String,
     "verdict": pl.String,
     **dict.fromkeys((f"{name}{end}" for name in INTERVALS for end in ("", "_low", "_high")), pl.Float64),
+    "tokens_per_second": pl.Float64,
     "kv_bytes_per_token": pl.Float64,
     "parameters": pl.Int64,
     "parameters_embedding": pl.Int64,
@@ -86,6 +87,7 @@ def _arm_row(arm: ArmSummary) -> dict[str, object]:
         "arm": arm.name,
         "verdict": arm.verdict,
         **{name: value for each in INTERVALS for name, value in _interval(each, arm.means.get(each)).items()},
+        "tokens_per_second": arm.training_speed,
         "kv_bytes_per_token": arm.kv_bytes_per_token,
         "parameters": arm.budget.parameters,
         "parameters_embedding": arm.parameters_embedding,

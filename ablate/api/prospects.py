@@ -43,6 +43,13 @@ class Prospects:
     @property
     def unjudged(self) -> str | None:
         """Why the study will have no verdicts as it is planned; None where it may."""
+        seeds = {run.seed for run in self.outcome.plan.runs}
+        repeated = " ".join(self.judged.lines(seeds)) if self.judged.repeats_all else ""
+        return self.without_verdicts or seeds_line(self.outcome.plan) or repeated or None
+
+    @property
+    def without_verdicts(self) -> str | None:
+        """Why it would have none with any seeds; None where it may."""
         return unjudged(self.outcome.plan)
 
     @cached_property
@@ -54,14 +61,14 @@ class Prospects:
 
     def seeds(self, difference: float) -> int | None:
         """The fewest fresh seeds that find such a difference with 80 % probability; None where none do."""
-        if self.unjudged or not self.compares_arms:
+        if self.without_verdicts or not self.compares_arms:
             return None
         return self.foresight.seeds(self.outcome.plan, difference, self.judged.fresh)
 
     def lines(self) -> Iterator[str]:
         """Lines on what the study will probably see, and on seeds that cannot judge it; or on why nothing is judged."""
         yield from detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
-        if reason := self.unjudged or seeds_line(self.outcome.plan):
+        if reason := self.unjudged:
             yield reason
         else:
             yield from self.judged.lines({run.seed for run in self.outcome.plan.runs})

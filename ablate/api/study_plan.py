@@ -109,9 +109,11 @@ class StudyPlan:
         """
         seeds, judged = self.prospects.seeds(difference), self.prospects.judged
         trained = (seeds or 0) * sum(arm.estimated_seconds(self.speed) for arm in self.planned)
-        seconds = (trained + self._tuning_seconds) / self.execution.speed_up(self.at_once) if seeds else None
-        after = max(judged.seeds, default=None)
-        return Detection(difference, seeds, seconds, after, judged.fresh, self.prospects.unjudged)
+        faster = self.execution.speed_up(self.at_once)
+        tuning = self._tuning_seconds / faster if seeds else None
+        seconds = None if tuning is None else trained / faster + tuning
+        after, reason = max(judged.seeds, default=None), self.prospects.without_verdicts
+        return Detection(difference, seeds, seconds, after, judged.fresh, reason, tuning)
 
     def document(self) -> JsonObject:
         """JSON form, for `ablate plan --json`."""
@@ -137,6 +139,8 @@ class StudyPlan:
             "tuning": None if self.tuned else {"done": self._tuning_done, "next": len(self.tuning) - self._tuning_done},
             "rates": rates,
             "recompute": self.execution.recompute,
+            "at_once": self.at_once,
+            "seconds": None if self.study.is_search_alone else self.time.document(),
             "detectable": self.detectable,
             "unread": list(self.unread),
             "detectable_source": None if self.detectable is None else self.prospects.foresight.source,

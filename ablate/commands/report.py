@@ -99,8 +99,7 @@ def _document(folder: Path, kind: str, page: Path) -> JsonObject:
 
     if kind != "study":
         return {"index" if kind == "store" else "report": str(page)}
-    document = ablate.StudyResult.stored(folder).document()
-    return {name: document[name] for name in ("study", "scale", "report", "headline", "notes", "arms")}
+    return ablate.StudyResult.stored(folder).document()
 
 
 def _record(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from statistics import median
 from ablate.planning.plan import Plan
 from ablate.readable import clock
 from ablate.store import Store
-from ablate.store.documents import EvalsDocument, MeasureDocument
+from ablate.store.documents import EvalsDocument, JsonObject, MeasureDocument
 from evals.costs.machine import Speed
 from evals.costs.spec import MeasureSpec
 
@@ -41,6 +41,13 @@ class Duration:
             text = f"{_clock(sum(known.values()))} in all: {text}"
         unknown = "evaluation not counted: its time is known once a run of this store has had it"
         return ", ".join(filter(None, [text and f"about {text}", unknown * (self.evaluating is None)]))
+
+    def document(self) -> JsonObject:
+        """Seconds in all and of each part; `evaluating` is null where it is not known, and not in the total."""
+        measuring = self.measuring + self.comparing
+        known = {"tuning": self.tuning, "training": self.training, "measuring": measuring}
+        total = sum(known.values()) + (self.evaluating or 0.0)
+        return {"total": total, **known, "evaluating": self.evaluating}
 
     def __truediv__(self, at_once: float) -> Duration:
         """Divided by the number of concurrent runs."""

@@ -63,10 +63,11 @@ class Detection:
     Attributes:
         difference: in nats.
         seeds: how many; None if a thousand would not do.
-        seconds: the estimated time of training and tuning.
+        seconds: the estimated time of training and tuning, without measuring and evaluation.
         after: the last seed that the question was judged on, beyond which the seeds are to lie; None where it was not.
         level: the risk of a false verdict that is left to the question.
         unjudged: why the study has no verdicts, and so finds nothing; None where it may.
+        tuning_seconds: how much of the time is tuning.
     """
 
     difference: float
@@ -75,6 +76,7 @@ class Detection:
     after: int | None
     level: float
     unjudged: str | None = None
+    tuning_seconds: float | None = None
 
     def __str__(self) -> str:
         if self.unjudged is not None:
@@ -82,6 +84,9 @@ class Detection:
         if self.seeds is None or self.seconds is None:
             return f"no number of seeds up to 1,000 would detect {self.difference:g} nats"
         time = f"about {clock(max(1.0, self.seconds))} of training"
+        if self.tuning_seconds:
+            time += f" and tuning (tuning {clock(max(1.0, self.tuning_seconds))})"
+        time += ", without measuring and evaluation"
         seen = f"{self.difference:g} nats with 80 % power"
         if self.after is None:
             return f"{self.seeds} seeds detect {seen} (--set seeds={self.seeds}): {time}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ablate.store.documents import StudyClaim
 from reports.statistics.estimates import Estimate
 from reports.verdicts import Outcome
+from reports.wording.markup import Prose
 
 
 @dataclass(frozen=True)
@@ -22,4 +23,4 @@ class JudgedClaim:
     outcome: Outcome
     effect: Estimate | None
     seen: float | None
-    reason: str
+    reason: Prose

@@ -18,6 +18,7 @@ from reports.claims.judged_claim import JudgedClaim
 from reports.findings.study_summary import StudySummary
 from reports.findings.withheld import why_withheld
 from reports.verdicts import Outcome, Verdict
+from reports.wording.markup import Prose
 
 GRAVITY: tuple[Outcome, ...] = ("does not hold", "not tested", "cannot tell", "holds")
 """Of the pairs of an order the first of these decides."""
@@ -45,7 +46,7 @@ def judge_claims(summary: StudySummary) -> tuple[JudgedClaim, ...]:
 def _judge(summary: StudySummary, claim: StudyClaim) -> JudgedClaim:
     if claim.expect == "stalls":
         outcome, reason = _stalls(summary, str(claim.arm))
-        return JudgedClaim(claim, outcome, None, None, reason)
+        return JudgedClaim(claim, outcome, None, None, Prose(reason))
     return min(
         (_judge_pair(summary, claim, *pair) for pair in claim.pairs), key=lambda each: GRAVITY.index(each.outcome)
     )
@@ -60,7 +61,7 @@ def _judge_pair(summary: StudySummary, claim: StudyClaim, arm: str, against: str
     else:
         outcome, reason = _ahead(found, claim)
     named = f"{arm} against {against}: " if claim.order else ""
-    return JudgedClaim(claim, outcome, found.effect, found.seen, named + reason)
+    return JudgedClaim(claim, outcome, found.effect, found.seen, Prose(named + reason))
 
 
 def _ahead(found: ClaimEvidence, claim: StudyClaim) -> Decision:

@@ -13,6 +13,9 @@ from reports.statistics.interval import Interval
 from reports.statistics.stalled import FailureRates
 from reports.verdicts import Verdict
 
+SHOWN = 4
+"""Decimals of losses in nats, at most."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -64,6 +67,11 @@ class Comparison:
     def has_equal_losses(self) -> bool:
         """Whether every seed ended with the same loss in both: the arms compute the same."""
         return self.difference is not None and not any(self.difference.values)
+
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether no seed's losses differ by what numbers of nats show, so that its interval is 0.0000 to 0.0000."""
+        return self.difference is not None and not any(round(each, SHOWN) for each in self.difference.values)
 
     @property
     def waits_for_rates(self) -> bool:

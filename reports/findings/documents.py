@@ -56,7 +56,7 @@ def _arm(arm: ArmSummary) -> JsonObject:
         "accuracy": _mean(arm.accuracy),
         "accuracy_interval": _interval(arm.accuracy),
         "excess": _mean(arm.excess),
-        "tokens_per_second": _mean(arm.means.get("tokens_per_second")),
+        "tokens_per_second": arm.training_speed,
         "peak_memory_bytes": _mean(arm.means.get("peak_memory_bytes")),
         "costs": _costs(arm.comparison.costs if arm.comparison else None),
         "kv_bytes_per_token": arm.kv_bytes_per_token,

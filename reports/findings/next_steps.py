@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import fmean
 
 from pydantic import JsonValue
 
@@ -16,7 +15,8 @@ from ablate.store.documents.shell import budget_option, fresh_seeds, seeds_optio
 from ablate.store.documents.study import UNJUDGED, StudyDocument
 from ablate.store.documents.study_arm import all_undertrained
 from ablate.store.documents.tuning import RATE
-from reports.findings.judging import looks_at
+from reports.findings.judging import as_one, looks_at
+from reports.findings.step_seconds import missing_seconds, training_seconds
 from reports.findings.study_summary import ArmSummary, StudySummary
 from reports.findings.withheld import guesses
 from reports.reading.outcomes import FAILED
@@ -30,17 +30,21 @@ MOST = 40
 """Seeds beyond which a longer or larger study settles more than more seeds do."""
 FURTHER = 4
 """Times as long a budget where no arm learned the task."""
+SETTLED = {"better", "worse", "no difference"}
 
 
 @dataclass(frozen=True)
 class NextStep:
     """A command, what it is for, the seconds that it takes one run after another, and the chance that it settles what
-    it is for; None where these are not known."""
+    it is for; None where these are not known.
+
+    tunes: whether the seconds include those of tuning."""
 
     command: str
     reason: str
     seconds: float | None = None
     chance: float | None = None
+    tunes: bool = False
 
     def document(self, at_once: int = 1) -> dict[str, JsonValue]:
         """The document that `ablate run --json` prints; at_once: how many runs share the work."""
@@ -59,30 +63,48 @@ def _steps(summary: StudySummary) -> Iterator[NextStep]:
         yield NextStep(summary.command(scale="cpu"), "answer the question")
     elif study.pilot and all_undertrained(study.arms):
         longer = wanting(arm.length for arm in study.arms)
-        yield NextStep(summary.command(_budget(study, longer)), f"train for long enough to judge: {longer:g} × as long")
+        # a study that says `pilot: true` would be one at any length
+        yield _longer(summary, longer, f"train for long enough to judge: {longer:g} × as long", "--set pilot=false")
     elif study.pilot:
-        fresh = _fresh(summary, len(study.arms[0].runs))
-        yield NextStep(summary.command("--set pilot=false", fresh), "judge the question on fresh seeds")
+        yield _judge_afresh(summary, "--set pilot=false")
     elif any(arm.missing for arm in summary.arms):
-        yield NextStep(summary.command(), "finish the runs that have not ended")
+        yield NextStep(summary.command(), "finish the runs that have not ended", missing_seconds(summary))
     elif guesses(summary.runs):
-        yield NextStep(summary.command(_budget(study, FURTHER)), f"learn the task, if it can be: {FURTHER:g} × as long")
+        yield _longer(summary, FURTHER, f"learn the task, if it can be: {FURTHER:g} × as long")
     else:
+        if any(judgement.comparison.repeated for judgement in summary.judgements):
+            yield _judge_afresh(summary)
         yield from _rates(summary)
         if "cannot tell" in verdicts and len(seeds := _trained_with(study)) == 1:
             more = seeds_option(range(seeds[0], seeds[0] + FEWEST))
-            yield NextStep(summary.command(more), f"see how far seeds scatter, which takes two: with {FEWEST}")
+            reason = f"see how far seeds scatter, which takes two: with {FEWEST}"
+            yield NextStep(summary.command(more), reason, training_seconds(summary, FEWEST - 1))
+        why_not = ""
         if "inconclusive" in verdicts and not summary.effects:
-            yield from _seeds(summary)
-        if verdicts & {"better", "worse", "no difference", "inconclusive"}:
-            yield from _larger(summary)
+            seeds_enough, why_not = _seeds(summary)
+            yield from seeds_enough
+        if verdicts & {*SETTLED, "inconclusive"}:
+            yield _larger(summary, why_not)
 
 
-def _budget(study: StudyDocument, factor: float) -> str:
-    """Options that multiply the budget of a run, for which rates that were tuned at the shorter one are tuned again."""
+def _longer(summary: StudySummary, factor: float, reason: str, *options: str) -> NextStep:
+    """The step that trains so many times as long, for which rates that were tuned at the shorter budget are tuned
+    again."""
+    study = summary.study
     spent = study.budget.model_dump(include={"flops", "tokens", "seconds"}, exclude_none=True)
     more = [budget_option(name, amount * factor) for name, amount in spent.items()]
-    return " ".join([*more, *(["--set tune=auto"] if study.rates.how == "carried" else [])])
+    is_carried = study.rates.how == "carried"  # what tuning would cost is not known then
+    tune = ["--set tune=auto"] if is_carried else []
+    seeds = len(study.arms[0].runs)
+    seconds = None if is_carried else training_seconds(summary, seeds, factor, tunes=True)
+    return NextStep(summary.command(*more, *tune, *options), reason, seconds, tunes=bool(study.tuning))
+
+
+def _judge_afresh(summary: StudySummary, *options: str) -> NextStep:
+    """The step that asks the same of as many seeds that nobody has seen."""
+    seeds = max(len(summary.study.arms[0].runs), 2)
+    command = summary.command(*options, _fresh(summary, seeds))
+    return NextStep(command, "judge the question on fresh seeds", training_seconds(summary, seeds))
 
 
 def _rates(summary: StudySummary) -> Iterator[NextStep]:
@@ -104,31 +126,41 @@ def _but_rate(arm: ArmSummary) -> frozenset[tuple[str, str]]:
     return frozenset((path, value) for path, value in arm.edits if path != RATE)
 
 
-def _seeds(summary: StudySummary) -> Iterator[NextStep]:
-    """Fresh seeds that settle the margin, or 0.02 nats, with 80 % probability.
+def _seeds(summary: StudySummary) -> tuple[list[NextStep], str]:
+    """Fresh seeds that find a difference of the margin, or of 0.02 nats, with 80 % probability, or why seeds do not
+    help.
 
     Seeds that were judged are not judged again: fresh ones are a test of their own, at what the rounds before it left
     of the 5 %. What tuning leaves open is left open by all of them, so that the seeds have to find a difference as much
     smaller.
     """
     noise, arms = summary.noise.run, len(summary.arms)
-    if noise is None or any(each.comparison.waits_for_rates for each in summary.judgements):
-        return
+    if noise is None:
+        return [], ""
+    if any(each.comparison.waits_for_rates for each in summary.judgements):
+        return [], "more seeds do not help, since the best setting lies beyond those tried"
     level = ALPHA * share(looks_at(summary.tests, summary.ledger, summary.elsewhere) + 1)
     wanted = summary.study.margin or WANTED
     room = max(each.comparison.tuning_room for each in summary.judgements if each.verdict == "inconclusive")
-    seeds = seeds_for(wanted - room, Noise(noise.sd, 0), arms, alpha=level) if room < wanted else None
+    if room >= wanted:
+        open_ = f"the choice of settings leaves {room:.2g} nats open, and the question is {wanted:g}"
+        return [], f"more seeds do not help, since {open_}"
+    seeds = seeds_for(wanted - room, Noise(noise.sd, 0), arms, alpha=level)
     if seeds is None or seeds > MOST:
-        return
-    took = summary.runs.filter(status="finished")["train_seconds"].drop_nulls().to_list()
-    reason = f"settle {wanted:g} nats: {seeds} fresh seeds, judged at the {100 * level:.2g} % that is left of the 5 %"
-    command = summary.command(_fresh(summary, seeds))
-    yield NextStep(command, reason, seeds * arms * fmean(took) if took else None, POWER)
+        number = "more than a thousand" if seeds is None else f"{seeds:,}"
+        return [], f"{number} fresh seeds would be needed to find {wanted:g} nats"
+    reason = (
+        f"find a difference of {wanted:g} nats, if there is one: {seeds} fresh seeds, judged at the {100 * level:.2g} %"
+        " that is left of the 5 %"
+    )
+    return [NextStep(summary.command(_fresh(summary, seeds)), reason, training_seconds(summary, seeds), POWER)], ""
 
 
 def _fresh(summary: StudySummary, seeds: int) -> str:
-    """An option that asks for so many seeds that no arm has had."""
-    return fresh_seeds(max(_trained_with(summary.study)), seeds)
+    """An option that asks for so many seeds that no arm has had, here or in an earlier judgement of the question."""
+    earlier, _ = as_one(summary.tests, summary.ledger, summary.elsewhere)
+    seen = (seed for record in earlier for test in record.tests for seed in test.seen)
+    return fresh_seeds(max([*_trained_with(summary.study), *seen]), seeds)
 
 
 def _trained_with(study: StudyDocument) -> list[int]:
@@ -136,24 +168,30 @@ def _trained_with(study: StudyDocument) -> list[int]:
     return sorted({run.seed for arm in study.arms for run in arm.runs})
 
 
-def _larger(summary: StudySummary) -> Iterator[NextStep]:
-    """The next scale that the study has; where there is none, a longer training."""
+def _larger(summary: StudySummary, why_not: str) -> NextStep:
+    """The next scale that the study has; where there is none, a longer training. why_not: why no seeds are asked for
+    instead."""
     study, larger = summary.study, summary.study.next_scale
+    holds = any(judgement.verdict in SETTLED for judgement in summary.judgements)
+    because = f" ({why_not})" if why_not else ""
     if larger:
-        where = " on a GPU" if larger.startswith("gpu") else ""
-        yield NextStep(summary.command(scale=larger), f"see whether it holds at the larger scale {larger}{where}")
-    else:
-        factor = max(FURTHER, wanting(arm.length for arm in study.arms))
-        longer = summary.command(_budget(study, factor))
-        yield NextStep(longer, f"see whether it holds when trained {factor:g} × as long")
+        where = f"the larger scale {larger}{' on a GPU' if larger.startswith('gpu') else ''}"
+        reason = f"see whether it holds at {where}" if holds else f"see whether {where} separates them"
+        return NextStep(summary.command(scale=larger), f"{reason}{because}")
+    factor = max(FURTHER, wanting(arm.length for arm in study.arms))
+    longer = f"trained {factor:g} × as long" if holds else f"a training {factor:g} × as long"
+    reason = f"see whether it holds when {longer}" if holds else f"see whether {longer} separates them"
+    return _longer(summary, factor, f"{reason}{because}")
 
 
 def step_words(step: NextStep, at_once: int = 1) -> str:
-    """`Next, to settle 0.02 nats …: ablate run …  (about 12 minutes, 80 %)`; at_once: how many runs share the work."""
+    """`Next, to find a difference of 0.02 nats, if there is one …: ablate run … (about 12 minutes of training, 80 %
+    chance)`; at_once: how many runs share the work."""
     known = []
     if step.seconds is not None:
         minutes = step.seconds / at_once / 60
-        known.append(f"about {math.ceil(minutes)} minute{'' if minutes <= 1 else 's'} of training")
+        what = "training and tuning" if step.tunes else "training"
+        known.append(f"about {math.ceil(minutes)} minute{'' if minutes <= 1 else 's'} of {what}")
     if step.chance is not None:
         known.append(f"{100 * step.chance:.0f} % chance")
     return f"Next, to {step.reason}: {step.command}" + (f" ({', '.join(known)})" if known else "")

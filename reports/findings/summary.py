@@ -13,6 +13,7 @@ import polars as pl
 
 from ablate.store import Store
 from ablate.store.documents import StudyArm
+from ablate.store.documents.costs import CROWDED
 from ablate.store.result_columns import NUMBERS
 from reports.claims.judging import judge_claims
 from reports.designs.factorial_effects import judge_effects
@@ -34,6 +35,9 @@ from reports.scores.items import ItemDifference, item_differences, unpaired
 from reports.sections import sections
 from reports.statistics.estimates import Estimate, combined_stderr, estimate, score_half_width
 from reports.verdicts import Verdict
+
+SPEEDS = ("tokens_per_second", "mfu", "mfu_published", "matmul_flops_per_second")
+"""Numbers that count of no run that shared its machine."""
 
 
 def summarise_study(study_dir: Path | str, store: Store | None = None) -> StudySummary:
@@ -153,6 +157,8 @@ def _arm(
     runs = data.runs.filter(arm=name)
     finished = runs.filter(status="finished").sort("seed")
     known = finished.with_columns(excess=pl.col("loss") - pl.col("floor"))
+    alone = (pl.col("waiting").fill_null(0.0) < CROWDED) & (pl.col("beside").fill_null(0) == 0)
+    known = known.with_columns(pl.when(alone).then(pl.col(SPEEDS)))
     means = {column: estimate(known[column].drop_nulls().to_list()) for column in (*NUMBERS, "excess")}
     seconds = finished["train_seconds"].drop_nulls().to_list()
     took = sum(seconds) / len(seconds) if seconds else None
@@ -208,7 +214,8 @@ def _scores(data: Collected, arm: str) -> tuple[MeanScore, ...]:
 
 
 def _noise(noise: StudyNoise, arms: tuple[ArmSummary, ...], effects: tuple[EffectSummary, ...]) -> NoiseSummary:
-    comparisons = [arm.comparison for arm in arms if arm.comparison] + [each.comparison for each in effects]
+    every = [arm.comparison for arm in arms if arm.comparison] + [each.comparison for each in effects]
+    comparisons = [each for each in every if not each.shows_nothing]
     by_value = attrgetter("value")
     seen = [found for comparison in comparisons if (found := comparison.detectable) is not None]
     return NoiseSummary(

@@ -19,9 +19,9 @@ UNDERTRAINED = (
 )
 
 REPEATED = (
-    "some of these seeds were judged before, in another set, for another question or with the noise of tuning: judging "
-    "them again until a difference appears inflates false positives. Let the study add seeds (seeds: auto), or judge "
-    "fresh ones"
+    "results of some of these seeds were shown before, in another set, for another question or with the noise of "
+    "tuning: judging such seeds until a difference appears inflates false positives. Let the study add seeds "
+    "(seeds: auto), or judge fresh ones"
 )
 UNLEARNT = "no arm learned the task, so that losses compare guesses: train for longer, or ask something easier"
 LEARNT = 0.05

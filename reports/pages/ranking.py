@@ -92,7 +92,7 @@ def _note(summary: StudySummary, arm: ArmSummary) -> str:
         why = f": {arm_descriptions.short(failure.error)}" if failure else ""  # `: CheckpointError: …`
         missing = f"no result of {len(arm.missing)} of {total} runs{why}"
     if run := arm.outlier:
-        odd = f"seed {run.seed}, {abs(run.above):.2g} {run.side} the others{', left out' * run.left_out}"
+        odd = f"seed {run.seed}, {abs(run.above):.2g} {run.side} what arm and seed explain{', left out' * run.left_out}"
     return ", ".join(filter(None, [failed, missing, odd]))
 
 

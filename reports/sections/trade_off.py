@@ -69,7 +69,7 @@ class TradeOff(Section):
         absent = [arm.name for arm in summary.arms if arm.name not in arms]
         decodes = any(each.is_decoding for each in costs)
         notes = (
-            f"LossDifferences from {base}, where the dotted lines cross.",
+            f"Differences from {base}, where the dotted lines cross.",
             plane.explained,
             f"No loss to compare, so not shown: {listed(absent)}." if absent else "",
             f"All arms have the same {listed(same)}." if same else "",

@@ -12,6 +12,7 @@ from reports.findings.withheld import UNDERTRAINED, guesses
 from reports.ladders import change_words
 from reports.wording import arm_descriptions, failure_words, finding_words, short_answer, tables
 from reports.wording.length_words import undertrained
+from reports.wording.markup import Prose
 from reports.wording.table import Rows, Table
 
 
@@ -20,7 +21,7 @@ class ArmAnswer:
     """The sentence on one arm or effect, and the edits that define it."""
 
     name: str
-    sentence: str
+    sentence: Prose
     gloss: str
 
 
@@ -70,11 +71,11 @@ def findings(summary: StudySummary) -> Iterator[ArmAnswer]:
     """One for each arm, the baseline first, then by verdict; of a design one for each effect."""
     for each in sorted(summary.effects, key=_rank):
         gloss = arm_descriptions.of_effect(summary, each.effect)
-        yield ArmAnswer(each.effect.name, effect_words.sentence(summary, each), gloss)
+        yield ArmAnswer(each.effect.name, Prose(effect_words.sentence(summary, each)), gloss)
     if summary.effects:
         return
     for arm in sorted(summary.arms, key=lambda arm: (arm.name != summary.baseline, _rank(arm))):
-        yield ArmAnswer(arm.name, finding_words.sentence(summary, arm), arm_descriptions.of_arm(summary, arm))
+        yield ArmAnswer(arm.name, Prose(finding_words.sentence(summary, arm)), arm_descriptions.of_arm(summary, arm))
 
 
 def _rank(found: ArmSummary | EffectSummary) -> int:

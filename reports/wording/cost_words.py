@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from reports.findings.costs import ArmCosts
 from reports.findings.overhead import LITTLE
@@ -29,16 +30,38 @@ def costs(found: ArmCosts) -> str:
     """`training 3 % slower, 2× smaller KV cache, no measurable change in decoding speed or peak memory`, as far as they
     are known. What is the same goes without saying."""
     changes = _changes(found)
-    noise = [said.removeprefix(NO_CHANGE) for said in changes if said.startswith(NO_CHANGE)]
-    last = [f"{NO_CHANGE}{' or'.join(noise)}"] if noise else []
-    return ", ".join([*_clear(changes), *last, *([UNKNOWN_SPEED] if found.unmeasured else [])])
+    return ", ".join(filter(None, [*_clear(changes), _joined(changes, NO_CHANGE, " or"), unknown_speed(found)]))
 
 
 def clear_costs(found: ArmCosts) -> str:
-    """`training 3 % slower, 2× smaller KV cache`: those that are not noise, for a headline; nothing of none where
-    speeds are not known."""
-    nothing = f"{NO_CHANGE} cost" if _changes(found) and not found.unmeasured else ""
-    return sure_costs(found) or nothing
+    """`training 3 % slower, 2× smaller KV cache`: those that are not noise, for a headline; where none is, `no
+    measurable change in cost`, or what was measured if that is not all."""
+    if not all_measured(found):
+        return sure_costs(found) or alike(found)
+    return sure_costs(found) or f"{NO_CHANGE} cost"
+
+
+def all_measured(found: ArmCosts) -> bool:
+    """Whether speeds and memory are known, so that all of them together may be called the cost."""
+    return not unknown_speed(found) and found.training is not None and found.memory is not None
+
+
+def unknown_speed(found: ArmCosts) -> str:
+    """`speeds not measured`, whether the study asked for them or not; nothing where they are known, or no cost is."""
+    is_unknown = found.unmeasured is not None or (found.training is None and bool(_changes(found)))
+    return UNKNOWN_SPEED if is_unknown else ""
+
+
+def alike(found: ArmCosts) -> str:
+    """`no measurable change in training speed or peak memory`: what was measured and does not differ clearly."""
+    changes = _changes(replace(found, kv_ratio=None))
+    return ", ".join(filter(None, [_joined(changes, SAME, " and"), _joined(changes, NO_CHANGE, " or")]))
+
+
+def _joined(changes: Iterable[str], begin: str, conjunction: str) -> str:
+    """The changes that begin alike, as one."""
+    rest = [said.removeprefix(begin) for said in changes if said.startswith(begin)]
+    return f"{begin}{conjunction.join(rest)}" if rest else ""
 
 
 def sure_costs(found: ArmCosts) -> str:

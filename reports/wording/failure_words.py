@@ -37,17 +37,15 @@ def left_out(summary: StudySummary) -> str:
 
 
 def _outlying(arm: ArmSummary) -> str:
-    """`Seed 1 of post ended 0.8 nats above its other seeds`: what stalled nowhere is in the means."""
+    """`Seed 1 of post ended 0.8 nats above what its arm and its seed explain`: what stalled nowhere is in the means."""
     assert arm.outlier is not None
     then = (
         "differences leave it out and hold for runs that go well"
         if arm.outlier.left_out
         else f"of fewer than {SPARED} seeds none is left out, and intervals are wide"
     )
-    return (
-        f"Seed {arm.outlier.seed} of {arm.name} ended {abs(arm.outlier.above):.2g} nats {arm.outlier.side} its other "
-        f"seeds, far beyond their scatter: {then}"
-    )
+    ended = f"{abs(arm.outlier.above):.2g} nats {arm.outlier.side} what its arm and its seed explain"
+    return f"Seed {arm.outlier.seed} of {arm.name} ended {ended}, far beyond the scatter of the others: {then}"
 
 
 def mark(summary: StudySummary) -> str:

@@ -1,7 +1,8 @@
-"""Tables as Markdown, LaTeX and HTML."""
+"""Tables as Markdown, LaTeX and HTML, and sentences as HTML."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 
@@ -17,6 +18,15 @@ LATEX = str.maketrans(
     }
 )
 MARKDOWN = str.maketrans({"|": r"\|", "\n": " ", "<": "&lt;", ">": "&gt;", "&": "&amp;", "*": r"\*", "`": r"\`"})
+
+
+class Prose(str):
+    """A sentence, which is HTML with what stands between backticks as code."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(self))
 
 
 def markdown(table: Table) -> str:

@@ -1,38 +1,15 @@
-"""Training measurements of each run, as in figures and in the table of arms. Nothing else lists these."""
+"""Measurements of an arm's training, as the table of arms has them. Nothing else lists these."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Literal
 
-import polars as pl
-
-from ablate.store.documents.costs import CROWDED
 from reports.findings.study_summary import ArmSummary
 from reports.wording import cost_words, words
 
-MIB = 2**20
 Better = Literal["low", "high"]
-
-
-@dataclass(frozen=True)
-class RunMeasure:
-    """A number of each run: its `value` from the frame of runs, in the unit of the `label`.
-
-    `text` is an arm's mean as the table of arms has it, below `heading`; without it the table does not have it.
-    """
-
-    key: str
-    label: str
-    better: Better
-    value: pl.Expr
-    text: Callable[[ArmSummary], str] | None = None
-    column: str | None = None
-
-    @property
-    def heading(self) -> str:
-        return self.column or self.label
 
 
 def mean_of(arm: ArmSummary, column: str) -> float | None:
@@ -49,9 +26,10 @@ def _speed(arm: ArmSummary) -> str:
 
 
 def _utilisation(arm: ArmSummary) -> str:
-    """At that speed, of the products that were measured and of those that the data sheet names."""
+    """At that speed, of the products that undisturbed runs measured and of those that the data sheet names."""
     measured, published = _share(arm, "matmul_flops_per_second"), _share(arm, "published_flops_per_second")
-    return measured if published == words.NONE else f"{measured} ({published} of the data sheet's)"
+    known = f"{published} of the data sheet's" if published != words.NONE else ""
+    return f"{measured} ({known})" if known and measured != words.NONE else known or measured
 
 
 def _share(arm: ArmSummary, ceiling: str) -> str:
@@ -61,53 +39,24 @@ def _share(arm: ArmSummary, ceiling: str) -> str:
     return f"{100 * arm.training_speed * arm.flops_per_token / peak:.1f} %"
 
 
-ALONE = (pl.col("waiting").fill_null(0.0) < CROWDED) & (pl.col("beside").fill_null(0) == 0)
-"""Whether nothing else slowed a run."""
+def peak_memory(arm: ArmSummary) -> str:
+    """`450 MiB`; marked as unclear where it may differ from the baseline's by accident only."""
+    mean = mean_of(arm, "peak_memory_bytes")
+    if mean is None or arm.comparison is None:
+        return words.size(mean)
+    ratio = arm.comparison.costs.memory
+    is_clear = ratio is not None and not cost_words.memory_change(ratio).startswith(cost_words.NO_CHANGE)
+    return words.size(mean) + ("" if is_clear else " (unclear)")
 
 
-def _undisturbed(value: pl.Expr) -> pl.Expr:
-    return pl.when(ALONE).then(value)
-
-
-RUN_MEASURES = (
-    RunMeasure(
-        "bits-per-byte",
-        "bits per byte",
-        "low",
-        pl.col("bits_per_byte"),
-        lambda arm: words.plus_minus(arm.bits_per_byte),
-    ),
-    RunMeasure("accuracy", "accuracy", "high", pl.col("accuracy"), lambda arm: words.plus_minus(arm.accuracy)),
-    RunMeasure(
-        "excess",
-        "loss above the floor (nats/token)",
-        "low",
-        pl.col("loss") - pl.col("floor"),
-        lambda arm: words.plus_minus(arm.excess),
-    ),
-    RunMeasure("speed", "training speed (tokens/s)", "high", _undisturbed(pl.col("tokens_per_second")), _speed),
-    RunMeasure(
-        "mfu",
-        "model FLOP utilisation (%)",
-        "high",
-        _undisturbed(100 * pl.col("mfu")),
-        _utilisation,
-        "model FLOP utilisation",
-    ),
-    RunMeasure(
-        "step-time",
-        "time of a training step (ms)",
-        "low",
-        _undisturbed(1000 * pl.col("tokens") / pl.col("steps") / pl.col("tokens_per_second")),
-    ),
-    RunMeasure(
-        "peak-memory",
-        "peak memory (MiB)",
-        "low",
-        pl.col("peak_memory_bytes") / MIB,
-        lambda arm: words.size(mean_of(arm, "peak_memory_bytes")),
-        "peak memory",
-    ),
-    RunMeasure("seconds", "training time (s)", "low", pl.col("train_seconds")),
-    RunMeasure("flops", "training FLOPs", "low", pl.col("flops")),
+ARM_MEASURES: Mapping[str, Callable[[ArmSummary], str]] = MappingProxyType(
+    {
+        "bits per byte": lambda arm: words.plus_minus(arm.bits_per_byte),
+        "accuracy": lambda arm: words.plus_minus(arm.accuracy),
+        "loss above the floor (nats/token)": lambda arm: words.plus_minus(arm.excess),
+        "training speed (tokens/s)": _speed,
+        "model FLOP utilisation": _utilisation,
+        "peak memory": peak_memory,
+    }
 )
+"""Cells of the table of arms, by heading."""

@@ -13,7 +13,7 @@ from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
 from reports.wording import words
 from reports.wording.arm_names import brief
-from reports.wording.cost_words import clear_costs, sure_changes
+from reports.wording.cost_words import alike, all_measured, clear_costs, sure_changes, unknown_speed
 from reports.wording.listing import listed
 
 MOST_WORDS = 25
@@ -75,7 +75,7 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
     better, worse, same = (_with(compared, verdict) for verdict in ("better", "worse", "no difference"))
     judged = bool(better or worse or same)
     failed, unsettled = _with(compared, *FAILED), _with(compared, *OPEN, *(["no verdict"] if judged else []))
-    equal = [each for each in unsettled if each.comparison.has_equal_losses]
+    equal = [each for each in unsettled if each.comparison.shows_nothing]
     unsettled = [each for each in unsettled if each not in equal]
     base = brief([arm.name for arm in summary.arms])[summary.baseline]
     if better:
@@ -104,14 +104,14 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
         yield _cost(worse[0], "")
         yield _also(worse[1:], "worse too")
     elif unsettled:
-        yield from _undecided(unsettled)
+        yield from _undecided(unsettled, "" if summary.effects else base)
     elif equal:
         yield f"{_names(equal)} {_plural(equal, 'computes', 'compute')} the same as {base}"
     elif len(failed) == len(compared):
         trains = any(arm.seeds for arm in summary.arms if arm.name == summary.baseline)
         yield f"Of these arms only {base} trains" if trains else "No arm trains"
     else:
-        yield from _without_verdict(compared)
+        yield from _without_verdict(compared, "" if summary.effects else base)
     if 0 < len(failed) < len(compared):
         yield f"; {_names(failed)} {_plural(failed, 'does', 'do')} not train"
     if better or same:
@@ -125,15 +125,18 @@ def _with(compared: Sequence[Judgement], *verdicts: str) -> list[Judgement]:
 
 
 def _cost(told: Judgement, none: str = "no measurable") -> str:
-    """`, training takes 10 % longer`, the first change that is clear; `, at no measurable cost`; nothing of unknown
-    costs. Times are ratios, as in the figure."""
+    """`, training takes 10 % longer`, the first change that is clear; `, at no measurable cost`; of costs that were not
+    all measured, `, with the same peak memory`. Times are ratios, as in the figure."""
     costs, clear = told.comparison.costs, []
     for what, speed in (("training", costs.training), ("decoding", costs.decoding)):
         if speed is not None and speed.excludes(1) and abs(change := 100 * (1 / speed.mean - 1)) >= LEAST:
             clear.append(f"{what} takes {abs(change):.0f} % {'longer' if change > 0 else 'less time'}")
     if clear := [*clear, *sure_changes(replace(costs, training=None, decoding=None))]:
         return f", {clear[0]}"
-    return f", at {none} cost" if none and clear_costs(costs) else ""
+    if all_measured(costs):
+        return f", at {none} cost" if none else ""
+    known, unknown = alike(costs) if none else "", unknown_speed(costs)
+    return (f", with {known}" + (f" ({unknown})" if unknown else "")) if known else ""
 
 
 def _also(others: Sequence[Judgement], what: str) -> str:
@@ -145,22 +148,36 @@ def _also(others: Sequence[Judgement], what: str) -> str:
     return f"; {_names(others)} {_plural(others, 'is', 'are')} {what}" if others else ""
 
 
-def _undecided(unsettled: Sequence[Judgement]) -> Iterator[str]:
+def _undecided(unsettled: Sequence[Judgement], base: str) -> Iterator[str]:
     seen, lowest = [each.comparison.detectable.value for each in unsettled if each.comparison.detectable], unsettled[0]
     if len(unsettled) == 1:
         yield f"Undecided: {lowest.arm} differs by {_interval(lowest)}"
     else:
-        yield f"Undecided for {_names(unsettled)}: {lowest.arm}, of lowest loss, differs by {_interval(lowest)}"
+        yield f"Undecided for {_names(unsettled)}: {lowest.arm}{_rank(lowest, base)}, differs by {_interval(lowest)}"
     if seen:
         yield f"; {max(seen):.2g} would have been seen"
 
 
-def _without_verdict(compared: Sequence[Judgement]) -> Iterator[str]:
+def _rank(lowest: Judgement, base: str) -> str:
+    """`, of lowest loss`, the baseline's counted; of the lowest of other arms, `, second to pre`. Without a base it is
+    an effect."""
+    value = lowest.comparison.difference
+    if value is None or value.mean < 0 or not base:
+        return ", of lowest loss"
+    return f", second to {base}"
+
+
+def _without_verdict(compared: Sequence[Judgement], base: str) -> Iterator[str]:
     reason = next((each.withheld for each in compared if each.withheld), None) or "no verdict"
     said = WITHHELD.get(reason, reason.partition(":")[0])
     yield f"{said[0].upper()}{said[1:]}"
-    if compared[0].comparison.difference is not None:
-        yield f"; estimate for {compared[0].arm}, of lowest loss: {_interval(compared[0])}"
+    known = [each for each in compared if each.comparison.difference is not None]
+    equal = [each for each in known if each.comparison.shows_nothing]
+    if others := [each for each in known if each not in equal]:
+        which = _rank(others[0], base) if len(known) > 1 else ""
+        yield f"; estimate for {others[0].arm}{which}: {_interval(others[0])}"
+    if equal and base:
+        yield f"; {_names(equal)} {_plural(equal, 'computes', 'compute')} the same as {base}"
 
 
 def _names(told: Sequence[Judgement]) -> str:

@@ -11,7 +11,7 @@ from ablate.store.result_columns import Row
 from reports.findings.comparison import Comparison
 from reports.findings.study_summary import ArmBudget, ArmSummary, StudySummary
 from reports.wording import failure_words, finding_words, words
-from reports.wording.measures import RUN_MEASURES, mean_of
+from reports.wording.measures import ARM_MEASURES, peak_memory
 from reports.wording.table import Columns, Rows, Table
 
 MOST_LISTED = 10_000
@@ -32,7 +32,7 @@ def closing_table(summary: StudySummary) -> Rows:
         "accuracy": lambda arm: words.plus_minus(arm.accuracy),
         "above floor": lambda arm: words.plus_minus(arm.excess),
         "tokens/s": lambda arm: words.whole(arm.training_speed),
-        "peak memory": lambda arm: words.size(mean_of(arm, "peak_memory_bytes")),
+        "peak memory": peak_memory,
         "KV bytes/token": lambda arm: words.whole(arm.kv_bytes_per_token),
         "failed": lambda arm: failure_words.failed(arm) or words.NONE,
         "verdict": lambda arm: finding_words.verdict(summary, arm),
@@ -89,7 +89,7 @@ def arms_table(summary: StudySummary) -> Table:
             words.detectable(arm.comparison.detectable) if arm.comparison and arm.comparison.detectable else words.NONE
         ),
         "more seeds to settle it": lambda arm: words.whole(arm.seeds_needed),
-        **{each.heading: each.text for each in RUN_MEASURES if each.text},
+        **ARM_MEASURES,
         "KV cache (bytes/token)": lambda arm: words.whole(arm.kv_bytes_per_token),
         "attention backend": lambda arm: backends.get(arm.name, words.NONE),
         "seeds": _seed_count,
@@ -119,9 +119,8 @@ def budgets_table(summary: StudySummary) -> Table:
         "steps": lambda arm: words.whole(arm.budget.steps),
         "parameters": lambda arm: _against(words.count(arm.budget.parameters), arm.budget.parameters, base.parameters),
         "embedding parameters": lambda arm: words.count(arm.parameters_embedding),
-        "train time": lambda arm: _against(
-            words.seconds(arm.budget.train_seconds), arm.budget.train_seconds, base.train_seconds
-        ),
+        # alone: what runs took says nothing of which arm is faster, since other work may have slowed some
+        "train time": lambda arm: words.seconds(arm.budget.train_seconds),
     }
     if base.allowed_seconds:
         against = f"train time against {words.seconds(base.allowed_seconds)}"

@@ -65,11 +65,16 @@ def test_seeds_that_were_judged_leave_less_and_fresh_ones_are_asked_for(
     assert main(["plan", str(study), *settings, *first, "--detect", "0.05"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "fresh seeds detect 0.05 nats with 80 % power, at the 0.5 % that is left" in said and '"seeds=[3,' in said
-    assert "were judged before" not in said
+    assert "were shown before" not in said
     assert main(["plan", str(study), *settings, "--set", "seeds=5"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "3 of these seeds were judged before: in another set they give no verdict. Fresh seeds begin at 3" in said
+    warning = "3 of these seeds were shown before: in another set they give no verdict. Fresh seeds begin at 3"
+    assert warning in said and "probably" not in said
     assert "are judged at the 0.5 % that is left to this question" in said
+    assert main(["plan", str(study), *settings, "--set", "seeds=5", "--detect", "0.05", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["detectable"] is None and found["unjudged"].startswith(warning)
+    assert found["detect"]["unjudged"] is None and found["detect"]["seeds"] > 0, "fresh seeds would be judged"
 
 
 def test_a_run_says_first_what_it_will_probably_see(
@@ -88,6 +93,25 @@ def test_a_run_says_first_what_it_will_probably_see(
     assert "probably" not in capsys.readouterr().err  # where nothing is trained
 
 
+def test_times_say_what_they_cover(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of `--detect` have tuning and no measuring; the total has all that is known."""
+    settings = ["--store", str(tmp_path / "runs"), "--device", "cpu", "--set", "pilot=false", "--set", "seeds=3"]
+    given = ["plan", str(study), *settings, "--detect", "0.05"]
+    tuned = ["--set", "tune={space: {train.lr: [1e-3, 2e-3]}, seeds: 1}"]
+    assert main([*given, *tuned, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    parts, found = document["seconds"], document["detect"]
+    assert parts["total"] == pytest.approx(sum(parts[name] or 0.0 for name in parts if name != "total"))
+    assert parts["training"] > 0 and parts["tuning"] > 0 and document["at_once"] >= 1
+    assert found["tuning_seconds"] == pytest.approx(parts["tuning"])
+    assert found["seconds"] - found["tuning_seconds"] == pytest.approx(parts["training"] * found["seeds"] / 3)
+    assert main([*given, *tuned]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"of training and tuning \(tuning \d+:\d\d\), without measuring and evaluation", said)
+    assert main(given) == 0
+    assert re.search(r"\d:\d\d of training, without measuring", " ".join(capsys.readouterr().out.split()))
+
+
 @pytest.mark.parametrize(
     ("edit", "reason", "detects"),
     [
@@ -104,6 +128,7 @@ def test_where_nothing_will_be_judged_nothing_is_promised(
     assert main(["plan", str(study), *settings, "--detect", "0.05", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["detectable"] is None and (found["detect"]["seeds"] is not None) == detects
+    assert found["unjudged"].startswith(reason)
     assert main(["plan", str(study), *settings, "--detect", "0.05"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert reason in said and "probably" not in said

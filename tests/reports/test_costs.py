@@ -12,11 +12,12 @@ import pytest
 from scipy import stats
 
 import reports
+from ablate.api.frames import arms_frame
 from ablate.store import StudyFolder
 from reports.findings.study_summary import StudySummary
 from reports.pages.page import render_page
 from reports.pages.templating import coded
-from reports.wording import answers
+from reports.wording import answers, tables
 from reports.wording.tables import runs_table
 from tests.reports.browsing import data_of
 from tests.reports.factory import Arm, StudyOf, changed, costs_of
@@ -126,6 +127,47 @@ def test_a_run_beside_others_has_no_speed_of_its_own(tmp_path: Path) -> None:
     assert rows["alone"][:2] == ("–", "–")
     assert rows["alone"][2] == rows["unknown"][2] == "4,032"
     assert reports.unmeasured(summary) == "", "the study asks for no speeds"
+
+
+@pytest.mark.parametrize("void", [False, True])
+def test_every_speed_of_an_arm_is_the_one_that_was_timed_against_the_others(tmp_path: Path, void: bool) -> None:
+    """Runs of the slow arm were disturbed, and are as fast as the others by the clock."""
+    results = {("slow", seed): {"tokens_per_second": {"median": 4000.0}, "waiting": 0.25} for seed in range(3)}
+    folder = replace(STUDY, results=results).write(tmp_path)
+    if void:
+        StudyFolder(folder).write_costs(costs_of(SPEEDS, waited=0.3))
+    summary = reports.summarise(folder)
+    (_, slow), frame = reports.documents(summary)["arms"], arms_frame(summary.arms)
+    known = None if void else pytest.approx(2000.0, rel=0.02)
+    assert slow["tokens_per_second"] == known
+    assert frame["tokens_per_second"][1] == known
+    assert not {"tokens_per_second_low", "tokens_per_second_high"} & set(frame.columns)
+    assert "matmul_flops_per_second" not in summary.arms[1].means, "of undisturbed runs only"
+    assert "matmul_flops_per_second" in summary.arms[0].means
+
+
+def test_the_time_of_runs_is_compared_with_nothing(tmp_path: Path) -> None:
+    table = tables.budgets_table(reports.summarise(STUDY.write(tmp_path)))
+    assert [row[table.columns.index("train time")] for row in table.rows] == ["10.2 s", "20.4 s"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "shown"),
+    [
+        ((450, 408), "429 MiB (unclear)"),
+        ((408, 409), "408 MiB"),
+        ((500, 501, 502), "501 MiB"),
+        ((450,), "450 MiB (unclear)"),
+    ],
+)
+def test_memory_that_may_be_the_baselines_is_marked(tmp_path: Path, memory: tuple[int, ...], shown: str) -> None:
+    seeds = range(len(memory))
+    known = {("base", seed): {"peak_memory_bytes": (408 + seed) * 2**20} for seed in seeds}
+    results = known | {("arm", seed): {"peak_memory_bytes": memory[seed] * 2**20} for seed in seeds}
+    arms = [Arm(name, LOSSES[: len(memory)]) for name in ("base", "arm")]
+    header, base, arm = reports.table(reports.summarise(StudyOf(arms, results=results).write(tmp_path)))
+    assert arm[header.index("peak memory")] == shown
+    assert "unclear" not in base[header.index("peak memory")]
 
 
 def test_identical_arms_have_ratios_around_one(tmp_path: Path) -> None:

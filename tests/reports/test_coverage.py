@@ -40,7 +40,7 @@ def contains(found: Estimate | None, truth: float) -> bool:
 
 
 def mean_over_seeds(draw: np.random.Generator) -> bool:
-    """Losses, bits per byte, accuracies, speeds, memory: all of `RUN_MEASURES`."""
+    """Losses, bits per byte, accuracies, speeds, memory: all of `ARM_MEASURES`."""
     return contains(estimate(draw.normal(2.3, 0.01, 3).tolist()), 2.3)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,12 @@ import pytest
 
 import reports
 from ablate.store import Store, StudyFolder
+from ablate.store.documents import StudyClaim
 from reports.findings.study_summary import StudySummary
+from reports.pages.page import render_page
 from reports.pages.ranked import Axis, Ranked
 from reports.pages.ranking import ranked
-from reports.wording import answers
+from reports.wording import answers, finding_words, method_words
 from reports.wording.short_answer import MOST_WORDS
 from reports.wording.title_words import small_print
 from tests.documents import text_meta_of
@@ -70,6 +73,17 @@ def test_the_answer_names_the_best_arm_by_how_much_and_at_what_cost(
     assert said.startswith(begins)
     assert holds in said
     assert len(said.split()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize(("means", "said"), [([2.4, 2.4, 2.4], "match arm_0 to within 0.1 nats"), ([2.4, 2.3], ")")])
+def test_a_study_that_measures_no_speed_claims_none(tmp_path: Path, means: Sequence[float], said: str) -> None:
+    """Only peak memory is known, which is that of the runs."""
+    study = replace(study_of(means, margin=0.1), measured=False)
+    summary = reports.summarise(study.write(tmp_path))
+    assert f"{said}, with the same peak memory (speeds not measured)" in answers.headline(summary)
+    told = next(each.sentence for each in answers.findings(summary) if each.name == "arm_1")
+    assert "speeds not measured" in told
+    assert "cost" not in finding_words.headline(summary)
 
 
 STUCK = [5.99] * SEEDS
@@ -346,3 +360,49 @@ def test_an_arm_that_computes_the_same_is_not_called_undecided(tmp_path: Path) -
         assert found.endswith(said) and "undecided" not in found.lower(), found
         twin = next(each for each in answers.findings(summary) if each.name == "twin")
         assert "all 5 seeds have the same loss in both, which compute the same" in twin.sentence
+
+
+def pilot_of(folder: Path, study: StudyOf) -> StudySummary:
+    store = Store(folder)
+    study.write(folder)
+    store.study(study.name, "cpu").write(study.document().model_copy(update={"pilot": True}))
+    return reports.summarise(store.study(study.name, "cpu").path)
+
+
+@pytest.mark.parametrize(
+    ("means", "judged", "pilot"),
+    [
+        ([2.4, 2.403, 2.405], ": arm_1, second to arm_0, differs by ", "; estimate for arm_1, second to arm_0: "),
+        ([2.4, 2.403, 2.394], ": arm_2, of lowest loss, differs by ", "; estimate for arm_2, of lowest loss: "),
+        ([2.4, 2.403], "Undecided: arm_1 differs by ", "; estimate for arm_1: "),
+    ],
+)
+def test_the_lowest_loss_is_that_of_all_arms(tmp_path: Path, means: Sequence[float], judged: str, pilot: str) -> None:
+    """The baseline counts, and of a single other arm no rank is said."""
+    shape = [2.39, 2.41, 2.4, 2.395, 2.405]
+    jitter = [[0.0] * SEEDS, [0.004, -0.004, 0.006, -0.006, 0.0], [-0.005, 0.005, 0.003, -0.003, 0.0]]
+    arms = [
+        Arm(f"arm_{place}", [a + b + mean - 2.4 for a, b in zip(shape, jitter[place], strict=True)])
+        for place, mean in enumerate(means)
+    ]
+    assert judged in answers.headline(reports.summarise(StudyOf(arms).write(tmp_path / "judged")))
+    assert pilot in answers.headline(pilot_of(tmp_path / "pilot", StudyOf(arms)))
+
+
+def test_a_pilot_of_arms_that_compute_the_same_has_no_estimate(tmp_path: Path) -> None:
+    base = [2.40, 2.41, 2.39, 2.405, 2.395]
+    almost = [loss + 1e-7 * seed for seed, loss in enumerate(base)]
+    study = StudyOf([Arm("pre", base), Arm("twin", base), Arm("again", almost)])
+    summary = pilot_of(tmp_path / "pilot", study)
+    assert answers.headline(summary) == "A pilot, so no verdict; twin and again compute the same as pre."
+    judged = reports.summarise(study.write(tmp_path / "judged"))
+    said = [*reports.notes(judged), *reports.notes(summary), answers.headline(judged), method_words.noise(judged)]
+    assert not any("0.0000" in each for each in said), said
+
+
+def test_reasons_have_their_code_as_code_on_the_page(tmp_path: Path) -> None:
+    claim = StudyClaim(arm="arm_1", against="arm_0", expect="better", planned="2026-01-01")
+    page = render_page(pilot_of(tmp_path, replace(study_of([2.4, 2.3]), claims=(claim,))))
+    prose = re.sub(r"<(script|pre|style|template)\b.*?</\1>", "", page, flags=re.DOTALL)
+    assert "`" not in prose, prose[prose.index("`") - 80 :][:160]
+    assert prose.count("without <code>pilot: true</code>") == 2, "in the sentence on the arm, and at the claim"

@@ -228,7 +228,7 @@ def test_seeds_added_after_a_verdict_take_it_away(tmp_path: Path) -> None:
     summary = rendered(tmp_path, {"a": ARMS["a"], "b": ARMS["b"][:3]})
     _, a, b = summary.arms
     assert (a.verdict, b.verdict) == ("no verdict", "inconclusive")
-    assert "some of these seeds were judged before" in finding_words.sentence(summary, a)
+    assert "results of some of these seeds were shown before" in finding_words.sentence(summary, a)
     assert "seeds: auto" in finding_words.sentence(summary, a)
 
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scipy import stats
 
 import reports
+from ablate.api.result import StudyResult
+from ablate.cli import main
 from ablate.store import Store
-from ablate.store.documents.tuning import StudyRates
-from reports.findings.next_steps import next_steps
+from ablate.store.documents.tuning import StudyPass, StudyRates, StudyTrial, StudyTuning
+from reports.findings.next_steps import next_steps, step_words
 from tests.reports.factory import Arm, StudyOf
 
 BASE = [2.40, 2.41, 2.39, 2.405, 2.395]
+
+OPEN = StudyOf([Arm("base", BASE), Arm("arm", [2.41, 2.40, 2.41, 2.39, 2.40])])
 
 
 def commands(root: Path, arm: list[float]) -> list[str]:
@@ -158,6 +164,78 @@ def test_every_command_finds_the_store(tmp_path: Path, monkeypatch: pytest.Monke
         for step in steps:
             assert step.endswith(option) and ("--store" in step) == bool(option)
             assert shlex.split(step)[:2] == ["ablate", "run"]
+
+
+def test_an_undertrained_pilot_is_told_to_be_judged_once_it_is_longer(tmp_path: Path) -> None:
+    """Marked `pilot: true`, a longer run alone would be another pilot."""
+    summary = reports.summarise(OPEN.write(tmp_path))
+    brief = [arm.model_copy(update={"steps": 50, "tokens_before": 0}) for arm in summary.study.arms]
+    study = summary.study.model_copy(update={"pilot": True, "arms": tuple(brief)})
+    (step,) = next_steps(replace(summary, study=study))
+    assert "--set budget.flops=" in step.command and "--set pilot=false" in step.command
+
+
+def test_seeds_that_were_judged_in_another_set_are_followed_by_fresh_ones(tmp_path: Path) -> None:
+    """Beyond all that were ever judged, not only beyond those of this run."""
+    losses = [2.6, 2.62, 2.58, 2.605, 2.595]
+    folder = StudyOf([Arm("base", BASE), Arm("arm", losses)]).write(tmp_path)
+    reports.render(folder, reports.summarise(folder))
+    fewer = StudyOf([Arm("base", BASE[:4]), Arm("arm", losses[:4])])
+    Store(tmp_path).study(fewer.name, "cpu").write(fewer.document())
+    again = reports.summarise(folder)
+    assert again.arms[1].verdict == "no verdict"
+    (step,) = next_steps(again)
+    assert '--set "seeds=[5,6,7,8]"' in step.command and step.seconds == pytest.approx(8 * 10.2, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("margin", "why"),
+    [
+        (0.02, "more seeds do not help, since the choice of settings leaves 0.03 nats open, and the question is 0.02"),
+        (0.0301, "fresh seeds would be needed to find 0.0301 nats"),
+    ],
+)
+def test_where_seeds_do_not_help_the_step_says_why(tmp_path: Path, margin: float, why: str) -> None:
+    summary = reports.summarise(OPEN.write(tmp_path))
+    base, arm = summary.arms
+    assert arm.comparison is not None
+    tuned = replace(arm, comparison=replace(arm.comparison, tuning_room=0.03))
+    study = summary.study.model_copy(update={"margin": margin})
+    for next_scale, begins in (("gpu", "the larger scale gpu on a GPU"), (None, "a training 4 × as long")):
+        changed = replace(summary, study=study.model_copy(update={"next_scale": next_scale}), arms=(base, tuned))
+        (step,) = next_steps(changed)
+        assert step.reason.startswith(f"see whether {begins} separates them (") and step.reason.endswith(f"{why})")
+
+
+def test_longer_runs_take_as_much_longer_and_are_tuned_again(tmp_path: Path) -> None:
+    """Two arms of five seeds took 10.2 s a run: 20 steps of 2,048 tokens at 4,000 tokens per second."""
+    settled = StudyOf([Arm("base", BASE), Arm("arm", [2.6, 2.62, 2.58, 2.605, 2.595])], next_scale=None)
+    summary = reports.summarise(settled.write(tmp_path))
+    (step,) = next_steps(summary)
+    runs = float(summary.runs["train_seconds"].sum())
+    assert step.seconds == pytest.approx(4 * runs)
+    trials = tuple(StudyTrial(settings={}, losses=(2.4, 2.5), runs=("a", "b")) for _ in range(3))
+    half = StudyPass(fraction=0.5, trials=trials)
+    known: dict[str, Any] = {"chosen": {}, "edges": (), "curve": (), "reason": None}
+    tuning = [StudyTuning(arm=name, fraction=1, trials=trials, coarse=(half,), **known) for name in ("base", "arm")]
+    tuned = replace(summary, study=summary.study.model_copy(update={"tuning": tuple(tuning)}))
+    (again,) = next_steps(tuned)
+    assert again.seconds == pytest.approx(4 * (runs + 2 * (6 + 3) * runs / 10))
+    assert "of training and tuning" in step_words(again)
+
+
+def test_a_report_has_every_key_that_a_run_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = OPEN.write(tmp_path)
+    assert main(["report", str(folder), "--json"]) == 0
+    printed, run = json.loads(capsys.readouterr().out), StudyResult.stored(folder).document()
+    assert printed.keys() == run.keys()
+    assert printed["next"] == run["next"] and "seeds=" in printed["next"][0]["command"]
+
+
+def test_a_chance_is_that_of_a_difference_which_is_there(tmp_path: Path) -> None:
+    step = next_steps(reports.summarise(OPEN.write(tmp_path)))[0]
+    assert step.reason.startswith("find a difference of 0.02 nats, if there is one: ")
+    assert step_words(step).endswith("80 % chance)")
 
 
 def test_where_there_is_no_larger_scale_training_is_longer(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ LOOKS = [{"seeds": 3, "alpha": 0.02}, {"seeds": 8, "alpha": 0.03}]
 @pytest.mark.parametrize(
     ("post", "seed", "said"),
     [
-        ([4.60, 4.59, 5.39], 2, "Seed 2 of post ended 0.81 nats above its other seeds"),
-        ([3.99, 4.59, 4.60], 0, "Seed 0 of post ended 0.6 nats below its other seeds"),
+        ([4.60, 4.59, 5.39], 2, "Seed 2 of post ended 0.81 nats above what its arm and its seed explain"),
+        ([3.99, 4.59, 4.60], 0, "Seed 0 of post ended 0.6 nats below what its arm and its seed explain"),
         ([4.60, 4.59, 4.61], None, ""),
         ([4.20, 4.60, 5.00], None, ""),  # all of them scatter
     ],

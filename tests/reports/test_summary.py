@@ -20,7 +20,7 @@ from reports.sections import difference_curves
 from reports.sections.difference_curves import DifferenceCurves
 from reports.sections.losses import Losses
 from reports.wording import finding_words
-from reports.wording.measures import RUN_MEASURES
+from reports.wording.measures import ARM_MEASURES
 from tests.documents import quartiles
 from tests.regression import dunnett, dunnett_level, pooled
 from tests.reports.factory import Arm, StudyOf, arm_documents, changed, shown, typical
@@ -229,9 +229,7 @@ def test_utilisation_is_of_what_was_measured_and_of_what_is_published(published:
     means = {"matmul_flops_per_second": 2.4e9, "published_flops_per_second": published}
     spread = {name: SimpleNamespace(mean=value) for name, value in means.items() if value is not None}
     arm = SimpleNamespace(training_speed=40.0, flops_per_token=6e6, means=spread)
-    (measure,) = (each for each in RUN_MEASURES if each.key == "mfu")
-    assert measure.text is not None
-    assert measure.text(arm) == shown
+    assert ARM_MEASURES["model FLOP utilisation"](arm) == shown  # type: ignore[arg-type]
 
 
 def test_unequal_budgets_are_warned_of(tmp_path: Path) -> None:
@@ -296,7 +294,7 @@ def test_arm_documents_are_what_run_json_promises(tmp_path: Path) -> None:
     double = documents[2]
     assert double["edits"] == {"block.residual": {"kind": "double"}}
     assert double["seeds"] == [0, 1, 2]
-    assert double["tokens_per_second"] == pytest.approx(3880 * 1.004)
+    assert double["tokens_per_second"] == pytest.approx(3880, rel=0.01)  # as timed beside the others, not in its runs
     speed = double["costs"]["training_speed"]
     assert speed["ratio"] == pytest.approx(3880 / 4000)
     assert speed["interval"][0] < 3880 / 4000 < speed["interval"][1]

@@ -104,7 +104,11 @@ def test_decoding_is_a_cost_and_noise_is_none(tmp_path: Path) -> None:
     assert costs(noisy) == "decoding 3 % slower, no measurable change in training speed or peak memory"
     assert clear_costs(noisy) == "decoding 3 % slower"
     assert clear_costs(replace(noisy, decoding=None)) == "no measurable change in cost"
-    assert clear_costs(replace(noisy, decoding=None, training=None, unmeasured="why")) == ""
+    unknown = replace(noisy, decoding=None, training=None, unmeasured="why")
+    for each in (unknown, replace(unknown, unmeasured=None)):
+        assert clear_costs(each) == "no measurable change in peak memory"
+        assert costs(each) == "no measurable change in peak memory, speeds not measured"
+    assert clear_costs(replace(noisy, decoding=None, memory=None)) == "no measurable change in training speed"
 
 
 def test_a_cache_that_stops_growing_is_compared_at_the_longest_context(tmp_path: Path) -> None:

@@ -52,6 +52,11 @@ class LedgerTest(Part):
     p_tie: float | None
     """p-value of the test for no difference as large as the margin; null where there is none yet, or no margin."""
 
+    @property
+    def seen(self) -> tuple[int, ...]:
+        """The seeds compared; those that were added in planned looks are counted from 0."""
+        return tuple(range(self.at)) if self.seeds is None else self.seeds
+
 
 class LedgerRecord(Part):
     """One judgement of a study."""
