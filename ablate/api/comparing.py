@@ -17,7 +17,8 @@ from ablate.api.loss_metrics import facing, notes_on
 from ablate.api.loss_table import LossTable, read_table
 from ablate.errors import ArgumentError
 from ablate.store.documents import JsonObject
-from reports.findings.losses import ArmContrast, ArmLosses, judge, listed, noise_of, smallest_detectable
+from reports.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
+from reports.wording.listing import listed_seeds
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def compare(
         raise ArgumentError("losses", f"only one arm, {base}: nothing to compare it with")
     pairs = [(name, base) for name in names if name != base]
     noise = noise_of(arms)
-    found = judge(arms, pairs, noise, margin)
+    found = judge(arms, pairs, noise, margin, sign=-1 if higher_is_better else 1)
     return LossComparison(
         _arms_frame(arms, higher_is_better),
         _contrasts_frame([facing(each) for each in found] if higher_is_better else found),
@@ -213,7 +214,7 @@ def _failed(frame: pl.DataFrame) -> list[str]:
     failed = frame.filter(~pl.col("loss").is_finite().fill_null(False))
     cell = pl.when(pl.col("loss").is_null()).then(pl.lit("empty")).otherwise(pl.col("loss").cast(pl.String))
     said = [
-        f"{listed(of['seed'].to_list())} of {arm} ({' or '.join(of['cell'].unique(maintain_order=True))})"
+        f"{listed_seeds(of['seed'].to_list())} of {arm} ({' or '.join(of['cell'].unique(maintain_order=True))})"
         for (arm,), of in failed.with_columns(cell=cell).group_by("arm", maintain_order=True)
     ]
     return [f"counted as failed: {'; '.join(said)}"] if said else []

@@ -16,8 +16,6 @@ LOWER_IS_BETTER = re.compile(
     "bits|bp[bt]|brier|[ctw]er|cost|entropy|errors?|loss(es)?|mae|r?mse|negative|nll|perplexity|ppl|regret|time"
 )
 """Words beside which the others tell nothing: `score_error`, `negative_reward`."""
-SIGNED = re.compile(r"(?<=the difference is )[-+]|\b(?:above|below)(?= what its arm)")
-OPPOSITE = {"-": "+", "+": "-", "above": "below", "below": "above"}
 
 
 def seems_higher_is_better(metric: str) -> bool:
@@ -38,9 +36,8 @@ def notes_on(metric: str, higher_is_better: bool) -> list[str]:
 
 
 def facing(contrast: ArmContrast) -> ArmContrast:
-    """The contrast of negated values, in those that were given: the verdict stays, and signs and sides turn."""
+    """The contrast of negated values, in those that were given: the verdict stays."""
     low, high, difference = (
         None if value is None else -value for value in (contrast.high, contrast.low, contrast.difference)
     )
-    reason = SIGNED.sub(lambda found: OPPOSITE[found[0]], contrast.reason)
-    return replace(contrast, difference=difference, low=low, high=high, reason=reason)
+    return replace(contrast, difference=difference, low=low, high=high)

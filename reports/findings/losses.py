@@ -20,13 +20,12 @@ from reports.statistics.estimates import holm
 from reports.statistics.simultaneous import Evidence, of_p, together
 from reports.statistics.stalled import FailureRates, Reliability
 from reports.verdicts import Verdict
+from reports.wording.listing import listed_seeds
 
 PAIRED = 0.75
 """Share of two arms' runs that must be on seeds of both for these to be paired; below it arms are compared by their
 means. Which it is depends on no loss, so that either test keeps its level. Pairs of fewer runs see less than the means
 of all unless seeds explain more than half of the variance."""
-SHOWN = 8
-"""Seeds that a sentence lists."""
 
 
 @dataclass(frozen=True)
@@ -149,11 +148,16 @@ class _Pair:
 
 
 def judge(
-    arms: Sequence[ArmLosses], pairs: Sequence[tuple[str, str]], noise: StudyNoise, margin: float | None = None
+    arms: Sequence[ArmLosses],
+    pairs: Sequence[tuple[str, str]],
+    noise: StudyNoise,
+    margin: float | None = None,
+    sign: int = 1,
 ) -> list[ArmContrast]:
     """Judge pairs of arms together, once, at 5 %, corrected by Holm.
 
     Studies keep a fifth of the 5 % for later and use Dunnett's: at all of it he leaves no room for the tests of noise.
+    sign: −1 for losses that are negated scores, of which reasons speak in the scores' own sign.
     """
     compared = _pairs(arms, pairs, noise)
     found = [pair.difference(noise) for pair in compared]
@@ -171,7 +175,7 @@ def judge(
             seen = detectable(gap.error, gap.freedom, level) + gap.room(level)
             known = seen if math.isfinite(seen) else None
             contrast = replace(contrast, low=ends.low, high=ends.high, p=p, detectable=known)
-        contrasts.append(_worded(contrast, pair, noise, tie, margin))
+        contrasts.append(_worded(contrast, pair, noise, tie, margin, sign))
     return contrasts
 
 
@@ -235,14 +239,16 @@ def _tuning(arm: ArmLosses) -> StudyTuning:
     )
 
 
-def _worded(found: ArmContrast, pair: _Pair, noise: StudyNoise, tie: float, margin: float | None) -> ArmContrast:
+def _worded(
+    found: ArmContrast, pair: _Pair, noise: StudyNoise, tie: float, margin: float | None, sign: int
+) -> ArmContrast:
     if not pair.arm.finished and pair.arm.judging:
         return replace(found, verdict="diverged", reason=f"no run of {found.arm} has a finite loss")
     if found.p is None or found.difference is None:
         return replace(found, reason=_why_untested(pair))
     failures = FailureRates(pair.arm.reliability, pair.base.reliability)
     verdict = verdict_of(found.difference, found.p, tie, failures)
-    return replace(found, verdict=verdict, reason="; ".join(_reasons(found, verdict, pair, noise, margin)))
+    return replace(found, verdict=verdict, reason="; ".join(_reasons(found, verdict, pair, noise, margin, sign)))
 
 
 def _why_untested(pair: _Pair) -> str:
@@ -256,24 +262,26 @@ def _why_untested(pair: _Pair) -> str:
     return "all seeds differ by the same amount" if len(pair.seeds) > 1 else "fewer than two paired seeds"
 
 
-def _reasons(found: ArmContrast, verdict: Verdict, pair: _Pair, noise: StudyNoise, margin: float | None) -> list[str]:
+def _reasons(
+    found: ArmContrast, verdict: Verdict, pair: _Pair, noise: StudyNoise, margin: float | None, sign: int
+) -> list[str]:
     """Grounds of a verdict, and what forbids one."""
     arm, base = pair.arm, pair.base
     said = [f"{found.paired} paired seeds" if pair.shared else _unpaired(arm, base)]
     if pair.shared and found.paired < len(pair.shared):
-        whole = fmean(arm.judging[seed] - base.judging[seed] for seed in pair.shared)
+        whole = sign * fmean(arm.judging[seed] - base.judging[seed] for seed in pair.shared)
         said.append(f"for runs that go well: over all {len(pair.shared)} seeds the difference is {whole:+.2g}")
     for each, other in ((arm, base), (base, arm)):
         lone = [run.seed for run in found.unused if run.arm == each.name and run.why != "odd"]
         if lone:
-            said.append(f"not used: {listed(lone)} of {each.name} (no finished run of {other.name})")
+            said.append(f"not used: {listed_seeds(lone)} of {each.name} (no finished run of {other.name})")
     if verdict == "no difference":
         said.append(f"smaller than the margin of {margin:g}")
     explains = "its arm and its seed explain" if pair.shared else "its arm explains"
     for each in (arm, base):
         if odd := pair.scatter.odd.get(each.name):
             then = " and is left out" if odd.left_out else ""
-            beyond = f"{abs(odd.above):.2g} {odd.side} what {explains}"
+            beyond = f"{abs(odd.above):.2g} {replace(odd, above=sign * odd.above).side} what {explains}"
             said.append(f"seed {odd.seed} of {each.name} ended {beyond}{then}")
         if each.name in pair.scatter.noisier:
             said.append(f"{each.name} is noisier than the rest, so this pair's own scatter is used")
@@ -291,10 +299,3 @@ def _unpaired(arm: ArmLosses, base: ArmLosses) -> str:
     both = len(arm.finished.keys() & base.finished.keys())
     few = f": the {both} in common are too few to pair" if both else ""
     return f"{len(arm.finished)} and {len(base.finished)} seeds, unpaired{few}"
-
-
-def listed(seeds: Sequence[Hashable]) -> str:
-    """Seeds as words: `seeds 3, 4 and 90 more`."""
-    shown = ", ".join(map(str, seeds[:SHOWN]))
-    more = f" and {len(seeds) - SHOWN:,} more" if len(seeds) > SHOWN else ""
-    return f"seed{'s' if len(seeds) > 1 else ''} {shown}{more}"

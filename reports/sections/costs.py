@@ -14,12 +14,12 @@ from reports.figures.base import Figure, Switch, SwitchOption, line, short
 from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, blank
 from reports.findings.costs import speeds_at
-from reports.findings.overhead import bound_by_overhead
 from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
 from reports.reading.curves import Curve, CurvePoint
 from reports.reading.documents import StudyDocuments
 from reports.sections import Section
+from reports.sections._overhead import bound_by_overhead
 from reports.sections._serving import ALONE, MEASURES, PLAIN, SERVING, measured_rows, wrong_bytes
 from reports.wording import cost_words, words
 from reports.wording.table import frame_table

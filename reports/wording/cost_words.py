@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from reports.findings.costs import ArmCosts
-from reports.findings.overhead import LITTLE
 from reports.findings.study_summary import StudySummary
+from reports.sections._overhead import LITTLE
 from reports.statistics.estimates import Estimate
 from reports.wording.listing import listed
 
