@@ -38,7 +38,7 @@ class ArmLosses:
     rate: float | None = None
     """The rate of the judging runs."""
     cost: float | None = None
-    """Mean over runs, in whatever unit."""
+    """Mean over runs."""
 
     @cached_property
     def finished(self) -> dict[Hashable, float]:
@@ -156,7 +156,7 @@ def judge(
 ) -> list[ArmContrast]:
     """Judge pairs of arms together, once, at 5 %, corrected by Holm.
 
-    Studies keep a fifth of the 5 % for later and use Dunnett's: at all of it he leaves no room for the tests of noise.
+    Studies, which keep a fifth of it for later, use Dunnett's: he leaves no room for the tests of noise.
     sign: −1 for losses that are negated scores, of which reasons speak in the scores' own sign.
     """
     compared = _pairs(arms, pairs, noise)
@@ -171,8 +171,7 @@ def judge(
             *names, pair.estimate, None, None, None, "cannot tell", "", None, len(pair.seeds), pair.unused()
         )
         if gap is not None:
-            level = ALPHA / len(pairs)
-            seen = detectable(gap.error, gap.freedom, level) + gap.room(level)
+            seen = detectable(gap.error, gap.freedom, ALPHA / len(pairs)) + gap.room(ALPHA / len(pairs))
             known = seen if math.isfinite(seen) else None
             contrast = replace(contrast, low=ends.low, high=ends.high, p=p, detectable=known)
         contrasts.append(_worded(contrast, pair, noise, tie, margin, sign))

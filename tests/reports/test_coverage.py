@@ -55,8 +55,8 @@ def recall_difference(draw: np.random.Generator) -> bool:
 
 def smallest_difference(draw: np.random.Generator) -> bool:
     """From a standard error with four degrees of freedom."""
-    found = detectable_effect(0.01 * math.sqrt(draw.chisquare(4) / 4), 4, comparisons=2)
-    return not found.excludes(detectable(0.01, 4, comparisons=2))
+    found = detectable_effect(0.01 * math.sqrt(draw.chisquare(4) / 4), 4, 0.025)
+    return not found.excludes(detectable(0.01, 4, 0.025))
 
 
 def score(draw: np.random.Generator, seeds: int, noise: float) -> bool:
