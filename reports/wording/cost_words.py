@@ -145,8 +145,10 @@ def unmeasured(summary: StudySummary) -> str:
     """Why speeds are not known, and what measures them; nothing where they are known or not asked for."""
     if summary.unmeasured is None:
         return ""
+    known = [each.comparison.costs for each in summary.judgements]
+    some = any(costs.training or costs.decoding for costs in known)
     return (
-        f"Speeds not measured: {summary.unmeasured}. `{summary.command()}`, with nothing else running, measures"
+        f"{'Some speeds' if some else 'Speeds'} not measured: {summary.unmeasured}. `{summary.command()}`, with nothing else running, measures"
         " them and trains nothing again."
     )
 

@@ -177,3 +177,10 @@ def test_identical_arms_have_ratios_around_one(tmp_path: Path) -> None:
     ratios = [arm.comparison.costs.training for arm in summary.arms if arm.comparison]
     assert all(ratio is not None and not ratio.excludes(1) for ratio in ratios)
     assert all(math.isclose(ratio.mean, 1, abs_tol=0.01) for ratio in ratios if ratio)
+
+
+def test_where_a_part_was_measured_the_rest_is_called_some(tmp_path: Path) -> None:
+    """A headline says *training takes 13 % longer*, and speeds are not all unknown below it."""
+    folder = STUDY.write(tmp_path)
+    summary = replace(reports.summarise(folder), unmeasured="other programs had the processor for 49 % of the time")
+    assert reports.unmeasured(summary).startswith("Some speeds not measured: other programs")
