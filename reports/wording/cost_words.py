@@ -148,8 +148,8 @@ def unmeasured(summary: StudySummary) -> str:
     known = [each.comparison.costs for each in summary.judgements]
     some = any(costs.training or costs.decoding for costs in known)
     return (
-        f"{'Some speeds' if some else 'Speeds'} not measured: {summary.unmeasured}. `{summary.command()}`, with nothing else running, measures"
-        " them and trains nothing again."
+        f"{'Some speeds' if some else 'Speeds'} not measured: {summary.unmeasured}. "
+        f"`{summary.command()}`, with nothing else running, measures them and trains nothing again."
     )
 
 
