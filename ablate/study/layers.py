@@ -133,7 +133,8 @@ class Origins:
         around = [o for o in self.known if target[: len(o.target)] == o.target]
         exact = [o for o in inside if o.target == target]
         if not any(o in self.own for o in exact):
-            exact = [o for o in around if o.is_leaf and o in self.own] or exact
+            own = max((o for o in around if o in self.own), key=lambda o: len(o.target), default=None)
+            exact = [own] if own is not None and own.is_leaf else exact
         nearest = max(reversed(around), key=lambda o: len(o.target), default=self.file)
         origin = (exact or inside or [nearest])[-1]
         return origin.problem(target, reason, at_key=at_key, kind=kind)

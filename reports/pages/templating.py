@@ -34,7 +34,6 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters["coded"] = coded
-    found.filters["unbroken"] = unbroken
     found.filters["packed"] = lambda rows: packed(compact(rows))
     found.globals["MOST_ROWS"] = MOST_ROWS
     return found
@@ -42,12 +41,7 @@ def environment() -> Environment:
 
 def coded(sentence: str) -> Markup:
     """A sentence as HTML, with what stands between backticks as code."""
-    return Markup(re.sub(r"`([^`]+)`", lambda code: f"<code>{unbroken(Markup(code[1]))}</code>", str(escape(sentence))))
-
-
-def unbroken(command: str) -> Markup:
-    """A command as HTML, whose options are not broken after a hyphen."""
-    return Markup(re.sub(r"(?<!\S)(-\S+)", r'<span class="option">\1</span>', str(escape(command))))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(sentence))))
 
 
 def source(name: str) -> str:
