@@ -41,7 +41,7 @@ def error_of(path: Path, capsys: pytest.CaptureFixture[str], *options: str) -> s
 
 WRITTEN: dict[str, str | bytes] = {
     "losses.tsv": CSV.replace(",", "\t"),
-    "losses.csv.gz": gzip.compress(CSV.encode()),
+    "losses.csv.gz": gzip.compress(CSV.encode(), mtime=0),
     "losses.json": json.dumps(RECORDS),
     "losses.jsonl": "\n\n".join(map(json.dumps, RECORDS)),
     "losses.jsonl.gz": gzip.compress("\n".join(map(json.dumps, RECORDS)).encode()),
@@ -137,7 +137,7 @@ def test_a_row_that_cannot_be_read_is_named_as_editors_count(
         ("x.json", '{"arm": "a"}\n{"arm": "b"}', "is no JSON: Extra data; a file with a record on each line is to end"),
         ("x.json", '{"arm": {"0": "a"}}', "expected a list of records, as `frame.to_json(path, orient='records')`"),
         ("x.csv.gz", CSV, "cannot be read: Not a gzipped file"),
-        ("x.csv.gz", gzip.compress(CSV.encode())[:-9], "cannot be read: Compressed file ended"),
+        ("x.csv.gz", gzip.compress(CSV.encode(), mtime=0)[:-9], "cannot be read: Compressed file ended"),
         ("x.xlsx", CSV, "expected a file that ends in .csv, .tsv, .jsonl, .ndjson, .json, one of these and .gz, or "),
     ],
 )
