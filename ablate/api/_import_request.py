@@ -1,4 +1,4 @@
-"""A model from elsewhere on its way into a store: the text that it reads there, and the run that is made of it."""
+"""Import of a model that was trained elsewhere: the text that it reads here, and the run that is made of it."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Table:
     column: Callable[[int], Sequence[object]]
     rows: Sequence[int]
     remedy: str = ""
-    """What to do where no column has the right name."""
+    """Remedy where no column has the right name."""
 
 
 def read_any(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str) -> Table:
@@ -138,7 +138,7 @@ def _drop_empty_end(cells: list[str], width: int) -> None:
 
 
 def _ragged(cells: Sequence[str], names: Sequence[str], mark: str) -> str:
-    """What is wrong with a row of another length than the heading's, and the remedy."""
+    """Fault of a row of another length than the heading's, and the remedy."""
     if cells[0].lstrip().startswith("#"):
         return "is a comment: delete the line"
     found = f"{len(cells)} cell{'s' * (len(cells) > 1)} below a heading of {len(names)}"

@@ -29,7 +29,8 @@ import numpy as np
 import scipy  # whose parts are loaded when they are first used
 from numpy.typing import NDArray
 
-from ablate.noise.penalty import Floats, Penalty
+from ablate.noise.fit import Floats
+from ablate.noise.penalty import Penalty
 from ablate.noise.scatter import Noise
 
 STEP = 0.02

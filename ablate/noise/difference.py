@@ -22,9 +22,9 @@ import numpy as np
 import scipy  # whose parts are loaded when they are first used
 from scipy import special  # scipy.stats takes seconds to load
 
-from ablate.noise.fit import ROUNDING
+from ablate.noise.fit import ROUNDING, Floats
 from ablate.noise.joint import Joint, spread_of
-from ablate.noise.penalty import NOTHING, Floats, Penalty
+from ablate.noise.penalty import NOTHING, Penalty
 from ablate.noise.scatter import Noise
 
 
@@ -43,7 +43,7 @@ class Difference:
 
     @property
     def joint(self) -> Joint | None:
-        """How this test depends on those of other arms against the same one; None where it has noise of its own.
+        """Dependence of this test on those of other arms against the same one; None where it has noise of its own.
 
         Penalties make it the less likely to err.
         """

@@ -59,7 +59,7 @@ def _centred(values: Floats, group_of: Places) -> Floats:
 
 
 def _unexplained(values: Floats, more: Places, fewer: Places) -> tuple[Floats, Floats]:
-    """What the means of two crossed groupings leave of values (runs,), and each run's leverage.
+    """Residuals of values (runs,) about the means of two crossed groupings, and each run's leverage.
 
     The indicators of the second grouping, X, are projected on what the first leaves: D = X − P₁X. So the residual is
     (1 − P₁)y − D(DᵀD)⁺Dᵀy, and the leverage 1/n₁ + diag D(DᵀD)⁺Dᵀ.

@@ -20,7 +20,7 @@ import numpy as np
 import scipy  # whose parts are loaded when they are first used
 from scipy import special  # scipy.stats takes seconds to load
 
-from ablate.noise.penalty import Floats
+from ablate.noise.fit import Floats
 
 Z, _DENSITY = np.polynomial.hermite_e.hermegauss(96)
 Z_WEIGHTS = _DENSITY / _DENSITY.sum()

@@ -1,4 +1,4 @@
-"""What a choice by tuning may have lost, as a distribution in nats."""
+"""Loss, in nats, that a choice by tuning may have cost, as a distribution."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ablate.noise.fit import Floats
 from ablate.noise.scatter import Noise
-
-Floats = NDArray[np.float64]
 
 LEVELS = np.append(np.geomspace(1e-5, 0.05, 60, endpoint=False), np.linspace(0.05, 1.0, 96))
 """Upper tail probabilities at which a penalty is tabulated."""

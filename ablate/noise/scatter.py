@@ -102,8 +102,7 @@ def scatter(*tables: SeedLosses, blocks: bool = True) -> Scatter:
     odd: dict[Row, Odd] = {}
     noise = None
     while True:
-        fits = [TwoWayFit(table, blocks) for table in kept]
-        squares, freedom = sum(fit.squares for fit in fits), sum(fit.freedom for fit in fits)
+        fits, squares, freedom = _fitted(kept, blocks)
         if freedom <= 0:
             break
         if found := _odd_run(fits, squares, freedom, odd):
@@ -132,6 +131,12 @@ def scatter(*tables: SeedLosses, blocks: bool = True) -> Scatter:
         noisier |= {twin: noisier[row]} if row in noisier else {}
         odd |= {twin: odd[row]} if row in odd else {}
     return Scatter(noise, noisier, odd, twins, frozenset(quiet))
+
+
+def _fitted(tables: Sequence[SeedLosses], blocks: bool) -> tuple[list[TwoWayFit], float, int]:
+    """The fit of each table, and the squares and degrees of freedom of all."""
+    fits = [TwoWayFit(table, blocks) for table in tables]
+    return fits, sum(fit.squares for fit in fits), sum(fit.freedom for fit in fits)
 
 
 def _twins(table: SeedLosses) -> Iterator[tuple[Row, Row]]:
@@ -174,16 +179,14 @@ def _alike(tables: Sequence[SeedLosses], fewest: Sequence[int]) -> tuple[int, Ro
     variance, own_freedom, (place, twin, row) = quietest
     rest = [{name: of for name, of in table.items() if (at, name) != (place, twin)} for at, table in enumerate(tables)]
     while True:
-        fits = [TwoWayFit(table, blocks=True) for table in rest]
-        squares, freedom = sum(fit.squares for fit in fits), sum(fit.freedom for fit in fits)
+        fits, squares, freedom = _fitted(rest, blocks=True)
         loud = _noisier_row(rest, fits, squares, freedom, blocks=True) if freedom > 0 else None
         if loud is None or len(rest[loud[0]]) <= 2:
             break
         del rest[loud[0]][loud[1]]
     if len(rest[place]) > 2:
         del rest[place][max(TwoWayFit(rest[place], blocks=True).by_row(), key=itemgetter(0))[1]]
-        fits = [TwoWayFit(table, blocks=True) for table in rest]
-        squares, freedom = sum(fit.squares for fit in fits), sum(fit.freedom for fit in fits)
+        fits, squares, freedom = _fitted(rest, blocks=True)
     if freedom <= 0 or squares <= 0:
         return None
     p = float(special.fdtr(own_freedom, freedom, variance / (2 * squares / freedom)))

@@ -86,7 +86,7 @@ def _choice(details: ErrorDetails, path: tuple[str, ...]) -> tuple[tuple[str, ..
 
 
 def _as_data(words: Sequence[Any]) -> str:
-    """How to write paths, or a dataset of the hub, as data; nothing where these words are neither."""
+    """Advice on writing paths, or a dataset of the hub, as data; nothing where these words are neither."""
     if not words or not all(isinstance(word, str) and re.search(r"[/\\*~]|\.\w+$", word) for word in words):
         return ""
     of_hub = len(words) == 1 and re.fullmatch(r"[A-Za-z0-9][\w-]*/[\w-]+", words[0])

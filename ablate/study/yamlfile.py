@@ -70,7 +70,7 @@ REMEDIES = (
     ("sequence entries are not allowed", "begin a list on the next line, or put text that begins with - in quotes"),
     ("found '<scalar>'", "put the whole value in quotes, or nothing of it"),
 )
-"""What is mostly to be done where a parser says one of these."""
+"""Usual remedies of what a parser says."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _compose(text: str, source: str) -> Node | None:
 
 
 def _with_remedy(reason: str, before: str) -> str:
-    """What a parser says, and what is mostly to be done. before: the line as far as the parser came."""
+    """A parser's words with their usual remedy. before: the line as far as the parser came."""
     if "'\\t'" in reason:
         return "a tab where only spaces may indent"
     remedy = next((remedy for part, remedy in REMEDIES if part in reason), None)

@@ -40,9 +40,8 @@ class Sharded:
         fully_shard(self.model, mesh=mesh)
         for module in self.model.modules():
             if isinstance(module, FSDPModule):
-                module.set_gradient_divide_factor(
-                    1.0
-                )  # gradients are parts of a sum, see `ablate.training.process_group`
+                # gradients are parts of a sum, see `ablate.training.process_group`
+                module.set_gradient_divide_factor(1.0)
                 module.set_force_sum_reduction_for_comms(True)  # gloo has no other
         register_fsdp_forward_method(self.model, "loss")
         self.model.train()

@@ -147,7 +147,7 @@ def _p_values(study: StudyDocument, plain: Comparison) -> tuple[float | None, fl
 
 
 def _joint(study: StudyDocument, arm: StudyArm, base: StudyArm, plain: Comparison, noise: StudyNoise) -> Joint | None:
-    """How the test depends on those of other arms against the same one; None where seeds are added or left out.
+    """Dependence of the test on those of other arms against the same one; None where seeds are added or left out.
 
     An arm that cannot be tested counts as one more, and never errs.
     """

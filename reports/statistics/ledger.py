@@ -106,8 +106,8 @@ def rounds(ledger: Ledger, elsewhere: Iterable[LedgerClaim] = ()) -> tuple[Round
 
 
 def joint_of(judged: Round) -> Joint | None:
-    """How the tests of a round depend on each other: known where all compare arms with one baseline, on the same seeds
-    and by the same noise."""
+    """Dependence of the tests of a round on each other: known where all compare arms with one baseline, on the same
+    seeds and by the same noise."""
     joints = [each.joint for each in judged.values() if each.joint is not None]
     alike = {(claim.contrast.baseline, claim.contrast.measure, claim.seeds) for claim in judged}
     if len(joints) < len(judged) or len(alike) > 1 or len({joint.freedom for joint in joints}) > 1:

@@ -1,1 +1,1 @@
-"""What parts of a model need, break and support, and which of them cannot be combined."""
+"""Needs, breakages and support of a model's parts, and which of them cannot be combined."""

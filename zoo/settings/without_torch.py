@@ -37,7 +37,7 @@ ANSWERS: Mapping[str, Callable[..., Any]] = {
     "torch.set_float32_matmul_precision": lambda precision: None,
     "torch.set_flush_denormal": lambda flushes: True,
 }
-"""What is true where there is no GPU and nothing computes."""
+"""Answers that are true where there is no GPU and nothing computes."""
 
 
 class TorchNeededError(RuntimeError):
@@ -67,7 +67,7 @@ class _Placeholder(ABCMeta):
         return _placeholder(f"{cls._path}.{name}")
 
     def __call__(cls, *arguments: Any, **settings: Any) -> Any:
-        """As a decorator it gives what it decorates, and with settings a decorator."""
+        """Return what is decorated; with settings, a decorator."""
         if _computes(inspect.currentframe()):
             raise TorchNeededError(f"{cls._path} is called in a process that pretends to have torch")
         if len(arguments) == 1 and callable(arguments[0]):
