@@ -58,9 +58,21 @@ def tool_server(store: str | Path = "runs") -> MCPServer:
         given = [word for option, value in options.items() for word in _given(option, value)]
         return await _answer("judge", study, *_each("--change", change), *given, *place)
 
-    async def compare(file: str, baseline: str | None = None, margin: float | None = None) -> Found:
-        """Judge losses of anybody's runs: a CSV, parquet or JSON-lines file with columns arm, seed, loss."""
-        return await _answer("compare", file, *_given("--baseline", baseline), *_given("--margin", margin))
+    async def compare(
+        file: str,
+        baseline: str | None = None,
+        margin: float | None = None,
+        metric: str | None = None,
+        higher_is_better: bool = False,
+    ) -> Found:
+        """Judge losses of anybody's runs: a CSV, parquet or JSON-lines file with columns arm, seed, loss.
+
+        file: or a pattern of logs, such as `logs/{arm}-s{seed}/trainer_state.json`. metric: the name of the loss in it.
+        higher_is_better: of metrics of which more is better, such as an accuracy.
+        """
+        options = {"--baseline": baseline, "--margin": margin, "--metric": metric}
+        given = [word for option, value in options.items() for word in _given(option, value)]
+        return await _answer("compare", file, *given, *(["--higher-is-better"] if higher_is_better else []))
 
     async def zoo(name: str | None = None) -> Found:
         """List all parts that a model can be made of, or show one with its settings, defaults and paper."""

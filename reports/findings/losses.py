@@ -289,6 +289,8 @@ def _reasons(
             said.append(f"{failed} of {each.reliability.runs} runs of {each.name} failed{forbids}")
         if each.tuning and not noise.penalty(each.name).is_bounded:
             said.append(f"the best rate of {each.name} is at the edge of those tried")
+    if pair.shared and {arm.name, base.name} in map(set, noise.alike):
+        said.append("the two seem to move together from seed to seed, so they count as one arm in the noise")
     if verdict == "inconclusive" and found.detectable is not None:
         said.append(f"would detect {found.detectable:.2g} with 80 % power")
     return said

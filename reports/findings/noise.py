@@ -102,6 +102,17 @@ class StudyNoise:
         """Judging runs that ended far from the other seeds of their arm, by arm."""
         return {str(row): odd for row, odd in self.scatter.odd.items() if isinstance(row, str)}
 
+    @property
+    def noisier(self) -> tuple[str, ...]:
+        """Arms whose judging runs are noisier than the rest."""
+        return tuple(row for row in self.scatter.noisier if isinstance(row, str))
+
+    @property
+    def alike(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of arms whose judging runs move together, so that they count as one in the noise."""
+        pairs = self.scatter.alike.items()
+        return tuple((other, row) for row, other in pairs if isinstance(row, str) and isinstance(other, str))
+
     @cached_property
     def choices(self) -> Mapping[str, TunedChoice]:
         """Choices of the arms that tuned."""

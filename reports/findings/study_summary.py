@@ -142,13 +142,16 @@ class NoiseSummary:
     """Scatter over seeds in nats per token: of the loss within an arm, of the paired differences.
 
     `detectable` are the smallest true differences that would have shown with 80 % probability: in the arm where
-    least suffices, and in the one that takes most. `run` is that of one run, pooled over the study's.
+    least suffices, and in the one that takes most. `run` is that of one run, pooled over the study's; `noisier` arms
+    have their own, and each pair of `alike` arms counts as one.
     """
 
     run: Noise | None
     loss_sd: float | None
     difference_sd: float | None
     detectable: tuple[Interval, Interval] | None
+    noisier: tuple[str, ...] = ()
+    alike: tuple[tuple[str, str], ...] = ()
 
 
 class SectionSummary:

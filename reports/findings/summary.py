@@ -223,6 +223,8 @@ def _noise(noise: StudyNoise, arms: tuple[ArmSummary, ...], effects: tuple[Effec
         loss_sd=_pooled([arm.loss for arm in arms]),
         difference_sd=_pooled([comparison.difference for comparison in comparisons]),
         detectable=(min(seen, key=by_value), max(seen, key=by_value)) if seen else None,
+        noisier=noise.noisier,
+        alike=noise.alike,
     )
 
 

@@ -41,7 +41,7 @@ def noise(summary: StudySummary) -> str:
     if paired is None or summary.noise.detectable is None:
         return f"{text}."
     of = "effects" if summary.effects else "paired differences"
-    return f"{text}, {words.nats(paired)} for {of}. {detectable(summary)}"
+    return f"{text}, {words.nats(paired)} for {of}. {detectable(summary)} {unlike(summary)}".strip()
 
 
 def detectable(summary: StudySummary) -> str:
@@ -51,6 +51,19 @@ def detectable(summary: StudySummary) -> str:
     least, most = (f"{words.detectable(each)} nats" for each in summary.noise.detectable)
     seen = most if least == most else f"between {least} and {most}, depending on the arm"
     return f"Four of five such studies find a difference of {seen}; smaller ones are found less often."
+
+
+def unlike(summary: StudySummary) -> str:
+    """The arms whose noise is not simply that of all, by name; empty where all have one."""
+    found = summary.noise
+    several, pairs = len(found.noisier) > 1, [listed(pair) for pair in found.alike]
+    own = "are noisier than the others: each has" if several else "is noisier than the others: it has"
+    parts = [f"{listed(found.noisier)} {own} its own noise."] if found.noisier else []
+    parts += [
+        f"{pair} seem to move together from seed to seed: to be careful, they count as one arm in the noise."
+        for pair in pairs
+    ]
+    return " ".join(parts)
 
 
 def method(summary: StudySummary) -> str:

@@ -151,6 +151,20 @@ def test_what_is_detectable_holds_for_the_noisiest_pair() -> None:
     assert found.detectable > with_a
 
 
+def test_arms_that_move_together_are_said_to_count_as_one() -> None:
+    base = [2.400, 2.412, 2.391, 2.403, 2.397, 2.409]
+    losses = {
+        "base": base,
+        "near": [loss + off for loss, off in zip(base, (0.010, 0.0101, 0.0099, 0.01, 0.0102, 0.0098), strict=True)],
+        "other": [2.431, 2.415, 2.44, 2.42, 2.436, 2.418],
+    }
+    rows = [(arm, seed, loss) for arm, of in losses.items() for seed, loss in enumerate(of)]
+    found = ablate.compare(pl.DataFrame(rows, schema=["arm", "seed", "loss"], orient="row"))
+    near, other = found.contrasts["reason"]
+    assert "the two seem to move together from seed to seed" in near
+    assert "move together" not in other
+
+
 def test_pairs_are_counted_without_the_seeds_that_are_left_out() -> None:
     for number in range(20):
         draw = np.random.default_rng(number)

@@ -56,6 +56,8 @@ def test_losses_are_judged_as_on_the_command_line(tmp_path: Path, capsys: pytest
     assert not found.is_error
     assert found.structured_content == json.loads(capsys.readouterr().out)
     assert found.structured_content["contrasts"][0]["verdict"] == "worse"
+    scores = called(tmp_path, "compare", file=str(path), baseline="pre", higher_is_better=True)
+    assert scores.structured_content["contrasts"][0]["verdict"] == "better"
 
 
 def test_a_proposal_that_cannot_be_judged_is_an_error_of_one_line(tmp_path: Path) -> None:
