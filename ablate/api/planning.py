@@ -11,11 +11,12 @@ from ablate.machine.gpus import alike_gpus
 from ablate.machine.numerics import Numerics, restored
 from ablate.planning.memory import Room
 from ablate.planning.speed import speed_for
-from ablate.running.context import open_context
+from ablate.running.context import RunContext, open_context
 from ablate.running.engines import EngineError
 from ablate.running.options import PlanOptions, documented
 from ablate.running.progress import Wanted
 from ablate.study.reading import load_study
+from ablate.study.study import Study
 from ablate.study.written import Sets
 from evals.costs.machine import room_bytes
 
@@ -56,6 +57,11 @@ def plan(
     asked = load_study(study, scale, sets, device=context.device)
     if not context.engine.here:
         raise EngineError(f"plan without engine={context.options.engine!r}: times are estimated for this machine")
+    return plan_in(context, asked)
+
+
+def plan_in(context: RunContext, asked: Study) -> StudyPlan:
+    """The plan of a study where it would run, by what the store has of it."""
     planner = context.planner(asked, unread=True)
     foreseen = planner.foreseen()
     outcome = foreseen.outcome

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Unpack
 
 import reports
 from ablate.api.code_trust import refuse_code
+from ablate.api.planning import plan_in
 from ablate.api.promoting import promote_effects, refuse_promotion
 from ablate.api.prospects import Prospects
 from ablate.api.result import StudyResult
 from ablate.api.study_names import StudyLike, refuse_namesake
 from ablate.machine.numerics import restored
-from ablate.running.context import open_context
+from ablate.planning.campaign import CampaignOutcome
+from ablate.running.context import RunContext, open_context
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.running.stages import StudyRunner
 from ablate.store.documents.shell import plugin_options
 from ablate.study.reading import load_study
+from ablate.study.study import Study
 from ablate.study.written import Sets
 from zoo.settings.registry import plugin_files
 
@@ -83,7 +86,7 @@ def run(
         context,
         before,
         open_arms=lambda: reports.open_arms(folder),
-        foretell=lambda outcome: Prospects(outcome, context.store, chosen).lines(),
+        foretell=lambda outcome: _foretold(context, chosen, outcome),
     )
     try:
         runner.run()
@@ -96,3 +99,14 @@ def run(
     summary = reports.summarise(folder, context.store)
     promoted = None if promote is None else promote_effects(chosen, summary, promote)
     return StudyResult.of(runner, summary, reports.render(folder, summary), promoted)
+
+
+def _foretold(context: RunContext, study: Study, outcome: CampaignOutcome | None) -> Iterator[str]:
+    """What the study will probably see; before tuning, which has no outcome yet, also how long it takes in all."""
+    if outcome is not None:
+        yield from Prospects(outcome, context.store, study).lines()
+        return
+    plan = plan_in(context, study)
+    yield from plan.prospects.lines()
+    if context.engine.here:
+        yield f"the whole study, {plan.at_once} at once: {plan.time}"

@@ -59,7 +59,8 @@ class StudyRunner:
     """One study on its way from stage to stage.
 
     before: the document that the store had of the study. `open_arms` says, after a stage that trained seeds, which arms
-    more seeds could settle, and `foretell`, before anything is trained, what the study will probably see.
+    more seeds could settle, and `foretell`, before anything is trained, what the study will probably see, given the
+    outcome or, before tuning, None.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class StudyRunner:
         context: RunContext,
         before: StudyDocument | None,
         open_arms: Callable[[], Sequence[str]],
-        foretell: Callable[[CampaignOutcome], Iterable[str]],
+        foretell: Callable[[CampaignOutcome | None], Iterable[str]],
     ) -> None:
         self.study, self.context, self.store, self._before = study, context, context.store, before
         self.planner, self._open_arms, self._foretell = context.planner(study), open_arms, foretell
@@ -144,7 +145,7 @@ class StudyRunner:
         is_first = not any(self.to_train.values())
         self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
         if trains := any("train" in phases for phases in missing.values()):
-            for line in self._foretell(stage.outcome or self.planner.foreseen().outcome) if is_first else ():
+            for line in self._foretell(stage.outcome) if is_first else ():
                 progress.say(line)
         progress.say(_reuse(stage.name, missing))
         if trains:
@@ -164,7 +165,7 @@ class StudyRunner:
             for line in length_lines(stage.outcome.plan, prepared(self.store, stage.outcome.plan)):
                 progress.say(line)
         if todo := [self.context.request(plan, run.identity) for plan, run in runs.values() if missing[run.digest]]:
-            self._run(todo, missing, progress)
+            self._run(stage, todo, missing, progress)
 
     def _status(self, digest: str) -> Status:
         """Status of a run in the store, which is asked until the run has ended: there may be a hundred thousand."""
@@ -173,9 +174,11 @@ class StudyRunner:
             self._ended[digest] = found
         return found
 
-    def _run(self, todo: Sequence[Request], missing: Mapping[str, Sequence[str]], progress: Progress) -> None:
-        """Have the engine carry out what is to do."""
-        progress.begin(todo)
+    def _run(
+        self, stage: Stage, todo: Sequence[Request], missing: Mapping[str, Sequence[str]], progress: Progress
+    ) -> None:
+        """Have the engine carry out what is to do of a stage."""
+        progress.begin(todo, stage.name if stage.tunes else "")
         identities = {request.digest: request.identity for request in todo if "train" in missing[request.digest]}
         with (
             closing(Trackers(self.store, list(self.context.trackers), progress.say)) as trackers,

@@ -334,6 +334,8 @@ def test_time_left_of_training_is_by_its_steps_alone(request_for, identity, monk
         now[0] = 200.0
         lines.show(None)
         assert lines.summary() == "study  0/2 runs  about 0:10 of training left"
+        lines.stage = "tuning, round 1"
+        assert lines.summary() == "study  0/2 runs  about 0:10 of training left of tuning, round 1"
 
 
 @pytest.mark.parametrize(("loss", "steps", "stalled"), [(5.9, 500, True), (5.87, 500, False), (5.9, 20, False)])

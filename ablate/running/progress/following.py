@@ -64,6 +64,8 @@ class Progress:
     current: dict[str, Run] = field(default_factory=dict, init=False)
     finished: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
+    stage: str = field(default="", init=False)
+    """The stage that is under way, if others follow: what is left is left of it."""
     _pace: WorkRate = field(default_factory=lambda: WorkRate(0.0, 0.0), init=False)
     _spent: float = field(default=0.0, init=False)
     """Seconds that runs took which were carried out from start to end."""
@@ -82,8 +84,9 @@ class Progress:
         """The corpus is being prepared."""
         raise NotImplementedError
 
-    def begin(self, requests: Sequence[Request]) -> None:
-        """These runs come next."""
+    def begin(self, requests: Sequence[Request], stage: str = "") -> None:
+        """These runs come next. stage: its name, if others follow."""
+        self.stage = stage
         for request in requests:
             arm, seed = self.labels[request.digest]
             steps = request.identity.steps
@@ -151,13 +154,14 @@ class Progress:
         return sum(run.work * run.step / run.steps for run in self.runs.values())
 
     def summary(self) -> str:
-        """`norm_placement  4/9 runs  about 2:10 left`"""
+        """`norm_placement  4/9 runs  about 2:10 left`, and of which stage, if others follow"""
         failed = f"  {self.failed} failed" if self.failed else ""
         text = f"{self.title}  {self.finished}/{len(self.runs)} runs{failed}"
         left = self.seconds_left()
         if left is None:
             return text
-        return f"{text}  about {clock(max(1.0, left))} {'left' if self._ended else 'of training left'}"
+        of_stage = f" of {self.stage}" if self.stage else ""
+        return f"{text}  about {clock(max(1.0, left))} {'left' if self._ended else 'of training left'}{of_stage}"
 
     def seconds_left(self) -> float | None:
         """An estimate from the durations of whole runs, measuring and evaluation included.
