@@ -187,11 +187,14 @@ def _larger(summary: StudySummary, why_not: str) -> NextStep:
 def step_words(step: NextStep, at_once: int = 1) -> str:
     """`Next, to find a difference of 0.02 nats, if there is one …: ablate run … (about 12 minutes of training, 80 %
     chance)`; at_once: how many runs share the work."""
-    known = []
-    if step.seconds is not None:
-        minutes = step.seconds / at_once / 60
-        what = "training and tuning" if step.tunes else "training"
-        known.append(f"about {math.ceil(minutes)} minute{'' if minutes <= 1 else 's'} of {what}")
-    if step.chance is not None:
-        known.append(f"{100 * step.chance:.0f} % chance")
-    return f"Next, to {step.reason}: {step.command}" + (f" ({', '.join(known)})" if known else "")
+    return f"Next, to {step.reason}: {step.command} ({promise(step, at_once)})"
+
+
+def promise(step: NextStep, at_once: int = 1) -> str:
+    """`about 12 minutes of training, 80 % chance`: what a step takes, and how likely it settles what it is for."""
+    if step.seconds is None:
+        return "ablate plan in place of ablate run says how long"
+    minutes = step.seconds / at_once / 60
+    took = f"about {math.ceil(minutes)} minute{'' if minutes <= 1 else 's'} of training"
+    known = [took + " and tuning" * step.tunes + ", one run after another" * (at_once == 1)]
+    return ", ".join([*known, f"{100 * step.chance:.0f} % chance"] if step.chance is not None else known)

@@ -15,7 +15,7 @@ from reports.designs import effect_words
 from reports.figures import CONFIG, Figure
 from reports.figures.drawing import Attributes
 from reports.figures.style import looks
-from reports.findings.next_steps import next_steps
+from reports.findings.next_steps import next_steps, promise
 from reports.findings.study_summary import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.ranking import ranked
@@ -123,7 +123,7 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None, ho
         markup={"Markdown": markdown(compact), "LaTeX": latex(compact)},
         source=source,
         small_print=title_words.small_print(summary),
-        steps=next_steps(summary),
+        steps=[(step, promise(step)) for step in next_steps(summary)],
         warnings=grouped(summary.warnings),
         terms=TERMS,
         progress=progress,

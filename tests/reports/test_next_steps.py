@@ -16,7 +16,7 @@ from ablate.api.result import StudyResult
 from ablate.cli import main
 from ablate.store import Store
 from ablate.store.documents.tuning import StudyPass, StudyRates, StudyTrial, StudyTuning
-from reports.findings.next_steps import next_steps, step_words
+from reports.findings.next_steps import NextStep, next_steps, promise, step_words
 from tests.reports.factory import Arm, StudyOf
 
 BASE = [2.40, 2.41, 2.39, 2.405, 2.395]
@@ -80,7 +80,7 @@ def test_the_page_has_it(tmp_path: Path) -> None:
     study = StudyOf([Arm("base", BASE), Arm("arm", [2.41, 2.40, 2.41, 2.39, 2.40])])
     folder = study.write(tmp_path)
     page = reports.render(folder, reports.summarise(folder)).read_text(encoding="utf-8")
-    assert 'class="next"' in page and "fresh seeds" in page
+    assert 'class="next"' in page and "fresh seeds" in page and "80 % chance" in page
 
 
 def test_a_pilot_has_intervals_and_leaves_no_trace_in_the_ledger(tmp_path: Path) -> None:
@@ -263,3 +263,10 @@ def test_another_scale_is_asked_without_the_leave_to_judge_a_pilot(tmp_path: Pat
     study = StudyOf([Arm("base", BASE), Arm("arm", [2.6, 2.61, 2.59, 2.605, 2.595])])
     found = reports.summarise(study.write(tmp_path)).study.model_copy(update={"sets": {"pilot": False}})
     assert "pilot=false" in found.command() and "pilot" not in found.command(scale="cpu-long")
+
+
+def test_page_and_terminal_say_what_a_step_takes_or_how_to_ask() -> None:
+    known, unknown = NextStep("ablate run x", "see", 90.0, 0.8), NextStep("ablate run x --scale gpu-hour", "see")
+    assert promise(known) == "about 2 minutes of training, one run after another, 80 % chance"
+    assert promise(known, at_once=2) == "about 1 minute of training, 80 % chance"
+    assert promise(unknown) == "ablate plan in place of ablate run says how long"
