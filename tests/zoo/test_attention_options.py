@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import T5Config, T5Model
 
 import zoo
 from tests.zoo.slow import layer_of, maps, mix, project, random_stream, run, write
@@ -47,6 +48,24 @@ def test_scale_replaces_one_over_the_root_of_d() -> None:
     q, k, v = qkv(layer)
     weights = maps(q, k, lambda q, k, h: 0.9 * float(q @ k))
     torch.testing.assert_close(run(layer, X), write(layer, mix(weights, v)), rtol=1e-5, atol=1e-6)
+
+
+def test_a_scale_in_the_queries_is_in_no_score() -> None:
+    layer = attention(scale_in="queries")
+    q, k, v = qkv(layer)
+    weights = maps(q, k, lambda q, k, h: float(q @ k))
+    torch.testing.assert_close(run(layer, X), write(layer, mix(weights, v)), rtol=1e-5, atol=1e-6)
+
+
+def test_a_scale_in_the_queries_starts_with_the_deviations_of_t5() -> None:
+    theirs = T5Model(T5Config(d_model=96, d_kv=24, num_heads=4, d_ff=8, num_layers=1, vocab_size=8))
+    queries = theirs.encoder.block[0].layer[0].SelfAttention.q.weight
+    edits = {"d_model": 96, "n_layers": 1, "vocab_size": 8, "block.mixer.heads": 4}
+    models = [zoo.build(zoo.load("small", **edits, **{"block.mixer.scale_in": at})) for at in ("queries", "scores")]
+    ours, usual = (dict(model.named_parameters()) for model in models)
+    (name,) = (name for name in ours if name.endswith("mixer.q.weight"))
+    assert ours[name].std().item() == pytest.approx(queries.std().item(), rel=0.05)
+    torch.testing.assert_close(ours[name], usual[name] / math.sqrt(24))
 
 
 @pytest.mark.parametrize("window", [None, 3])

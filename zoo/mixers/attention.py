@@ -66,6 +66,12 @@ class Attention(MultiHead):
     """A head's output y loses its part along the token's own value: y − (y·v̂) v̂, v̂ = v/‖v‖ (exclusive self-attention,
     Zhai 2026, arXiv:2603.09078)."""
 
+    scale_in: Annotated[Literal["scores", "queries"], ValuesInTests("queries", paired=False), Supports(*OF_MODULES)] = (
+        Field(default="scores", exclude_if=lambda place: place == "scores")
+    )
+    """Where the scale is: on the scores of every pass, or on the weights of queries as they start, which training may
+    change (T5, Raffel et al. 2020, arXiv:1910.10683)."""
+
     def resolve(self, d_model: int) -> Self:
         if self.forget and self.reuse_kv:
             raise SpecError("forget", "forget gates are cached beside keys, and those are a layer below's (reuse_kv)")
@@ -91,7 +97,12 @@ class Attention(MultiHead):
 
     def build(self, site: LayerSite) -> MixerLayer:
         own = {"forget": self.forget, "exclusive": self.exclusive, "keys_as_values": self.keys_as_values}
-        return AttentionLayer(self, site.d_model, value_scale=self.value_scale, **own)
+        in_queries = self.scale_in == "queries"
+        spec = self.model_copy(update={"scale": 1.0}) if in_queries else self
+        layer = AttentionLayer(spec, site.d_model, value_scale=self.value_scale, **own)
+        if in_queries:
+            layer.q.initial_std = {"weight": number(self.scale) / math.sqrt(site.d_model)}
+        return layer
 
     def cost(self, d_model: int, context: int) -> PartCost:
         gates = matmul_cost((d_model + 1) * self.heads, d_model * self.heads) if self.forget else PartCost(0)
