@@ -27,7 +27,7 @@ from ablate.store import Store
 from ablate.store.claims import FolderClaim
 from ablate.store.documents import ResultDocument
 from ablate.store.documents.claim import Count
-from ablate.training.result import model_flop_utilisation, summarise_metrics, trained_tokens
+from ablate.training.result import model_flop_utilisation, summarise_metrics
 from ablate.training.schedule import warmup_steps
 from ablate.training.session import Session, TrainOutcome
 from ablate.training.spec import TrainSpec
@@ -126,7 +126,7 @@ def _result(
     peak = recent_peak_flops_per_second(numerics.device, numerics.torch_dtype)
     environment = describe(numerics.device, request.threads)
     published = published_flops_per_second(environment.device, numerics.dtype)
-    tokens = trained_tokens(spec, place.step)
+    tokens = place.step * spec.tokens
 
     def utilisation(ceiling: float | None) -> float | None:
         return model_flop_utilisation(

@@ -34,10 +34,6 @@ class WeightDecay(Spec):
     bias: NonNegativeFloat = 0.0
     """λ of biases and of other offsets."""
 
-    @classmethod
-    def of_matrices(cls, value: float) -> WeightDecay:
-        return cls(embedding=value, input=value, output=value, head=value)
-
     def of(self, role: Role) -> float:
         value: float = getattr(self, role)
         return value

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 import torch
 
 from ablate.store.documents import MetricsRecord
 from ablate.training.batch import Batch
-from ablate.training.laps import laps_of
+from ablate.training.laps import CudaLaps, Laps
 from ablate.training.learner import Learner, StepOutput, Watcher
-from ablate.training.prefetch import prefetch
 from ablate.training.schedule import learning_rate
 
+T = TypeVar("T")
 Batches = Callable[[int], Batch]
 """1-based step → its batch, on the host. Called by another thread."""
 
@@ -70,7 +72,8 @@ def train(
     Losses are read once for each stretch: reading one waits for the device, which would then wait for the next step to
     be prepared. At a rest, and only then, the weights are those after the last step yielded.
     """
-    laps, seconds, stretch = laps_of(learner.numerics.device), done.seconds, list[PendingStep]()
+    laps = CudaLaps() if learner.numerics.device == "cuda" else Laps()
+    seconds, stretch = done.seconds, list[PendingStep]()
     numbers = range(done.step + 1, steps + 1)
     laps.begin()
     for step, batch in zip(numbers, prefetch(batches, numbers), strict=True):
@@ -95,3 +98,16 @@ def _read(stretch: list[PendingStep], laps: list[float], seconds: float, tokens:
         seconds += took
         found.append(TrainingStep(taken.step, taken.step * tokens, seconds, loss, taken.lr, norm, tokens / took))
     return found
+
+
+def prefetch(make: Callable[[int], T], numbers: Iterable[int]) -> Iterator[T]:
+    """`make(number)` for each number, in order; while its user works on one, a thread makes the next."""
+    remaining = iter(numbers)
+    with ThreadPoolExecutor(1, "prefetch") as thread:
+        coming = [thread.submit(make, number) for number in islice(remaining, 1)]
+        for number in remaining:
+            made = coming.pop().result()
+            coming.append(thread.submit(make, number))
+            yield made
+        for last in coming:
+            yield last.result()

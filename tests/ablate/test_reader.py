@@ -15,9 +15,8 @@ from ablate.machine.numerics import enforce
 from ablate.store import Store
 from ablate.training.batch import Batch
 from ablate.training.learner import Learner
-from ablate.training.loop import train
+from ablate.training.loop import prefetch, train
 from ablate.training.optim import build_optimizer
-from ablate.training.prefetch import prefetch
 from ablate.training.reader import TrainingReader
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
