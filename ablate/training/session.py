@@ -119,7 +119,8 @@ class Session:
         self.sharded = self._shared_out(identity) if execution.shard else None
         subject = self.sharded.model if self.sharded else self.model
         self.part = trained_part(subject, self.spec, self.seed)
-        optimizer = build_optimizer(self.part, zoo.roles(self.part), self.spec, self.model.spec.d_model)
+        size = self.model.spec.d_model, self.model.spec.n_layers
+        optimizer = build_optimizer(self.part, zoo.roles(self.part), self.spec, *size)
         if self.sharded is not None:
             optimizer = self.sharded.updates(optimizer)
         loss: Loss = compiled(subject.loss) if self.spec.compile else subject.loss

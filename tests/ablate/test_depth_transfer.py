@@ -9,11 +9,13 @@ import pytest
 import torch
 
 import zoo
+from ablate.store import Store
 from ablate.training.batch import Batch
 from ablate.training.depth_transfer import depth_refusals
 from ablate.training.learner import Learner
 from ablate.training.loop import train
 from ablate.training.optim import build_optimizer, trained
+from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
 from tests.ablate.test_transfer import FLOAT32, activations
 
@@ -66,6 +68,12 @@ def test_epsilon_shrinks_in_layers_alone() -> None:
     assert {each.lr_factor for each in trained(model, zoo.roles(model), spec, 32, 8)} == {1.0}
     with pytest.raises(ValueError, match="give n_layers"):
         build_optimizer(model, zoo.roles(model), spec, 32)
+
+
+def test_a_run_trains_with_the_depth_of_its_model(tmp_path, identity, corpus, numerics) -> None:
+    run = identity(model={"n_layers": 4}, depth_transfer={"base_layers": 2})
+    groups = Session(Store(tmp_path), run, corpus, numerics).learner.optimizer.param_groups
+    assert {group["eps"] for group in groups} == {1e-8, 0.5e-8}
 
 
 def test_nothing_changes_at_the_base_depth() -> None:
