@@ -17,12 +17,11 @@ import torch
 
 from ablate.data import Corpus, SyntheticCorpus, open_corpus
 from ablate.machine.environment import describe
-from ablate.machine.numerics import Numerics
+from ablate.machine.numerics import Numerics, enforce_as
 from ablate.planning.budgets import training_cost
 from ablate.readable import instant, now
 from ablate.running.process_group import process_group_of
 from ablate.running.request import Request
-from ablate.running.sessions import numerics_of, session_of
 from ablate.store import Store
 from ablate.store.claims import FolderClaim
 from ablate.store.documents import ResultDocument
@@ -62,7 +61,7 @@ def run_phases(request: Request, stop: StopSignal, claim: FolderClaim) -> None:
     load_imports()
     if stale := ", ".join(changed(request.identity.plugins or {})):
         raise PluginError(f"plug-ins changed since the run was planned, or are not on this machine: {stale}")
-    numerics = numerics_of(request)
+    numerics = enforce_as(request.identity.numerics, request.threads)
     if numerics.device == "cuda":
         take_share(request.beside + 1)
     phases: dict[str, Callable[[], None]] = {
@@ -98,7 +97,8 @@ def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
         waiting() as waited,
         watched(device) as sensors,
     ):
-        session = session_of(request, corpus, numerics, group, stop=lambda: stop.asked)
+        how = store, request.identity, corpus, numerics, request.execution
+        session = Session(*how, group=group, stop=lambda: stop.asked)
         with stop.deferred():
             ending = session.run()
     if ending.status == "finished":

@@ -13,7 +13,6 @@ import gc
 import importlib
 import json
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -21,8 +20,7 @@ from random import Random
 import zoo
 from ablate.data import open_corpus
 from ablate.machine.numerics import Numerics, enforce
-from ablate.running.answering import answers_to
-from ablate.running.parent_death import end_with_parent
+from ablate.running.answering import answers_to, end_with_parent
 from ablate.store import Store
 from ablate.store.documents import CostPoint, CostProcess, Environment, JsonObject, Part, RunDocument
 from ablate.training.execution import DEFAULT, Execution
@@ -74,7 +72,7 @@ def main(arguments: list[str]) -> int:
     print("ready", file=answers)
     if not sys.stdin.readline():
         return 1
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent()
     with watched(request.arms[0].identity.numerics.device) as sensors:
         points = tuple(_points(request))
     print(CostProcess(points=points, gpu=sensors.state).model_dump_json(), file=answers)

@@ -112,7 +112,7 @@ class StudyRunner:
         known = folder.read_costs(costing.digest)
         if known is not None and not known.is_crowded:
             return
-        seconds = costing.seconds
+        seconds = outcome.plan.alternating_seconds
         progress.say(f"Measuring the arms' speeds against each other: {PROCESSES} processes, about {clock(seconds)}.")
         try:
             costing.measure(folder)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import zoo
 from ablate.machine.numerics import Numerics, deterministic
 from ablate.store import Store
-from ablate.store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes, RunStart
+from ablate.store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes
 from ablate.training.accumulation import Accumulation
 from ablate.training.attention_kernels import attention_text
 from ablate.training.average import WeightAverage
@@ -35,7 +35,7 @@ from ablate.training.reader import HeldOut, TrainingData, TrainingReader
 from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
-from ablate.training.trained import copied_model, trained_model
+from ablate.training.trained import source_model
 from ablate.training.validation import HeldOutScores, score
 from zoo.adapting import after_update, counts_of
 from zoo.attend import executed_backends
@@ -73,16 +73,7 @@ def initial_model(store: Store, identity: RunDocument) -> zoo.Decoder:
     spec, start = zoo.parse(identity.model), identity.start
     if start is None:
         return zoo.build(spec, seed=identity.seed)
-    return zoo.convert(_source(store, start), spec, start.pooling, identity.seed, start.growth)
-
-
-def _source(store: Store, start: RunStart) -> zoo.Decoder:
-    if start.run is not None:
-        trained: zoo.Decoder = trained_model(store, start.run)
-        return trained
-    if start.checkpoint is None:
-        raise ValueError("a start names a run or a checkpoint")
-    return copied_model(store, start.checkpoint)
+    return zoo.convert(source_model(store, start), spec, start.pooling, identity.seed, start.growth)
 
 
 class Session:

@@ -77,7 +77,7 @@ def imagine() -> None:
     loop.prefetch = map  # a mode of fake tensors is not for two threads
     torch.nn.Module._apply = lambda module, _: module  # it would swap weights, which fake ones are where they belong
     session.initial_model = lambda _, identity: decoder(zoo.parse(identity.model))
-    distillation_loss.trained_model = lambda *_: decoder(zoo.load("small", **SMALL))
+    distillation_loss.source_model = lambda *_: decoder(zoo.load("small", **SMALL))
 
 
 def decoder(spec: zoo.ModelSpec) -> zoo.Decoder:
