@@ -23,16 +23,13 @@ def exports(arms: Sequence[ArmPlan]) -> dict[str, Export]:
     """Exports by arm; empty if transformers is not installed. The first call takes seconds, to load transformers."""
     if find_spec("transformers") is None:
         return {}
-    return {arm.name: _export(arm) for arm in arms}
-
-
-def _export(arm: ArmPlan) -> Export:
     from zoo.hf import REMOTE, native  # noqa: PLC0415 (slow to load)
 
-    family, reason = native(arm.spec)
-    if family is None and obstacle(arm.spec) is None:
-        return Export(REMOTE, reason)
-    return Export(family, reason)
+    found = {}
+    for arm in arms:
+        family, reason = native(arm.spec)
+        found[arm.name] = Export(REMOTE if family is None and obstacle(arm.spec) is None else family, reason)
+    return found
 
 
 def export_lines(found: Mapping[str, Export]) -> Iterator[str]:

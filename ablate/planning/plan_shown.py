@@ -11,7 +11,7 @@ from pydantic_core import to_jsonable_python
 from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.claims import study_claims
 from ablate.planning.design_document import design_document, design_lines
-from ablate.planning.lengths import NO_CORPORA, Corpora, epochs, epochs_text, references_json
+from ablate.planning.lengths import NO_CORPORA, Corpora, epochs
 from ablate.planning.memory import MemoryNeed, memory_text
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.planning.study_document import study_arm, study_rates
@@ -68,13 +68,14 @@ def plan_json(
     """
 
     def planned(arm: ArmPlan, need: MemoryNeed | None) -> JsonObject:
+        text = corpora.get(arm.identity.digest)
         return {
             **study_arm(arm).model_dump(exclude=PLANNED),
             "flops": arm.flops,
             "tokens_per_parameter": arm.length.tokens_per_parameter,
             "undertrained": arm.length.undertrained,
             "epochs": epochs(arm, corpora),
-            "references": references_json(arm, corpora),
+            "references": dict(text.references) if text else None,
             "estimated_seconds": _seconds(arm, speed),
             "matched": arm.matched,
             "peak_memory_bytes": need.peak_memory_bytes if need else None,
@@ -133,7 +134,7 @@ def plan_rows(
     traced = ["peak memory", "attention"] * (needs is not None)
     rows = [(*columns, "FLOPs", "KV bytes/token", "seconds/run", *traced, *solved)]
     for arm in plan.arms:
-        estimate = _seconds(arm, speed)
+        estimate, passes = _seconds(arm, speed), epochs(arm, corpora)
         edits = ", ".join(f"{path}={value}" for path, value in arm.matching.items())
         need = (needs or {}).get(arm.name)
         time = "" if estimate is None else f"{estimate:,.0f}" if estimate >= 10 else f"{estimate:.2g}"
@@ -146,7 +147,7 @@ def plan_rows(
                 f"{arm.steps:,}",
                 f"{arm.tokens:,}{_percent(arm.differs['tokens'])}",
                 f"{arm.length.tokens_per_parameter:.3g}",
-                epochs_text(arm, corpora),
+                "–" if passes is None else f"{passes:.2g}",
                 f"{arm.flops:.3g}{_percent(arm.differs['flops'])}",
                 "–" if arm.kv_bytes_per_token is None else f"{arm.kv_bytes_per_token:,.0f}",
                 time and time + _percent(arm.differs.get("seconds", 0.0)),

@@ -17,12 +17,10 @@ from ablate.planning.plan import ArmPlan
 from ablate.planning.unjudged import is_pilot
 from ablate.store.documents import (
     CacheBytes,
-    ParameterBudget,
     SpentBudget,
     StudyArm,
     StudyContrast,
     StudyDocument,
-    StudyLook,
     StudyObjective,
     StudyPass,
     StudyRates,
@@ -83,7 +81,7 @@ def study_document(
         design=design_document(study.screen, arms) if study.screen else None,
         measure=plan.measure_digest,
         evals=plan.evals_digest,
-        looks=tuple(StudyLook(seeds=look.seeds, alpha=look.alpha) for look in outcome.looks),
+        looks=outcome.looks,
         rates=study_rates(study),
         tuning=tuple(map(study_tuning, outcome.rungs[-1].tunings)),
         ladder=tuple(
@@ -100,9 +98,7 @@ def study_document(
 
 
 def spent_budget(budget: Budget) -> SpentBudget:
-    matched = budget.parameters
-    parameters = ParameterBudget(knob=matched.knob, step=matched.step, count=matched.count) if matched else None
-    return SpentBudget(flops=budget.flops, tokens=budget.tokens, seconds=budget.seconds, parameters=parameters)
+    return SpentBudget(**budget.model_dump(include=set(SpentBudget.model_fields)))
 
 
 def study_tuning(tuning: Tuning) -> StudyTuning:

@@ -80,8 +80,8 @@ def check(wanted: Sequence[str]) -> None:
 class _Followed:
     """A run, its sinks by tracker, and how much of its metrics they have."""
 
-    run: TrackedRun
-    sinks: dict[str, RunTracker]
+    digest: str
+    sinks: dict[str, RunTracker] = field(default_factory=dict)
     sent: int = 0
     looked: float = 0.0
 
@@ -99,8 +99,7 @@ class Trackers:
         """A run has been started."""
         config = identity.model_dump(mode="json")
         folder, digest = self.store.root / "trackers", identity.digest
-        run = TrackedRun(study, scale, arm, identity.seed, digest, config, folder)
-        self.followed[digest] = _Followed(run, {})
+        self.followed[digest] = _Followed(digest)
         for name in list(self.wanted):
             own = TrackedRun(study, scale, arm, identity.seed, digest, config, folder / name)
             self._guarded(name, lambda name=name, own=own: self._open(digest, name, own))  # type: ignore[misc]
@@ -137,7 +136,7 @@ class Trackers:
 
     def _send(self, each: _Followed) -> None:
         each.looked = time.monotonic()
-        rows = self.store.read_metrics(each.run.digest)
+        rows = self.store.read_metrics(each.digest)
         each.sent = min(each.sent, len(rows))  # a run that resumes cuts its log
         for row in rows[each.sent :].iter_rows(named=True):
             step = int(row.pop("step"))

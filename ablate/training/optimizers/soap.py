@@ -9,10 +9,8 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from ablate.training.optimizers import Betas, Group, Optimizer, StateDict, Trained, Updates, groups
+from ablate.training.optimizers import EPS, Betas, Group, Optimizer, StateDict, Trained, Updates, groups
 from ablate.training.optimizers._combined import beside_adamw
-
-EPS = 1e-8
 
 
 class SOAP(Optimizer):
