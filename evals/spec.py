@@ -11,7 +11,7 @@ from evals.evaluations import EvaluationSpec, evaluations
 from evals.harness.conventions import Bos
 from evals.option import Option, rows
 from evals.subject import HeldOutText
-from zoo.settings.axis import Spec
+from zoo.settings.axis import Spec, is_off
 
 EMPTY: tuple[Any, ...] = (None, (), {})
 """Values of a key that ask for nothing."""
@@ -124,11 +124,7 @@ def _fields(name: str, cls: type[EvaluationSpec]) -> dict[str, object]:
         return {key: (field.annotation, field) for key, field in cls.model_fields.items()}
     given = BeforeValidator(_switched_on, json_schema_input_type=cls | bool | None)
     description = f"`true`, or a map: {cls.__doc__}"
-    return {name: (Annotated[cls | None, given], Field(default=None, exclude_if=_is_none, description=description))}
-
-
-def _is_none(value: Any) -> bool:
-    return value is None
+    return {name: (Annotated[cls | None, given], Field(default=None, exclude_if=is_off, description=description))}
 
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 import zoo
 from ablate.store.documents import JsonObject
 from evals.costs.ceilings import Ceilings, measured, share
-from evals.costs.clock import quartiles, synchronise
+from evals.costs.clock import quartiles, seconds_of
 from evals.costs.memory import keep_freed_memory, peak_growth
 from evals.costs.rivals import rivals
 from evals.reading.mode import evaluating
@@ -69,18 +69,14 @@ def take_turn(phase: str, work: Work, tokens: Tensor) -> BenchTurn:
     timed: Callable[[], object] = work(tokens) if phase == "decode" else lambda: work(tokens)  # type: ignore[assignment]
     listening = executed_backends(training=phase == "train")
     with peak_growth(tokens.device) as growth, listening as executed:
-        synchronise(tokens.device)
-        start = time.perf_counter()
-        timed()
-        synchronise(tokens.device)
-        taken = time.perf_counter() - start
+        taken = seconds_of(timed, tokens.device, time.perf_counter)
     return BenchTurn(taken, growth.bytes, executed)
 
 
 def compare(model: Decoder, setting: BenchSetting, turn: TakeTurn = take_turn) -> BenchDocument:
     """The bench document. Raises UnsupportedError where transformers has no such architecture."""
     keep_freed_memory()
-    theirs = zoo.to_hf(model).to(device=_device(model), dtype=model.embedding.weight.dtype)
+    theirs = zoo.to_hf(model).to(device=model.device, dtype=model.embedding.weight.dtype)
     ours = Ours(model, setting.compile)
     trainer = ours.trainer()
     phases: dict[str, tuple[Work, Work]] = {
@@ -89,7 +85,7 @@ def compare(model: Decoder, setting: BenchSetting, turn: TakeTurn = take_turn) -
         # Last, because it changes the weights.
         "train": (trainer, Theirs(theirs).trainer()),
     }
-    top = measured(_device(model), model.embedding.weight.dtype)
+    top = measured(model.device, model.embedding.weight.dtype)
     return {
         "schema": 1,
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -112,7 +108,7 @@ def _beside(
 ) -> Iterator[tuple[str, JsonObject]]:
     """Our training step beside that of each other library that is installed, one after another."""
     for rival in rivals(config, setting.context):
-        theirs = rival.model.to(device=_device(model), dtype=model.embedding.weight.dtype)
+        theirs = rival.model.to(device=model.device, dtype=model.embedding.weight.dtype)
         found = _phase("train", model, (ours, _trainer(theirs, theirs)), setting, top, turn, rival.name)
         yield rival.name, {"parameters": sum(p.numel() for p in theirs.parameters()), **found}
 
@@ -221,7 +217,7 @@ def _phase(
     backends: set[str] = set()
     for number in range(setting.rounds + 1):
         shape = (setting.batch, setting.context + (name == "train"))
-        tokens = torch.randint(model.spec.vocab_size, shape, generator=draw).to(_device(model))
+        tokens = torch.randint(model.spec.vocab_size, shape, generator=draw).to(model.device)
         pair = list(zip((OURS, other), sides, strict=True))
         for side, work in pair if number % 2 else pair[::-1]:
             taken = turn(name, work, tokens)
@@ -253,7 +249,7 @@ def _phase(
 def _largest_difference(model: Decoder, theirs: Any, setting: BenchSetting) -> float:
     """Largest |difference| of a log-probability on random tokens: whether both are one model."""
     tokens = torch.randint(model.spec.vocab_size, (1, setting.context), generator=torch.Generator().manual_seed(1))
-    tokens = tokens.to(_device(model))
+    tokens = tokens.to(model.device)
     theirs.eval()
     with evaluating(model):
         logits = (model(tokens).float(), theirs(input_ids=tokens).logits.float())
@@ -262,7 +258,3 @@ def _largest_difference(model: Decoder, theirs: Any, setting: BenchSetting) -> f
     if not math.isfinite(found):
         raise ValueError("the two models' outputs are not finite")
     return found
-
-
-def _device(model: Decoder) -> torch.device:
-    return model.embedding.weight.device

@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PositiveInt
 
 from ablate.store.documents import JsonObject, SampleRecord, Score
@@ -24,12 +23,11 @@ from evals.option import Option, named_numbers, once, whole
 from evals.reading.batches import Batches
 from evals.reading.mode import evaluating
 from evals.reading.question import Question
+from evals.reading.windows import Floats
 from evals.subject import Data, Subject, SyntheticTask
 from zoo.lengths import longest_text
 from zoo.loss import IGNORED
 from zoo.model import Decoder
-
-Floats = NDArray[np.float64]
 
 
 def _lists(given: Any) -> Any:
@@ -112,7 +110,7 @@ class ExampleAnswers:
 
 def _answers(model: Decoder, question: Question, batch: int) -> ExampleAnswers:
     tokens, targets = torch.from_numpy(question.tokens), torch.from_numpy(question.targets)
-    device = model.embedding.weight.device
+    device = model.device
     right, nats = [], []
     with evaluating(model):
         for read, asked in zip(tokens.split(batch), targets.split(batch), strict=True):

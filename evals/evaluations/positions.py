@@ -21,7 +21,6 @@ from pydantic import AfterValidator, Field, PositiveInt
 from ablate.store.documents import JsonObject, Score
 from evals.evaluations import EvaluationSpec
 from evals.evaluations._extension import extended
-from evals.evaluations._multiples import Multiples
 from evals.found import Found
 from evals.option import Option, whole
 from evals.reading.batches import Rows
@@ -29,6 +28,7 @@ from evals.reading.causal import check_causal
 from evals.reading.windows import (
     Floats,
     Ints,
+    Multiples,
     Reader,
     Reason,
     Text,
@@ -38,6 +38,7 @@ from evals.reading.windows import (
     loss_score,
     mean,
     means,
+    rows_of,
     stderr,
     stretches,
     unless_out_of_memory,
@@ -107,18 +108,15 @@ def loss_by_position(model: Decoder, text: Text, spec: PositionsSpec, *, context
         scores={TASK: {metric: score for each in readings for metric, score in each.scores()}},
         items=items,
         about=reader.about(within),
-        rows=[row for name, m, value in everything for row in _rows(name, m, m * context, value)],
+        rows=[
+            row
+            for name, m, value in everything
+            for row in rows_of(
+                {"extension": name, "multiple": m, "length": m * context},
+                value if isinstance(value, str) else value.buckets(),
+            )
+        ],
     )
-
-
-def _rows(extension: str | None, multiple: int, length: int, found: WindowLosses | Reason) -> Iterator[JsonObject]:
-    """One for each bucket of positions; one with the reason for windows that could not be read."""
-    shared: JsonObject = {"extension": extension, "multiple": multiple, "length": length}
-    if not isinstance(found, WindowLosses):
-        yield {**shared, "reason": found}
-        return
-    for row in found.buckets():
-        yield {**shared, **row}
 
 
 @dataclass(frozen=True)
@@ -147,23 +145,20 @@ class WindowLosses:
         return self.last_quarter - means(self.again)
 
     def buckets(self) -> Iterator[JsonObject]:
+        """A row for each bucket of positions: targets that were predicted from `first` to `last` tokens."""
         for first, last in buckets(self.nats.shape[-1], self.context):
-            yield self._bucket(first, last)
-
-    def _bucket(self, first: int, last: int) -> JsonObject:
-        """Targets that were predicted from `first` to `last` tokens."""
-        nats, sizes = self.nats[..., first - 1 : last], self.sizes[..., first - 1 : last]
-        bits, error = bits_per_byte(nats, sizes)
-        return {
-            "first": first,
-            "last": last,
-            "tokens": nats.size,
-            "bytes": int(sizes.sum()),
-            "nats_per_token": mean(means(nats)),
-            "stderr": stderr(means(nats)),
-            "bits_per_byte": bits,
-            "bits_per_byte_stderr": error,
-        }
+            nats, sizes = self.nats[..., first - 1 : last], self.sizes[..., first - 1 : last]
+            bits, error = bits_per_byte(nats, sizes)
+            yield {
+                "first": first,
+                "last": last,
+                "tokens": nats.size,
+                "bytes": int(sizes.sum()),
+                "nats_per_token": mean(means(nats)),
+                "stderr": stderr(means(nats)),
+                "bits_per_byte": bits,
+                "bits_per_byte_stderr": error,
+            }
 
     def scores(self) -> Iterator[tuple[str, Score]]:
         """Scores as of a task: the loss in the last quarter, and the gap if the window is longer than in training."""

@@ -56,6 +56,10 @@ class Device(Spec):
         """Rate of the products of training in this type. Raises DeviceError."""
         if dtype == "float32" and self.tf32_flops_per_second is not None:
             return self.tf32_flops_per_second
+        return self.rate(dtype)
+
+    def rate(self, dtype: str) -> float:
+        """Rate of products whose operands have this type. Raises DeviceError."""
         if dtype in self.flops_per_second:
             return self.flops_per_second[dtype]
         known = ", ".join(self.flops_per_second)
