@@ -93,19 +93,17 @@ class EvalSettings(Spec):
 
     def _defaults(self, conditions: Conditions) -> dict[str, object]:
         """The keys of evaluations that are made by default, as far as the section says nothing of them."""
-        silent = {n: cls for n, cls in evaluations().items() if cls.by_default and n not in self.model_fields_set}
-        return {
-            name: _default(name, cls) if cls.reads is conditions.data else nothing(cls) for name, cls in silent.items()
-        }
+        found: dict[str, object] = {}
+        for name, cls in evaluations().items():
+            if cls.by_default and name not in self.model_fields_set:
+                default = cls.model_fields[name].default if cls.inline else cls()
+                found[name] = default if cls.reads is conditions.data else nothing(cls)
+        return found
 
 
 def keys_of(name: str, cls: type[EvaluationSpec]) -> list[str]:
     """The keys of an evaluation in the section."""
     return list(cls.model_fields) if cls.inline else [name]
-
-
-def _default(name: str, cls: type[EvaluationSpec]) -> Any:
-    return cls.model_fields[name].default if cls.inline else cls()
 
 
 def nothing(cls: type[EvaluationSpec]) -> Any:

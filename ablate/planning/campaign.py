@@ -149,9 +149,10 @@ def _tuned(
             for job in waiting:
                 job.hear(plans[id(job.study), job.at].arms, losses, stalls_above)
         for place, ((rung, tunings), own) in enumerate(zip(tried, jobs, strict=True)):
-            chosen = {job.arm.name: job.chosen for job in own}
+            chosen = {job.arm.name: job.passes[-1].tuned.chosen for job in own}
             arms = [rung.builder.tuned(arm, chosen[arm.name]) if arm.name in chosen else arm for arm in rung.arms]
-            tried[place] = replace(rung, arms=tuple(arms)), (*tunings, *(job.record for job in own))
+            found = (Tuning(job.arm.name, tuple(job.passes)) for job in own)
+            tried[place] = replace(rung, arms=tuple(arms)), (*tunings, *found)
     return tried
 
 
@@ -242,14 +243,6 @@ class _Job:
             return next(self._batches) if losses is None else self._batches.send(losses)
         except IllegalSpaceError as error:
             raise self.study.error("tune.space", f"{error} (in arm {self.arm.name})") from error
-
-    @property
-    def chosen(self) -> Settings:
-        return self.passes[-1].tuned.chosen
-
-    @property
-    def record(self) -> Tuning:
-        return Tuning(self.arm.name, tuple(self.passes))
 
 
 def _known(losses: LossOf, digests: Sequence[str]) -> tuple[float, ...]:

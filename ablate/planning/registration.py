@@ -54,7 +54,6 @@ def _arm(arm: Arm) -> JsonObject:
 
 
 def _rules(study: Study) -> JsonObject:
-    """Rules of the verdicts."""
     auto = study.auto_seeds
     return {
         "version": project_version(),

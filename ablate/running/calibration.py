@@ -98,8 +98,9 @@ class Calibration:
 
     def _measure(self, missing: Mapping[str, Workload], known: Mapping[str, Workload]) -> None:
         """known: a workload whose time is known, against which the others are measured, if there is one."""
-        models, workers = len(missing), self.engine.at_once
-        self.say(f"Measuring the time of a training step: {_of(models, 'model')}, {_of(workers, 'worker')} at once.")
+        counts = {"model": len(missing), "worker": self.engine.at_once}
+        models, workers = (f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items())
+        self.say(f"Measuring the time of a training step: {models}, {workers} at once.")
         corpus = self.corpus().resolve()
         work = {**known, **missing}
         request = Rehearsal(
@@ -194,7 +195,3 @@ def _log(process: CostProcess, name: str) -> float:
 
 def _standard_error(values: Sequence[float]) -> float | None:
     return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-
-
-def _of(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -205,7 +205,6 @@ def _evaluate(request: Request, numerics: Numerics) -> None:
 
 
 def _data(request: Request, bos: Bos) -> HeldOutText | SyntheticTask:
-    """The data that a run is evaluated on."""
     store, run = Store(request.store), request.identity
     corpus, part = open_corpus(Path(request.corpus)), run.reads
     if isinstance(corpus, SyntheticCorpus):

@@ -84,7 +84,10 @@ def _points(request: Rehearsal) -> Iterator[CostPoint]:
     keep_freed_memory()
     if request.spec is not None:
         models = _Alike(request.arms, lambda arm: arm.identity.model)  # decides the speed of reading and generating
-        built = {arm.name: _built(arm) for arm in models.shuffled(order)}
+        built: dict[str, Decoder] = {}
+        for arm in models.shuffled(order):  # with initial values, they are as fast as trained
+            numerics, spec = _enforced(arm.identity), zoo.parse(arm.identity.model)
+            built[arm.name] = zoo.build(spec, seed=0).to(numerics.device, numerics.torch_dtype)
         for point in serving(built, request.spec, request.effort, order):
             yield models.named(point)
         del built
@@ -127,13 +130,6 @@ def _enforced(identity: RunDocument) -> Numerics:
     wanted = identity.numerics
     enforce(wanted.device, wanted.dtype)
     return Numerics(wanted.device, wanted.dtype, wanted.matmul)
-
-
-def _built(arm: Rehearsed) -> Decoder:
-    """A model with initial values, which is as fast as a trained one."""
-    numerics = _enforced(arm.identity)
-    model: Decoder = zoo.build(zoo.parse(arm.identity.model), seed=0).to(numerics.device, numerics.torch_dtype)
-    return model
 
 
 def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> CostPoint:

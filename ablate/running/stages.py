@@ -123,7 +123,6 @@ class StudyRunner:
         return Costing(outcome.plan, self.store, self.context.engine, self.context.options.execution)
 
     def _carry_out(self, stage: Stage, progress: Progress) -> None:
-        """Run what the stage lacks."""
         self.outcome = stage.outcome or self.outcome
         runs = {run.digest: (plan, run) for plan in stage.plans for run in plan.runs}
         self.labels |= {
@@ -174,7 +173,6 @@ class StudyRunner:
         return found
 
     def _run(self, todo: Sequence[Request], missing: Mapping[str, Sequence[str]], progress: Progress) -> None:
-        """Have the engine carry out what is to do."""
         progress.begin(todo)
         identities = {request.digest: request.identity for request in todo if "train" in missing[request.digest]}
         with (

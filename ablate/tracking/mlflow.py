@@ -50,16 +50,11 @@ def begin(run: TrackedRun) -> MlflowRun:
     found = client.get_experiment_by_name(run.study)
     experiment = found.experiment_id if found else client.create_experiment(run.study)
     known = client.search_runs([experiment], f"tags.`{DIGEST}` = '{run.digest}'", max_results=1)
-    return _again(client, known[0]) if known else _new(client, experiment, run)
-
-
-def _again(client: Any, known: Any) -> MlflowRun:
-    client.update_run(known.info.run_id, "RUNNING")
-    steps = (metric.step for metric in client.get_metric_history(known.info.run_id, "loss"))
-    return MlflowRun(client, known.info.run_id, max(steps, default=-1))
-
-
-def _new(client: Any, experiment: str, run: TrackedRun) -> MlflowRun:
+    if known:
+        number = known[0].info.run_id
+        client.update_run(number, "RUNNING")
+        steps = (metric.step for metric in client.get_metric_history(number, "loss"))
+        return MlflowRun(client, number, max(steps, default=-1))
     tags = {DIGEST: run.digest, "ablate.arm": run.arm, "ablate.scale": run.scale}
     made = client.create_run(experiment, run_name=f"{run.scale} {run.name}", tags=tags)
     parameter = importlib.import_module("mlflow.entities").Param

@@ -22,17 +22,6 @@ Batches = Callable[[int], Batch]
 
 
 @dataclass(frozen=True)
-class StepsTaken:
-    """The steps taken before, and the seconds of training that they took."""
-
-    step: int = 0
-    seconds: float = 0.0
-
-
-NOTHING = StepsTaken()
-
-
-@dataclass(frozen=True)
 class TrainingStep:
     """One step. `loss` is in nats per token and was measured before the update; `seconds` counts training only; `lr` is
     the schedule's, before the factors of the optimizer's groups."""
@@ -64,17 +53,19 @@ def train(
     steps: int,
     rests: Callable[[int], bool] = lambda _step: True,
     *,
-    done: StepsTaken = NOTHING,
+    done: int = 0,
+    seconds: float = 0.0,
     watcher: Watcher | None = None,
 ) -> Generator[list[TrainingStep]]:
     """Train what is not done of `steps` steps. Yields stretches of them, each to a step after which training `rests`.
 
     Losses are read once for each stretch: reading one waits for the device, which would then wait for the next step to
-    be prepared. At a rest, and only then, the weights are those after the last step yielded.
+    be prepared. At a rest, and only then, the weights are those after the last step yielded. seconds: those that the
+    steps before took.
     """
     laps = CudaLaps() if learner.numerics.device == "cuda" else Laps()
-    seconds, stretch = done.seconds, list[PendingStep]()
-    numbers = range(done.step + 1, steps + 1)
+    stretch: list[PendingStep] = []
+    numbers = range(done + 1, steps + 1)
     laps.begin()
     for step, batch in zip(numbers, prefetch(batches, numbers), strict=True):
         before, lr = watcher.seconds if watcher else 0.0, learning_rate(step, steps, learner.spec)

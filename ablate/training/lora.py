@@ -62,8 +62,7 @@ class LoraUpdate(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = F.dropout(x, self.dropout, self.training)
-        out: Tensor = F.linear(F.linear(x, self.down), self.up) * self.scale
-        return out
+        return F.linear(F.linear(x, self.down), self.up) * self.scale
 
 
 class Adapters(nn.Module):

@@ -25,7 +25,7 @@ from ablate.training.distillation_loss import DistillationLoss
 from ablate.training.divergence import DivergenceWatch, final_reason
 from ablate.training.execution import DEFAULT, Execution
 from ablate.training.learner import Learner
-from ablate.training.loop import StepsTaken, TrainingStep, train
+from ablate.training.loop import TrainingStep, train
 from ablate.training.lora import Adapters
 from ablate.training.optim import build_optimizer, trained_part
 from ablate.training.probes import ProbeSpec
@@ -188,8 +188,8 @@ class Session:
             self._rested = time.perf_counter()
 
     def _train(self) -> Generator[list[TrainingStep]]:
-        done = StepsTaken(self.place.step, self.place.seconds)
-        stretches = train(self.learner, self.reader.batch, self.steps, self._rests, done=done, watcher=self.prober)
+        what = self.learner, self.reader.batch, self.steps, self._rests
+        stretches = train(*what, done=self.place.step, seconds=self.place.seconds, watcher=self.prober)
         return stretches if self.sharded is None else self._gathered(stretches, self.sharded)
 
     def _gathered(self, stretches: Generator[list[TrainingStep]], sharded: Sharded) -> Generator[list[TrainingStep]]:
@@ -276,7 +276,6 @@ class Session:
         return ending
 
     def _scored(self) -> TrainOutcome:
-        """After the last step."""
         start, last = self.place.start_validation_loss, self.place.validation_loss
         if start is None or last is None:
             raise RuntimeError(f"run {self.digest} ended without a validation loss")

@@ -51,6 +51,5 @@ def _bytes(device: torch.device) -> int:
 
 
 def _fastest(work: Callable[[], object], device: torch.device, clock: Clock) -> float:
-    """Seconds of the fastest round."""
     _, *seconds = (seconds_of(work, device, clock) for _ in range(_ROUNDS + 1))  # the first touches the pages
     return min(seconds)

@@ -125,7 +125,6 @@ def _adamw(parameters: list[nn.Parameter]) -> Callable[[], None]:
 
 
 def _all_overhead(device: str) -> Decoder:
-    """A model with almost nothing to compute or to read."""
     return zoo.build(zoo.load("small", d_model=32, n_layers=_LAYERS, vocab_size=64)).to(device)
 
 

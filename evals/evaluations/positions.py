@@ -11,16 +11,16 @@ reads there a negative one. After Press et al. 2022, arXiv:2108.12409, who compa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import AfterValidator, Field, PositiveInt
 
 from ablate.store.documents import JsonObject, Score
 from evals.evaluations import EvaluationSpec
-from evals.evaluations._extension import extended
 from evals.found import Found
 from evals.option import Option, whole
 from evals.reading.batches import Rows
@@ -44,16 +44,20 @@ from evals.reading.windows import (
     unless_out_of_memory,
 )
 from evals.subject import HeldOutText, Subject
+from zoo.checkpoint import assemble
 from zoo.errors import SpecError, did_you_mean
 from zoo.model import Decoder
 from zoo.settings.axis import variants
+from zoo.settings.edits import SpecJson
+from zoo.spec import ModelSpec, parse
 
+SCALINGS = "zoo.positions.scalings"
 TASK = "positions"
 """Its scores stand among those of the tasks, under this name."""
 
 
 def _scalings(names: tuple[str, ...]) -> tuple[str, ...]:
-    known = variants("zoo.positions.scalings")
+    known = variants(SCALINGS)
     for name in names:
         if name not in known:
             raise ValueError(
@@ -201,3 +205,34 @@ def _extended(reader: Reader, scaling: str, plain: WindowLosses | Reason, starts
     except SpecError as error:
         return str(error)
     return replace(plain, nats=replace(reader, model=model).nats(starts, length, length), extension=scaling)
+
+
+def extended(model: Decoder, scaling: str, factor: float, original_length: int) -> Decoder:
+    """The same weights with `scaling` by `factor` in every layer with rotary positions, whatever scaling it had.
+
+    Raises SpecError where no layer has them, or the scaling needs more than a factor and the original length.
+    """
+    weights = {name: value.detach() for name, value in model.state_dict().items()}
+    fields = variants(SCALINGS)[scaling].model_fields
+    given = {"factor": float(factor), "original_length": original_length}
+    settings = {"kind": scaling} | {name: value for name, value in given.items() if name in fields}
+    return assemble(_stretched(model.spec, settings), weights)
+
+
+def _stretched(spec: ModelSpec, scaling: SpecJson) -> ModelSpec:
+    """Every layer's resolved block is named once, so that an edit of one kind of layer reaches all layers."""
+    names: dict[str, str] = {}
+    pattern = [names.setdefault(_block(layer, scaling), f"block{len(names) + 1}") for layer in spec.layers]
+    if not any('"scaling"' in text for text in names):
+        raise SpecError("", "no layer has rotary positions")
+    blocks = {name: json.loads(text) for text, name in names.items()}
+    whole = {"block": blocks.pop("block1"), "blocks": blocks, "first": [], "final_norm": spec.has_final_norm}
+    return parse({**spec.dump(), **whole, "pattern": ["block" if name == "block1" else name for name in pattern]})
+
+
+def _block(layer: Any, scaling: SpecJson) -> str:
+    data = layer.model_dump(mode="json")
+    position = data["mixer"].get("position") or {}
+    if "scaling" in position:
+        position["scaling"] = dict(scaling)
+    return json.dumps(data, sort_keys=True)

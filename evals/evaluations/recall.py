@@ -125,8 +125,7 @@ class RecallWindows:
 
     @property
     def hits(self) -> Mask:
-        chosen: Mask = (self.distances > 0) & ~self.frequent
-        return chosen
+        return (self.distances > 0) & ~self.frequent
 
     @property
     def unseen(self) -> Mask:
@@ -227,5 +226,4 @@ def occurrences(pairs: Ints, train: NDArray[Any], vocab_size: int) -> Floats:
         counts += np.bincount(at[known[at] == piece], minlength=len(known))
         read += len(piece)
     scale = (len(train) - 1) / read if read else 1.0
-    found: Floats = (counts * scale)[place].reshape(pairs.shape)
-    return found
+    return (counts * scale)[place].reshape(pairs.shape)

@@ -19,7 +19,7 @@ from ablate.running.engines import EngineError, Event, load, names
 from ablate.running.engines.local import Pool, Slot
 from ablate.running.options import Options
 from ablate.running.progress import Lines
-from ablate.running.progress.run import step_text
+from ablate.running.progress.following import step_text
 from ablate.running.request import Request
 from ablate.running.worker import carry_out, main
 from ablate.store import Store, claims
