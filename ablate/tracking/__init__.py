@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 from ablate.errors import ArgumentError
 from ablate.store import Store
@@ -60,10 +60,6 @@ class RunTracker(Protocol):
         ...
 
 
-class _TrackerModule(Protocol):
-    def begin(self, run: TrackedRun) -> RunTracker: ...
-
-
 def names() -> list[str]:
     return members(__name__)
 
@@ -106,8 +102,7 @@ class Trackers:
 
     def _open(self, digest: str, name: str, run: TrackedRun) -> None:
         run.folder.mkdir(parents=True, exist_ok=True)
-        module = cast(_TrackerModule, member(__name__, name))
-        self.followed[digest].sinks[name] = module.begin(run)
+        self.followed[digest].sinks[name] = member(__name__, name).begin(run)
 
     def look(self) -> None:
         """Send what is new of the runs that go on, now and then."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ablate.tracking import TrackedRun
+from zoo.settings.edits import flatten
 
 REMEDY = "pip install mlflow-skinny"
 DIGEST = "ablate.digest"
@@ -58,16 +59,7 @@ def begin(run: TrackedRun) -> MlflowRun:
     tags = {DIGEST: run.digest, "ablate.arm": run.arm, "ablate.scale": run.scale}
     made = client.create_run(experiment, run_name=f"{run.scale} {run.name}", tags=tags)
     parameter = importlib.import_module("mlflow.entities").Param
-    flat = [parameter(name, text[:LONGEST]) for name, text in _flat(run.config)]
+    flat = [parameter(name, str(value)[:LONGEST]) for name, value in flatten(run.config) if value != {}]
     for start in range(0, len(flat), 100):  # the most that one call takes
         client.log_batch(made.info.run_id, params=flat[start : start + 100])
     return MlflowRun(client, made.info.run_id, -1)
-
-
-def _flat(config: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Settings by dotted path."""
-    if isinstance(config, Mapping):
-        for key, value in config.items():
-            yield from _flat(value, f"{path}.{key}" if path else key)
-    else:
-        yield path, str(config)

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import zoo
 from ablate.store.documents import ProbeRecord
 from ablate.training.batch import Batch
 from ablate.training.probes import ProbeSpec, load
 from ablate.training.probes._kinds import GradientProbe, Parameter, ProbeSite, Reading, TapProbe, UpdateProbe
+from evals.reading.mode import in_evaluation_mode
 from zoo.site import Show
 
 Named = tuple[str, Reading]
@@ -83,7 +84,7 @@ class Prober:
                     found.extend((name, Reading(place.layer, key, value)) for key, value in readings)
 
         if listeners:
-            with _evaluating(self.model), zoo.listening(self.model, hear), self.autocast():
+            with in_evaluation_mode(self.model), zoo.listening(self.model, hear), self.autocast():
                 self.model.hidden(batch.tokens, **batch.given)
         return found
 
@@ -97,14 +98,3 @@ class Prober:
             Parameter(ProbeSite.of(name), self.roles[name], p.detach(), p.grad, before.get(name))
             for name, p in self.model.named_parameters()
         ]
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout, and without what a forward pass in training changes, such as the biases of routers."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)

@@ -93,13 +93,22 @@ class Point:
     def repeats(self, phase: Phase, decoded: int) -> tuple[Iterator[float], int] | Reason:
         """Seconds of endless repeats, the first of which is taken here, and the tokens of each; or the reason why there
         are none. decoded: tokens that a repeat of decoding writes to each row."""
-        reads = phase == "prefill"
-        timings = self.passes.prefill_seconds() if reads else self.passes.decode_seconds(0, decoded)
-        if not reads and (reason := self._cannot_decode(decoded)):
-            return reason
+        timings = self._timings(phase, 0, decoded)
+        if isinstance(timings, str):
+            return timings
         with evaluating(self.model):
             first = self._tried(timings.__next__)
-        return first if isinstance(first, str) else (timings, self.batch * (self.context if reads else decoded))
+        tokens = self.batch * (self.context if phase == "prefill" else decoded)
+        return first if isinstance(first, str) else (timings, tokens)
+
+    def _timings(self, phase: Phase, turn: int, decoded: int) -> Iterator[float] | Reason:
+        if phase == "prefill":
+            return self.passes.prefill_seconds(turn)
+        if self.passes.encodes:
+            return NO_CACHE
+        if reason := beyond_positions(self.model.spec, self.context, decoded):
+            return f"{reason}, and decoding generates {decoded} more tokens"
+        return self.passes.decode_seconds(turn, decoded)
 
     def _tried(self, measurement: Callable[[], Result]) -> Result | Reason:
         """Result of `measurement`, or the reason why there is none."""
@@ -146,11 +155,11 @@ class Point:
 
     def attempt(self, phase: Phase, number: int) -> Turn | Reason:
         """The same, where nothing raises."""
-        if phase == "decode" and (reason := self._cannot_decode(DECODED)):
-            return reason
-        timings = {"prefill": self.passes.prefill_seconds, "decode": self.passes.decode_seconds}[phase]
+        repeats = self._timings(phase, number, DECODED)
+        if isinstance(repeats, str):
+            return repeats
         with peak_memory(self.model.device) as memory:
-            repeats, begun = timings(number), time.perf_counter()
+            begun = time.perf_counter()
             next(repeats)  # warms up, and reads the prompt that decoding goes on from
             spent = time.perf_counter() - begun
             with executed_backends(training=False) as backends:
@@ -194,12 +203,6 @@ class Point:
             peak_memory_bytes=turns[0].peak_memory_bytes,
             attention=turns[0].attention,
         )
-
-    def _cannot_decode(self, tokens: int) -> str | None:
-        if self.passes.encodes:
-            return NO_CACHE
-        reason = beyond_positions(self.model.spec, self.context, tokens)
-        return reason and f"{reason}, and decoding generates {tokens} more tokens"
 
     def _bytes_per_step(self) -> float:
         """Bytes of parameters and of the cache that a step reads: over its seconds and the bandwidth, the model

@@ -45,10 +45,11 @@ from evals.reading.windows import (
 )
 from evals.subject import HeldOutText, Subject
 from zoo.checkpoint import assemble
-from zoo.errors import SpecError, did_you_mean
+from zoo.errors import SpecError
 from zoo.model import Decoder
 from zoo.settings.axis import variants
 from zoo.settings.edits import SpecJson
+from zoo.settings.explain import unknown
 from zoo.spec import ModelSpec, parse
 
 SCALINGS = "zoo.positions.scalings"
@@ -60,9 +61,7 @@ def _scalings(names: tuple[str, ...]) -> tuple[str, ...]:
     known = variants(SCALINGS)
     for name in names:
         if name not in known:
-            raise ValueError(
-                f"unknown scaling '{name}'" + (did_you_mean(name, known) or f": one of {', '.join(known)}")
-            )
+            raise ValueError(unknown("scaling", name, list(known)))
     return tuple(dict.fromkeys(names))
 
 

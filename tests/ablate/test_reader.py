@@ -92,7 +92,7 @@ def test_a_training_step_never_waits_for_the_gpu():
     """Once it has begun: whatever is read, is read when training rests."""
     reader = TrainingReader(TinyCorpus(), TrainSpec(context=16, batch=4), 16, 0, "cuda")
     model = zoo.build(zoo.load("small", vocab_size=16, d_model=16, n_layers=1)).cuda()
-    optimizer = build_optimizer(model, zoo.roles(model), reader.spec, 16)
+    optimizer = build_optimizer(model, zoo.roles(model), reader.spec, 16, 1)
     learner = Learner(model.loss, optimizer, reader.spec, enforce("cuda", "bfloat16"))
     for _ in train(learner, reader.batch, 3):
         pass  # kernels are loaded

@@ -9,8 +9,8 @@ from typing import Annotated
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from ruamel.yaml import YAML
 
-from zoo.errors import did_you_mean
 from zoo.settings.axis import Spec
+from zoo.settings.explain import unknown
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -80,8 +80,7 @@ def names() -> list[str]:
 def device(name: str) -> Device:
     """A device by name. Raises DeviceError with the nearest name."""
     if name not in names():
-        known = [*names(), THIS]
-        raise DeviceError(f"unknown device '{name}'" + (did_you_mean(name, known) or f": one of {', '.join(known)}"))
+        raise DeviceError(unknown("device", name, [*names(), THIS]))
     text = resources.files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     return Device(name=name, **YAML(typ="safe", pure=True).load(text))
 
