@@ -10,16 +10,17 @@ from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.claims import study_claims
-from ablate.planning.design_document import design_document, design_lines
 from ablate.planning.lengths import NO_CORPORA, Corpora, epochs
 from ablate.planning.memory import MemoryNeed, memory_text
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
-from ablate.planning.study_document import study_arm, study_rates
+from ablate.planning.study_document import design_document, study_arm, study_rates
 from ablate.readable import clock
 from ablate.store.documents import JsonObject
 from ablate.store.documents.claim_words import origin, statement
+from ablate.store.documents.design import structure
 from ablate.store.documents.study_arm import taught_by
 from ablate.store.documents.tuning_words import trials, untuned
+from ablate.study.design_spec import Screen, named
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
 from evals.costs.machine import Speed
@@ -190,6 +191,16 @@ def remarks(study: Study, tuned: bool) -> Iterator[str]:
             yield f"{name}, which other arms need, is tuned before them and trained whole for each tuning seed"
     if auto := study.auto_seeds:
         yield f"seeds: from {auto.start} to {auto.cap}, as many as it takes to settle every arm"
+
+
+def design_lines(screen: Screen, *, tuned: bool) -> Iterator[str]:
+    """Effects that are estimated, and those that the runs cannot tell apart."""
+    yield f"Design. {structure(len(screen.factors), len(screen.runs), screen.design.resolution)}"
+    yield f"Effects, judged together: {', '.join(map(named, screen.effects))}."
+    if aliased := screen.design.alias_text():
+        yield f"Aliased: {'; '.join(aliased)}."
+    if tuned:
+        yield f"Error of effects: from the {screen.spare} contrasts that no effect takes, because each run is tuned."
 
 
 def tuning_runs(tune: TuneSpec) -> float:

@@ -48,21 +48,16 @@ def process_group_of(request: Request) -> Iterator[ProcessGroup]:
         over = threading.Event()
         threading.Thread(target=_end_without, args=(others, request, over), daemon=True).start()
         try:
-            _expect(others)
+            for other in others:  # until all are about to meet
+                if other.answers.readline() != READY:
+                    other.process.wait()
+                    raise ProcessGroupError(_death(others) or "a process of the run ended before it began")
             with joined(meeting, 0, size, request.identity.numerics.device) as group, _explained(others):
                 yield group
         finally:
             over.set()
             for other in others:
                 other.kill()
-
-
-def _expect(others: Sequence[Answering]) -> None:
-    """Wait until the others are about to meet. Raises ProcessGroupError where one ends before."""
-    for other in others:
-        if other.answers.readline() != READY:
-            other.process.wait()
-            raise ProcessGroupError(_death(others) or "a process of the run ended before it began")
 
 
 @contextmanager

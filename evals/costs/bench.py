@@ -109,7 +109,7 @@ def _beside(
     """Our training step beside that of each other library that is installed, one after another."""
     for rival in rivals(config, setting.context):
         theirs = rival.model.to(device=model.device, dtype=model.embedding.weight.dtype)
-        found = _phase("train", model, (ours, _trainer(theirs, theirs)), setting, top, turn, rival.name)
+        found = _phase("train", model, (ours, _logits_trainer(theirs, theirs)), setting, top, turn, rival.name)
         yield rival.name, {"parameters": sum(p.numel() for p in theirs.parameters()), **found}
 
 
@@ -142,17 +142,10 @@ class Ours:
         return self.model.read_out(self.model.hidden(tokens, cache)[:, -1:])[:, 0]
 
     def trainer(self) -> Work:
-        optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5, fused=True)
         if self.compile:
             hold_constants()
-        loss_of = torch.compile(self.model.loss, dynamic=False, fullgraph=True) if self.compile else self.model.loss
-
-        def step(tokens: Tensor) -> None:
-            self.model.train()
-            loss, _ = loss_of(tokens[:, :-1], tokens[:, 1:])
-            _update(loss, optimizer)
-
-        return step
+        loss = torch.compile(self.model.loss, dynamic=False, fullgraph=True) if self.compile else self.model.loss
+        return _trainer(self.model, lambda tokens: loss(tokens[:, :-1], tokens[:, 1:])[0])
 
 
 class Theirs:
@@ -181,24 +174,27 @@ class Theirs:
         return write
 
     def trainer(self) -> Work:
-        return _trainer(self.model, lambda tokens: self.model(input_ids=tokens, use_cache=False).logits)
+        return _logits_trainer(self.model, lambda tokens: self.model(input_ids=tokens, use_cache=False).logits)
 
 
-def _trainer(model: nn.Module, logits_of: Callable[[Tensor], Tensor]) -> Work:
+def _logits_trainer(model: nn.Module, logits_of: Callable[[Tensor], Tensor]) -> Work:
+    def loss(tokens: Tensor) -> Tensor:
+        return F.cross_entropy(logits_of(tokens[:, :-1]).flatten(0, 1).float(), tokens[:, 1:].flatten())
+
+    return _trainer(model, loss)
+
+
+def _trainer(model: nn.Module, loss_of: Callable[[Tensor], Tensor]) -> Work:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
 
     def step(tokens: Tensor) -> None:
         model.train()
-        logits = logits_of(tokens[:, :-1])
-        _update(F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten()), optimizer)
+        loss = loss_of(tokens)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
 
     return step
-
-
-def _update(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
 
 
 def _phase(
