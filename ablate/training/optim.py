@@ -34,7 +34,7 @@ def trained(model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_mode
         if parameter.requires_grad:
             role = roles[name]
             factor = factors.get(role, 1.0)
-            decay, eps = spec.weight_decay.of(role) / factor, epsilon_factor(spec, n_layers, name)
+            decay, eps = getattr(spec.weight_decay, role) / factor, epsilon_factor(spec, n_layers, name)
             found.append(Trained(parameter, role, decay, factor, eps))
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from zoo.site import Show
 Named = tuple[str, Reading]
 
 
+@dataclass
 class Prober:
     """Reads the probes that are due and hands their records to `write`, once for each probed step.
 
@@ -27,18 +29,16 @@ class Prober:
     training makes may be compiled. `seconds` is the time that all this took, which is not training.
     """
 
-    def __init__(
-        self,
-        model: zoo.Decoder,
-        spec: ProbeSpec,
-        steps: int,
-        autocast: Callable[[], AbstractContextManager[object]],
-        write: Callable[[list[ProbeRecord]], None],
-    ) -> None:
-        self.model, self.spec, self.steps, self.autocast, self.write = model, spec, steps, autocast, write
-        self.probes = {name: load(name) for name in spec.which}
-        self.roles: Mapping[str, str] = zoo.roles(model)
-        self.seconds = 0.0
+    model: zoo.Decoder
+    spec: ProbeSpec
+    steps: int
+    autocast: Callable[[], AbstractContextManager[object]]
+    write: Callable[[list[ProbeRecord]], None]
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.probes = {name: load(name) for name in self.spec.which}
+        self.roles: Mapping[str, str] = zoo.roles(self.model)
 
     @contextmanager
     def around(self, step: int, batch: Batch) -> Iterator[None]:

@@ -128,8 +128,8 @@ class Point:
 
     def cache(self) -> CachePoint:
         """Bytes that the specification declares, and bytes that a full cache has allocated: pages are as it reads."""
-        encodes = self.passes.encodes
-        found: int | Reason = NO_CACHE if encodes else self._tried(lambda: self.passes.full_cache().nbytes)
+        passes = self.passes
+        found: int | Reason = self._tried(lambda: NO_CACHE if passes.encodes else passes.full_cache().nbytes)
         if isinstance(found, str):
             return CachePoint(context=self.context, batch=self.batch, reason=found)
         return CachePoint(
