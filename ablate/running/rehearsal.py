@@ -134,7 +134,10 @@ def _enforced(identity: RunDocument) -> Numerics:
 
 def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> CostPoint:
     """Training steps as runs take them, each reading its batch."""
-    sessions = {arm.name: _session(request, arm) for arm in arms}
+    sessions: dict[str, Session] = {}
+    for arm in arms:
+        what = Store(request.store), arm.identity, open_corpus(Path(arm.corpus)), _enforced(arm.identity)
+        sessions[arm.name] = Session(*what, request.execution, rest_seconds=TURN_SECONDS)
     host_bound = [name for name, each in sessions.items() if each.numerics.device == "cuda" and not each.spec.compile]
     reasons = dict.fromkeys(host_bound, HOST_BOUND)
     turns = {name: _training_turn(session) for name, session in sessions.items() if name not in reasons}
@@ -149,17 +152,6 @@ HOST_BOUND = (
     "host-bound: steps that are not compiled take what their kernels take unfused, and Python (train.compile: true)"
 )
 """Why arms are not compared: on a GPU a norm more costs a tenth of a step, and next to nothing once it is fused."""
-
-
-def _session(request: Rehearsal, arm: Rehearsed) -> Session:
-    return Session(
-        Store(request.store),
-        arm.identity,
-        open_corpus(Path(arm.corpus)),
-        _enforced(arm.identity),
-        request.execution,
-        rest_seconds=TURN_SECONDS,
-    )
 
 
 def _training_turn(session: Session) -> TakeTurn:
