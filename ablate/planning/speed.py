@@ -28,16 +28,13 @@ LONGEST_STEP = 0.5
 _STEPS = 4
 
 
-def speed_for(plans: Sequence[Plan], numerics: Numerics, speed: Speed | None = None) -> Speed:
+def speed_for(plans: Sequence[Plan], numerics: Numerics) -> Speed:
     """Measured: large products, layers that are all overhead, and a few steps of each plan's baseline as it will train.
 
     Arithmetic alone takes a narrow model for twice as fast as it is: what lies between its products moves more bytes
     than they do.
-
-    Args:
-        speed: the machine's, where it was measured before.
     """
-    speed = speed or machine_speed(numerics)
+    speed = machine_speed(numerics)
     tried = {arm.flops / arm.steps: _ratio(arm, speed, numerics) for arm in (plan.arms[0] for plan in plans)}
     return replace(speed, tried={flops: ratio for flops, ratio in tried.items() if ratio is not None})
 
