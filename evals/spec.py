@@ -11,7 +11,7 @@ from evals.evaluations import EvaluationSpec, evaluations
 from evals.harness.conventions import Bos
 from evals.option import Option, rows
 from evals.subject import HeldOutText
-from zoo.settings.axis import Spec
+from zoo.settings.axis import Spec, is_off
 
 EMPTY: tuple[Any, ...] = (None, (), {})
 """Values of a key that ask for nothing."""
@@ -93,19 +93,17 @@ class EvalSettings(Spec):
 
     def _defaults(self, conditions: Conditions) -> dict[str, object]:
         """The keys of evaluations that are made by default, as far as the section says nothing of them."""
-        silent = {n: cls for n, cls in evaluations().items() if cls.by_default and n not in self.model_fields_set}
-        return {
-            name: _default(name, cls) if cls.reads is conditions.data else nothing(cls) for name, cls in silent.items()
-        }
+        found: dict[str, object] = {}
+        for name, cls in evaluations().items():
+            if cls.by_default and name not in self.model_fields_set:
+                default = cls.model_fields[name].default if cls.inline else cls()
+                found[name] = default if cls.reads is conditions.data else nothing(cls)
+        return found
 
 
 def keys_of(name: str, cls: type[EvaluationSpec]) -> list[str]:
     """The keys of an evaluation in the section."""
     return list(cls.model_fields) if cls.inline else [name]
-
-
-def _default(name: str, cls: type[EvaluationSpec]) -> Any:
-    return cls.model_fields[name].default if cls.inline else cls()
 
 
 def nothing(cls: type[EvaluationSpec]) -> Any:
@@ -124,11 +122,7 @@ def _fields(name: str, cls: type[EvaluationSpec]) -> dict[str, object]:
         return {key: (field.annotation, field) for key, field in cls.model_fields.items()}
     given = BeforeValidator(_switched_on, json_schema_input_type=cls | bool | None)
     description = f"`true`, or a map: {cls.__doc__}"
-    return {name: (Annotated[cls | None, given], Field(default=None, exclude_if=_is_none, description=description))}
-
-
-def _is_none(value: Any) -> bool:
-    return value is None
+    return {name: (Annotated[cls | None, given], Field(default=None, exclude_if=is_off, description=description))}
 
 
 if TYPE_CHECKING:

@@ -12,10 +12,15 @@ from typing import Any
 
 import torch
 
+from ablate.errors import AblateError
 from ablate.store.documents import RunNumerics
 from evals.costs.precision import ProductError, use_fast_float32
 from zoo.attending.fused import use_flash_3
 from zoo.kernels.fla import use_fla
+
+
+class NumericsError(AblateError):
+    """This machine does not compute as the run's identity says."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,15 @@ def enforce(device: str, dtype: str, threads: int = 1, error: ProductError | Non
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     return Numerics(device, dtype, use_fast_float32(error))
+
+
+def enforce_as(wanted: RunNumerics, threads: int) -> Numerics:
+    """Put the numerics of a run's identity in force. Raises NumericsError."""
+    found = enforce(wanted.device, wanted.dtype, threads)
+    if not found.meets(wanted):
+        asked, given = wanted.model_dump(), found.identity().model_dump()
+        raise NumericsError(f"the run requires {asked}, but this machine has {given}")
+    return found
 
 
 def _gpu() -> str:

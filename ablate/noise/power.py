@@ -8,6 +8,7 @@ The level is what the correction for several arms asks of the smallest p, so pow
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,15 +62,9 @@ def seeds_for(difference: float, noise: Noise, arms: int, alpha: float = ALPHA) 
     def is_enough(seeds: int) -> bool:
         return detectable_by(noise, seeds, arms, alpha) <= difference
 
-    low, high = 2, 2
-    while not is_enough(high):
-        low, high = high + 1, 2 * high
-        if low > MOST_SEEDS:
-            return None
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle + 1, high)
-    return high
+    possible = range(2, MOST_SEEDS + 1)
+    fewest = bisect_left(possible, True, key=is_enough)
+    return possible[fewest] if fewest < len(possible) else None
 
 
 def seeds_needed(

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ablate.store.documents import JsonObject, RunNumerics
-from ablate.study.budget_spec import Budget, ParameterMatch
+from ablate.study.budget_spec import ParameterMatch
 from ablate.training.lora import flops_change
 from ablate.training.spec import TrainSpec, timeless
 from zoo.costs import Cost, cost
@@ -65,15 +65,6 @@ Clock = Callable[[Sequence[Workload]], Sequence[StepTime]]
 
 class MatchError(ValueError):
     """No value of a knob matches the parameters. The text says why, of the knob."""
-
-
-def step_times(budget: Budget, work: Sequence[Workload], clock: Clock | None) -> Sequence[StepTime | None]:
-    """The step time of each workload; not asked, and None, where the budget is not in seconds."""
-    if budget.seconds is None:
-        return [None] * len(work)
-    if clock is None:
-        raise ValueError("a budget in seconds needs a clock")
-    return clock(work)
 
 
 def training_cost(train: TrainSpec, spec: ModelSpec, widths: Sequence[int], teacher: ModelSpec | None = None) -> Cost:

@@ -11,17 +11,18 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 
+from ablate.planning.grid import grid
 from ablate.planning.ladder import Axis, axis, refuse_unlike
-from ablate.planning.looks import Look, looks
+from ablate.planning.looks import looks
 from ablate.planning.plan import ArmPlan, Plan
-from ablate.planning.sampling import IllegalSpaceError
-from ablate.planning.trials import Batches, Settings, Tuned
-from ablate.planning.tuning import propose
+from ablate.planning.sampling import IllegalSpaceError, sampled
+from ablate.planning.trials import Batches, Legal, Settings, Stalls, Tuned
+from ablate.store.documents import StudyLook
 from ablate.store.documents.tuning import RATE
 from ablate.study.arms import Arm
 from ablate.study.space import Space
 from ablate.study.study import Study, StudyError
-from ablate.study.tune_spec import BELOW, FINE, Pass, rates_around
+from ablate.study.tune_spec import BELOW, FINE, Pass, TuneSpec, rates_around
 
 UNTUNED = ("measure", "evals", "probes")
 """Sections that tuning runs omit."""
@@ -72,7 +73,7 @@ class CampaignOutcome:
     """All that a study planned, at the rungs of its ladder as they are listed."""
 
     rungs: tuple[RungStudy, ...]
-    looks: tuple[Look, ...] = ()
+    looks: tuple[StudyLook, ...] = ()
 
     @property
     def plan(self) -> Plan:
@@ -148,9 +149,10 @@ def _tuned(
             for job in waiting:
                 job.hear(plans[id(job.study), job.at].arms, losses, stalls_above)
         for place, ((rung, tunings), own) in enumerate(zip(tried, jobs, strict=True)):
-            chosen = {job.arm.name: job.chosen for job in own}
+            chosen = {job.arm.name: job.passes[-1].tuned.chosen for job in own}
             arms = [rung.builder.tuned(arm, chosen[arm.name]) if arm.name in chosen else arm for arm in rung.arms]
-            tried[place] = replace(rung, arms=tuple(arms)), (*tunings, *(job.record for job in own))
+            found = (Tuning(job.arm.name, tuple(job.passes)) for job in own)
+            tried[place] = replace(rung, arms=tuple(arms)), (*tunings, *found)
     return tried
 
 
@@ -170,6 +172,15 @@ def _trials(rung: Study, at: Pass, jobs: Sequence[_Job]) -> Study:
     baseline = first if first.name in needed else replace(first, seeds=())
     sources = [arm for arm in others if arm.name in needed]
     return replace(rung, sections=sections, arms=(baseline, *sources, *arms), reads="tuning")
+
+
+def propose(spec: TuneSpec, space: Space, legal: Legal, stalls: Stalls = lambda loss: False) -> Batches:
+    """Batches of settings to try of one arm. It is sent the losses of each batch, and returns a `Tuned`.
+
+    The same losses always lead to the same settings, so that a tuning that was interrupted is gone through again from
+    the store. `legal` says whether an arm can be built with settings that the study did not list itself.
+    """
+    return (grid if spec.is_grid else sampled)(spec, space, legal, stalls)
 
 
 class _Job:
@@ -232,14 +243,6 @@ class _Job:
             return next(self._batches) if losses is None else self._batches.send(losses)
         except IllegalSpaceError as error:
             raise self.study.error("tune.space", f"{error} (in arm {self.arm.name})") from error
-
-    @property
-    def chosen(self) -> Settings:
-        return self.passes[-1].tuned.chosen
-
-    @property
-    def record(self) -> Tuning:
-        return Tuning(self.arm.name, tuple(self.passes))
 
 
 def _known(losses: LossOf, digests: Sequence[str]) -> tuple[float, ...]:

@@ -23,16 +23,13 @@ def exports(arms: Sequence[ArmPlan]) -> dict[str, Export]:
     """Exports by arm; empty if transformers is not installed. The first call takes seconds, to load transformers."""
     if find_spec("transformers") is None:
         return {}
-    return {arm.name: _export(arm) for arm in arms}
-
-
-def _export(arm: ArmPlan) -> Export:
     from zoo.hf import REMOTE, native  # noqa: PLC0415 (slow to load)
 
-    family, reason = native(arm.spec)
-    if family is None and obstacle(arm.spec) is None:
-        return Export(REMOTE, reason)
-    return Export(family, reason)
+    found = {}
+    for arm in arms:
+        family, reason = native(arm.spec)
+        found[arm.name] = Export(REMOTE if family is None and obstacle(arm.spec) is None else family, reason)
+    return found
 
 
 def export_lines(found: Mapping[str, Export]) -> Iterator[str]:
@@ -41,12 +38,10 @@ def export_lines(found: Mapping[str, Export]) -> Iterator[str]:
     for arm, each in found.items():
         by.setdefault(each.model_type, []).append(arm)
     if by:
-        yield "exports: " + "; ".join(f"{', '.join(arms)} {_said(model_type)}" for model_type, arms in by.items())
+        from zoo.hf import REMOTE  # noqa: PLC0415 (slow to load)
 
-
-def _said(model_type: str | None) -> str:
-    from zoo.hf import REMOTE  # noqa: PLC0415 (slow to load)
-
-    if model_type == REMOTE:
-        return "with a modeling file of ours (trust_remote_code), since no family of transformers fits"
-    return f"as {model_type}" if model_type else "not: only causal models have a modeling file of ours"
+        said = {
+            REMOTE: "with a modeling file of ours (trust_remote_code), since no family of transformers fits",
+            None: "not: only causal models have a modeling file of ours",
+        }
+        yield "exports: " + "; ".join(f"{', '.join(arms)} {said.get(kind, f'as {kind}')}" for kind, arms in by.items())

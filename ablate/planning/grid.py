@@ -99,7 +99,6 @@ def _on_curve(found: Tuned) -> Tuned:
 
 
 def _why_not(found: Tuned) -> str:
-    """Why there is no curve."""
     rate, rates = best(found.trials).settings[RATE], sorted(trial.settings[RATE] for trial in found.trials)
     if rate in (rates[0], rates[-1]):
         return f"not bracketed: the {'lowest' if rate == rates[0] else 'highest'} rate tried, {rate:g}, is the best"

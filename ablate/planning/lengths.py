@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.store import Store
-from ablate.store.documents import JsonObject, TextMeta
+from ablate.store.documents import TextMeta
 from ablate.store.documents.length import undertrained
 from ablate.training.objectives.next_token import NextToken
 
@@ -29,16 +29,6 @@ def epochs(arm: ArmPlan, corpora: Corpora) -> float | None:
     """Number of passes over the corpus in a run; None if it is not prepared, or is no text."""
     meta = corpora.get(arm.identity.digest)
     return None if meta is None else arm.tokens / meta.tokens.train
-
-
-def epochs_text(arm: ArmPlan, corpora: Corpora) -> str:
-    found = epochs(arm, corpora)
-    return "–" if found is None else f"{found:.2g}"
-
-
-def references_json(arm: ArmPlan, corpora: Corpora) -> JsonObject | None:
-    meta = corpora.get(arm.identity.digest)
-    return None if meta is None else dict(meta.references)
 
 
 def length_lines(plan: Plan, corpora: Corpora) -> Iterator[str]:

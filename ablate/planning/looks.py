@@ -7,22 +7,14 @@ chance of ever being wrong is at most 0.05, however the looks depend on each oth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ablate.store.documents import StudyLook
 
 ALPHA = 0.05
 WORTH_A_LOOK = 1.25
 """A last look at fewer times the seeds of the one before would cost more level than it has news."""
 
 
-@dataclass(frozen=True)
-class Look:
-    """One time at which an arm with so many seeds is judged, at the level `alpha`."""
-
-    seeds: int
-    alpha: float
-
-
-def looks(start: int, cap: int) -> tuple[Look, ...]:
+def looks(start: int, cap: int) -> tuple[StudyLook, ...]:
     """Looks at `start` seeds, at about half as many again each time (3, 5, 8, 12, 18 …), and last at `cap`.
 
     The level is split evenly. A smaller share for the early looks, as is common with hundreds of observations, would
@@ -39,4 +31,4 @@ def looks(start: int, cap: int) -> tuple[Look, ...]:
         counts.append((3 * counts[-1] + 1) // 2)
     early = [count for count in counts if count * WORTH_A_LOOK <= cap]
     seeds = [*early, cap]
-    return tuple(Look(count, ALPHA / len(seeds)) for count in seeds)
+    return tuple(StudyLook(seeds=count, alpha=ALPHA / len(seeds)) for count in seeds)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ablate.data import DataError, DataIdentity, DataSource, UnreachableError, identify, vocabulary
-from ablate.planning.budgets import Clock, StepTime, Workload, price_of_step, step_times, training_cost
+from ablate.planning.budgets import Clock, StepTime, Workload, price_of_step, training_cost
 from ablate.planning.checks import check, evaluated
 from ablate.planning.identity import RunPlan, canonical_model, digests
 from ablate.planning.matching import Matched, match_parameters
@@ -60,7 +60,11 @@ def make_plan(
         )
         for each in matched
     ]
-    times = step_times(study.budget, work, clock)
+    times: Sequence[StepTime | None] = [None] * len(work)
+    if study.budget.seconds is not None:
+        if clock is None:
+            raise ValueError("a budget in seconds needs a clock")
+        times = clock(work)
     teachers = teacher_models(study, matched)
     arms: list[ArmPlan] = []
     for each, workload, data, step_time in zip(matched, work, identities, times, strict=True):

@@ -10,16 +10,17 @@ from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.claims import study_claims
-from ablate.planning.design_document import design_document, design_lines
-from ablate.planning.lengths import NO_CORPORA, Corpora, epochs, epochs_text, references_json
+from ablate.planning.lengths import NO_CORPORA, Corpora, epochs
 from ablate.planning.memory import MemoryNeed, memory_text
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
-from ablate.planning.study_document import study_arm, study_rates
+from ablate.planning.study_document import design_document, study_arm, study_rates
 from ablate.readable import clock
 from ablate.store.documents import JsonObject
 from ablate.store.documents.claim_words import origin, statement
+from ablate.store.documents.design import structure
 from ablate.store.documents.study_arm import taught_by
 from ablate.store.documents.tuning_words import trials, untuned
+from ablate.study.design_spec import Screen, named
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
 from evals.costs.machine import Speed
@@ -68,13 +69,14 @@ def plan_json(
     """
 
     def planned(arm: ArmPlan, need: MemoryNeed | None) -> JsonObject:
+        text = corpora.get(arm.identity.digest)
         return {
             **study_arm(arm).model_dump(exclude=PLANNED),
             "flops": arm.flops,
             "tokens_per_parameter": arm.length.tokens_per_parameter,
             "undertrained": arm.length.undertrained,
             "epochs": epochs(arm, corpora),
-            "references": references_json(arm, corpora),
+            "references": dict(text.references) if text else None,
             "estimated_seconds": _seconds(arm, speed),
             "matched": arm.matched,
             "peak_memory_bytes": need.peak_memory_bytes if need else None,
@@ -133,7 +135,7 @@ def plan_rows(
     traced = ["peak memory", "attention"] * (needs is not None)
     rows = [(*columns, "FLOPs", "KV bytes/token", "seconds/run", *traced, *solved)]
     for arm in plan.arms:
-        estimate = _seconds(arm, speed)
+        estimate, passes = _seconds(arm, speed), epochs(arm, corpora)
         edits = ", ".join(f"{path}={value}" for path, value in arm.matching.items())
         need = (needs or {}).get(arm.name)
         time = "" if estimate is None else f"{estimate:,.0f}" if estimate >= 10 else f"{estimate:.2g}"
@@ -146,7 +148,7 @@ def plan_rows(
                 f"{arm.steps:,}",
                 f"{arm.tokens:,}{_percent(arm.differs['tokens'])}",
                 f"{arm.length.tokens_per_parameter:.3g}",
-                epochs_text(arm, corpora),
+                "–" if passes is None else f"{passes:.2g}",
                 f"{arm.flops:.3g}{_percent(arm.differs['flops'])}",
                 "–" if arm.kv_bytes_per_token is None else f"{arm.kv_bytes_per_token:,.0f}",
                 time and time + _percent(arm.differs.get("seconds", 0.0)),
@@ -189,6 +191,16 @@ def remarks(study: Study, tuned: bool) -> Iterator[str]:
             yield f"{name}, which other arms need, is tuned before them and trained whole for each tuning seed"
     if auto := study.auto_seeds:
         yield f"seeds: from {auto.start} to {auto.cap}, as many as it takes to settle every arm"
+
+
+def design_lines(screen: Screen, *, tuned: bool) -> Iterator[str]:
+    """Effects that are estimated, and those that the runs cannot tell apart."""
+    yield f"Design. {structure(len(screen.factors), len(screen.runs), screen.design.resolution)}"
+    yield f"Effects, judged together: {', '.join(map(named, screen.effects))}."
+    if aliased := screen.design.alias_text():
+        yield f"Aliased: {'; '.join(aliased)}."
+    if tuned:
+        yield f"Error of effects: from the {screen.spare} contrasts that no effect takes, because each run is tuned."
 
 
 def tuning_runs(tune: TuneSpec) -> float:

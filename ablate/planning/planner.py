@@ -46,10 +46,7 @@ class Planner:
         )
 
     def stages(self) -> Stages:
-        return self._campaign(self.study)
-
-    def _campaign(self, study: Study) -> Stages:
-        return campaign(study, self.plan, self.loss, self.stalls_above)
+        return campaign(self.study, self.plan, self.loss, self.stalls_above)
 
     def stalls_above(self, arm: ArmPlan) -> float:
         """The loss above which a run of this arm has stalled, near that of token frequencies; infinite where it does
@@ -81,7 +78,7 @@ class Planner:
                 trials |= {run.digest: (arm, known[run.digest]) for arm in tried for run in arm.runs}
             if not all(known.values()):
                 break
-        untuned = (stage.outcome for stage in self._campaign(_without_tuning(self.study)))
+        untuned = (stage.outcome for stage in replace(self, study=_without_tuning(self.study)).stages())
         return Foreseen(next(filter(None, untuned)), tuned=False, tuning=tuple(trials.values()))
 
 

@@ -54,14 +54,12 @@ def _arm(arm: Arm) -> JsonObject:
 
 
 def _rules(study: Study) -> JsonObject:
-    """Rules of the verdicts."""
     auto = study.auto_seeds
-    planned = [{"seeds": look.seeds, "alpha": look.alpha} for look in (looks(auto.start, auto.cap) if auto else ())]
     return {
         "version": project_version(),
         "error rate of all verdicts together": ALPHA,
         "share of the first judgement": FIRST_SHARE,
-        "looks": to_jsonable_python(planned),
+        "looks": to_jsonable_python(looks(auto.start, auto.cap) if auto else ()),
     }
 
 

@@ -28,7 +28,10 @@ def sampled(spec: TuneSpec, among: Space, legal: Legal, stalls: Stalls) -> Batch
     import optuna  # noqa: PLC0415 (takes long, and few studies tune by it)
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(sampler=_sampler(spec))
+    sampler: optuna.samplers.BaseSampler = optuna.samplers.RandomSampler(seed=0)
+    if spec.sampler != "random":
+        sampler = optuna.samplers.TPESampler(seed=0, constant_liar=True, n_startup_trials=2 * spec.at_once)
+    study = optuna.create_study(sampler=sampler)
     space = {path: axis.distribution for path, axis in among.items()}
     trials: list[Trial] = []
     while len(trials) < spec.count:
@@ -51,14 +54,6 @@ def _legal_trial(study: optuna.Study, space: dict[str, BaseDistribution], legal:
             return trial
         study.tell(trial, state=optuna.trial.TrialState.FAIL)
     raise IllegalSpaceError(f"none of {MOST_ILLEGAL} settings drawn from the space can be built")
-
-
-def _sampler(spec: TuneSpec) -> optuna.samplers.BaseSampler:
-    import optuna  # noqa: PLC0415 (takes long, and few studies tune by it)
-
-    if spec.sampler == "random":
-        return optuna.samplers.RandomSampler(seed=0)
-    return optuna.samplers.TPESampler(seed=0, constant_liar=True, n_startup_trials=2 * spec.at_once)
 
 
 def _near_ends(space: Space, chosen: Settings, legal: Legal) -> tuple[str, ...]:

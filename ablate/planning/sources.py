@@ -12,7 +12,6 @@ from ablate.planning.matching import Matched
 from ablate.planning.plan import ArmPlan
 from ablate.store.documents import RunStart, RunTeacher
 from ablate.study.arms import Arm
-from ablate.study.sections import TeacherSpec
 from ablate.study.study import Study
 from zoo.spec import ModelSpec
 
@@ -76,19 +75,13 @@ def _taught(study: Study, arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) 
     """The plan of an arm with, where it has a teacher, the run of the same seed, or the checkpoint, that is its own."""
     if arm.teacher is None:
         return planned
-    path = arm.teacher.checkpoint
+    path, how = arm.teacher.checkpoint, arm.teacher.model_dump(exclude={"arm", "checkpoint"})
     if path is not None:
         digest = Checkpoint.at(path, study.folder).digest
-        teachers = [_teacher(arm.teacher, checkpoint=digest) for _ in planned.runs]
+        teachers = [RunTeacher(checkpoint=digest, **how) for _ in planned.runs]
     else:
         source = next(plan for plan in plans if plan.name == arm.teacher.arm)
         digests = {run.seed: run.digest for run in source.runs}
-        teachers = [_teacher(arm.teacher, run=digests[run.seed]) for run in planned.runs]
+        teachers = [RunTeacher(run=digests[run.seed], **how) for run in planned.runs]
     runs = [RunPlan.of(run.arm, taught(run.identity, each)) for run, each in zip(planned.runs, teachers, strict=True)]
     return replace(planned, runs=tuple(runs), teacher=path or arm.teacher.arm)
-
-
-def _teacher(spec: TeacherSpec, run: str | None = None, checkpoint: str | None = None) -> RunTeacher:
-    return RunTeacher(
-        run=run, checkpoint=checkpoint, temperature=spec.temperature, weight=spec.weight, top_k=spec.top_k
-    )

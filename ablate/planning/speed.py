@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
 
 import zoo
 from ablate.machine.numerics import Numerics
 from ablate.machine.recent import recently
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.training.spec import TrainSpec, timeless
-from ablate.training.step_trial import step_seconds
 from evals.costs import matmul
-from evals.costs.machine import Speed, training_seconds_per_layer
+from evals.costs.clock import Clock
+from evals.costs.machine import Speed, training_seconds_per_layer, training_steps
+from zoo.spec import ModelSpec
 
 LONGEST_STEP = 0.5
 """Seconds by arithmetic from which on a step is not tried out: it takes too long, and products take most of it."""
+_STEPS = 4
 
 
-def speed_for(plans: Sequence[Plan], numerics: Numerics, speed: Speed | None = None) -> Speed:
+def speed_for(plans: Sequence[Plan], numerics: Numerics) -> Speed:
     """Measured: large products, layers that are all overhead, and a few steps of each plan's baseline as it will train.
 
     Arithmetic alone takes a narrow model for twice as fast as it is: what lies between its products moves more bytes
     than they do.
-
-    Args:
-        speed: the machine's, where it was measured before.
     """
-    speed = speed or machine_speed(numerics)
+    speed = machine_speed(numerics)
     tried = {arm.flops / arm.steps: _ratio(arm, speed, numerics) for arm in (plan.arms[0] for plan in plans)}
     return replace(speed, tried={flops: ratio for flops, ratio in tried.items() if ratio is not None})
 
@@ -56,3 +61,25 @@ def _ratio(arm: ArmPlan, speed: Speed, numerics: Numerics) -> float | None:
         return step_seconds(zoo.parse(json.loads(model)), TrainSpec.model_validate_json(train), numerics)
 
     return recently(f"seconds of a step of {digest}, {numerics}", measured) / foretold
+
+
+def step_seconds(spec: ModelSpec, train: TrainSpec, numerics: Numerics, clock: Clock = time.perf_counter) -> float:
+    """The quickest of four steps on random tokens, forward, backward and update: others may be at work, and the first
+    one sets up.
+
+    The update is AdamW's and the loss that of the next token, whatever the study's are: training's own load torch's
+    compiler, which takes longer than the steps. Nothing is drawn from the caller's random numbers.
+    """
+    random, device = np.random.default_rng(0), torch.device(numerics.device)
+    windows = random.integers(spec.vocab_size, size=(train.batch, train.context + 1))
+    with torch.random.fork_rng():
+        with device:
+            model = zoo.Decoder(spec).train()
+        batch = train.objective.batch(windows, spec.vocab_size, random).to(numerics.device)
+
+        def loss() -> Tensor:
+            with numerics.autocast():
+                logits = model(batch.tokens, **batch.given)
+            return functional.cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten())
+
+        return min(training_steps(model, loss, _STEPS, clock))

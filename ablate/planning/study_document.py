@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 
@@ -11,18 +11,17 @@ from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import CampaignOutcome, Tuning, TuningPass
 from ablate.planning.claims import study_claims
-from ablate.planning.design_document import design_document
 from ablate.planning.identity import at_any_rate, run_identity
 from ablate.planning.plan import ArmPlan
 from ablate.planning.unjudged import is_pilot
 from ablate.store.documents import (
     CacheBytes,
-    ParameterBudget,
     SpentBudget,
     StudyArm,
     StudyContrast,
+    StudyDesign,
     StudyDocument,
-    StudyLook,
+    StudyEffect,
     StudyObjective,
     StudyPass,
     StudyRates,
@@ -33,6 +32,8 @@ from ablate.store.documents import (
 )
 from ablate.store.documents.tuning import RATE
 from ablate.study.budget_spec import Budget
+from ablate.study.design_spec import Screen
+from ablate.study.factorial import Effect
 from ablate.study.reading import next_scale
 from ablate.study.study import Study
 from ablate.training.objectives.next_token import NextToken
@@ -83,7 +84,7 @@ def study_document(
         design=design_document(study.screen, arms) if study.screen else None,
         measure=plan.measure_digest,
         evals=plan.evals_digest,
-        looks=tuple(StudyLook(seeds=look.seeds, alpha=look.alpha) for look in outcome.looks),
+        looks=outcome.looks,
         rates=study_rates(study),
         tuning=tuple(map(study_tuning, outcome.rungs[-1].tunings)),
         ladder=tuple(
@@ -100,9 +101,7 @@ def study_document(
 
 
 def spent_budget(budget: Budget) -> SpentBudget:
-    matched = budget.parameters
-    parameters = ParameterBudget(knob=matched.knob, step=matched.step, count=matched.count) if matched else None
-    return SpentBudget(flops=budget.flops, tokens=budget.tokens, seconds=budget.seconds, parameters=parameters)
+    return SpentBudget(**budget.model_dump(include=set(SpentBudget.model_fields)))
 
 
 def study_tuning(tuning: Tuning) -> StudyTuning:
@@ -171,3 +170,31 @@ def study_arm(arm: ArmPlan, aliases: Mapping[str, str] = NO_ALIASES) -> StudyArm
         identity_at_any_rate=digest_of(at_any_rate(found)),
         runs=tuple(StudyRun(digest=run.digest, seed=run.seed) for run in arm.runs),
     )
+
+
+def design_document(screen: Screen, arms: Sequence[StudyArm]) -> StudyDesign:
+    """Design for reports, whose runs are these arms."""
+    return StudyDesign(
+        factors=screen.factors,
+        resolution=screen.design.resolution,
+        correction=screen.correction,
+        effects=tuple(_effect(screen, effect, arms) for effect in screen.effects),
+    )
+
+
+def _effect(screen: Screen, effect: Effect, arms: Sequence[StudyArm]) -> StudyEffect:
+    levels = screen.design.contrast(effect)
+    high = [arm for arm, level in zip(arms, levels, strict=True) if level > 0]
+    low = [arm for arm, level in zip(arms, levels, strict=True) if level < 0]
+    return StudyEffect(
+        factors=effect,
+        aliases=screen.aliases(effect),
+        arms=tuple(arm.name for arm in high),
+        identity=_identity(high),
+        other_identity=_identity(low),
+    )
+
+
+def _identity(arms: Sequence[StudyArm]) -> str:
+    """Identity of several arms, in any order: as long as theirs, by which an earlier version's ledger knows them."""
+    return digest_of(sorted(arm.identity for arm in arms), max(len(arm.identity) for arm in arms))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Mapping
 from typing import IO, NamedTuple
 
 from ablate.machine.environment import environment_of_worker, worker_command
+from ablate.training.stop import ENDED_BY_REQUEST
 
 STANDARD_ERROR = 2
 
@@ -67,3 +69,14 @@ def answers_to(number: str) -> IO[str]:
     """The pipe to whoever started this process, sent line by line. Processes started from here do not hold it open."""
     os.set_inheritable(int(number), False)
     return os.fdopen(int(number), "w", buffering=1, encoding="utf-8")
+
+
+def end_with_parent() -> None:
+    """End this process when its parent dies: standard input is a pipe from it, which closes then, even by SIGKILL."""
+
+    def wait() -> None:
+        while os.read(0, 1):
+            pass
+        os._exit(ENDED_BY_REQUEST)
+
+    threading.Thread(target=wait, daemon=True).start()

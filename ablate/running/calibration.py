@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import NamedTuple
@@ -30,9 +31,9 @@ from ablate.running.rehearsal import Rehearsal, Rehearsed, Timed
 from ablate.running.rehearsing import CalibrationError
 from ablate.store import Store
 from ablate.store.documents import CalibrationDocument, CostProcess, JsonObject, RunData, RunDocument
-from ablate.training.result import quartiles
 from ablate.training.spec import timeless
 from evals.costs.alternation import Effort, Pace
+from evals.costs.clock import quartiles
 from zoo.settings.identity import digest_of
 from zoo.settings.registry import versions_of
 
@@ -51,20 +52,15 @@ class Reference(NamedTuple):
     tokens: int
 
 
+@dataclass(frozen=True)
 class Calibration:
     """A clock (`ablate.planning.budgets.Clock`) that reads step times from the store and measures what is not there."""
 
-    def __init__(
-        self,
-        store: Store,
-        engine: Engine,
-        corpus: Callable[[], Path],
-        *,
-        say: Callable[[str], None],
-        pace: Pace | None = None,
-    ) -> None:
-        self.store, self.engine, self.corpus = store, engine, corpus
-        self.say, self.pace = say, pace or PACE
+    store: Store
+    engine: Engine
+    corpus: Callable[[], Path]
+    say: Callable[[str], None]
+    pace: Pace = field(default_factory=lambda: PACE)
 
     def __call__(self, work: Sequence[Workload]) -> list[StepTime]:
         """The step time of each workload. Raises CalibrationError."""
@@ -102,8 +98,9 @@ class Calibration:
 
     def _measure(self, missing: Mapping[str, Workload], known: Mapping[str, Workload]) -> None:
         """known: a workload whose time is known, against which the others are measured, if there is one."""
-        models, workers = len(missing), self.engine.at_once
-        self.say(f"Measuring the time of a training step: {_of(models, 'model')}, {_of(workers, 'worker')} at once.")
+        counts = {"model": len(missing), "worker": self.engine.at_once}
+        models, workers = (f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items())
+        self.say(f"Measuring the time of a training step: {models}, {workers} at once.")
         corpus = self.corpus().resolve()
         work = {**known, **missing}
         request = Rehearsal(
@@ -134,8 +131,6 @@ class Calibration:
         self, digest: str, workload: Workload, found: Timed, reference: Reference | None = None
     ) -> CalibrationDocument:
         """The document of a workload that these processes have measured, against the `reference` if there is one."""
-        import polars as pl  # noqa: PLC0415 (takes long; few budgets are in seconds)
-
         tokens = workload.train.tokens
         turns = [tokens * seconds for process in found.processes for seconds in process.points[0].seconds[digest]]
         per_token, error = _estimate(found.processes, digest, reference)
@@ -146,7 +141,7 @@ class Calibration:
             numerics=workload.numerics,
             device=found.environment.device,
             workers=self.engine.at_once,
-            seconds_per_step=quartiles(pl.Series(turns)),
+            seconds_per_step=quartiles(turns),
             steps=len(turns),
             seconds=tokens * per_token,
             error=error,
@@ -200,7 +195,3 @@ def _log(process: CostProcess, name: str) -> float:
 
 def _standard_error(values: Sequence[float]) -> float | None:
     return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-
-
-def _of(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

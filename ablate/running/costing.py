@@ -58,17 +58,22 @@ class Costing:
         }
         return digest_of(request)
 
-    @property
-    def seconds(self) -> float:
-        """Least time that measuring takes."""
-        return self.plan.alternating_seconds
-
     def measure(self, folder: StudyFolder) -> None:
         """Measure, and keep it. Raises CalibrationError."""
-        if self.digest is None:
+        spec = self.plan.measure
+        if self.digest is None or spec is None:
             raise ValueError("the study measures nothing")
+        judged = Pace(seconds=JUDGED * spec.seconds / PROCESSES, rounds=ROUNDS)
+        request = Rehearsal(
+            arms=tuple(self._rehearsed(arm) for arm in self.plan.arms),
+            measure=spec.model_dump(mode="json"),
+            effort=Effort(judged=judged, drawn=Pace(seconds=DRAWN * spec.seconds / PROCESSES, rounds=1)),
+            store=str(self.store.absolute.root),
+            execution=self.execution,
+            order=secrets.randbits(32),
+        )
         began = time.monotonic()
-        found = self.engine.rehearse(self._request(), alone=True)
+        found = self.engine.rehearse(request, alone=True)
         folder.write_costs(
             CostsDocument(
                 request=self.digest,
@@ -77,20 +82,6 @@ class Costing:
                 seconds=time.monotonic() - began,
                 measured=now(),
             )
-        )
-
-    def _request(self) -> Rehearsal:
-        spec = self.plan.measure
-        if spec is None:
-            raise ValueError("the study measures nothing")
-        drawn = Pace(seconds=DRAWN * spec.seconds / PROCESSES, rounds=1)
-        return Rehearsal(
-            arms=tuple(self._rehearsed(arm) for arm in self.plan.arms),
-            measure=spec.model_dump(mode="json"),
-            effort=Effort(judged=Pace(seconds=JUDGED * spec.seconds / PROCESSES, rounds=ROUNDS), drawn=drawn),
-            store=str(self.store.absolute.root),
-            execution=self.execution,
-            order=secrets.randbits(32),
         )
 
     def _rehearsed(self, arm: ArmPlan) -> Rehearsed:

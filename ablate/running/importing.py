@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -27,6 +28,13 @@ from zoo.lengths import longest_text
 
 TOKENS_AT_ONCE = 4096
 """Read in one pass."""
+UNTRAINED: dict[str, Any] = dict.fromkeys(
+    (
+        *("reason", "accuracy", "floor", "judging_loss", "judging_bits_per_byte", "start_loss", "train_loss"),
+        *("tokens_per_second", "loss_spikes", "mfu"),
+    )
+)
+"""Fields of a result that describe training, or a synthetic task: null of an imported model."""
 
 
 def imported_run(
@@ -84,28 +92,18 @@ def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corp
             keep_published(store, run.digest, checkpoint.published)
         seconds = time.perf_counter() - began
         cost = training_cost(train, checkpoint.spec, (train.context,))
-        # Without what describes training.
         result = ResultDocument(
             digest=run.digest,
             status="finished",
-            reason=None,
             steps=0,
             tokens=0,
             train_seconds=0.0,
             wall_seconds=seconds,
             loss=found.nats,
             bits_per_byte=found.bits_per_byte,
-            accuracy=None,
-            floor=None,
-            judging_loss=None,
-            judging_bits_per_byte=None,
-            start_loss=None,
-            train_loss=None,
-            tokens_per_second=None,
-            loss_spikes=None,
             loss_spike_steps=(),
             grad_norm=GradNorm(median=None, max=None, spikes=0),
-            mfu=None,
+            **UNTRAINED,
             matmul_flops_per_second=matmul.peak_flops_per_second(numerics.device, numerics.torch_dtype),
             peak_memory_bytes=memory.bytes,
             peak_memory_source=memory.source,

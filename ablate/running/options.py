@@ -110,11 +110,8 @@ def described(name: str) -> str:
     text = text[:1].lower() + text[1:]
     if field.default in (None, False):
         return text
-    return (
-        f"{text} (default: {field.default:g})"
-        if isinstance(field.default, float)
-        else f"{text} (default: {field.default})"
-    )
+    shown = f"{field.default:g}" if isinstance(field.default, float) else field.default
+    return f"{text} (default: {shown})"
 
 
 def documented(names: Iterable[str]) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -17,17 +17,16 @@ import torch
 
 from ablate.data import Corpus, SyntheticCorpus, open_corpus
 from ablate.machine.environment import describe
-from ablate.machine.numerics import Numerics
+from ablate.machine.numerics import Numerics, enforce_as
 from ablate.planning.budgets import training_cost
 from ablate.readable import instant, now
 from ablate.running.process_group import process_group_of
 from ablate.running.request import Request
-from ablate.running.sessions import numerics_of, session_of
 from ablate.store import Store
 from ablate.store.claims import FolderClaim
 from ablate.store.documents import ResultDocument
 from ablate.store.documents.claim import Count
-from ablate.training.result import model_flop_utilisation, summarise_metrics, trained_tokens
+from ablate.training.result import model_flop_utilisation, summarise_metrics
 from ablate.training.schedule import warmup_steps
 from ablate.training.session import Session, TrainOutcome
 from ablate.training.spec import TrainSpec
@@ -62,7 +61,7 @@ def run_phases(request: Request, stop: StopSignal, claim: FolderClaim) -> None:
     load_imports()
     if stale := ", ".join(changed(request.identity.plugins or {})):
         raise PluginError(f"plug-ins changed since the run was planned, or are not on this machine: {stale}")
-    numerics = numerics_of(request)
+    numerics = enforce_as(request.identity.numerics, request.threads)
     if numerics.device == "cuda":
         take_share(request.beside + 1)
     phases: dict[str, Callable[[], None]] = {
@@ -98,7 +97,8 @@ def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
         waiting() as waited,
         watched(device) as sensors,
     ):
-        session = session_of(request, corpus, numerics, group, stop=lambda: stop.asked)
+        how = store, request.identity, corpus, numerics, request.execution
+        session = Session(*how, group=group, stop=lambda: stop.asked)
         with stop.deferred():
             ending = session.run()
     if ending.status == "finished":
@@ -126,7 +126,7 @@ def _result(
     peak = recent_peak_flops_per_second(numerics.device, numerics.torch_dtype)
     environment = describe(numerics.device, request.threads)
     published = published_flops_per_second(environment.device, numerics.dtype)
-    tokens = trained_tokens(spec, place.step)
+    tokens = place.step * spec.tokens
 
     def utilisation(ceiling: float | None) -> float | None:
         return model_flop_utilisation(
@@ -205,7 +205,6 @@ def _evaluate(request: Request, numerics: Numerics) -> None:
 
 
 def _data(request: Request, bos: Bos) -> HeldOutText | SyntheticTask:
-    """The data that a run is evaluated on."""
     store, run = Store(request.store), request.identity
     corpus, part = open_corpus(Path(request.corpus)), run.reads
     if isinstance(corpus, SyntheticCorpus):

@@ -17,13 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ablate.data import open_corpus
-from ablate.running.answering import Answering, answers_to, start
-from ablate.running.parent_death import end_with_parent
+from ablate.machine.numerics import enforce_as
+from ablate.running.answering import Answering, answers_to, end_with_parent, start
 from ablate.running.request import Request
 from ablate.running.scratch import scratch
-from ablate.running.sessions import numerics_of, session_of
 from ablate.store import Store
 from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError, joined
+from ablate.training.session import Session
 from ablate.training.stop import ASKING
 from evals.costs.memory import is_out_of_memory
 
@@ -48,21 +48,16 @@ def process_group_of(request: Request) -> Iterator[ProcessGroup]:
         over = threading.Event()
         threading.Thread(target=_end_without, args=(others, request, over), daemon=True).start()
         try:
-            _expect(others)
+            for other in others:  # until all are about to meet
+                if other.answers.readline() != READY:
+                    other.process.wait()
+                    raise ProcessGroupError(_death(others) or "a process of the run ended before it began")
             with joined(meeting, 0, size, request.identity.numerics.device) as group, _explained(others):
                 yield group
         finally:
             over.set()
             for other in others:
                 other.kill()
-
-
-def _expect(others: Sequence[Answering]) -> None:
-    """Wait until the others are about to meet. Raises ProcessGroupError where one ends before."""
-    for other in others:
-        if other.answers.readline() != READY:
-            other.process.wait()
-            raise ProcessGroupError(_death(others) or "a process of the run ended before it began")
 
 
 @contextmanager
@@ -110,13 +105,14 @@ def _start(rank: int, request: Path, meeting: Path) -> Answering:
 def main(arguments: list[str]) -> int:
     for number in ASKING:
         signal.signal(number, signal.SIG_IGN)  # the first process saves, and ends us
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent()
     answers, request, rank = answers_to(arguments[0]), Request.read(Path(arguments[1])), int(arguments[2])
     answers.write(READY.decode())
-    unwatched = request.model_copy(update={"identity": request.identity.model_copy(update={"probes": None})})
-    with joined(Path(arguments[3]), rank, request.execution.devices, request.identity.numerics.device) as group:
-        corpus = open_corpus(Path(request.corpus))
-        for _ in session_of(unwatched, corpus, numerics_of(request), group).rehearse():
+    unwatched, wanted = request.identity.model_copy(update={"probes": None}), request.identity.numerics
+    with joined(Path(arguments[3]), rank, request.execution.devices, wanted.device) as group:
+        corpus, numerics = open_corpus(Path(request.corpus)), enforce_as(wanted, request.threads)
+        session = Session(Store(request.store), unwatched, corpus, numerics, request.execution, group=group)
+        for _ in session.rehearse():
             pass
     return 0
 

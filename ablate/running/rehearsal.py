@@ -13,7 +13,6 @@ import gc
 import importlib
 import json
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -21,8 +20,7 @@ from random import Random
 import zoo
 from ablate.data import open_corpus
 from ablate.machine.numerics import Numerics, enforce
-from ablate.running.answering import answers_to
-from ablate.running.parent_death import end_with_parent
+from ablate.running.answering import answers_to, end_with_parent
 from ablate.store import Store
 from ablate.store.documents import CostPoint, CostProcess, Environment, JsonObject, Part, RunDocument
 from ablate.training.execution import DEFAULT, Execution
@@ -74,7 +72,7 @@ def main(arguments: list[str]) -> int:
     print("ready", file=answers)
     if not sys.stdin.readline():
         return 1
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent()
     with watched(request.arms[0].identity.numerics.device) as sensors:
         points = tuple(_points(request))
     print(CostProcess(points=points, gpu=sensors.state).model_dump_json(), file=answers)
@@ -86,7 +84,10 @@ def _points(request: Rehearsal) -> Iterator[CostPoint]:
     keep_freed_memory()
     if request.spec is not None:
         models = _Alike(request.arms, lambda arm: arm.identity.model)  # decides the speed of reading and generating
-        built = {arm.name: _built(arm) for arm in models.shuffled(order)}
+        built: dict[str, Decoder] = {}
+        for arm in models.shuffled(order):  # with initial values, they are as fast as trained
+            numerics, spec = _enforced(arm.identity), zoo.parse(arm.identity.model)
+            built[arm.name] = zoo.build(spec, seed=0).to(numerics.device, numerics.torch_dtype)
         for point in serving(built, request.spec, request.effort, order):
             yield models.named(point)
         del built
@@ -131,16 +132,12 @@ def _enforced(identity: RunDocument) -> Numerics:
     return Numerics(wanted.device, wanted.dtype, wanted.matmul)
 
 
-def _built(arm: Rehearsed) -> Decoder:
-    """A model with initial values, which is as fast as a trained one."""
-    numerics = _enforced(arm.identity)
-    model: Decoder = zoo.build(zoo.parse(arm.identity.model), seed=0).to(numerics.device, numerics.torch_dtype)
-    return model
-
-
 def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> CostPoint:
     """Training steps as runs take them, each reading its batch."""
-    sessions = {arm.name: _session(request, arm) for arm in arms}
+    sessions: dict[str, Session] = {}
+    for arm in arms:
+        what = Store(request.store), arm.identity, open_corpus(Path(arm.corpus)), _enforced(arm.identity)
+        sessions[arm.name] = Session(*what, request.execution, rest_seconds=TURN_SECONDS)
     host_bound = [name for name, each in sessions.items() if each.numerics.device == "cuda" and not each.spec.compile]
     reasons = dict.fromkeys(host_bound, HOST_BOUND)
     turns = {name: _training_turn(session) for name, session in sessions.items() if name not in reasons}
@@ -155,17 +152,6 @@ HOST_BOUND = (
     "host-bound: steps that are not compiled take what their kernels take unfused, and Python (train.compile: true)"
 )
 """Why arms are not compared: on a GPU a norm more costs a tenth of a step, and next to nothing once it is fused."""
-
-
-def _session(request: Rehearsal, arm: Rehearsed) -> Session:
-    return Session(
-        Store(request.store),
-        arm.identity,
-        open_corpus(Path(arm.corpus)),
-        _enforced(arm.identity),
-        request.execution,
-        rest_seconds=TURN_SECONDS,
-    )
 
 
 def _training_turn(session: Session) -> TakeTurn:

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from itertools import chain
 from math import ceil
 from pathlib import Path
+from typing import NamedTuple
 
 from ablate.machine.environment import describe
-from ablate.running.answering import start
+from ablate.running.answering import Answering, start
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.scratch import scratch
 from ablate.store import AblateError
@@ -39,7 +40,7 @@ def rehearse(request: Rehearsal, places: Sequence[Mapping[str, str]], *, alone: 
         for wave in waves:
             working = [next(waiting) for _ in wave]
             for process in working:
-                process.begin()
+                process.answering.ask("go")
             found += [CostProcess.model_validate_json(process.expect()) for process in working]
     device = request.arms[0].identity.numerics.device
     return Timed(processes=tuple(found), environment=describe(device, threads=1))
@@ -51,34 +52,29 @@ def _processes(folder: Path, request: Rehearsal, places: Sequence[Mapping[str, s
     processes: list[_Process] = []
     try:
         for number, variables in enumerate(places):
+            path, log = folder / f"{number}.json", folder / f"{number}.log"
             own = request.model_copy(update={"order": request.order + number})
-            processes.append(_Process(own, variables, folder / f"{number}.json"))
+            path.write_text(own.to_json(), encoding="utf-8")
+            with log.open("wb") as output:
+                answering = start("ablate.running.rehearsal", str(path), variables=variables, output=output)
+            processes.append(_Process(answering, log))
         yield processes
     finally:
         for process in processes:
-            process.end()
+            process.answering.kill()
 
 
-class _Process:
-    """A rehearsal that waits to be told to begin."""
+class _Process(NamedTuple):
+    """A rehearsal that waits to be told to begin, and the file of what it prints."""
 
-    def __init__(self, request: Rehearsal, variables: Mapping[str, str], path: Path) -> None:
-        path.write_text(request.to_json(), encoding="utf-8")
-        self._log = path.with_suffix(".log")
-        with self._log.open("wb") as log:
-            self._process = start("ablate.running.rehearsal", str(path), variables=variables, output=log)
-
-    def begin(self) -> None:
-        self._process.ask("go")
+    answering: Answering
+    log: Path
 
     def expect(self) -> str:
         """The next line that it answers. Raises CalibrationError where it ends without one."""
-        line = self._process.answers.readline().decode()
+        line = self.answering.answers.readline().decode()
         if not line.endswith("\n"):
-            words = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+            words = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
             last = next((line for line in reversed(words) if line.strip()), "its process ended")
             raise CalibrationError(f"speeds could not be measured: {last}")
         return line
-
-    def end(self) -> None:
-        self._process.kill()

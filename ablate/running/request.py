@@ -52,11 +52,11 @@ class Request(Part):
     def digest(self) -> str:
         return self.identity.digest
 
-    def missing(self, store: Store | None = None) -> list[str]:
+    def missing(self) -> list[str]:
         """Phases still to do: some of "train", "measure" and "evals", in that order. A run that diverged is neither
-        measured nor evaluated. store: one that knows results already."""
-        known = store or Store(self.store)
-        return phases_after(known.status(self.digest), known, self.digest, self.measure_digest, self.evals_digest)
+        measured nor evaluated."""
+        store = Store(self.store)
+        return phases_after(store.status(self.digest), store, self.digest, self.measure_digest, self.evals_digest)
 
     def to_json(self) -> str:
         return self.model_dump_json(by_alias=True)

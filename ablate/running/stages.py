@@ -113,7 +113,7 @@ class StudyRunner:
         known = folder.read_costs(costing.digest)
         if known is not None and not known.is_crowded:
             return
-        seconds = costing.seconds
+        seconds = outcome.plan.alternating_seconds
         progress.say(f"Measuring the arms' speeds against each other: {PROCESSES} processes, about {clock(seconds)}.")
         try:
             costing.measure(folder)
@@ -124,7 +124,6 @@ class StudyRunner:
         return Costing(outcome.plan, self.store, self.context.engine, self.context.options.execution)
 
     def _carry_out(self, stage: Stage, progress: Progress) -> None:
-        """Run what the stage lacks."""
         self.outcome = stage.outcome or self.outcome
         runs = {run.digest: (plan, run) for plan in stage.plans for run in plan.runs}
         self.labels |= {
@@ -177,7 +176,6 @@ class StudyRunner:
     def _run(
         self, stage: Stage, todo: Sequence[Request], missing: Mapping[str, Sequence[str]], progress: Progress
     ) -> None:
-        """Have the engine carry out what is to do of a stage."""
         progress.begin(todo, stage.name if stage.tunes else "")
         identities = {request.digest: request.identity for request in todo if "train" in missing[request.digest]}
         with (

@@ -10,12 +10,11 @@ import logging
 import os
 import socket
 import sys
-import threading
 import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from ablate.running.parent_death import end_with_parent
+from ablate.running.answering import end_with_parent
 from ablate.running.request import Request
 from ablate.running.runlog import DONE, logged, redirect_output
 from ablate.store import LostClaimError, Store
@@ -27,7 +26,7 @@ LOG = logging.getLogger("ablate.running.worker")  # also where this is run as a 
 def main(arguments: list[str]) -> int:
     request = Request.read(Path(arguments[0]))
     if "--end-with-parent" in arguments[1:]:
-        threading.Thread(target=end_with_parent, daemon=True).start()
+        end_with_parent()
     stop = StopSignal()
     stop.listen()
     # Any exception goes to the run's error.txt, since nobody reads our standard error.

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 from ablate.errors import ArgumentError
 from ablate.store import Store
@@ -60,10 +60,6 @@ class RunTracker(Protocol):
         ...
 
 
-class _TrackerModule(Protocol):
-    def begin(self, run: TrackedRun) -> RunTracker: ...
-
-
 def names() -> list[str]:
     return members(__name__)
 
@@ -80,8 +76,8 @@ def check(wanted: Sequence[str]) -> None:
 class _Followed:
     """A run, its sinks by tracker, and how much of its metrics they have."""
 
-    run: TrackedRun
-    sinks: dict[str, RunTracker]
+    digest: str
+    sinks: dict[str, RunTracker] = field(default_factory=dict)
     sent: int = 0
     looked: float = 0.0
 
@@ -99,16 +95,14 @@ class Trackers:
         """A run has been started."""
         config = identity.model_dump(mode="json")
         folder, digest = self.store.root / "trackers", identity.digest
-        run = TrackedRun(study, scale, arm, identity.seed, digest, config, folder)
-        self.followed[digest] = _Followed(run, {})
+        self.followed[digest] = _Followed(digest)
         for name in list(self.wanted):
             own = TrackedRun(study, scale, arm, identity.seed, digest, config, folder / name)
             self._guarded(name, lambda name=name, own=own: self._open(digest, name, own))  # type: ignore[misc]
 
     def _open(self, digest: str, name: str, run: TrackedRun) -> None:
         run.folder.mkdir(parents=True, exist_ok=True)
-        module = cast(_TrackerModule, member(__name__, name))
-        self.followed[digest].sinks[name] = module.begin(run)
+        self.followed[digest].sinks[name] = member(__name__, name).begin(run)
 
     def look(self) -> None:
         """Send what is new of the runs that go on, now and then."""
@@ -137,7 +131,7 @@ class Trackers:
 
     def _send(self, each: _Followed) -> None:
         each.looked = time.monotonic()
-        rows = self.store.read_metrics(each.run.digest)
+        rows = self.store.read_metrics(each.digest)
         each.sent = min(each.sent, len(rows))  # a run that resumes cuts its log
         for row in rows[each.sent :].iter_rows(named=True):
             step = int(row.pop("step"))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ablate.tracking import TrackedRun
+from zoo.settings.edits import flatten
 
 REMEDY = "pip install mlflow-skinny"
 DIGEST = "ablate.digest"
@@ -50,29 +51,15 @@ def begin(run: TrackedRun) -> MlflowRun:
     found = client.get_experiment_by_name(run.study)
     experiment = found.experiment_id if found else client.create_experiment(run.study)
     known = client.search_runs([experiment], f"tags.`{DIGEST}` = '{run.digest}'", max_results=1)
-    return _again(client, known[0]) if known else _new(client, experiment, run)
-
-
-def _again(client: Any, known: Any) -> MlflowRun:
-    client.update_run(known.info.run_id, "RUNNING")
-    steps = (metric.step for metric in client.get_metric_history(known.info.run_id, "loss"))
-    return MlflowRun(client, known.info.run_id, max(steps, default=-1))
-
-
-def _new(client: Any, experiment: str, run: TrackedRun) -> MlflowRun:
+    if known:
+        number = known[0].info.run_id
+        client.update_run(number, "RUNNING")
+        steps = (metric.step for metric in client.get_metric_history(number, "loss"))
+        return MlflowRun(client, number, max(steps, default=-1))
     tags = {DIGEST: run.digest, "ablate.arm": run.arm, "ablate.scale": run.scale}
     made = client.create_run(experiment, run_name=f"{run.scale} {run.name}", tags=tags)
     parameter = importlib.import_module("mlflow.entities").Param
-    flat = [parameter(name, text[:LONGEST]) for name, text in _flat(run.config)]
+    flat = [parameter(name, str(value)[:LONGEST]) for name, value in flatten(run.config) if value != {}]
     for start in range(0, len(flat), 100):  # the most that one call takes
         client.log_batch(made.info.run_id, params=flat[start : start + 100])
     return MlflowRun(client, made.info.run_id, -1)
-
-
-def _flat(config: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Settings by dotted path."""
-    if isinstance(config, Mapping):
-        for key, value in config.items():
-            yield from _flat(value, f"{path}.{key}" if path else key)
-    else:
-        yield path, str(config)

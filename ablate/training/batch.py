@@ -95,11 +95,6 @@ class Batch:
         """(B, N): which targets count."""
         return self.targets != IGNORED
 
-    @property
-    def scored(self) -> int:
-        """Number of scored targets."""
-        return int(self.counts.sum())
-
     def scored_of(self, known: NDArray[np.integer]) -> NDArray[np.int64]:
         """(S,): of each scored target, what is known of its token. known: (B, T + 1), of the windows' tokens. Targets
         that are no token of the window count as its first."""

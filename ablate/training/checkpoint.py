@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from textwrap import shorten
@@ -55,7 +56,9 @@ def load_state(store: Store, digest: str, parts: Mapping[str, HasState]) -> Trai
     if not path.exists():
         return TrainingProgress()
     store.check_state(digest)
-    state = _read(path)
+    with opening(path):
+        # On the host, from where parts copy what is theirs: a second copy on a GPU would count as memory of the run.
+        state = torch.load(path, map_location="cpu", weights_only=True)
     store.check_logs(digest, state.get("logs", {}) if isinstance(state, dict) else {})
     try:
         for name, part in parts.items():
@@ -68,13 +71,15 @@ def load_state(store: Store, digest: str, parts: Mapping[str, HasState]) -> Trai
         raise StoreError(f"{path}: belongs to another run ({reason}): remove it to start the run again") from error
 
 
-def _read(path: Path) -> Any:
-    """On the host, from where parts copy what is theirs: a second copy on a GPU would count as memory of the run."""
+@contextmanager
+def opening(path: Path) -> Iterator[None]:
+    """Around reading what matches its checksums. What goes wrong is no damage, and nobody should remove good work for
+    it: another version wrote it, it may not be read, or there is no room for it."""
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        yield
     except (OSError, MemoryError):
         raise
-    except Exception as error:  # its checksum matched: another torch wrote it, or there is no room for it
+    except Exception as error:  # readers of foreign formats have errors of their own
         if isinstance(error, RuntimeError) and is_out_of_memory(error):
             raise
         reason = shorten(str(error), 160, placeholder=" …") or type(error).__name__

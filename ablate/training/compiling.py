@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from types import FunctionType, MethodType
 from typing import cast
 
@@ -26,13 +25,8 @@ def compiled(loss: Loss, backend: str = "inductor") -> Loss:
     `torch._dynamo.exc.FailOnRecompileLimitHit`.
     """
     hold_constants()
-    os.environ.setdefault(CACHE, str(cache_dir()))
+    os.environ.setdefault(CACHE, str(user_cache("inductor")))
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     method = cast(MethodType, loss)
     own = MethodType(distinct_code(cast(FunctionType, method.__func__)), method.__self__)
     return cast(Loss, torch.compile(own, dynamic=False, backend=backend))
-
-
-def cache_dir() -> Path:
-    """The folder in the user's cache."""
-    return user_cache("inductor")

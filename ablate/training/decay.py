@@ -9,7 +9,6 @@ from pydantic import GetJsonSchemaHandler, NonNegativeFloat, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from zoo.init import Role
 from zoo.settings.axis import Spec
 
 MATRICES = ("embedding", "input", "output", "head")
@@ -33,14 +32,6 @@ class WeightDecay(Spec):
     """λ of gains of norms and of other multipliers."""
     bias: NonNegativeFloat = 0.0
     """λ of biases and of other offsets."""
-
-    @classmethod
-    def of_matrices(cls, value: float) -> WeightDecay:
-        return cls(embedding=value, input=value, output=value, head=value)
-
-    def of(self, role: Role) -> float:
-        value: float = getattr(self, role)
-        return value
 
     @model_validator(mode="before")
     @classmethod

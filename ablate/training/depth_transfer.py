@@ -28,13 +28,9 @@ BLOCKS = "blocks."
 """Beginning of the names of parameters of layers."""
 
 
-def epsilon_factor(spec: TrainSpec, n_layers: int | None, name: str) -> float:
-    """Factor on AdamW's ε of a parameter. Raises ValueError for depth transfer of a model of unknown depth."""
-    if spec.depth_transfer is None:
-        return 1.0
-    if n_layers is None:
-        raise ValueError("depth transfer needs the number of layers: give n_layers")
-    if not name.startswith(BLOCKS):
+def epsilon_factor(spec: TrainSpec, n_layers: int, name: str) -> float:
+    """Factor on AdamW's ε of a parameter."""
+    if spec.depth_transfer is None or not name.startswith(BLOCKS):
         return 1.0
     return 1 / spec.depth_transfer.ratio(n_layers)
 

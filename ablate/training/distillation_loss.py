@@ -12,7 +12,7 @@ import zoo
 from ablate.store import Store
 from ablate.store.documents import RunTeacher
 from ablate.training.batch import Loss
-from ablate.training.trained import copied_model, trained_model
+from ablate.training.trained import source_model
 from zoo.distillation import SoftTargets
 
 
@@ -27,8 +27,7 @@ class DistillationLoss:
     @classmethod
     def by(cls, store: Store, how: RunTeacher, loss: Loss, device: str) -> DistillationLoss:
         """With the teacher from the store, in float32."""
-        teacher = trained_model(store, how.run) if how.run is not None else copied_model(store, str(how.checkpoint))
-        return cls(loss, teacher.float().to(device).eval().requires_grad_(False), how)
+        return cls(loss, source_model(store, how).float().to(device).eval().requires_grad_(False), how)
 
     def __call__(self, tokens: Tensor, targets: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
         read = {name: value for name, value in given.items() if name != "part"}

@@ -4,52 +4,33 @@ from __future__ import annotations
 
 import time
 from itertools import pairwise
-from typing import Protocol
+from typing import Any
 
 import torch
 
 
-class Laps(Protocol):
-    """Marks on the device's own time line."""
+class Laps:
+    """Marks on the time line of a device whose work is done when the call returns."""
+
+    def __init__(self) -> None:
+        self._marks: list[Any] = []
 
     def begin(self) -> None:
         """A first step begins now."""
-        ...
+        self._marks = []
+        self.lap()
 
     def lap(self) -> None:
         """One step ends, and the next one begins."""
-        ...
-
-    def seconds(self) -> list[float]:
-        """Seconds of every step since `begin`. Waits until the last one has ended."""
-        ...
-
-
-class HostLaps:
-    """A device whose work is done when the call returns."""
-
-    def __init__(self) -> None:
-        self._marks: list[float] = []
-
-    def begin(self) -> None:
-        self._marks = [time.perf_counter()]
-
-    def lap(self) -> None:
         self._marks.append(time.perf_counter())
 
     def seconds(self) -> list[float]:
+        """Seconds of every step since `begin`. Waits until the last one has ended."""
         return [end - start for start, end in pairwise(self._marks)]
 
 
-class CudaLaps:
+class CudaLaps(Laps):
     """Events in the current stream: work is queued ahead of them, so the host's clock would see little of it."""
-
-    def __init__(self) -> None:
-        self._marks: list[torch.cuda.Event] = []
-
-    def begin(self) -> None:
-        self._marks = []
-        self.lap()
 
     def lap(self) -> None:
         mark = torch.cuda.Event(enable_timing=True)
@@ -59,7 +40,3 @@ class CudaLaps:
     def seconds(self) -> list[float]:
         self._marks[-1].synchronize()
         return [start.elapsed_time(end) / 1000 for start, end in pairwise(self._marks)]
-
-
-def laps_of(device: str) -> Laps:
-    return CudaLaps() if device == "cuda" else HostLaps()

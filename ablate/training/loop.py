@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 import torch
 
 from ablate.store.documents import MetricsRecord
 from ablate.training.batch import Batch
-from ablate.training.laps import laps_of
+from ablate.training.laps import CudaLaps, Laps
 from ablate.training.learner import Learner, StepOutput, Watcher
-from ablate.training.prefetch import prefetch
 from ablate.training.schedule import learning_rate
 
+T = TypeVar("T")
 Batches = Callable[[int], Batch]
 """1-based step → its batch, on the host. Called by another thread."""
-
-
-@dataclass(frozen=True)
-class StepsTaken:
-    """The steps taken before, and the seconds of training that they took."""
-
-    step: int = 0
-    seconds: float = 0.0
-
-
-NOTHING = StepsTaken()
 
 
 @dataclass(frozen=True)
@@ -62,16 +53,19 @@ def train(
     steps: int,
     rests: Callable[[int], bool] = lambda _step: True,
     *,
-    done: StepsTaken = NOTHING,
+    done: int = 0,
+    seconds: float = 0.0,
     watcher: Watcher | None = None,
 ) -> Generator[list[TrainingStep]]:
     """Train what is not done of `steps` steps. Yields stretches of them, each to a step after which training `rests`.
 
     Losses are read once for each stretch: reading one waits for the device, which would then wait for the next step to
-    be prepared. At a rest, and only then, the weights are those after the last step yielded.
+    be prepared. At a rest, and only then, the weights are those after the last step yielded. seconds: those that the
+    steps before took.
     """
-    laps, seconds, stretch = laps_of(learner.numerics.device), done.seconds, list[PendingStep]()
-    numbers = range(done.step + 1, steps + 1)
+    laps = CudaLaps() if learner.numerics.device == "cuda" else Laps()
+    stretch: list[PendingStep] = []
+    numbers = range(done + 1, steps + 1)
     laps.begin()
     for step, batch in zip(numbers, prefetch(batches, numbers), strict=True):
         before, lr = watcher.seconds if watcher else 0.0, learning_rate(step, steps, learner.spec)
@@ -95,3 +89,16 @@ def _read(stretch: list[PendingStep], laps: list[float], seconds: float, tokens:
         seconds += took
         found.append(TrainingStep(taken.step, taken.step * tokens, seconds, loss, taken.lr, norm, tokens / took))
     return found
+
+
+def prefetch(make: Callable[[int], T], numbers: Iterable[int]) -> Iterator[T]:
+    """`make(number)` for each number, in order; while its user works on one, a thread makes the next."""
+    remaining = iter(numbers)
+    with ThreadPoolExecutor(1, "prefetch") as thread:
+        coming = [thread.submit(make, number) for number in islice(remaining, 1)]
+        for number in remaining:
+            made = coming.pop().result()
+            coming.append(thread.submit(make, number))
+            yield made
+        for last in coming:
+            yield last.result()

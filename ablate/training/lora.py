@@ -44,11 +44,6 @@ class LoraSpec(Spec):
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Dropout rate of the input of A, while training."""
 
-    @property
-    def scale(self) -> float:
-        """α / r."""
-        return self.alpha / self.rank
-
 
 class LoraUpdate(nn.Module):
     """x: (..., in) → (α/r)·B·A·x: (..., out)."""
@@ -58,12 +53,11 @@ class LoraUpdate(nn.Module):
         self.down = nn.Parameter(torch.empty(spec.rank, of.in_features, device=of.weight.device))
         self.up = nn.Parameter(torch.zeros(of.out_features, spec.rank, device=of.weight.device))
         self.roles = {"down": "input", "up": "output"}
-        self.scale, self.dropout = spec.scale, spec.dropout
+        self.scale, self.dropout = spec.alpha / spec.rank, spec.dropout
 
     def forward(self, x: Tensor) -> Tensor:
         x = F.dropout(x, self.dropout, self.training)
-        out: Tensor = F.linear(F.linear(x, self.down), self.up) * self.scale
-        return out
+        return F.linear(F.linear(x, self.down), self.up) * self.scale
 
 
 class Adapters(nn.Module):

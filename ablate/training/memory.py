@@ -11,6 +11,7 @@ import json
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -75,13 +76,14 @@ def alive_at_peak(learner: Learner, model: zoo.Decoder, batch: Batch, live: Live
 
     Of a batch in parts, all but the first find gradients: one of those stands for them.
     """
-    before, watcher, rows = live.bytes, _BeforeUpdate(live), learner.accumulation.rows_of(batch)
+    before, rows = live.bytes, learner.accumulation.rows_of(batch)
+    of_passes: list[int] = []
     if rows < len(batch):
         for group in learner.optimizer.param_groups:
             for parameter in group["params"]:
                 parameter.grad = torch.zeros_like(parameter)
-    learner.learn(1, 0.0, batch.rows(slice(rows)), watcher)
-    found = max(watcher.peak + live.bytes - before, live.peak)
+    learner.learn(1, 0.0, batch.rows(slice(rows)), BeforeUpdate(lambda: of_passes.append(live.peak)))
+    found = max(of_passes[0] + live.bytes - before, live.peak)
     if rows == len(batch):
         return found
     model.eval()
@@ -121,17 +123,16 @@ class Live(TorchDispatchMode):
         self.peak = max(self.peak, self.bytes)
 
 
-class _BeforeUpdate:
-    """Looks at the peak of the forward and the backward pass."""
+@dataclass
+class BeforeUpdate:
+    """A watcher that acts once, between the backward pass and the update."""
 
-    seconds = 0.0
-
-    def __init__(self, live: Live) -> None:
-        self.live, self.peak = live, 0
+    act: Callable[[], None]
+    seconds: float = 0.0
 
     @contextmanager
     def around(self, step: int, batch: Batch) -> Iterator[None]:
-        self.peak = self.live.peak
+        self.act()
         yield
 
 

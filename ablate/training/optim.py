@@ -20,15 +20,13 @@ def trained_part(model: zoo.Decoder, spec: TrainSpec, seed: int) -> nn.Module:
 
 
 def build_optimizer(
-    model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_model: int, n_layers: int | None = None
+    model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_model: int, n_layers: int
 ) -> Updates:
-    """Build the optimizer of `spec`. roles: the role of every parameter of `model`. n_layers: for depth transfer."""
+    """Build the optimizer of `spec`. roles: the role of every parameter of `model`."""
     return spec.optimizer.build(trained(model, roles, spec, d_model, n_layers), spec.lr)
 
 
-def trained(
-    model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_model: int, n_layers: int | None = None
-) -> list[Trained]:
+def trained(model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_model: int, n_layers: int) -> list[Trained]:
     """The trainable parameters, a shared one once. lr · weight decay is as without width transfer."""
     factors = width_factors(spec, d_model)
     found = []
@@ -36,7 +34,7 @@ def trained(
         if parameter.requires_grad:
             role = roles[name]
             factor = factors.get(role, 1.0)
-            decay, eps = spec.weight_decay.of(role) / factor, epsilon_factor(spec, n_layers, name)
+            decay, eps = getattr(spec.weight_decay, role) / factor, epsilon_factor(spec, n_layers, name)
             found.append(Trained(parameter, role, decay, factor, eps))
     return found
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import zoo
 from ablate.store.documents import ProbeRecord
 from ablate.training.batch import Batch
 from ablate.training.probes import ProbeSpec, load
 from ablate.training.probes._kinds import GradientProbe, Parameter, ProbeSite, Reading, TapProbe, UpdateProbe
+from evals.reading.mode import in_evaluation_mode
 from zoo.site import Show
 
 Named = tuple[str, Reading]
 
 
+@dataclass
 class Prober:
     """Reads the probes that are due and hands their records to `write`, once for each probed step.
 
@@ -26,18 +29,16 @@ class Prober:
     training makes may be compiled. `seconds` is the time that all this took, which is not training.
     """
 
-    def __init__(
-        self,
-        model: zoo.Decoder,
-        spec: ProbeSpec,
-        steps: int,
-        autocast: Callable[[], AbstractContextManager[object]],
-        write: Callable[[list[ProbeRecord]], None],
-    ) -> None:
-        self.model, self.spec, self.steps, self.autocast, self.write = model, spec, steps, autocast, write
-        self.probes = {name: load(name) for name in spec.which}
-        self.roles: Mapping[str, str] = zoo.roles(model)
-        self.seconds = 0.0
+    model: zoo.Decoder
+    spec: ProbeSpec
+    steps: int
+    autocast: Callable[[], AbstractContextManager[object]]
+    write: Callable[[list[ProbeRecord]], None]
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.probes = {name: load(name) for name in self.spec.which}
+        self.roles: Mapping[str, str] = zoo.roles(self.model)
 
     @contextmanager
     def around(self, step: int, batch: Batch) -> Iterator[None]:
@@ -83,7 +84,7 @@ class Prober:
                     found.extend((name, Reading(place.layer, key, value)) for key, value in readings)
 
         if listeners:
-            with _evaluating(self.model), zoo.listening(self.model, hear), self.autocast():
+            with in_evaluation_mode(self.model), zoo.listening(self.model, hear), self.autocast():
                 self.model.hidden(batch.tokens, **batch.given)
         return found
 
@@ -97,14 +98,3 @@ class Prober:
             Parameter(ProbeSite.of(name), self.roles[name], p.detach(), p.grad, before.get(name))
             for name, p in self.model.named_parameters()
         ]
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout, and without what a forward pass in training changes, such as the biases of routers."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ablate.store.documents import GradNorm, Quartiles
-from ablate.training.spec import TrainSpec
 from ablate.training.spikes import loss_spikes
 
 if TYPE_CHECKING:
@@ -66,7 +65,3 @@ def model_flop_utilisation(
     if tokens_per_second is None or peak_flops_per_second is None:
         return None
     return flops_per_token * tokens_per_second / peak_flops_per_second
-
-
-def trained_tokens(spec: TrainSpec, step: int) -> int:
-    return step * spec.batch * spec.context

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import zoo
 from ablate.machine.numerics import Numerics, deterministic
 from ablate.store import Store
-from ablate.store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes, RunStart
+from ablate.store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes
 from ablate.training.accumulation import Accumulation
 from ablate.training.attention_kernels import attention_text
 from ablate.training.average import WeightAverage
@@ -25,7 +25,7 @@ from ablate.training.distillation_loss import DistillationLoss
 from ablate.training.divergence import DivergenceWatch, final_reason
 from ablate.training.execution import DEFAULT, Execution
 from ablate.training.learner import Learner
-from ablate.training.loop import StepsTaken, TrainingStep, train
+from ablate.training.loop import TrainingStep, train
 from ablate.training.lora import Adapters
 from ablate.training.optim import build_optimizer, trained_part
 from ablate.training.probes import ProbeSpec
@@ -35,7 +35,7 @@ from ablate.training.reader import HeldOut, TrainingData, TrainingReader
 from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
-from ablate.training.trained import copied_model, trained_model
+from ablate.training.trained import source_model
 from ablate.training.validation import HeldOutScores, score
 from zoo.adapting import after_update, counts_of
 from zoo.attend import executed_backends
@@ -73,16 +73,7 @@ def initial_model(store: Store, identity: RunDocument) -> zoo.Decoder:
     spec, start = zoo.parse(identity.model), identity.start
     if start is None:
         return zoo.build(spec, seed=identity.seed)
-    return zoo.convert(_source(store, start), spec, start.pooling, identity.seed, start.growth)
-
-
-def _source(store: Store, start: RunStart) -> zoo.Decoder:
-    if start.run is not None:
-        trained: zoo.Decoder = trained_model(store, start.run)
-        return trained
-    if start.checkpoint is None:
-        raise ValueError("a start names a run or a checkpoint")
-    return copied_model(store, start.checkpoint)
+    return zoo.convert(source_model(store, start), spec, start.pooling, identity.seed, start.growth)
 
 
 class Session:
@@ -197,8 +188,8 @@ class Session:
             self._rested = time.perf_counter()
 
     def _train(self) -> Generator[list[TrainingStep]]:
-        done = StepsTaken(self.place.step, self.place.seconds)
-        stretches = train(self.learner, self.reader.batch, self.steps, self._rests, done=done, watcher=self.prober)
+        what = self.learner, self.reader.batch, self.steps, self._rests
+        stretches = train(*what, done=self.place.step, seconds=self.place.seconds, watcher=self.prober)
         return stretches if self.sharded is None else self._gathered(stretches, self.sharded)
 
     def _gathered(self, stretches: Generator[list[TrainingStep]], sharded: Sharded) -> Generator[list[TrainingStep]]:
@@ -285,7 +276,6 @@ class Session:
         return ending
 
     def _scored(self) -> TrainOutcome:
-        """After the last step."""
         start, last = self.place.start_validation_loss, self.place.validation_loss
         if start is None or last is None:
             raise RuntimeError(f"run {self.digest} ended without a validation loss")

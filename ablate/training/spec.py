@@ -69,7 +69,7 @@ class TrainSpec(Spec):
     """`adamw`, `lion`, `muon` or `sgd`, or a map with the kind and its own settings: `{kind: sgd, momentum: 0.95}`."""
     betas: Betas | None = Field(default=None, exclude=True)
     """Short for the optimizer's own setting `betas`."""
-    weight_decay: Annotated[WeightDecay, Timeless] = WeightDecay.of_matrices(0.1)
+    weight_decay: Annotated[WeightDecay, Timeless] = WeightDecay(embedding=0.1, input=0.1, output=0.1, head=0.1)
     """Decoupled. A number, for matrices only; or a map by parameter role, `{embedding: 0, input: 0.1, output: 0.1,
     head: 0.1}`."""
     width_transfer: WidthTransfer | None = None

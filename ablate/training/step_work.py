@@ -6,8 +6,6 @@ The step is training's own, taken on tensors that have a shape and no data. A wh
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -21,11 +19,10 @@ from torch._subclasses.fake_tensor import (
 
 import zoo
 from ablate.machine.numerics import Numerics
-from ablate.training.batch import Batch
-from ablate.training.memory import Live, learner_of, whole_batch
+from ablate.training.memory import BeforeUpdate, Live, learner_of, whole_batch
 from ablate.training.spec import TrainSpec
 from evals.costs.fusion import as_compiled
-from evals.costs.operators import Kernel, Operators, Work, as_issued, counted
+from evals.costs.operators import Kernel, Work, as_issued, counted
 from zoo.attend import executed_backends
 from zoo.spec import ModelSpec
 
@@ -91,23 +88,13 @@ def _traced(spec: ModelSpec, train: TrainSpec, width: int) -> _Traced | None:
         learner, model = learner_of(spec, train, numerics, None, False)
         batch = whole_batch(train, spec, width).each(mode.from_tensor)
         operators.kernels.clear()
+
+        def update_begins() -> None:
+            operators.phase = "update"
+
         try:
-            learner.learn(1, 0.0, batch, _ThenUpdate(operators))
+            learner.learn(1, 0.0, batch, BeforeUpdate(update_begins))
         except (DynamicOutputShapeException, DataDependentOutputException):
             return None
     size = sum(parameter.numel() for parameter in model.parameters())
     return _Traced(tuple(operators.kernels), live.peak, size, ", ".join(sorted(backends)) or None)
-
-
-class _ThenUpdate:
-    """Tells which kernels are the update's."""
-
-    seconds = 0.0
-
-    def __init__(self, operators: Operators) -> None:
-        self.operators = operators
-
-    @contextmanager
-    def around(self, step: int, batch: Batch) -> Iterator[None]:
-        self.operators.phase = "update"
-        yield

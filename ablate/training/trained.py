@@ -10,16 +10,15 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from textwrap import shorten
 from typing import Any
 
 from tokenizers import Tokenizer
 
 import zoo
 from ablate.store import Store, StoreError, sums, tokenizer_in
-from ablate.store.documents import RunDocument
+from ablate.store.documents import RunDocument, RunStart, RunTeacher
+from ablate.training.checkpoint import opening
 from ablate.training.lora import Adapters
-from evals.costs.memory import is_out_of_memory
 from evals.harness.conventions import Bos, Conventions, Published, TrainedConventions
 from zoo.model import Decoder
 
@@ -79,6 +78,16 @@ def copied_model(store: Store, checkpoint: str) -> Decoder:
         return zoo.open(folder)
 
 
+def source_model(store: Store, source: RunStart | RunTeacher) -> Decoder:
+    """The model of the run or the checkpoint that another run starts from or is taught by."""
+    if source.run is not None:
+        trained: Decoder = trained_model(store, source.run)
+        return trained
+    if source.checkpoint is None:
+        raise ValueError("a source names a run or a checkpoint")
+    return copied_model(store, source.checkpoint)
+
+
 def trained_tokenizer(store: Store, digest: str) -> Tokenizer:
     folder = store.model_dir(digest)
     with _whole(folder, store.model_again(digest)):
@@ -87,17 +96,9 @@ def trained_tokenizer(store: Store, digest: str) -> Tokenizer:
 
 @contextmanager
 def _whole(folder: Path, remedy: str) -> Iterator[None]:
-    """Checksums alone say what is damaged. What goes wrong after they matched has another reason, and nobody should
-    remove good work for it."""
+    """Checksums alone say what is damaged."""
     if not folder.is_dir():
         raise StoreError(f"{folder} is gone: {remedy}")
     sums.check(folder, remedy)
-    try:
+    with opening(folder):
         yield
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:  # readers of foreign formats have errors of their own
-        if isinstance(error, RuntimeError) and is_out_of_memory(error):
-            raise
-        reason = shorten(str(error), 160, placeholder=" …") or type(error).__name__
-        raise StoreError(f"{folder} is whole, but cannot be opened here: {reason}") from error

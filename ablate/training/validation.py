@@ -28,8 +28,7 @@ def validate(model: Decoder, batches: Iterable[Batch], autocast: Autocast) -> ND
         with autocast():
             nats = model.nats(batch.tokens, batch.targets, **batch.given)
         found.append(nats[batch.counts])
-    nats_of_all: NDArray[np.float64] = torch.cat(found).double().cpu().numpy()
-    return nats_of_all
+    return torch.cat(found).double().cpu().numpy()
 
 
 @torch.no_grad()

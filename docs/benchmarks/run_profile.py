@@ -64,7 +64,7 @@ PARTS: dict[str, list[tuple[Any, str]]] = {
     "training steps": [(Learner, "learn")],
     "validation on the way": [(session.Session, "_validate")],
     "final losses": [(session.Session, "_scored")],
-    "model, optimizer, data": [(phases, "session_of")],
+    "model, optimizer, data": [(phases, "Session")],
     "logging": [(session.Session, "_note")],
     "saving": [(session, "save_state"), (phases, "keep_trained")],
     "the rest of the loop": [(session.Session, "run")],

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
-from evals.costs.clock import Clock, synchronise
+from evals.costs.clock import Clock, seconds_of
 
 _CPU_BYTES = 2**27
 _CUDA_BYTES = 2**30
@@ -51,12 +51,5 @@ def _bytes(device: torch.device) -> int:
 
 
 def _fastest(work: Callable[[], object], device: torch.device, clock: Clock) -> float:
-    """Seconds of the fastest round."""
-    seconds = []
-    for _ in range(_ROUNDS + 1):
-        synchronise(device)
-        start = clock()
-        work()
-        synchronise(device)
-        seconds.append(clock() - start)
-    return min(seconds[1:])  # the first touches the pages
+    _, *seconds = (seconds_of(work, device, clock) for _ in range(_ROUNDS + 1))  # the first touches the pages
+    return min(seconds)

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 import zoo
 from ablate.store.documents import JsonObject
 from evals.costs.ceilings import Ceilings, measured, share
-from evals.costs.clock import quartiles, synchronise
+from evals.costs.clock import quartiles, seconds_of
 from evals.costs.memory import keep_freed_memory, peak_growth
 from evals.costs.rivals import rivals
 from evals.reading.mode import evaluating
@@ -69,18 +69,14 @@ def take_turn(phase: str, work: Work, tokens: Tensor) -> BenchTurn:
     timed: Callable[[], object] = work(tokens) if phase == "decode" else lambda: work(tokens)  # type: ignore[assignment]
     listening = executed_backends(training=phase == "train")
     with peak_growth(tokens.device) as growth, listening as executed:
-        synchronise(tokens.device)
-        start = time.perf_counter()
-        timed()
-        synchronise(tokens.device)
-        taken = time.perf_counter() - start
+        taken = seconds_of(timed, tokens.device, time.perf_counter)
     return BenchTurn(taken, growth.bytes, executed)
 
 
 def compare(model: Decoder, setting: BenchSetting, turn: TakeTurn = take_turn) -> BenchDocument:
     """The bench document. Raises UnsupportedError where transformers has no such architecture."""
     keep_freed_memory()
-    theirs = zoo.to_hf(model).to(device=_device(model), dtype=model.embedding.weight.dtype)
+    theirs = zoo.to_hf(model).to(device=model.device, dtype=model.embedding.weight.dtype)
     ours = Ours(model, setting.compile)
     trainer = ours.trainer()
     phases: dict[str, tuple[Work, Work]] = {
@@ -89,7 +85,7 @@ def compare(model: Decoder, setting: BenchSetting, turn: TakeTurn = take_turn) -
         # Last, because it changes the weights.
         "train": (trainer, Theirs(theirs).trainer()),
     }
-    top = measured(_device(model), model.embedding.weight.dtype)
+    top = measured(model.device, model.embedding.weight.dtype)
     return {
         "schema": 1,
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -112,8 +108,8 @@ def _beside(
 ) -> Iterator[tuple[str, JsonObject]]:
     """Our training step beside that of each other library that is installed, one after another."""
     for rival in rivals(config, setting.context):
-        theirs = rival.model.to(device=_device(model), dtype=model.embedding.weight.dtype)
-        found = _phase("train", model, (ours, _trainer(theirs, theirs)), setting, top, turn, rival.name)
+        theirs = rival.model.to(device=model.device, dtype=model.embedding.weight.dtype)
+        found = _phase("train", model, (ours, _logits_trainer(theirs, theirs)), setting, top, turn, rival.name)
         yield rival.name, {"parameters": sum(p.numel() for p in theirs.parameters()), **found}
 
 
@@ -146,17 +142,10 @@ class Ours:
         return self.model.read_out(self.model.hidden(tokens, cache)[:, -1:])[:, 0]
 
     def trainer(self) -> Work:
-        optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5, fused=True)
         if self.compile:
             hold_constants()
-        loss_of = torch.compile(self.model.loss, dynamic=False, fullgraph=True) if self.compile else self.model.loss
-
-        def step(tokens: Tensor) -> None:
-            self.model.train()
-            loss, _ = loss_of(tokens[:, :-1], tokens[:, 1:])
-            _update(loss, optimizer)
-
-        return step
+        loss = torch.compile(self.model.loss, dynamic=False, fullgraph=True) if self.compile else self.model.loss
+        return _trainer(self.model, lambda tokens: loss(tokens[:, :-1], tokens[:, 1:])[0])
 
 
 class Theirs:
@@ -185,24 +174,27 @@ class Theirs:
         return write
 
     def trainer(self) -> Work:
-        return _trainer(self.model, lambda tokens: self.model(input_ids=tokens, use_cache=False).logits)
+        return _logits_trainer(self.model, lambda tokens: self.model(input_ids=tokens, use_cache=False).logits)
 
 
-def _trainer(model: nn.Module, logits_of: Callable[[Tensor], Tensor]) -> Work:
+def _logits_trainer(model: nn.Module, logits_of: Callable[[Tensor], Tensor]) -> Work:
+    def loss(tokens: Tensor) -> Tensor:
+        return F.cross_entropy(logits_of(tokens[:, :-1]).flatten(0, 1).float(), tokens[:, 1:].flatten())
+
+    return _trainer(model, loss)
+
+
+def _trainer(model: nn.Module, loss_of: Callable[[Tensor], Tensor]) -> Work:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
 
     def step(tokens: Tensor) -> None:
         model.train()
-        logits = logits_of(tokens[:, :-1])
-        _update(F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten()), optimizer)
+        loss = loss_of(tokens)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
 
     return step
-
-
-def _update(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
 
 
 def _phase(
@@ -221,7 +213,7 @@ def _phase(
     backends: set[str] = set()
     for number in range(setting.rounds + 1):
         shape = (setting.batch, setting.context + (name == "train"))
-        tokens = torch.randint(model.spec.vocab_size, shape, generator=draw).to(_device(model))
+        tokens = torch.randint(model.spec.vocab_size, shape, generator=draw).to(model.device)
         pair = list(zip((OURS, other), sides, strict=True))
         for side, work in pair if number % 2 else pair[::-1]:
             taken = turn(name, work, tokens)
@@ -253,7 +245,7 @@ def _phase(
 def _largest_difference(model: Decoder, theirs: Any, setting: BenchSetting) -> float:
     """Largest |difference| of a log-probability on random tokens: whether both are one model."""
     tokens = torch.randint(model.spec.vocab_size, (1, setting.context), generator=torch.Generator().manual_seed(1))
-    tokens = tokens.to(_device(model))
+    tokens = tokens.to(model.device)
     theirs.eval()
     with evaluating(model):
         logits = (model(tokens).float(), theirs(input_ids=tokens).logits.float())
@@ -262,7 +254,3 @@ def _largest_difference(model: Decoder, theirs: Any, setting: BenchSetting) -> f
     if not math.isfinite(found):
         raise ValueError("the two models' outputs are not finite")
     return found
-
-
-def _device(model: Decoder) -> torch.device:
-    return model.embedding.weight.device

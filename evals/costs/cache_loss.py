@@ -75,7 +75,7 @@ def _through(model: Decoder, windows: Tensor, kind: CacheKind, rows: int, length
 
 def _nats(model: Decoder, windows: Tensor, kind: CacheKind, length: int) -> Floats:
     """windows: (B, R + 1) → (B, length): nats of the last tokens of each."""
-    windows = windows.to(model.embedding.weight.device)
+    windows = windows.to(model.device)
     tokens = windows[:, :-1]
     cache = model.new_cache(len(tokens), tokens.shape[1], kind=kind)
     hidden = torch.cat([model.hidden(chunk, cache) for chunk in tokens.split(CHUNK, dim=1)], dim=1)

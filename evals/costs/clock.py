@@ -19,6 +19,15 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+def seconds_of(work: Callable[[], object], device: torch.device, clock: Clock) -> float:
+    """Seconds that work takes on a device."""
+    synchronise(device)
+    start = clock()
+    work()
+    synchronise(device)
+    return clock() - start
+
+
 def quartiles(values: list[float]) -> Quartiles:
     """Median and quartiles, linearly interpolated."""
     q25, median, q75 = np.quantile(values, (0.25, 0.5, 0.75)).tolist()

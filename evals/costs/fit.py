@@ -3,6 +3,7 @@ spec declares: weights and cache, and a share of the memory left for everything 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -61,13 +62,9 @@ def largest_context(costs: Cost, free: float, batch: int, dtype: str) -> int | N
     """The largest context whose cache fits into `free` bytes; None where it may be any."""
     longest = longest_context(costs.spec)
 
-    def fits(context: int) -> bool:
-        return costs.cache_bytes(batch, context, dtype) <= free
+    def is_too_long(context: int) -> bool:
+        return costs.cache_bytes(batch, context, dtype) > free
 
-    low, high = 0, longest or ENDLESS
-    if fits(high):
+    if not is_too_long(longest or ENDLESS):
         return longest
-    while high - low > 1:  # what is larger than one that does not fit, does not
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return bisect_left(range(1, longest or ENDLESS), True, key=is_too_long)  # and so is what is longer

@@ -16,7 +16,7 @@ from torch.optim.adamw import adamw
 import zoo
 from evals.costs import matmul
 from evals.costs.bandwidth import copy_bytes_per_second, matvec_bytes_per_second
-from evals.costs.clock import Clock, synchronise
+from evals.costs.clock import Clock, seconds_of
 from evals.costs.devices import THIS, Device
 from evals.costs.point import Point, rate
 from evals.reading.mode import evaluating
@@ -96,17 +96,14 @@ def training_seconds_per_layer(device: str, clock: Clock = time.perf_counter) ->
 def training_steps(model: nn.Module, loss: Callable[[], Tensor], count: int, clock: Clock) -> list[float]:
     """Seconds of so many steps: forward, backward and AdamW's update. The first one sets up."""
     parameters = list(model.parameters())
-    device, update = parameters[0].device, _adamw(parameters)
-    seconds = []
-    for _ in range(count):
-        synchronise(device)
-        start = clock()
+    update = _adamw(parameters)
+
+    def step() -> None:
         loss().backward()
         update()
         model.zero_grad()
-        synchronise(device)
-        seconds.append(clock() - start)
-    return seconds
+
+    return [seconds_of(step, parameters[0].device, clock) for _ in range(count)]
 
 
 def _adamw(parameters: list[nn.Parameter]) -> Callable[[], None]:
@@ -128,7 +125,6 @@ def _adamw(parameters: list[nn.Parameter]) -> Callable[[], None]:
 
 
 def _all_overhead(device: str) -> Decoder:
-    """A model with almost nothing to compute or to read."""
     return zoo.build(zoo.load("small", d_model=32, n_layers=_LAYERS, vocab_size=64)).to(device)
 
 

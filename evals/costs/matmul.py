@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
 
-from evals.costs.clock import Clock, synchronise
+from evals.costs.clock import Clock, seconds_of
 
 _CPU_SIZE = 768
 _CUDA_SIZE = 8192
@@ -65,18 +64,13 @@ def _measure(device: torch.device, dtype: torch.dtype, clock: Clock) -> float:
     n = _CUDA_SIZE if device.type == "cuda" else _CPU_SIZE
     a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
     out = torch.empty(n, n, device=device, dtype=dtype)
+
+    def multiply(repeats: int) -> None:
+        for _ in range(repeats):
+            torch.matmul(a, b, out=out)
+
     with torch.inference_mode():
-        once = _seconds(a, b, out, 1, clock)
-        once = min(once, _seconds(a, b, out, 1, clock))
+        once = min(seconds_of(lambda: multiply(1), device, clock) for _ in range(2))
         repeats = max(1, round(_ROUND_SECONDS / once))
-        rounds = [_seconds(a, b, out, repeats, clock) / repeats for _ in range(_ROUNDS)]
+        rounds = [seconds_of(lambda: multiply(repeats), device, clock) / repeats for _ in range(_ROUNDS)]
     return 2 * n**3 / min(rounds)
-
-
-def _seconds(a: Tensor, b: Tensor, out: Tensor, repeats: int, clock: Clock) -> float:
-    synchronise(a.device)
-    start = clock()
-    for _ in range(repeats):
-        torch.matmul(a, b, out=out)
-    synchronise(a.device)
-    return clock() - start

@@ -81,9 +81,23 @@ class PeakMemory:
 def peak_memory(device: torch.device | str, process: Path = _PROCESS) -> Iterator[PeakMemory]:
     """Peak memory inside the block, on the device that does the work. process: where Linux tells of this process."""
     device = torch.device(device)
-    measure = _cuda_peak(device) if device.type == "cuda" else _process_peak(process)
-    with measure as peak:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        peak = PeakMemory("cuda allocated")
+    else:
+        peak = PeakMemory("VmHWM" if _reset_high_water_mark(process) else "ru_maxrss since process start")
+    try:
         yield peak
+    finally:
+        if device.type == "cuda":
+            peak.bytes = torch.cuda.max_memory_allocated(device)
+            peak.reserved_bytes = torch.cuda.max_memory_reserved(device)
+        elif peak.source == "VmHWM":
+            peak.bytes = high_water_mark()
+        else:  # it never falls; Linux counts it in KiB, macOS in bytes
+            unit = 1 if sys.platform == "darwin" else 1024
+            peak.bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 @dataclass
@@ -110,31 +124,6 @@ def peak_growth(device: torch.device | str) -> Iterator[PeakGrowth]:
         yield growth
     if peak.source in ("VmHWM", "cuda allocated"):
         growth.bytes = max(0, peak.bytes - before)
-
-
-@contextmanager
-def _cuda_peak(device: torch.device) -> Iterator[PeakMemory]:
-    torch.cuda.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    peak = PeakMemory("cuda allocated")
-    try:
-        yield peak
-    finally:
-        peak.bytes = torch.cuda.max_memory_allocated(device)
-        peak.reserved_bytes = torch.cuda.max_memory_reserved(device)
-
-
-@contextmanager
-def _process_peak(process: Path) -> Iterator[PeakMemory]:
-    peak = PeakMemory("VmHWM" if _reset_high_water_mark(process) else "ru_maxrss since process start")
-    try:
-        yield peak
-    finally:
-        if peak.source == "VmHWM":
-            peak.bytes = high_water_mark()
-        else:  # it never falls; Linux counts it in KiB, macOS in bytes
-            unit = 1 if sys.platform == "darwin" else 1024
-            peak.bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _reset_high_water_mark(process: Path = _PROCESS) -> bool:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -165,24 +166,16 @@ def _across_rows(name: str, args: Sequence[Any]) -> bool:
     return added > UNROLLED and args[0].dim() - 1 not in axes
 
 
-def fused_norm(operators: Operators) -> Callable[[Tensor, Tensor | None], Tensor]:
-    """Stand-in for torch's fused RMSNorm, for `zoo.kernels.tracing`: elsewhere it is six operations."""
-
-    def norm(x: Tensor, gain: Tensor | None) -> Tensor:
-        out: Tensor = _Norm.apply(operators, x, gain)  # type: ignore[no-untyped-call]
-        return out
-
-    return norm
-
-
-class _Norm(torch.autograd.Function):
-    """Stands for torch's fused RMSNorm: one kernel forward, two backward, the second of which is the gain's."""
+class FusedNorm(torch.autograd.Function):
+    """Stands for torch's fused RMSNorm, which elsewhere is six operations: one kernel forward, two backward, the second
+    of which is the gain's."""
 
     @staticmethod
     def forward(ctx: Any, operators: Operators, x: Tensor, gain: Tensor | None) -> Tensor:
         out, ctx.operators = torch.empty_like(x), operators
-        ctx.save_for_backward(x, *([] if gain is None else [gain]))
-        operators.note("rms_norm", [x, *([] if gain is None else [gain])], [out], fusible=True)
+        read = [x] if gain is None else [x, gain]
+        ctx.save_for_backward(*read)
+        operators.note("rms_norm", read, [out], fusible=True)
         return out
 
     @staticmethod
@@ -196,18 +189,9 @@ class _Norm(torch.autograd.Function):
         return None, of_x, of_gain[0] if of_gain else None
 
 
-def fused_attention(operators: Operators) -> Callable[[Tensor, Tensor, Tensor, float], Tensor]:
-    """Stand-in for a fused attention kernel, for `zoo.kernels.tracing`."""
-
-    def attend(q: Tensor, k: Tensor, v: Tensor, share: float) -> Tensor:
-        out: Tensor = _Attention.apply(operators, q, k, v, share)  # type: ignore[no-untyped-call]
-        return out
-
-    return attend
-
-
-class _Attention(torch.autograd.Function):
-    """QKᵀ and PV are two products forward, and five backward, where scores are computed once more."""
+class FusedAttention(torch.autograd.Function):
+    """Stands for a fused attention kernel. QKᵀ and PV are two products forward, and five backward, where scores are
+    computed once more."""
 
     @staticmethod
     def forward(ctx: Any, operators: Operators, q: Tensor, k: Tensor, v: Tensor, share: float) -> Tensor:
@@ -233,7 +217,7 @@ class _Attention(torch.autograd.Function):
 def counted(*, compiled: bool) -> Iterator[Operators]:
     """List the kernels that a GPU would run inside the block."""
     operators = Operators()
-    trace = Trace("cuda", compiled, fused_attention(operators), fused_norm(operators))
+    trace = Trace("cuda", compiled, partial(FusedAttention.apply, operators), partial(FusedNorm.apply, operators))
     with operators, traced_for(trace):
         yield operators
 

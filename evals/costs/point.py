@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
+
+import torch
 
 import zoo
 from ablate.store.documents import CachePoint, DecodePoint, PrefillPoint, SpeedPoint
 from evals.costs.clock import Clock, quartiles
-from evals.costs.memory import available_bytes, is_out_of_memory, peak_memory
+from evals.costs.memory import available_bytes, peak_memory
 from evals.costs.prompts import beyond_positions
 from evals.costs.spec import NO_CACHE, PLAIN
 from evals.costs.timed_passes import DECODED, TimedPasses
 from evals.reading.mode import evaluating
-from evals.reading.windows import Reason
+from evals.reading.windows import Reason, unless_out_of_memory
 from zoo.attend import executed_backends
 from zoo.caches import CacheKind
 from zoo.caches.paged import OutOfPagesError
@@ -53,6 +55,7 @@ def rate(point: SpeedPoint) -> float:
     return point.tokens_per_second.median
 
 
+@dataclass(frozen=True)
 class Point:
     """One context × batch.
 
@@ -61,27 +64,22 @@ class Point:
     in so many parts.
     """
 
-    def __init__(
-        self,
-        model: Decoder,
-        context: int,
-        batch: int,
-        seconds: float,
-        clock: Clock = time.perf_counter,
-        bandwidth: float | None = None,
-        kind: CacheKind = PLAIN,
-        turns: int = 1,
-    ) -> None:
-        self.passes = TimedPasses(model, context, batch, clock, kind)
-        self.model = model
-        self.context = context
-        self.batch = batch
-        self.seconds = seconds
-        self.bandwidth = bandwidth
-        self.kind = kind
-        self.turns = turns
-        self.dtype = model.embedding.weight.dtype
-        self.device = model.embedding.weight.device
+    model: Decoder
+    context: int
+    batch: int
+    seconds: float
+    clock: Clock = time.perf_counter
+    bandwidth: float | None = None
+    kind: CacheKind = PLAIN
+    turns: int = 1
+
+    @property
+    def passes(self) -> TimedPasses:
+        return TimedPasses(self.model, self.context, self.batch, self.clock, self.kind)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.model.embedding.weight.dtype
 
     @property
     def declared_bytes(self) -> int:
@@ -95,46 +93,48 @@ class Point:
     def repeats(self, phase: Phase, decoded: int) -> tuple[Iterator[float], int] | Reason:
         """Seconds of endless repeats, the first of which is taken here, and the tokens of each; or the reason why there
         are none. decoded: tokens that a repeat of decoding writes to each row."""
-        reads = phase == "prefill"
-        timings = self.passes.prefill_seconds() if reads else self.passes.decode_seconds(0, decoded)
-        if not reads and (reason := self._cannot_decode(decoded)):
-            return reason
+        timings = self._timings(phase, 0, decoded)
+        if isinstance(timings, str):
+            return timings
         with evaluating(self.model):
             first = self._tried(timings.__next__)
-        return first if isinstance(first, str) else (timings, self.batch * (self.context if reads else decoded))
+        tokens = self.batch * (self.context if phase == "prefill" else decoded)
+        return first if isinstance(first, str) else (timings, tokens)
+
+    def _timings(self, phase: Phase, turn: int, decoded: int) -> Iterator[float] | Reason:
+        if phase == "prefill":
+            return self.passes.prefill_seconds(turn)
+        if self.passes.encodes:
+            return NO_CACHE
+        if reason := beyond_positions(self.model.spec, self.context, decoded):
+            return f"{reason}, and decoding generates {decoded} more tokens"
+        return self.passes.decode_seconds(turn, decoded)
 
     def _tried(self, measurement: Callable[[], Result]) -> Result | Reason:
         """Result of `measurement`, or the reason why there is none."""
         try:
-            return beyond_positions(self.model.spec, self.context) or self._shortage() or measurement()
+            refused = beyond_positions(self.model.spec, self.context) or self._shortage()
+            return unless_out_of_memory(measurement) if refused is None else refused
         except (SpecError, OutOfPagesError) as error:
             return str(error)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            return f"out of memory: {str(error).splitlines()[0]}"
 
     def _shortage(self) -> str | None:
         """A CPU's kernel grants memory that it does not have and kills whoever uses it, so ask first."""
         needed = 2 * self.declared_bytes  # the cache, and the copy that decoding starts each repeat from
-        free = available_bytes() if self.device.type == "cpu" else None
+        free = available_bytes() if self.model.device.type == "cpu" else None
         if free is None or needed <= free:
             return None
         return f"out of memory: two caches take {needed} bytes and {free} are available"
 
     def cache(self) -> CachePoint:
         """Bytes that the specification declares, and bytes that a full cache has allocated: pages are as it reads."""
-        found = self._tried(self._allocated)
+        passes = self.passes
+        found: int | Reason = self._tried(lambda: NO_CACHE if passes.encodes else passes.full_cache().nbytes)
         if isinstance(found, str):
             return CachePoint(context=self.context, batch=self.batch, reason=found)
         return CachePoint(
             context=self.context, batch=self.batch, declared_bytes=self.declared_bytes, allocated_bytes=found
         )
-
-    def _allocated(self) -> int | Reason:
-        if self.passes.encodes:
-            return NO_CACHE
-        return self.passes.full_cache().nbytes
 
     def prefill(self) -> PrefillPoint:
         """Read `context` new random tokens per row into an empty cache, up to the logits that choose the next token:
@@ -155,11 +155,11 @@ class Point:
 
     def attempt(self, phase: Phase, number: int) -> Turn | Reason:
         """The same, where nothing raises."""
-        if phase == "decode" and (reason := self._cannot_decode(DECODED)):
-            return reason
-        timings = {"prefill": self.passes.prefill_seconds, "decode": self.passes.decode_seconds}[phase]
-        with peak_memory(self.device) as memory:
-            repeats, begun = timings(number), time.perf_counter()
+        repeats = self._timings(phase, number, DECODED)
+        if isinstance(repeats, str):
+            return repeats
+        with peak_memory(self.model.device) as memory:
+            begun = time.perf_counter()
             next(repeats)  # warms up, and reads the prompt that decoding goes on from
             spent = time.perf_counter() - begun
             with executed_backends(training=False) as backends:
@@ -203,12 +203,6 @@ class Point:
             peak_memory_bytes=turns[0].peak_memory_bytes,
             attention=turns[0].attention,
         )
-
-    def _cannot_decode(self, tokens: int) -> str | None:
-        if self.passes.encodes:
-            return NO_CACHE
-        reason = beyond_positions(self.model.spec, self.context, tokens)
-        return reason and f"{reason}, and decoding generates {tokens} more tokens"
 
     def _bytes_per_step(self) -> float:
         """Bytes of parameters and of the cache that a step reads: over its seconds and the bandwidth, the model

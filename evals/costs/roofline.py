@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
-from evals.costs.devices import Device, DeviceError
+from evals.costs.devices import Device
 from evals.costs.fit import largest_batch, largest_context
 from zoo.costs import BYTES, cost
 from zoo.costs_decoding import PassCost, decode_cost, prefill_cost
@@ -107,14 +107,11 @@ def predict(spec: ModelSpec, device: Device, *, context: int, batch: int = 1, dt
 
 
 def _phase(work: PassCost, layers: int, device: Device, dtype: str) -> PredictedPhase:
-    if dtype not in device.flops_per_second:
-        known = ", ".join(device.flops_per_second)
-        raise DeviceError(f"device {device.name} has no rate for {dtype}: only for {known}")
     moved = work.bytes(dtype)
     return PredictedPhase(
         flops=work.flops,
         bytes=moved,
-        compute_seconds=work.flops / (device.compute_share * device.flops_per_second[dtype]),
+        compute_seconds=work.flops / (device.compute_share * device.rate(dtype)),
         memory_seconds=moved / (device.bandwidth_share * device.bandwidth_bytes_per_second),
         overhead_seconds=layers * device.overhead_seconds_per_layer,
     )

@@ -70,21 +70,18 @@ def watched(device: torch.device | str) -> Iterator[Sensors]:
     if read is None:
         yield found
         return
-    thread = threading.Thread(target=_sample, args=(read, found, over), daemon=True)
+
+    def look() -> None:
+        while not over.wait(SAMPLE_SECONDS) and (sample := read()) is not None:
+            found.samples.append(sample)
+
+    thread = threading.Thread(target=look, daemon=True)
     thread.start()
     try:
         yield found
     finally:
         over.set()
         thread.join()
-
-
-def _sample(read: Callable[[], Sample | None], into: Sensors, over: threading.Event) -> None:
-    while not over.wait(SAMPLE_SECONDS):
-        sample = read()
-        if sample is None:
-            return
-        into.samples.append(sample)
 
 
 def _reader() -> Callable[[], Sample | None] | None:

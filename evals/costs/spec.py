@@ -21,11 +21,6 @@ PLAIN = Plain()
 NO_CACHE = "an encoder has no KV cache"
 
 
-def _beside_plain(kinds: tuple[CacheKind, ...]) -> tuple[CacheKind, ...]:
-    """Each once; plain first, which the others are compared with."""
-    return tuple(dict.fromkeys((PLAIN, *kinds)))
-
-
 class MeasureSpec(Spec):
     """Prefill and decode speed and cache bytes at every context × batch."""
 
@@ -38,7 +33,10 @@ class MeasureSpec(Spec):
     each turn. Where arms are timed against each other, training and decoding at the longest context and the smallest
     batch have four times as long, and the other points half of it: more narrows the intervals of their ratios."""
     caches: Annotated[
-        tuple[Annotated[CacheKind, Choice("zoo.caches")], ...], Field(strict=False), AfterValidator(_beside_plain)
+        tuple[Annotated[CacheKind, Choice("zoo.caches")], ...],
+        Field(strict=False),
+        # Each once; plain first, which the others are compared with.
+        AfterValidator(lambda kinds: tuple(dict.fromkeys((PLAIN, *kinds)))),
     ] = Field(default=(PLAIN,), exclude_if=lambda kinds: kinds == (PLAIN,))
     """Kinds of cache, such as `[int8, {kind: int4, group: 16}]`, each with its bytes, speed and loss on held-out text;
     a plain one is always measured."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 
 from ablate.store.documents import Measured, MeasureDocument
@@ -35,7 +34,7 @@ def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> Meas
     one token of the decoder's. A model that sees all of a prefix has the context as its prefix.
     """
     keep_freed_memory()
-    bandwidth = copy_bytes_per_second(model.embedding.weight.device)
+    bandwidth = copy_bytes_per_second(model.device)
     largest = max(spec.contexts)
     with evaluating(model):
         plain, *others = _points(model, spec, bandwidth)
@@ -66,16 +65,15 @@ def _points(model: Decoder, spec: MeasureSpec, bandwidth: float) -> list[Measure
     with counting("decoding"):
         writes = _by_turns(points, "decode")
     found = [*zip(points, reads, writes, strict=True)]
-    return [_measured(found[number :: len(spec.caches)]) for number in range(len(spec.caches))]
-
-
-def _measured(found: Sequence[tuple[Point, Turns, Turns]]) -> Measured:
-    """All points of one kind of cache, with the turns of reading and of writing."""
-    return Measured(
-        cache=tuple(point.cache() for point, _, _ in found),
-        prefill=tuple(point.prefilled(reads) for point, reads, _ in found),
-        decode=tuple(point.decoded(writes) for point, _, writes in found),
-    )
+    of_kinds = [found[number :: len(spec.caches)] for number in range(len(spec.caches))]
+    return [
+        Measured(
+            cache=tuple(point.cache() for point, _, _ in of_kind),
+            prefill=tuple(point.prefilled(read) for point, read, _ in of_kind),
+            decode=tuple(point.decoded(written) for point, _, written in of_kind),
+        )
+        for of_kind in of_kinds
+    ]
 
 
 def _by_turns(points: list[Point], phase: Phase) -> list[Turns]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Unpack, cast
 
 import torch
@@ -24,26 +24,18 @@ DECODED = 16
 """Tokens that a repeat of decoding writes to each row."""
 
 
+@dataclass(frozen=True)
 class TimedPasses:
     """A model with `batch` rows of `context` tokens. Repeats are endless, and give the seconds of each.
 
     clock: what time is read from; `time.process_time` leaves out waiting for a processor. kind: of the cache.
     """
 
-    def __init__(
-        self,
-        model: Decoder,
-        context: int,
-        batch: int,
-        clock: Clock = time.perf_counter,
-        kind: CacheKind = PLAIN,
-    ) -> None:
-        self.model = model
-        self.context = context
-        self.batch = batch
-        self.clock = clock
-        self.kind = kind
-        self.device = model.embedding.weight.device
+    model: Decoder
+    context: int
+    batch: int
+    clock: Clock
+    kind: CacheKind
 
     @property
     def encodes(self) -> bool:
@@ -70,7 +62,7 @@ class TimedPasses:
 
     def decode_seconds(self, turn: int = 0, decoded: int = DECODED) -> Iterator[float]:
         """Writing greedily from a cache that holds the context, one token per row at a time."""
-        how = self.compiled_decode_seconds if self.device.type == "cuda" else self.issued_decode_seconds
+        how = self.compiled_decode_seconds if self.model.device.type == "cuda" else self.issued_decode_seconds
         return how(turn, decoded)
 
     def issued_decode_seconds(self, turn: int = 0, decoded: int = DECODED) -> Iterator[float]:
@@ -118,9 +110,8 @@ class TimedPasses:
             return
         own, given = prompt(self.model.spec, tokens, written)
         if "prefix" in given and cache.readable(self.context) < self.context:
-            raise UnsupportedError(
-                "cache", f"{self.kind.label} cannot read a prefix of {self.context} tokens in one pass"
-            )
+            reason = f"{self.kind.label} cannot read a prefix of {self.context} tokens in one pass"
+            raise UnsupportedError("cache", reason)
         self._next(own, cache, **given)
 
     def _next(self, tokens: Tensor, cache: Cache, **given: Unpack[Given]) -> Tensor:
@@ -132,8 +123,8 @@ class TimedPasses:
         draw = torch.Generator().manual_seed(turn)
         shape, vocabulary = (self.batch, self.context), self.model.spec.vocab_size
         while True:
-            yield torch.randint(vocabulary, shape, generator=draw).to(self.device)
+            yield torch.randint(vocabulary, shape, generator=draw).to(self.model.device)
 
     def _now(self) -> float:
-        synchronise(self.device)
+        synchronise(self.model.device)
         return self.clock()

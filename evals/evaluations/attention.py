@@ -39,7 +39,7 @@ class AttentionSpec(EvaluationSpec):
         starts = starts_of(data.text, length, 1, subject.seed)
         (tokens,) = data.text.windows(starts, length - 1)
         with evaluating(subject.model), zoo.taps(subject.model, "blocks.*.mixer.weights") as seen:
-            subject.model.hidden(torch.from_numpy(tokens[None]).to(subject.model.embedding.weight.device))
+            subject.model.hidden(torch.from_numpy(tokens[None]).to(subject.model.device))
         # (layer, (H, T, T)) of the layers that have weights, in their order
         layers = sorted(((int(name.split(".")[1]), each[0][0]) for name, each in seen.items()), key=itemgetter(0))
         if not layers:

@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PositiveInt
 
 from ablate.store.documents import JsonObject, SampleRecord, Score
@@ -24,12 +23,11 @@ from evals.option import Option, named_numbers, once, whole
 from evals.reading.batches import Batches
 from evals.reading.mode import evaluating
 from evals.reading.question import Question
+from evals.reading.windows import Floats
 from evals.subject import Data, Subject, SyntheticTask
 from zoo.lengths import longest_text
 from zoo.loss import IGNORED
 from zoo.model import Decoder
-
-Floats = NDArray[np.float64]
 
 
 def _lists(given: Any) -> Any:
@@ -71,15 +69,18 @@ class DiagnosticsSpec(EvaluationSpec):
             found.append(_answers(subject.model, question, batches.rows(length)))
             rows.append(found[-1].row())
         items = []  # every example, for paired tests
+        groups: dict[str, list[ExampleAnswers]] = {}
         for each in found:
             level = ", ".join(f"{name} {value}" for name, value in each.question.level.items())
             metrics = _metrics(each, found)
+            for metric in metrics:
+                groups.setdefault(metric, []).append(each)
             items += [
                 SampleRecord(task=data.source, doc_id=row, doc_hash=level, metrics=dict.fromkeys(metrics, right))
                 for row, right in enumerate(each.right.tolist())
             ]
         return Found(
-            scores={data.source: _scores(found)},
+            scores={data.source: {metric: _score(answers) for metric, answers in groups.items()}},
             items=items,
             about={"task": data.source},
             rows=rows,
@@ -112,7 +113,7 @@ class ExampleAnswers:
 
 def _answers(model: Decoder, question: Question, batch: int) -> ExampleAnswers:
     tokens, targets = torch.from_numpy(question.tokens), torch.from_numpy(question.targets)
-    device = model.embedding.weight.device
+    device = model.device
     right, nats = [], []
     with evaluating(model):
         for read, asked in zip(tokens.split(batch), targets.split(batch), strict=True):
@@ -128,17 +129,7 @@ def _per_example(values: torch.Tensor, scored: torch.Tensor) -> Floats:
     """values: of each scored place, row by row; scored: (B, T) → (B,) means."""
     whole = torch.zeros(scored.shape, dtype=torch.float64, device=scored.device)
     whole[scored] = values.double()
-    out: Floats = (whole.sum(dim=1) / scored.sum(dim=1)).cpu().numpy()
-    return out
-
-
-def _scores(found: Sequence[ExampleAnswers]) -> dict[str, Score]:
-    """Over all examples, and, where there are several difficulties, over those of each value of each."""
-    groups: dict[str, list[ExampleAnswers]] = {}
-    for each in found:
-        for metric in _metrics(each, found):
-            groups.setdefault(metric, []).append(each)
-    return {metric: _score(answers) for metric, answers in groups.items()}
+    return (whole.sum(dim=1) / scored.sum(dim=1)).cpu().numpy()
 
 
 def _score(answers: Sequence[ExampleAnswers]) -> Score:

@@ -11,17 +11,16 @@ reads there a negative one. After Press et al. 2022, arXiv:2108.12409, who compa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import AfterValidator, Field, PositiveInt
 
 from ablate.store.documents import JsonObject, Score
 from evals.evaluations import EvaluationSpec
-from evals.evaluations._extension import extended
-from evals.evaluations._multiples import Multiples
 from evals.found import Found
 from evals.option import Option, whole
 from evals.reading.batches import Rows
@@ -29,6 +28,7 @@ from evals.reading.causal import check_causal
 from evals.reading.windows import (
     Floats,
     Ints,
+    Multiples,
     Reader,
     Reason,
     Text,
@@ -38,26 +38,30 @@ from evals.reading.windows import (
     loss_score,
     mean,
     means,
+    rows_of,
     stderr,
     stretches,
     unless_out_of_memory,
 )
 from evals.subject import HeldOutText, Subject
-from zoo.errors import SpecError, did_you_mean
+from zoo.checkpoint import assemble
+from zoo.errors import SpecError
 from zoo.model import Decoder
 from zoo.settings.axis import variants
+from zoo.settings.edits import SpecJson
+from zoo.settings.explain import unknown
+from zoo.spec import ModelSpec, parse
 
+SCALINGS = "zoo.positions.scalings"
 TASK = "positions"
 """Its scores stand among those of the tasks, under this name."""
 
 
 def _scalings(names: tuple[str, ...]) -> tuple[str, ...]:
-    known = variants("zoo.positions.scalings")
+    known = variants(SCALINGS)
     for name in names:
         if name not in known:
-            raise ValueError(
-                f"unknown scaling '{name}'" + (did_you_mean(name, known) or f": one of {', '.join(known)}")
-            )
+            raise ValueError(unknown("scaling", name, list(known)))
     return tuple(dict.fromkeys(names))
 
 
@@ -107,18 +111,15 @@ def loss_by_position(model: Decoder, text: Text, spec: PositionsSpec, *, context
         scores={TASK: {metric: score for each in readings for metric, score in each.scores()}},
         items=items,
         about=reader.about(within),
-        rows=[row for name, m, value in everything for row in _rows(name, m, m * context, value)],
+        rows=[
+            row
+            for name, m, value in everything
+            for row in rows_of(
+                {"extension": name, "multiple": m, "length": m * context},
+                value if isinstance(value, str) else value.buckets(),
+            )
+        ],
     )
-
-
-def _rows(extension: str | None, multiple: int, length: int, found: WindowLosses | Reason) -> Iterator[JsonObject]:
-    """One for each bucket of positions; one with the reason for windows that could not be read."""
-    shared: JsonObject = {"extension": extension, "multiple": multiple, "length": length}
-    if not isinstance(found, WindowLosses):
-        yield {**shared, "reason": found}
-        return
-    for row in found.buckets():
-        yield {**shared, **row}
 
 
 @dataclass(frozen=True)
@@ -147,23 +148,20 @@ class WindowLosses:
         return self.last_quarter - means(self.again)
 
     def buckets(self) -> Iterator[JsonObject]:
+        """A row for each bucket of positions: targets that were predicted from `first` to `last` tokens."""
         for first, last in buckets(self.nats.shape[-1], self.context):
-            yield self._bucket(first, last)
-
-    def _bucket(self, first: int, last: int) -> JsonObject:
-        """Targets that were predicted from `first` to `last` tokens."""
-        nats, sizes = self.nats[..., first - 1 : last], self.sizes[..., first - 1 : last]
-        bits, error = bits_per_byte(nats, sizes)
-        return {
-            "first": first,
-            "last": last,
-            "tokens": nats.size,
-            "bytes": int(sizes.sum()),
-            "nats_per_token": mean(means(nats)),
-            "stderr": stderr(means(nats)),
-            "bits_per_byte": bits,
-            "bits_per_byte_stderr": error,
-        }
+            nats, sizes = self.nats[..., first - 1 : last], self.sizes[..., first - 1 : last]
+            bits, error = bits_per_byte(nats, sizes)
+            yield {
+                "first": first,
+                "last": last,
+                "tokens": nats.size,
+                "bytes": int(sizes.sum()),
+                "nats_per_token": mean(means(nats)),
+                "stderr": stderr(means(nats)),
+                "bits_per_byte": bits,
+                "bits_per_byte_stderr": error,
+            }
 
     def scores(self) -> Iterator[tuple[str, Score]]:
         """Scores as of a task: the loss in the last quarter, and the gap if the window is longer than in training."""
@@ -206,3 +204,34 @@ def _extended(reader: Reader, scaling: str, plain: WindowLosses | Reason, starts
     except SpecError as error:
         return str(error)
     return replace(plain, nats=replace(reader, model=model).nats(starts, length, length), extension=scaling)
+
+
+def extended(model: Decoder, scaling: str, factor: float, original_length: int) -> Decoder:
+    """The same weights with `scaling` by `factor` in every layer with rotary positions, whatever scaling it had.
+
+    Raises SpecError where no layer has them, or the scaling needs more than a factor and the original length.
+    """
+    weights = {name: value.detach() for name, value in model.state_dict().items()}
+    fields = variants(SCALINGS)[scaling].model_fields
+    given = {"factor": float(factor), "original_length": original_length}
+    settings = {"kind": scaling} | {name: value for name, value in given.items() if name in fields}
+    return assemble(_stretched(model.spec, settings), weights)
+
+
+def _stretched(spec: ModelSpec, scaling: SpecJson) -> ModelSpec:
+    """Every layer's resolved block is named once, so that an edit of one kind of layer reaches all layers."""
+    names: dict[str, str] = {}
+    pattern = [names.setdefault(_block(layer, scaling), f"block{len(names) + 1}") for layer in spec.layers]
+    if not any('"scaling"' in text for text in names):
+        raise SpecError("", "no layer has rotary positions")
+    blocks = {name: json.loads(text) for text, name in names.items()}
+    whole = {"block": blocks.pop("block1"), "blocks": blocks, "first": [], "final_norm": spec.has_final_norm}
+    return parse({**spec.dump(), **whole, "pattern": ["block" if name == "block1" else name for name in pattern]})
+
+
+def _block(layer: Any, scaling: SpecJson) -> str:
+    data = layer.model_dump(mode="json")
+    position = data["mixer"].get("position") or {}
+    if "scaling" in position:
+        position["scaling"] = dict(scaling)
+    return json.dumps(data, sort_keys=True)

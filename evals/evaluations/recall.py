@@ -21,13 +21,13 @@ from pydantic import NonNegativeInt, PositiveInt
 from ablate.store.documents import JsonObject, JsonScalar, Score
 from evals.conditions import Need, causal_models, shared_tokenizer
 from evals.evaluations import EvaluationSpec
-from evals.evaluations._multiples import Multiples
 from evals.found import Found
 from evals.reading.batches import Rows
 from evals.reading.causal import check_causal
 from evals.reading.windows import (
     Floats,
     Ints,
+    Multiples,
     Reader,
     Reason,
     Text,
@@ -36,6 +36,7 @@ from evals.reading.windows import (
     finite,
     loss_score,
     ratio,
+    rows_of,
     stretches,
     unless_out_of_memory,
 )
@@ -101,18 +102,14 @@ def loss_by_recall(
         scores={TASK: {metric: score for each in readings for metric, score in each.scores()}},
         items=items,
         about=reader.about(within) | {"frequent": spec.frequent},
-        rows=[row for m, value in found.items() for row in _rows(m, m * context, value)],
+        rows=[
+            row
+            for m, value in found.items()
+            for row in rows_of(
+                {"multiple": m, "length": m * context}, value if isinstance(value, str) else value.parts()
+            )
+        ],
     )
-
-
-def _rows(multiple: int, length: int, found: RecallWindows | Reason) -> Iterator[JsonObject]:
-    """One for each part of the targets; one with the reason for windows that could not be read."""
-    shared: JsonObject = {"multiple": multiple, "length": length}
-    if not isinstance(found, RecallWindows):
-        yield {**shared, "reason": found}
-        return
-    for row in found.parts():
-        yield {**shared, **row}
 
 
 @dataclass(frozen=True)
@@ -128,8 +125,7 @@ class RecallWindows:
 
     @property
     def hits(self) -> Mask:
-        chosen: Mask = (self.distances > 0) & ~self.frequent
-        return chosen
+        return (self.distances > 0) & ~self.frequent
 
     @property
     def unseen(self) -> Mask:
@@ -230,5 +226,4 @@ def occurrences(pairs: Ints, train: NDArray[Any], vocab_size: int) -> Floats:
         counts += np.bincount(at[known[at] == piece], minlength=len(known))
         read += len(piece)
     scale = (len(train) - 1) / read if read else 1.0
-    found: Floats = (counts * scale)[place].reshape(pairs.shape)
-    return found
+    return (counts * scale)[place].reshape(pairs.shape)

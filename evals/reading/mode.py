@@ -10,12 +10,19 @@ from torch import nn
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """No gradients, and evaluation mode; training mode comes back afterwards."""
+def in_evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Without dropout, and without what a forward pass in training changes, such as the biases of routers; the mode
+    that the model was in comes back afterwards."""
     training = model.training
     model.eval()
     try:
-        with torch.inference_mode():
-            yield
+        yield
     finally:
         model.train(training)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """No gradients, and evaluation mode; training mode comes back afterwards."""
+    with in_evaluation_mode(model), torch.inference_mode():
+        yield

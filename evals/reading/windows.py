@@ -7,13 +7,14 @@ tokens. Errors are over stretches, since neighbouring windows are not independen
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import AfterValidator, Field, PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -31,6 +32,12 @@ Ints = NDArray[np.int64]
 Result = TypeVar("Result")
 Reason: TypeAlias = str
 """Why there is nothing."""
+Multiples = Annotated[
+    tuple[PositiveInt, ...],
+    Field(min_length=1, max_length=16, strict=False),
+    AfterValidator(lambda multiples: tuple(sorted(set(multiples)))),
+]
+"""Lengths of windows, as multiples of the training context, ascending and each once."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +152,7 @@ def unless_out_of_memory(read: Callable[[], Result]) -> Result | Reason:
 
 def token_nats(model: Decoder, windows: Tensor, scored: int) -> Floats:
     """windows: (B, T + 1) → (B, scored): −ln p of the last targets, in float32 where the model is."""
-    windows = windows.to(model.embedding.weight.device)
+    windows = windows.to(model.device)
     return target_nats(model, model.hidden(windows[:, :-1])[:, -scored:], windows[:, -scored:])
 
 
@@ -166,6 +173,11 @@ def buckets(length: int, context: int) -> list[tuple[int, int]]:
     powers = (2**k for k in range(length.bit_length()))
     ends = sorted({end for end in (*powers, context, length) if end <= length})
     return list(zip([1, *(end + 1 for end in ends)], ends, strict=False))
+
+
+def rows_of(shared: JsonObject, found: Iterable[JsonObject] | Reason) -> list[JsonObject]:
+    """The rows of one length; one with the reason for windows that could not be read."""
+    return [{**shared, **row} for row in ([{"reason": found}] if isinstance(found, str) else found)]
 
 
 def loss_score(value: float | None, stderr: float | None, stretches: int) -> Score:

@@ -66,8 +66,12 @@ def test_epsilon_shrinks_in_layers_alone() -> None:
     for name, parameter in model.named_parameters():
         assert eps[id(parameter)] == pytest.approx(1e-8 * (BASE / 8 if name.startswith("blocks.") else 1)), name
     assert {each.lr_factor for each in trained(model, zoo.roles(model), spec, 32, 8)} == {1.0}
-    with pytest.raises(ValueError, match="give n_layers"):
-        build_optimizer(model, zoo.roles(model), spec, 32)
+
+
+def test_a_run_trains_with_the_depth_of_its_model(tmp_path, identity, corpus, numerics) -> None:
+    run = identity(model={"n_layers": 4}, depth_transfer={"base_layers": 2})
+    groups = Session(Store(tmp_path), run, corpus, numerics).learner.optimizer.param_groups
+    assert {group["eps"] for group in groups} == {1e-8, 0.5e-8}
 
 
 def test_a_run_trains_with_the_depth_of_its_model(tmp_path, identity, corpus, numerics) -> None:

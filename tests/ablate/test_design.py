@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.planning.design_document import design_lines
+from ablate.planning.plan_shown import design_lines
 from ablate.study.reading import load_study
 from ablate.study.study import Study, StudyError
 from tests.ablate.test_study_errors import place_of

@@ -9,13 +9,12 @@ import ablate
 from ablate.machine.numerics import Numerics
 from ablate.planning import speed as speed_module
 from ablate.planning.make_plan import make_plan
-from ablate.planning.speed import speed_for
+from ablate.planning.speed import speed_for, step_seconds
 from ablate.running.options import Options
 from ablate.store import Store
 from ablate.store.documents import ResultDocument
 from ablate.study.reading import load_study
 from ablate.training.spec import TrainSpec
-from ablate.training.step_trial import step_seconds
 from evals.costs.machine import Speed
 from tests.ablate.test_plan import DATA
 from zoo.spec import ModelSpec
@@ -40,12 +39,16 @@ def test_a_step_is_the_quickest_of_four() -> None:
 
 
 def test_long_and_compiled_steps_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    def speed_on(machine: Speed) -> Speed:
+        monkeypatch.setattr(speed_module, "machine_speed", lambda _: machine)
+        return speed_for([plan], NUMERICS)
+
     plan = make_plan(load_study("norm_placement", "cpu", ["train.compile=true"]), identify=lambda _: DATA)
-    assert speed_for([plan], NUMERICS, Speed(1e9)).tried == {}
+    assert speed_on(Speed(1e9)).tried == {}
     plan = make_plan(load_study("norm_placement", "cpu"), identify=lambda _: DATA)
-    assert speed_for([plan], NUMERICS, Speed(1.0)).tried == {}
+    assert speed_on(Speed(1.0)).tried == {}
     monkeypatch.setattr(speed_module, "step_seconds", lambda *given: 7.0)
-    found = speed_for([plan], NUMERICS, Speed(1e12, 1e-3))
+    found = speed_on(Speed(1e12, 1e-3))
     base = plan.arms[0]
     assert base.estimated_seconds(found) == pytest.approx(7.0 * base.steps)
 

@@ -68,7 +68,7 @@ def test_steps_are_those_that_peft_takes() -> None:
         side = "A" if half == "down" else "B"
         name = f"base_model.model.model.layers.{layer}.self_attn.{matrix}_proj.lora_{side}.default.weight"
         wrapped.get_parameter(name).data.copy_(value)
-    ours_optimizer = build_optimizer(part, zoo.roles(part), train, 32)
+    ours_optimizer = build_optimizer(part, zoo.roles(part), train, 32, 1)
     theirs_optimizer = torch.optim.AdamW(
         [p for p in wrapped.parameters() if p.requires_grad], 1e-2, (0.9, 0.95), weight_decay=0
     )

@@ -43,7 +43,7 @@ def two_steps(spec: zoo.ModelSpec, train: TrainSpec, rows: int | None, recompute
     """The first makes the optimizer's state, so the second needs most."""
     model = zoo.build(spec).to(device).train()
     model.recompute = recompute
-    optimizer = build_optimizer(model, zoo.roles(model), train, spec.d_model)
+    optimizer = build_optimizer(model, zoo.roles(model), train, spec.d_model, spec.n_layers)
     numerics = Numerics(device, train.dtype, "highest")
     learner = Learner(model.loss, optimizer, train, numerics, 0, Accumulation(rows, spec.couples_rows))
     tokens = torch.randint(spec.vocab_size, (train.batch, train.context + 1))

@@ -21,7 +21,7 @@ def small_model(**edits: object) -> nn.Module:
 
 
 def of(model: nn.Module, **settings: object) -> list:
-    return trained(model, zoo.roles(model), TrainSpec.model_validate(settings), 16)
+    return trained(model, zoo.roles(model), TrainSpec.model_validate(settings), 16, 1)
 
 
 def test_a_number_decays_matrices_and_not_gains():
@@ -55,7 +55,7 @@ def test_what_is_frozen_is_not_trained():
 def test_every_parameter_is_in_one_group_with_its_settings(kind):
     model = small_model(tie_embeddings=False)
     spec = TrainSpec.model_validate({"optimizer": kind, "weight_decay": BY_ROLE})
-    optimizer = build_optimizer(model, zoo.roles(model), spec, 16)
+    optimizer = build_optimizer(model, zoo.roles(model), spec, 16, 1)
     found = []
     for group in optimizer.param_groups:
         decay = group.get("decay", group["weight_decay"])  # SGD's own is torch's L2, which is off
@@ -90,7 +90,7 @@ def test_one_step_follows_loshchilov_and_hutter(numerics):
     spec = TrainSpec.model_validate(
         {"lr": 0.1, "warmup": 0.0, "schedule": "constant", "weight_decay": 0.2, "grad_clip": None}
     )
-    optimizer = build_optimizer(layer, {"weight": "input"}, spec, 2)
+    optimizer = build_optimizer(layer, {"weight": "input"}, spec, 2, 1)
     gradient = torch.tensor([[3.0, -4.0]], dtype=torch.float64)
 
     def loss(_tokens, _targets):
@@ -109,7 +109,7 @@ def test_clipping_bounds_the_gradient_and_reports_the_norm_before(numerics):
     layer = nn.Linear(2, 1, bias=False)
     seen = {}
     spec = TrainSpec(warmup=0.0, grad_clip=0.5)
-    optimizer = build_optimizer(layer, {"weight": "input"}, spec, 2)
+    optimizer = build_optimizer(layer, {"weight": "input"}, spec, 2, 1)
     optimizer.register_step_pre_hook(lambda *_: seen.update(norm=layer.weight.grad.norm().item()))
 
     def loss(_tokens, _targets):

@@ -13,7 +13,7 @@ import zoo
 from ablate.machine.numerics import enforce
 from ablate.store import Store
 from ablate.store.documents import ProbeRecord, RunDocument, RunProbes
-from ablate.training.loop import StepsTaken, train
+from ablate.training.loop import train
 from ablate.training.probes import ProbeSpec, load, names
 from ablate.training.session import Session
 from ablate.training.stop import Interrupted
@@ -221,7 +221,7 @@ def test_time_spent_looking_is_not_training(identity, numerics, tmp_path):
 
     session = Session(Store(tmp_path), identity(steps=3), TinyCorpus(), numerics)
     watcher = Slow()
-    stretches = train(session.learner, session.reader.batch, 3, done=StepsTaken(1, 5.0), watcher=watcher)
+    stretches = train(session.learner, session.reader.batch, 3, done=1, seconds=5.0, watcher=watcher)
     took = [step.seconds for steps in stretches for step in steps]
     assert watcher.seconds == 2000.0
     assert -1996 < took[-1] < -1994  # 5 s before, and next to nothing but what the watcher says it took

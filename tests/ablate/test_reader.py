@@ -15,9 +15,8 @@ from ablate.machine.numerics import enforce
 from ablate.store import Store
 from ablate.training.batch import Batch
 from ablate.training.learner import Learner
-from ablate.training.loop import train
+from ablate.training.loop import prefetch, train
 from ablate.training.optim import build_optimizer
-from ablate.training.prefetch import prefetch
 from ablate.training.reader import TrainingReader
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
@@ -65,7 +64,7 @@ def test_held_out_text_in_batches_of_one_shape_scores_as_it_is(batch, numerics):
     reader = TrainingReader(TinyCorpus(), TrainSpec(context=16, batch=batch), 16, 0, "cpu")
     held_out, whole = reader.held_out("test"), Batch.next_token(TinyCorpus().held_out_rows("test", 16)[0].rows)
     assert len({tuple(part.tokens.shape) for part in held_out.batches}) == 1
-    assert all(part.scored and len(part) <= batch for part in held_out.batches)
+    assert all(part.counts.any() and len(part) <= batch for part in held_out.batches)
     assert (held_out.tokens, held_out.n_bytes) == (6 * 16, 6 * 16)
     model = zoo.build(zoo.load("small", vocab_size=16, d_model=16, n_layers=1)).eval()
     nats = validate(model, held_out.batches, numerics.autocast)
@@ -93,7 +92,7 @@ def test_a_training_step_never_waits_for_the_gpu():
     """Once it has begun: whatever is read, is read when training rests."""
     reader = TrainingReader(TinyCorpus(), TrainSpec(context=16, batch=4), 16, 0, "cuda")
     model = zoo.build(zoo.load("small", vocab_size=16, d_model=16, n_layers=1)).cuda()
-    optimizer = build_optimizer(model, zoo.roles(model), reader.spec, 16)
+    optimizer = build_optimizer(model, zoo.roles(model), reader.spec, 16, 1)
     learner = Learner(model.loss, optimizer, reader.spec, enforce("cuda", "bfloat16"))
     for _ in train(learner, reader.batch, 3):
         pass  # kernels are loaded

@@ -14,8 +14,8 @@ from ablate.training.batch import Batch
 from ablate.training.checkpoint import TrainingProgress
 from ablate.training.divergence import DivergenceWatch, final_reason
 from ablate.training.execution import Execution
+from ablate.training.learner import seed_step
 from ablate.training.loop import TrainingStep
-from ablate.training.randomness import seed_step
 from ablate.training.reader import HeldOut
 from ablate.training.session import Session
 from ablate.training.stop import Interrupted

@@ -41,7 +41,7 @@ def changes(width: int, spec: TrainSpec, edits: dict[str, object]) -> dict[str, 
     model = zoo.build(model_spec(width, **edits))
     tokens = torch.randint(64, (8, 17), generator=torch.Generator().manual_seed(1))
     before = activations(model, tokens)
-    optimizer = build_optimizer(model, zoo.roles(model), spec, width)
+    optimizer = build_optimizer(model, zoo.roles(model), spec, width, model.spec.n_layers)
     learner = Learner(model.loss, optimizer, spec, FLOAT32)
     assert sum(len(steps) for steps in train(learner, lambda _: Batch.next_token(tokens), STEPS)) == STEPS
     after = activations(model, tokens)
@@ -114,7 +114,7 @@ def test_nothing_changes_at_the_base_width(optimizer):
 def test_rate_times_weight_decay_does_not_follow_the_width(kind):
     model = zoo.build(model_spec(128))
     spec = train_spec(optimizer=kind, weight_decay=0.1)
-    found = trained(model, zoo.roles(model), spec, 128)
+    found = trained(model, zoo.roles(model), spec, 128, model.spec.n_layers)
     assert {each.lr_factor for each in found} != {1.0}
     for each in found:
         assert each.lr_factor * each.weight_decay == pytest.approx(0.1 if each.parameter.dim() == 2 else 0)
@@ -123,7 +123,7 @@ def test_rate_times_weight_decay_does_not_follow_the_width(kind):
 def test_the_schedule_reaches_every_group_times_its_factor():
     model = zoo.build(model_spec(128))
     spec = train_spec(lr=1e-3)
-    optimizer = build_optimizer(model, zoo.roles(model), spec, 128)
+    optimizer = build_optimizer(model, zoo.roles(model), spec, 128, model.spec.n_layers)
     tokens = torch.zeros(1, 3, dtype=torch.int64)
     ((step,),) = train(Learner(model.loss, optimizer, spec, FLOAT32), lambda _: Batch.next_token(tokens), 1)
     by_parameter = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
@@ -193,7 +193,7 @@ def final_loss(width: int, spec: TrainSpec) -> float:
         return Batch.next_token(torch.cat(columns, 1))
 
     model = zoo.build(model_spec(width))
-    optimizer = build_optimizer(model, zoo.roles(model), spec, width)
+    optimizer = build_optimizer(model, zoo.roles(model), spec, width, model.spec.n_layers)
     stretches = train(Learner(model.loss, optimizer, spec, FLOAT32), batch, 60)
     return float(np.mean([step.loss for steps in stretches for step in steps][-15:]))
 

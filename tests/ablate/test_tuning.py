@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from ablate.planning.campaign import propose
 from ablate.planning.sampling import IllegalSpaceError
 from ablate.planning.trials import Settings, Tuned
-from ablate.planning.tuning import propose
 from ablate.store.documents.tuning import RATE
 from ablate.study.tune_spec import TuneSpec
 

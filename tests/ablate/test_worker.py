@@ -13,14 +13,14 @@ import polars as pl
 import pytest
 
 from ablate.machine import environment
+from ablate.machine.numerics import NumericsError
 from ablate.readable import clock, short
 from ablate.running.engines import EngineError, Event, load, names
 from ablate.running.engines.local import Pool, Slot
 from ablate.running.options import Options
 from ablate.running.progress import Lines
-from ablate.running.progress.run import step_text
+from ablate.running.progress.following import step_text
 from ablate.running.request import Request
-from ablate.running.sessions import NumericsError
 from ablate.running.worker import carry_out, main
 from ablate.store import Store, claims
 from ablate.store.documents import GradNorm, Quartiles

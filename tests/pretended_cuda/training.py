@@ -17,7 +17,7 @@ from ablate.store.documents import RunTeacher
 from ablate.training import distillation_loss, loop, session
 from ablate.training.batch import Batch
 from ablate.training.execution import Execution
-from ablate.training.laps import HostLaps
+from ablate.training.laps import Laps
 from ablate.training.session import Session
 from tests.ablate.conftest import TinyCorpus, identity_of
 
@@ -73,11 +73,11 @@ def train(
 
 def imagine() -> None:
     """Replace the clock of a GPU, moves of models to it, and the numbers of initial and trained weights."""
-    loop.laps_of = lambda _: HostLaps()
+    loop.CudaLaps = Laps
     loop.prefetch = map  # a mode of fake tensors is not for two threads
     torch.nn.Module._apply = lambda module, _: module  # it would swap weights, which fake ones are where they belong
     session.initial_model = lambda _, identity: decoder(zoo.parse(identity.model))
-    distillation_loss.trained_model = lambda *_: decoder(zoo.load("small", **SMALL))
+    distillation_loss.source_model = lambda *_: decoder(zoo.load("small", **SMALL))
 
 
 def decoder(spec: zoo.ModelSpec) -> zoo.Decoder:

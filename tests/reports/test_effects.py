@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import reports
-from ablate.planning.design_document import design_document
+from ablate.planning.study_document import design_document
 from ablate.store import Store
 from ablate.store.documents import StudyClaim, StudyDesign, StudyTrial, StudyTuning
 from ablate.study.design_spec import DesignSpec, Screen, screen

@@ -13,10 +13,9 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.planning.campaign import Tuning, TuningPass
+from ablate.planning.campaign import Tuning, TuningPass, propose
 from ablate.planning.study_document import study_tuning
 from ablate.planning.trials import Tuned
-from ablate.planning.tuning import propose
 from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.tuning import RATE
 from ablate.study.tune_spec import FINE, TuneSpec, rates_around

@@ -87,7 +87,7 @@ def test_matrices_are_made_of_unit_vectors_before_and_after_every_step() -> None
     assert all(torch.allclose(length, torch.ones_like(length)) for length in lengths(model))
     before = {name: p.clone() for name, p in model.named_parameters()}
     spec = TrainSpec(lr=0.1, warmup=0.0, grad_clip=None)
-    optimizer = build_optimizer(model, zoo.roles(model), spec, D)
+    optimizer = build_optimizer(model, zoo.roles(model), spec, D, model.spec.n_layers)
     tokens = random_tokens(model.spec, 2, 10)
     learner = Learner(
         model.loss, optimizer, spec, enforce("cpu", "float32"), after_update=lambda: zoo.after_update(model)

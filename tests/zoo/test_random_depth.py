@@ -11,8 +11,8 @@ from scipy import integrate, stats
 
 import zoo
 from ablate.machine.numerics import Numerics
+from ablate.training.learner import seed_step
 from ablate.training.memory import foreseen
-from ablate.training.randomness import seed_step
 from ablate.training.spec import TrainSpec
 from zoo.conformance import checks
 from zoo.conformance.combinations import random_model, random_tokens

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from ablate.running.options import Options
 from ablate.running.request import Request
@@ -72,10 +72,6 @@ class Engine(Protocol):
         ...
 
 
-class _EngineModule(Protocol):
-    def build(self, options: Options) -> Engine: ...
-
-
 def names() -> list[str]:
     return members(__name__)
 
@@ -84,4 +80,5 @@ def load(options: Options) -> Engine:
     """The engine that the options name. Raises EngineError, and ArgumentError for a device that does not exist."""
     if options.engine not in names():
         raise EngineError(f"unknown engine '{options.engine}': one of {', '.join(names())}")
-    return cast(_EngineModule, member(__name__, options.engine)).build(options)
+    engine: Engine = member(__name__, options.engine).build(options)
+    return engine

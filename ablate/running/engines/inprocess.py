@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ablate.machine.environment import device_name
 from ablate.running.engines import Engine, Event
-from ablate.running.engines._here import device_here
+from ablate.running.engines.local import device_here
 from ablate.running.options import Options
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import rehearse

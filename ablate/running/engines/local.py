@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ablate.errors import ArgumentError
 from ablate.machine.environment import SINGLE_THREADED, cores, device_name
 from ablate.machine.gpus import alike_gpus, unlike_gpus
+from ablate.machine.numerics import pick_device
 from ablate.running.answering import Answering, start
 from ablate.running.engines import Engine, EngineError, Event
-from ablate.running.engines._here import device_here
 from ablate.running.engines._polling import Polling, how_it_ended
 from ablate.running.options import Options
 from ablate.running.rehearsal import Rehearsal, Timed
@@ -26,6 +27,16 @@ RESTARTS = 2
 """Most restarts of a run whose process hangs."""
 START_SECONDS = 300.0
 """Seconds that a process may take to load its libraries, on the slowest machines."""
+
+
+def device_here(options: Options) -> str:
+    """The device named, or the best there is. Raises EngineError for settings: there are none."""
+    if options.engine_settings:
+        raise EngineError(f"this engine has no settings: {', '.join(options.engine_settings)}")
+    found = pick_device()
+    if options.device == "cuda" != found:
+        raise ArgumentError("device", "torch finds no CUDA device", options.device)
+    return options.device or found
 
 
 def build(options: Options) -> Engine:

@@ -7,7 +7,6 @@ another cluster. Nodes need the store, the corpora and this installation under t
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import socket
@@ -30,6 +29,11 @@ from ablate.running.request import Request
 from ablate.training.stop import ENDED_BY_REQUEST
 from zoo.settings.registry import VARIABLE
 
+try:
+    import ray
+except ModuleNotFoundError:  # an extra
+    ray = None
+
 ANSWER_SECONDS = 10.0
 LOST_SECONDS = 20.0
 """Silence of the head after which the cluster is lost: it may start again. After 60 s Ray ends this process, which has
@@ -38,7 +42,7 @@ LOOK_SECONDS = 2.0
 
 
 def build(options: Options) -> Engine:
-    if importlib.util.find_spec("ray") is None:
+    if ray is None:
         raise EngineError("the engine ray needs the package ray: pip install ray")
     settings = dict(options.engine_settings or {})
     address = settings.pop("address", None)
@@ -103,8 +107,6 @@ class Ray(Polling):
         return _task(carry_out_there, gpus, cpus=self.devices).remote(self.device, request.to_json())
 
     def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:
-        import ray  # noqa: PLC0415 (an extra)
-
         on_gpu = self.device == "cuda"
         beside = self.workers_per_gpu if on_gpu else 1
         task = _task(rehearse_there, int(on_gpu)).remote(request.to_json(), beside, alone)
@@ -121,8 +123,6 @@ class _Head:
     """The node that the cluster depends on."""
 
     def __init__(self) -> None:
-        import ray  # noqa: PLC0415 (an extra)
-
         self.address = ray.get_runtime_context().gcs_address
         self._answered = self._asked = time.monotonic()
 
@@ -147,8 +147,6 @@ class _Task(Handed):
         self._head = head
 
     def outcome(self) -> tuple[int, str] | None:
-        import ray  # noqa: PLC0415 (an extra)
-
         if self._head.is_lost():
             return 1, f"the Ray cluster at {self._head.address} does not answer: the same command resumes the run"
         if not ray.wait([self.handle], timeout=0)[0]:
@@ -163,15 +161,11 @@ class _Task(Handed):
             return 1, _last_line(error)
 
     def cancel(self) -> None:
-        import ray  # noqa: PLC0415 (an extra)
-
         ray.cancel(self.handle)
 
 
 def _connect(address: str | None) -> None:
     """Connect to a cluster, unless the caller has. Ray's logging and usage statistics are off."""
-    import ray  # noqa: PLC0415 (an extra)
-
     if ray.is_initialized():
         return
     if address is not None:
@@ -201,16 +195,12 @@ def _answers(address: str) -> None:
 
 def _resources(kind: str) -> int:
     """Amount of a resource in the cluster, used or not."""
-    import ray  # noqa: PLC0415 (an extra)
-
     return int(ray.cluster_resources().get(kind, 0))
 
 
 def _task(function: Any, gpus: float, cpus: int = 1) -> Any:
     """Begun once: whoever waits for it knows when it is worth beginning again. Plug-ins go with it: the cluster may
     have been started without them."""
-    import ray  # noqa: PLC0415 (an extra)
-
     plugged = {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
     return ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0, runtime_env={"env_vars": plugged})(function)
 

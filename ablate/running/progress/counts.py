@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -17,31 +17,24 @@ from evals.counting import listening
 @contextmanager
 def counts_shown(tell: Tell, on_terminal: bool) -> Iterator[None]:
     """Show what the block counts. tell: takes each line, where that is not a terminal."""
-    if not on_terminal:
-        with listening(_now_and_then(tell)):
-            yield
+    if on_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+            bar = bars.add_task("evaluating", total=None)
+
+            def move(count: Count) -> None:
+                bars.update(bar, description=count.what, completed=count.done, total=count.total)
+
+            with listening(move):
+                yield
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars, listening(_bar(bars)):
-        yield
-
-
-def _bar(bars: Progress) -> Callable[[Count], None]:
-    bar = bars.add_task("evaluating", total=None)
-
-    def listen(count: Count) -> None:
-        bars.update(bar, description=count.what, completed=count.done, total=count.total)
-
-    return listen
-
-
-def _now_and_then(tell: Tell) -> Callable[[Count], None]:
     said = time.monotonic()
 
-    def listen(count: Count) -> None:
+    def now_and_then(count: Count) -> None:
         nonlocal said
         if time.monotonic() - said >= LINE_SECONDS:
             said = time.monotonic()
             tell(str(count))
 
-    return listen
+    with listening(now_and_then):
+        yield

@@ -6,7 +6,7 @@ Losses of different objectives are over different targets and do not compare: ev
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,8 +50,3 @@ def without_encoder(kind: str, model: ModelSpec) -> None:
     """Raise SpecError for a model that has an encoder."""
     if model.encoder is not None:
         raise SpecError("encoder", f"the objective {kind} gives an encoder nothing to read: use span_corruption")
-
-
-def permutation(rng: np.random.Generator, rows: int, length: int) -> NDArray[Any]:
-    """(rows, length): an order of 0 … length − 1 for each row."""
-    return rng.permuted(np.broadcast_to(np.arange(length), (rows, length)), axis=1)

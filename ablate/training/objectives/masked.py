@@ -10,7 +10,7 @@ import torch
 from pydantic import Field, model_validator
 
 from ablate.training.batch import Batch
-from ablate.training.objectives import Objective, Windows, permutation
+from ablate.training.objectives import Objective, Windows
 from ablate.training.objectives._filling import Filling, FillsHoles, Tokens, check_room, joined
 from zoo.errors import SpecError
 from zoo.lengths import longest_text
@@ -54,7 +54,8 @@ class Masked(Objective, FillsHoles):
     def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator) -> Batch:
         text, mask_id = windows[:, 1:], vocabulary - 1
         rows, length = text.shape
-        asked = permutation(rng, rows, length) < max(1, round(self.rate * length))
+        order = rng.permuted(np.broadcast_to(np.arange(length), (rows, length)), axis=1)  # one for each row
+        asked = order < max(1, round(self.rate * length))
         fate = rng.random(text.shape)
         drawn = rng.integers(mask_id, size=text.shape)
         tokens = np.where(asked & (fate < self.mask), mask_id, text)

@@ -11,12 +11,12 @@ A kind has the settings of its own file only; any other is an unknown key. What 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Protocol, TypeAlias
 
 from pydantic import BeforeValidator, Field
-from torch import nn
+from torch import Tensor, nn
 
 from zoo.init import Role
 from zoo.settings.axis import Variant
@@ -97,3 +97,9 @@ def groups(trained: Iterable[Trained], lr: float) -> list[Group]:
         group = found.setdefault(of, {"params": [], **settings})
         group["params"].append(each.parameter)
     return list(found.values())
+
+
+def with_gradients(optimizer: Updates) -> Iterator[tuple[Group, nn.Parameter, Tensor]]:
+    """Every parameter that has a gradient, with its group."""
+    for group in optimizer.param_groups:
+        yield from ((group, parameter, parameter.grad) for parameter in group["params"] if parameter.grad is not None)

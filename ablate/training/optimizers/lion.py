@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from ablate.training.optimizers import Betas, Group, Optimizer, Trained, Updates, groups
+from ablate.training.optimizers import Betas, Group, Optimizer, Trained, Updates, groups, with_gradients
 from ablate.training.optimizers.adamw import per_entry
 from zoo.init import Role
 
@@ -39,15 +39,12 @@ class LionUpdates(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         """Without a closure: the gradients are there."""
-        for group in self.param_groups:
+        for group, parameter, gradient in with_gradients(self):
             rate, (beta1, beta2) = group["lr"], group["betas"]
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                state = self.state[parameter]
-                if not state:
-                    state["momentum"] = torch.zeros_like(parameter)
-                momentum = state["momentum"]
-                update = momentum.lerp(parameter.grad, 1 - beta1).sign_()
-                parameter.mul_(1 - rate * group["weight_decay"]).add_(update, alpha=-rate)
-                momentum.lerp_(parameter.grad, 1 - beta2)
+            state = self.state[parameter]
+            if not state:
+                state["momentum"] = torch.zeros_like(parameter)
+            momentum = state["momentum"]
+            update = momentum.lerp(gradient, 1 - beta1).sign_()
+            parameter.mul_(1 - rate * group["weight_decay"]).add_(update, alpha=-rate)
+            momentum.lerp_(gradient, 1 - beta2)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from pydantic import ValidationInfo, field_validator
 
-from ablate.training.optimizers import Average, Optimizer, Trained, Updates, groups
+from ablate.training.optimizers import Average, Optimizer, Trained, Updates, groups, with_gradients
 from zoo.init import Role
 
 
@@ -47,7 +47,5 @@ class SGD(Optimizer):
 @torch.no_grad()
 def _decay(optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
     """Weight decay before the step, in proportion to the group's rate alone."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            if parameter.grad is not None:
-                parameter.mul_(1 - group["lr"] * group["decay"])
+    for group, parameter, _ in with_gradients(optimizer):
+        parameter.mul_(1 - group["lr"] * group["decay"])

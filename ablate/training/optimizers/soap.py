@@ -9,10 +9,8 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from ablate.training.optimizers import Betas, Group, Optimizer, StateDict, Trained, Updates, groups
+from ablate.training.optimizers import EPS, Betas, Group, Optimizer, StateDict, Trained, Updates, groups, with_gradients
 from ablate.training.optimizers._combined import beside_adamw
-
-EPS = 1e-8
 
 
 class SOAP(Optimizer):
@@ -50,19 +48,15 @@ class SOAPUpdates(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         """Without a closure: the gradients are there."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                state = self.state[parameter]
-                gradient = parameter.grad.to(torch.promote_types(parameter.dtype, torch.float32))
-                if not state:
-                    self._begin(state, gradient, group)
-                    continue
-                update = self._update(state, gradient, group["betas"])
-                parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                parameter.add_(update.to(parameter.dtype), alpha=-group["lr"])
-                self._follow(state, gradient, group)
+        for group, parameter, own in with_gradients(self):
+            state, gradient = self.state[parameter], own.to(torch.promote_types(parameter.dtype, torch.float32))
+            if not state:
+                self._begin(state, gradient, group)
+                continue
+            update = self._update(state, gradient, group["betas"])
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            parameter.add_(update.to(parameter.dtype), alpha=-group["lr"])
+            self._follow(state, gradient, group)
 
     def _begin(self, state: StateDict, gradient: Tensor, group: Group) -> None:
         state["step"] = 0

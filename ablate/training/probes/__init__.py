@@ -12,8 +12,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from ablate.training.probes._kinds import Probe
-from zoo.errors import did_you_mean
 from zoo.settings.axis import Spec
+from zoo.settings.explain import unknown
 from zoo.settings.registry import member, members
 
 
@@ -28,12 +28,12 @@ def load(name: str) -> Probe:
 
 def _which(value: Any) -> Any:
     """`all`, or a list of names: sorted, since their order changes nothing."""
-    chosen, known = names() if value == "all" else value, ", ".join(names())
+    chosen = names() if value == "all" else value
     if not isinstance(chosen, list | tuple) or not chosen or not all(isinstance(name, str) for name in chosen):
-        raise ValueError(f"expected all, or a list of {known}, not {value!r}")
+        raise ValueError(f"expected all, or a list of {', '.join(names())}, not {value!r}")
     for name in chosen:
         if name not in names():
-            raise ValueError(f"unknown probe '{name}'{did_you_mean(name, names()) or f': one of {known}'}")
+            raise ValueError(unknown("probe", name, names()))
         if list(chosen).count(name) > 1:
             raise ValueError(f"a probe is given twice: {name}")
     return tuple(sorted(chosen))

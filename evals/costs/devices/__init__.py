@@ -9,8 +9,8 @@ from typing import Annotated
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from ruamel.yaml import YAML
 
-from zoo.errors import did_you_mean
 from zoo.settings.axis import Spec
+from zoo.settings.explain import unknown
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -56,6 +56,10 @@ class Device(Spec):
         """Rate of the products of training in this type. Raises DeviceError."""
         if dtype == "float32" and self.tf32_flops_per_second is not None:
             return self.tf32_flops_per_second
+        return self.rate(dtype)
+
+    def rate(self, dtype: str) -> float:
+        """Rate of products whose operands have this type. Raises DeviceError."""
         if dtype in self.flops_per_second:
             return self.flops_per_second[dtype]
         known = ", ".join(self.flops_per_second)
@@ -76,8 +80,7 @@ def names() -> list[str]:
 def device(name: str) -> Device:
     """A device by name. Raises DeviceError with the nearest name."""
     if name not in names():
-        known = [*names(), THIS]
-        raise DeviceError(f"unknown device '{name}'" + (did_you_mean(name, known) or f": one of {', '.join(known)}"))
+        raise DeviceError(unknown("device", name, [*names(), THIS]))
     text = resources.files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     return Device(name=name, **YAML(typ="safe", pure=True).load(text))
 

@@ -10,8 +10,7 @@ import torch
 from pydantic import ValidationError
 
 import zoo
-from evals.evaluations._extension import extended
-from evals.evaluations.positions import PositionsSpec, loss_by_position
+from evals.evaluations.positions import PositionsSpec, extended, loss_by_position
 from evals.reading.windows import Text
 from zoo.errors import SpecError
 from zoo.model import Decoder
