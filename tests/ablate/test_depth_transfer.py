@@ -74,12 +74,6 @@ def test_a_run_trains_with_the_depth_of_its_model(tmp_path, identity, corpus, nu
     assert {group["eps"] for group in groups} == {1e-8, 0.5e-8}
 
 
-def test_a_run_trains_with_the_depth_of_its_model(tmp_path, identity, corpus, numerics) -> None:
-    run = identity(model={"n_layers": 4}, depth_transfer={"base_layers": 2})
-    groups = Session(Store(tmp_path), run, corpus, numerics).learner.optimizer.param_groups
-    assert {group["eps"] for group in groups} == {1e-8, 0.5e-8}
-
-
 def test_nothing_changes_at_the_base_depth() -> None:
     model = zoo.build(model_spec(BASE))
     groups = build_optimizer(model, zoo.roles(model), train_spec(), 32, BASE).param_groups
