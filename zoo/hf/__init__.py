@@ -1,11 +1,11 @@
-"""transformers models as zoo models, and back: one file per family of models.
+"""transformers models as zoo models, and back: one file per line of models.
 
     model = zoo.from_hf(AutoModelForCausalLM.from_pretrained(name))
     model = zoo.from_hf("folder")
     again = zoo.to_hf(model)
 
-A family is a file of this folder: it says how a config becomes a spec, how a spec becomes a config, and which tensors
-correspond. Nothing else lists families. What a config says and a family does not understand is an error where
+A family is a class with `model_types` in a file of this folder: it says how a config becomes a spec, how a spec becomes
+a config, and which tensors correspond. Nothing else lists families. What a config says and a family does not understand is an error where
 transformers' code reads it, and is left out with a warning where nobody does.
 """
 

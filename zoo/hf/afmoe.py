@@ -10,8 +10,8 @@ from zoo.errors import UnsupportedError
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._fine_experts import FineExperts
 from zoo.hf._keys import QKV, WIDTH, Key, Keys
-from zoo.hf._near_rope import NearRoPE
 from zoo.hf._pairs import Pair, same
+from zoo.hf._rope_by_layer import NearRoPE
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 

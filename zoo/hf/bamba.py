@@ -1,18 +1,57 @@
-"""Bamba."""
+"""Bamba, and the base of models with Mamba-2 in some layers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from zoo.block_spec import BlockSpec
+from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._keys import BIAS, Keys
-from zoo.hf._layered import LINEAR
+from zoo.hf._keys import BIAS, CONV, Key, Keys
+from zoo.hf._layered import LINEAR, Hybrid
 from zoo.hf._layers import FULL
-from zoo.hf._mamba2_hybrid import Mamba2Hybrid
 from zoo.hf._pairs import Pair, renamed
+from zoo.hf.mamba import limits, limits_config, mamba2_weights
+from zoo.mixers import Mixer
+from zoo.mixers.mamba2 import Mamba2
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
+
+
+class Mamba2Hybrid(Hybrid):
+    """Mamba-2 in layers of linear attention."""
+
+    has_head_dim: ClassVar[bool] = False
+    state_class: ClassVar[type[Mixer]] = Mamba2
+    state_fixed: ClassVar[SpecJson] = {"kind": "mamba2"}
+    state_keys: ClassVar[Keys] = {
+        "mamba_n_heads": "heads",
+        "mamba_d_head": Key("head_dim", resolved="features"),
+        "mamba_d_state": "state",
+        "mamba_n_groups": "groups",
+        "mamba_d_conv": CONV,
+        "mamba_conv_bias": "conv_bias",
+        "mamba_proj_bias": "bias",
+        "mamba_chunk_size": "chunk",
+    }
+
+    def state(self, config: Config) -> SpecJson:
+        config.ignore("mamba_expand")  # it follows from the heads
+        return {**super().state(config), "head_norm": self.norm(config), **limits(config)}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        arguments = super().config(spec)
+        mixer = next((layer.mixer for layer in spec.layers if isinstance(layer.mixer, Mamba2)), None)
+        return arguments if mixer is None else {**arguments, "mamba_expand": mixer.widths[0] // spec.d_model}
+
+    def state_config(self, mixer: Mixer) -> ConfigJson:
+        return {**super().state_config(mixer), **limits_config(expect(mixer, Mamba2, "mixer"))}
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        if isinstance(layer.mixer, Mamba2):
+            return mamba2_weights(layer.mixer, ours, theirs.removesuffix("self_attn") + "mamba")
+        return super().mixer_weights(layer, ours, theirs)
 
 
 class Bamba(Mamba2Hybrid):

@@ -1,4 +1,4 @@
-"""Command R, Command R+ and all that share their config: Aya."""
+"""Command R to Command A+, and all that share their configs: Aya."""
 
 from __future__ import annotations
 
@@ -8,17 +8,28 @@ from typing import ClassVar, Literal
 import torch
 
 from zoo.block_spec import BlockSpec
-from zoo.hf._common import attention
+from zoo.ffns._moe import MoE
+from zoo.ffns.deepseek_moe import DeepSeekMoE
+from zoo.ffns.topk_moe import TopKMoE
+from zoo.hf._common import attention, dense, turns
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._keys import BIAS, Keys
+from zoo.hf._experts import PARTS, expert_act, gated_experts
+from zoo.hf._ffn import activation, ffn, name_of
+from zoo.hf._fine_experts import DENSE, SPARSE
+from zoo.hf._keys import BIAS, WIDTH, Keys, read, write
+from zoo.hf._layered import Layered
+from zoo.hf._layers import FULL, SLIDING, pattern, sliding_types, types_of, window_config
 from zoo.hf._llama_like import LlamaLike
-from zoo.hf._pairs import Pair
+from zoo.hf._pairs import Pair, same
+from zoo.hf._rope_by_layer import SomeRoPE
+from zoo.model_settings import BASE
+from zoo.norms.rmsnorm import RMSNorm
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 
 class Cohere(LlamaLike):
-    """x + attention(h) + gated(h), h = LayerNorm(x) without biases. Cohere 2024,
+    """Command R, Command R+ and Aya: x + attention(h) + gated(h), h = LayerNorm(x) without biases. Cohere 2024,
     https://docs.cohere.com/docs/command-r-plus."""
 
     model_types: ClassVar[tuple[str, ...]] = ("cohere",)
@@ -61,3 +72,132 @@ def _own_gains(heads: int, ours: str, theirs: str) -> Pair:
     """One vector of gains for each head is one row of theirs."""
     names = tuple(f"{ours}.norms.{head}.gain" for head in range(heads))
     return Pair(names, (f"{theirs}.weight",), lambda x: x[0].unbind(0), lambda x: [torch.stack(list(x))])
+
+
+UNREAD = (
+    "_sliding_window_pattern",
+    "order_of_interleaved_layers",
+    "position_embedding_type",
+    "rotary_pct",
+    "sliding_window_pattern",
+    "use_embedding_sharing",
+    "use_gated_activation",
+    "use_parallel_block",
+    "use_parallel_embedding",
+    "use_qk_norm",
+)
+"""Keys of published configs that transformers does not read, or only for what `layer_types` are by default."""
+
+
+class Cohere2(SomeRoPE, Cohere):
+    """Command A, Command R7B: windows with positions, and full attention without. Cohere 2025, arXiv:2504.00698."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("cohere2",)
+    heeds_qk_norm: ClassVar[bool] = False
+
+    def spec(self, config: Config) -> SpecJson:
+        config.ignore(*UNREAD)
+        types = sliding_types(config)
+        full = {"mixer.position": "nope", "mixer.window": None}
+        return {**super().spec(config), **pattern([FULL if kind == FULL else BASE for kind in types], {FULL: full})}
+
+    def mixer(self, config: Config) -> SpecJson:
+        return {**super().mixer(config), "window": config["sliding_window"]}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        arguments = {**super().config(spec), **window_config(spec)}
+        arguments.pop("use_qk_norm")
+        return arguments
+
+
+FAR = "far"
+DEFAULTED = ("sliding_window_pattern", "rope_theta", "rope_scaling", "first_k_dense_replace")
+"""Keys that only say what others are by default."""
+
+
+class Cohere2Moe(SomeRoPE, Layered, Cohere):
+    """Command A+: Command A with experts, and RoPE or none on dense layers without a window. Cohere 2026,
+    https://huggingface.co/CohereLabs/command-a-plus-05-2026."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("cohere2_moe",)
+    heeds_qk_norm: ClassVar[bool] = False
+    experts_class: ClassVar[tuple[type[MoE], ...]] = (TopKMoE, DeepSeekMoE)  # type: ignore[assignment]
+    expert_keys: ClassVar[Keys] = {
+        "intermediate_size": WIDTH,
+        "num_experts": "experts",
+        "num_experts_per_tok": "top_k",
+        "num_shared_experts": "shared_experts",
+    }
+
+    def spec(self, config: Config) -> SpecJson:
+        config.ignore(*DEFAULTED)
+        return super().spec(config)
+
+    def norm(self, config: Config) -> SpecJson:
+        if config["rms_norm_eps"] is not None:
+            config.ignore("layer_norm_eps")
+            return {"kind": "rmsnorm", "eps": config["rms_norm_eps"]}
+        return super().norm(config)
+
+    def mixer_kinds(self, config: Config) -> list[list[str]]:
+        turned = config["prefix_dense_sliding_window_pattern"] == 1
+        kinds = zip(types_of(config), config["mlp_layer_types"], strict=True)
+        return [[SLIDING] if kind == SLIDING else [] if turned and ffn == DENSE else [FAR] for kind, ffn in kinds]
+
+    def edits(self, config: Config) -> dict[str, SpecJson]:
+        edits = {SLIDING: {"mixer.window": config["sliding_window"]}, FAR: {"mixer.position": "nope"}}
+        return {**super().edits(config), **edits}
+
+    def sparse(self, config: Config) -> list[bool]:
+        return [kind == SPARSE for kind in config["mlp_layer_types"]]
+
+    def ffn(self, config: Config) -> SpecJson:
+        width = config["prefix_dense_intermediate_size"]
+        return {**ffn(config, "hidden_act", gated=True), "d_ff": width or config["intermediate_size"]}
+
+    def experts(self, config: Config) -> SpecJson:
+        act = name_of(**ffn(config, "hidden_act", gated=True))
+        shared = {**read(self.expert_keys, config), "activation": act, "balance_loss": 0.0}
+        if shared["shared_experts"]:
+            mean = config.only("shared_expert_combination_strategy", "average", "sum") == "average"
+            shared["shared_mean"] = mean
+        config.ignore("shared_expert_combination_strategy")
+        if config.only("expert_selection_fn", "softmax", "sigmoid") == "softmax":
+            config.ignore("norm_topk_prob")
+            return {"kind": "topk_moe", **shared}
+        return {"kind": "deepseek_moe", "bias_rate": None, "normalise": config["norm_topk_prob"], **shared}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        arguments = {**super().config(spec), **window_config(spec)}
+        arguments.pop("use_qk_norm")
+        kinds = zip(arguments["layer_types"], arguments["mlp_layer_types"], spec.layers, strict=True)
+        far = {turns(layer) for kind, ffn, layer in kinds if (kind, ffn) == (FULL, DENSE)}
+        arguments["head_dim"] = attention(spec.layers[0]).head_dim
+        return {**arguments, "prefix_dense_sliding_window_pattern": 2 if far == {False} else 1}
+
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
+        eps = layer.norm.eps if isinstance(layer.norm, RMSNorm) else None
+        return {**super().block_config(layer), "rms_norm_eps": eps}
+
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
+        if not isinstance(layer.ffn, MoE):
+            width = {"prefix_dense_intermediate_size": dense(layer).width}
+            return {"hidden_act": activation(layer.ffn, gated=True), **width}
+        moe = layer.ffn
+        sigmoid = {"norm_topk_prob": moe.normalise} if isinstance(moe, DeepSeekMoE) else {}
+        return {
+            "hidden_act": expert_act(moe),
+            **write(self.expert_keys, moe, "ffn"),
+            "shared_expert_combination_strategy": "average" if moe.shared_mean else "sum",
+            "expert_selection_fn": "sigmoid" if isinstance(moe, DeepSeekMoE) else "softmax",
+            **sigmoid,
+        }
+
+    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
+        return {"mlp_layer_types": [SPARSE if there else DENSE for there in sparse]}
+
+    def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
+        yield same(f"{ours}.router.weight", f"{theirs}.gate.weight")
+        yield from gated_experts(f"{ours}.experts", f"{theirs}.experts", moe.width, moe.experts)
+        for part in PARTS if moe.shared_experts else ():
+            yield same(f"{ours}.shared.{part}.weight", f"{theirs}.shared_experts.{part}_proj.weight")

@@ -10,9 +10,9 @@ from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._config import Config
 from zoo.hf._experts import BESIDE_SHARED, PARTS, require_shared
 from zoo.hf._keys import BIAS, Keys
-from zoo.hf._near_rope import NearRoPE
 from zoo.hf._pairs import Pair, same
 from zoo.hf._qwen_experts import QwenExperts
+from zoo.hf._rope_by_layer import NearRoPE
 from zoo.settings.edits import SpecJson
 
 

@@ -1,4 +1,4 @@
-"""GLM-4 of 2024 (`glm`) and of 2025 (`glm4`), which adds norms on the branches' outputs."""
+"""GLM-4 to GLM-4.7, and Solar Open, which has the experts of GLM-4.5."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
 from zoo.block_spec import BlockSpec
-from zoo.hf._common import dense, fused_gate_up
-from zoo.hf._config import Config
+from zoo.hf._common import attention, dense, fused_gate_up
+from zoo.hf._config import Config, ConfigJson
+from zoo.hf._fine_experts import FineExperts
 from zoo.hf._keys import QKV_BIAS, Keys
+from zoo.hf._layered import ExpertsEverywhere
 from zoo.hf._llama_like import PRE, LlamaLike
 from zoo.hf._pairs import Pair
 from zoo.settings.edits import SpecJson
@@ -20,7 +22,8 @@ OUTPUT_NORMS = {
 
 
 class GLM(LlamaLike):
-    """Llama with interleaved partial RoPE. GLM Team 2024, arXiv:2406.12793."""
+    """GLM-4 of 2024 (`glm`) and of 2025 (`glm4`), which adds norms on the branches' outputs: Llama with interleaved
+    partial RoPE. GLM Team 2024, arXiv:2406.12793."""
 
     model_types: ClassVar[tuple[str, ...]] = ("glm", "glm4")
     partial_rotary: ClassVar[bool] = True
@@ -35,3 +38,33 @@ class GLM(LlamaLike):
 
     def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         return fused_gate_up(dense(layer), ours, theirs)
+
+
+class Glm4Moe(FineExperts):
+    """GLM-4.5, GLM-4.6 and GLM-4.7: attention with partial RoPE, DeepSeek-V3's experts after some dense layers. GLM
+    Team 2025, arXiv:2508.06471."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("glm4_moe",)
+    partial_rotary: ClassVar[bool] = True
+    mixer_keys: ClassVar[Keys] = {**FineExperts.mixer_keys, "attention_bias": QKV_BIAS}
+
+    def mixer(self, config: Config) -> SpecJson:
+        return {**super().mixer(config), "qk_norm": self.norm(config) if config["use_qk_norm"] else None}
+
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
+        return {**super().block_config(layer), "use_qk_norm": attention(layer).qk_norm is not None}
+
+
+class SolarOpen(ExpertsEverywhere, FineExperts):
+    """Llama's attention, DeepSeek-V3's experts in every layer. Upstage 2026,
+    https://huggingface.co/upstage/Solar-Open-100B."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("solar_open",)
+    mixer_keys: ClassVar[Keys] = {**FineExperts.mixer_keys, "attention_bias": QKV_BIAS}
+
+    def spec(self, config: Config) -> SpecJson:
+        config.ignore("intermediate_size", "first_k_dense_replace")  # keys of published configs that nothing reads
+        return super().spec(config)
+
+    def ffn(self, config: Config) -> SpecJson:
+        return self.experts(config)

@@ -1,20 +1,26 @@
-"""GPT-2 and all that share its config."""
+"""GPT, GPT-2, GPT-Neo, SantaCoder and StarCoder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.hf._common import attention
+from zoo.block_spec import BlockSpec
+from zoo.errors import UnsupportedError
+from zoo.hf._common import attention, linears
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._gpt import UNREAD, LearnedPositions, OpenAILike, conv_weights, ends
-from zoo.hf._pairs import Pair, layernorm
+from zoo.hf._ffn import UNGATED, activation
+from zoo.hf._gpt import UNREAD, LearnedPositions, OpenAILike, conv_weights, ends, fused_qkv
+from zoo.hf._keys import DROPOUT, Keys
+from zoo.hf._layers import pattern, window_of
+from zoo.hf._pairs import Pair, layernorm, same
+from zoo.model_settings import BASE
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 
 class GPT2(LearnedPositions, OpenAILike):
-    """Radford et al. 2019, https://openai.com/research/better-language-models."""
+    """GPT-2 and all that share its config. Radford et al. 2019, https://openai.com/research/better-language-models."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt2",)
 
@@ -45,3 +51,129 @@ class GPT2(LearnedPositions, OpenAILike):
             yield from layernorm(f"{ours}.mixer_residual.norm_in", f"{theirs}.ln_1")
             yield from layernorm(f"{ours}.ffn_residual.norm_in", f"{theirs}.ln_2")
             yield from conv_weights(spec.d_model, ours, theirs)
+
+
+ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "relu": "relu", "silu": "silu", "swish": "silu"}
+"""Names of this family by those of all others: its `gelu` is the tanh approximation."""
+
+
+class OpenAIGPT(LearnedPositions, OpenAILike):
+    """GPT. Radford et al. 2018, https://openai.com/research/language-unsupervised."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("openai-gpt",)
+
+    block_fixed: ClassVar[SpecJson] = {"norm_placement": "post"}
+
+    def spec(self, config: Config) -> SpecJson:
+        config.ignore(*UNREAD)
+        return super().spec(config)
+
+    def ffn(self, config: Config) -> SpecJson:
+        kind = UNGATED[ACTIVATIONS[config.only("afn", *ACTIVATIONS)]]
+        return {**kind, "d_ff": 4 * config["n_embd"], "bias": True}
+
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
+        act = activation(layer.ffn, gated=False)
+        names = [name for name, general in ACTIVATIONS.items() if general == act]
+        if not names:
+            raise UnsupportedError("ffn", f"{act} has no counterpart")
+        return {"afn": names[0]}
+
+    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield same("embedding.weight", "transformer.tokens_embed.weight")
+        yield same("positions.0.table.weight", "transformer.positions_embed.weight")
+        if not spec.tie_embeddings:
+            yield same("head.weight", "lm_head.weight")
+        for i in range(spec.n_layers):
+            ours, theirs = f"blocks.{i}", f"transformer.h.{i}"
+            yield from layernorm(f"{ours}.mixer_residual.norm_after", f"{theirs}.ln_1")
+            yield from layernorm(f"{ours}.ffn_residual.norm_after", f"{theirs}.ln_2")
+            yield from conv_weights(spec.d_model, ours, theirs)
+
+
+class BigCode(LearnedPositions, OpenAILike):
+    """SantaCoder and StarCoder: GPT-2 with one head of keys and values. Ben Allal et al. 2023, arXiv:2301.03988; Li et
+    al. 2023, arXiv:2305.06161."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("gpt_bigcode",)
+
+    def spec(self, config: Config) -> SpecJson:
+        # Precision and code of the softmax, what follows from others, and what no version reads any more.
+        config.ignore("attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "num_key_value_heads", *UNREAD)
+        config.ignore("inference_runner", "max_batch_size", "max_sequence_length", "pad_key_length")
+        config.ignore("pre_allocate_kv_cache", "validate_runner_input")
+        config.only("add_cross_attention", False)
+        return super().spec(config)
+
+    def mixer(self, config: Config) -> SpecJson:
+        own = {"kv_heads": 1 if config["multi_query"] else None}
+        return {**super().mixer(config), **own, **({} if config["scale_attn_weights"] else {"scale": 1.0})}
+
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
+        mixer = attention(layer)
+        plain = {"multi_query": mixer.kv_heads == 1, "scale_attn_weights": mixer.scale != 1}
+        return {**super().block_config(layer), **plain}
+
+    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield from ends(spec)
+        for i, layer in enumerate(spec.layers):
+            ours, theirs, mixer = f"blocks.{i}", f"transformer.h.{i}", attention(layer)
+            yield from layernorm(f"{ours}.mixer_residual.norm_in", f"{theirs}.ln_1")
+            yield from layernorm(f"{ours}.ffn_residual.norm_in", f"{theirs}.ln_2")
+            groups = 1 if mixer.kv_heads == 1 else mixer.heads
+            yield from fused_qkv(mixer, f"{ours}.mixer", f"{theirs}.attn.c_attn", groups)
+            names = {"mixer.o": "attn.c_proj", "ffn.up": "mlp.c_fc", "ffn.down": "mlp.c_proj"}
+            yield from linears(ours, theirs, names, names)
+
+
+LOCAL, GLOBAL = "local", "global"
+
+
+class GPTNeo(LearnedPositions):
+    """GPT-2 whose scores are not scaled, with windows on some layers. Black et al. 2021,
+    https://doi.org/10.5281/zenodo.5297715."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("gpt_neo",)
+    length_key: ClassVar[str] = "max_position_embeddings"
+    model_keys: ClassVar[Keys] = {
+        "vocab_size": "vocab_size",
+        "hidden_size": "d_model",
+        "num_layers": "n_layers",
+        "tie_word_embeddings": "tie_embeddings",
+        "embed_dropout": "embedding_dropout",
+    }
+    block_keys: ClassVar[Keys] = {"resid_dropout": DROPOUT}
+    norm_keys: ClassVar[Keys] = {"layer_norm_epsilon": "eps"}
+    norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
+    mixer_keys: ClassVar[Keys] = {"num_heads": "heads", "attention_dropout": DROPOUT}
+    mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "bias": ["o"], "scale": 1.0}
+    activation_key: ClassVar[str] = "activation_function"
+    gated: ClassVar[bool] = False
+    ffn_fixed: ClassVar[SpecJson] = {"bias": True}
+
+    def spec(self, config: Config) -> SpecJson:
+        # What attention_layers spell out, and what the language model does not read.
+        config.ignore("attention_types", "classifier_dropout", "summary_first_dropout", *UNREAD)
+        kinds = [BASE if kind == GLOBAL else kind for kind in config["attention_layers"]]
+        return {**super().spec(config), **pattern(kinds, {LOCAL: {"mixer.window": config["window_size"]}})}
+
+    def ffn(self, config: Config) -> SpecJson:
+        kind = super().ffn(config)
+        return {**kind, "d_ff": 4 * config["hidden_size"] if kind["d_ff"] is None else kind["d_ff"]}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        kinds = [GLOBAL if attention(layer).window is None else LOCAL for layer in spec.layers]
+        window = window_of(spec)
+        types = {"attention_types": [[[kind], 1] for kind in kinds]}
+        return {**super().config(spec), **types, **({} if window is None else {"window_size": window})}
+
+    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield from ends(spec)
+        for i in range(spec.n_layers):
+            ours, theirs = f"blocks.{i}", f"transformer.h.{i}"
+            yield from layernorm(f"{ours}.mixer_residual.norm_in", f"{theirs}.ln_1")
+            yield from layernorm(f"{ours}.ffn_residual.norm_in", f"{theirs}.ln_2")
+            names = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
+            yield from linears(f"{ours}.mixer", f"{theirs}.attn.attention", names, "o")
+            names = {"up": "c_fc", "down": "c_proj"}
+            yield from linears(f"{ours}.ffn", f"{theirs}.mlp", names, names)

@@ -15,7 +15,7 @@ from zoo.hf._keys import BIAS, Keys, read, write
 from zoo.hf._layers import window_config, windows
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, both, same, transposed
-from zoo.hf.mixtral import Mixtral
+from zoo.hf.mistral import Mixtral
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 

@@ -1,4 +1,4 @@
-"""GPT-J."""
+"""GPT-J and CodeGen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, expect, linears
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._gpt import UNREAD, OpenAILike, ends
-from zoo.hf._pairs import Pair, layernorm
+from zoo.hf._pairs import Pair, fused, layernorm
 from zoo.positions.rope import RoPE
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
@@ -59,3 +59,23 @@ def fraction(turned: int, head_dim: int) -> float:
     """RoPE fraction with int(head_dim · fraction) = turned, whatever the rounding."""
     exact = turned / head_dim
     return exact if int(head_dim * exact) == turned else math.nextafter(exact, 1)
+
+
+PARTS = 4
+"""Stretches of its matrix of queries, values and keys: those of as many TPU cores."""
+
+
+class CodeGen(GPTJ):
+    """GPT-J with queries, values and keys in one matrix. Nijkamp et al. 2022, arXiv:2203.13474."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("codegen",)
+    preference: ClassVar[int] = 2
+
+    def spec(self, config: Config) -> SpecJson:
+        config.ignore("n_ctx")
+        return super().spec(config)
+
+    def attention_weights(self, spec: ModelSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        parts = [f"{ours}.{name}.weight" for name in "qvk"]
+        yield fused(parts, f"{theirs}.qkv_proj.weight", [spec.d_model // PARTS] * 3, PARTS)
+        yield from linears(ours, theirs, {"o": "out_proj"}, ())

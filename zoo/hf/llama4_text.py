@@ -17,8 +17,8 @@ from zoo.hf._keys import BIAS, WIDTH, Keys
 from zoo.hf._layered import Layered
 from zoo.hf._layers import FULL, types_of
 from zoo.hf._pairs import Pair, fused, same
-from zoo.hf._some_rope import SomeRoPE
-from zoo.hf.mixtral import Mixtral
+from zoo.hf._rope_by_layer import SomeRoPE
+from zoo.hf.mistral import Mixtral
 from zoo.mixers.attention import Attention
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.settings.edits import SpecJson

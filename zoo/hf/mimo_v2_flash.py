@@ -13,7 +13,7 @@ from zoo.hf._keys import QKV_BIAS, Key, Keys, without
 from zoo.hf._layered import Layered
 from zoo.hf._layers import SLIDING, types_of
 from zoo.hf._rope import FRACTION
-from zoo.hf._rope_by_type import RopeByType
+from zoo.hf._rope_by_layer import RopeByType
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 

@@ -1,15 +1,92 @@
-"""Mistral: Llama with a window on every layer."""
+"""Mistral, Ministral, Mixtral, and Code World Model, which has windows on some layers as Ministral 8B."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
-from zoo.hf._keys import Keys
+from zoo.block_spec import BlockSpec
+from zoo.ffns._moe import MoE
+from zoo.ffns.topk_moe import TopKMoE
+from zoo.hf._common import attention
+from zoo.hf._config import Config, ConfigJson
+from zoo.hf._experts import balance_loss, gated_experts
+from zoo.hf._keys import WIDTH, Keys
+from zoo.hf._layers import window_config, windows
 from zoo.hf._llama_like import LlamaLike
+from zoo.hf._pairs import Pair, same
+from zoo.hf._rope import rope
+from zoo.hf._version import MAJOR
+from zoo.settings.edits import SpecJson
+from zoo.spec import ModelSpec
 
 
 class Mistral(LlamaLike):
-    """Jiang et al. 2023, arXiv:2310.06825."""
+    """Llama with a window on every layer. Jiang et al. 2023, arXiv:2310.06825."""
 
     model_types: ClassVar[tuple[str, ...]] = ("mistral",)
     mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "sliding_window": "window"}
+
+
+BETA, LENGTH = "llama_4_scaling_beta", "original_max_position_embeddings"
+
+
+class Ministral3(Mistral):
+    """Mistral whose queries grow with their place. Mistral AI 2026, arXiv:2601.08584."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("ministral3",)
+    preference: ClassVar[int] = 3
+
+    def mixer(self, config: Config) -> SpecJson:
+        parameters = config["rope_parameters"]
+        grown = {"coefficient": parameters[BETA], "floor": parameters[LENGTH], "offset": 0}
+        return {**super().mixer(config), "temperature": grown if parameters[BETA] else None}
+
+    def position(self, config: Config) -> SpecJson:
+        kind = config["rope_parameters"].get("rope_type", "default")
+        unread = (BETA, "max_position_embeddings", *([] if kind in ("yarn", "llama3", "longrope") else [LENGTH]))
+        return rope(config, self.head_dim(config), unread=unread)
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        arguments, grown = super().position_config(layer), attention(layer).temperature
+        own = {BETA: 0.0} if grown is None else {BETA: grown.coefficient, LENGTH: grown.floor}
+        return {**arguments, "rope_parameters": {LENGTH: 1, **arguments["rope_parameters"], **own}}
+
+
+class Windowed(LlamaLike):
+    """Llama without biases, with windows on some layers. FAIR 2025 (CWM), arXiv:2510.02387."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("cwm", "ministral")
+    preference: ClassVar[int] = 2
+
+    def spec(self, config: Config) -> SpecJson:
+        config.ignore("mlp_bias", "attention_bias")
+        return {**super().spec(config), **windows(config)}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        return {**super().config(spec), **window_config(spec)}
+
+
+class Mixtral(Mistral):
+    """Mistral with experts. Jiang et al. 2024, arXiv:2401.04088.
+
+    transformers takes the balance loss of all layers at once, ours is the mean over them.
+    """
+
+    model_types: ClassVar[tuple[str, ...]] = ("mixtral",)
+    experts_class: ClassVar[type[MoE]] = TopKMoE
+    expert_fixed: ClassVar[SpecJson] = {"kind": "topk_moe"}
+    expert_keys: ClassVar[Keys] = {
+        "intermediate_size": WIDTH,
+        "num_local_experts": "experts",
+        "num_experts_per_tok": "top_k",
+    }
+
+    def ffn(self, config: Config) -> SpecJson:
+        return {**self.experts(config), "balance_loss": balance_loss(config)}
+
+    def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
+        if MAJOR < 5:
+            theirs = theirs.removesuffix("mlp") + "block_sparse_moe"
+        yield same(f"{ours}.router.weight", f"{theirs}.gate.weight")
+        yield from gated_experts(f"{ours}.experts", f"{theirs}.experts", moe.width, moe.experts, ("w1", "w3", "w2"))

@@ -1,16 +1,44 @@
-"""Windows on some layers, and other positions there."""
+"""Positions that differ from layer to layer."""
 
 from __future__ import annotations
 
 from zoo.block_spec import BlockSpec
-from zoo.hf._common import attention
+from zoo.hf._common import attention, turns
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._layers import FULL, SLIDING, layer_types, window_config, windows
+from zoo.hf._keyed import Keyed
+from zoo.hf._layered import Layered
+from zoo.hf._layers import FULL, SLIDING, layer_types, sliding_types, window_config, windows
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._rope import layered_rope_config, rope
 from zoo.hf._version import MAJOR
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
+
+
+class SomeRoPE(Keyed):
+    """Family whose config says once for all layers what the first of those with RoPE does."""
+
+    def typical(self, spec: ModelSpec) -> BlockSpec:
+        return next((layer for layer in spec.layers if turns(layer)), spec.layers[0])
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        return super().position_config(layer) if turns(layer) else {}
+
+
+class NearRoPE(SomeRoPE, Layered):
+    """Llama's block with windows on some of the layers, whose full attention is without positions."""
+
+    def mixer_kinds(self, config: Config) -> list[list[str]]:
+        return [[FULL] * (kind == FULL) for kind in sliding_types(config)]
+
+    def edits(self, config: Config) -> dict[str, SpecJson]:
+        return {**super().edits(config), FULL: {"mixer.position": "nope", "mixer.window": None}}
+
+    def mixer(self, config: Config) -> SpecJson:
+        return {**super().mixer(config), "window": config["sliding_window"]}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        return {**super().config(spec), **window_config(spec)}
 
 
 class RopeByType(LlamaLike):

@@ -1,4 +1,4 @@
-"""EXAONE 4.0."""
+"""EXAONE 4.0 and K-EXAONE."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from typing import ClassVar
 
 from zoo.hf._common import turns
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._keys import Keys
+from zoo.hf._fine_experts import ListedExperts
+from zoo.hf._keys import Keys, without
 from zoo.hf._layers import FULL, SLIDING, layer_types, pattern, sliding_types, window_of
 from zoo.hf._llama_like import LlamaLike
-from zoo.hf._some_rope import SomeRoPE
-from zoo.hf.olmo2 import Olmo2
+from zoo.hf._rope_by_layer import NearRoPE, SomeRoPE
+from zoo.hf.olmo import Olmo2
 from zoo.model_settings import BASE
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 
 class Exaone4(SomeRoPE, Olmo2):
-    """x + norm(f(x)), with a norm of each head's queries and keys; where some layers have windows, those without have
-    no positions. LG AI Research 2025, arXiv:2507.11407."""
+    """EXAONE 4.0: x + norm(f(x)), with a norm of each head's queries and keys; where some layers have windows, those
+    without have no positions. LG AI Research 2025, arXiv:2507.11407."""
 
     model_types: ClassVar[tuple[str, ...]] = ("exaone4",)
     qk_norm: ClassVar[SpecJson | None] = {}
@@ -39,3 +40,20 @@ class Exaone4(SomeRoPE, Olmo2):
         # With any window at all, layers of full attention have no positions.
         own = {"sliding_window": window or (1 if far else None), "layer_types": layer_types(spec)}
         return {**super().config(spec), **own}
+
+
+class ExaoneMoe(NearRoPE, ListedExperts):
+    """K-EXAONE: A norm of each head's queries and keys, windows with RoPE and full attention without, DeepSeek-V3's
+    experts. LG AI Research 2026, arXiv:2601.01739."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("exaone_moe",)
+    qk_norm: ClassVar[SpecJson | None] = {}
+    expert_keys: ClassVar[Keys] = {
+        **without(ListedExperts.expert_keys, "n_routed_experts", "n_shared_experts"),
+        "num_experts": "experts",
+        "num_shared_experts": "shared_experts",
+    }
+
+    def spec(self, config: Config) -> SpecJson:
+        config.ignore("sliding_window_pattern")  # it only says what layer_types are by default
+        return super().spec(config)
