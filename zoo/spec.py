@@ -13,7 +13,7 @@ from pydantic import ValidationError, model_validator
 from zoo.block_spec import BlockSpec
 from zoo.compatibility.parts import check_layers
 from zoo.compatibility.traits import EVERY_OPERATION, Operations
-from zoo.errors import SpecError
+from zoo.errors import SpecError, under
 from zoo.features import Feature, Subset
 from zoo.mixers._cross import CrossAttention
 from zoo.model_settings import BASE, ModelSettings
@@ -78,10 +78,8 @@ class ModelSpec(ModelSettings):
         block = self.written(name)
         if self.encoder is not None and block.cross is None:
             block = block.model_copy(update={"cross": CrossAttention()})
-        try:
+        with under(BASE if name == BASE else f"blocks.{name}"):
             return block.resolve(self.d_model)
-        except SpecError as error:
-            raise error.under(BASE if name == BASE else f"blocks.{name}") from None
 
     @property
     def layer_names(self) -> tuple[str, ...]:

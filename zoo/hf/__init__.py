@@ -5,8 +5,8 @@
     again = zoo.to_hf(model)
 
 A family is a class with `model_types` in a file of this folder: it says how a config becomes a spec, how a spec becomes
-a config, and which tensors correspond. Nothing else lists families. What a config says and a family does not understand is an error where
-transformers' code reads it, and is left out with a warning where nobody does.
+a config, and which tensors correspond. Nothing else lists families. What a config says and a family does not understand
+is an error where transformers' code reads it, and is left out with a warning where nobody does.
 """
 
 from __future__ import annotations

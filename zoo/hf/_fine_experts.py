@@ -8,15 +8,12 @@ from typing import ClassVar
 from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
-from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import PARTS, gated_experts
+from zoo.hf._experts import PARTS
 from zoo.hf._keys import WIDTH, Key, Keys
-from zoo.hf._layered import Layered
-from zoo.hf._pairs import Pair, Tensors, both, same
+from zoo.hf._layered import Layered, Listed
+from zoo.hf._pairs import Pair, Tensors
 from zoo.settings.edits import SpecJson
-
-DENSE, SPARSE = "dense", "sparse"
 
 
 class FineExperts(Layered):
@@ -27,10 +24,8 @@ class FineExperts(Layered):
 
     scoring: ClassVar[tuple[str, ...]] = ("sigmoid",)
     """Values of `scoring_func`, which transformers does not read, that name sigmoid scores."""
-    router_name: ClassVar[str] = "gate"
-    balance_name: ClassVar[str] = "gate.e_score_correction_bias"
-    shared_name: ClassVar[str] = "shared_experts"
-    """Names of an expert layer's router, of the bias that balances, and of the shared experts."""
+    dense_key: ClassVar[str] = "first_k_dense_replace"
+    """Key of the number of dense layers."""
     keeps_empty: ClassVar[bool] = True
     """Whether transformers has matrices of no features where no expert is shared."""
     experts_class: ClassVar[type[MoE] | tuple[()]] = DeepSeekMoE
@@ -55,7 +50,7 @@ class FineExperts(Layered):
 
     def sparse(self, config: Config) -> list[bool]:
         config.only("moe_layer_freq", 1)
-        dense = config["first_k_dense_replace"] or 0
+        dense = config[self.dense_key] or 0
         return [i >= dense for i in range(config["num_hidden_layers"])]
 
     def experts(self, config: Config) -> SpecJson:
@@ -71,31 +66,23 @@ class FineExperts(Layered):
         config.only("topk_method", "noaux_tc")
 
     def sparse_config(self, sparse: list[bool]) -> ConfigJson:
-        return {"first_k_dense_replace": sparse.index(True) if any(sparse) else len(sparse)}
+        return {self.dense_key: sparse.index(True) if any(sparse) else len(sparse)}
 
     def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
-        fine = expect(moe, DeepSeekMoE, "ffn")
-        shared, router = [f"{theirs}.{self.shared_name}.{name}_proj" for name in PARTS], f"{theirs}.{self.router_name}"
-        if fine.shared_experts == 0 and self.keeps_empty:
-            yield _with_empty(f"{ours}.router.weight", f"{router}.weight", [f"{name}.weight" for name in shared])
-        else:
-            yield same(f"{ours}.router.weight", f"{router}.weight")
-            for part, name in zip(PARTS, shared, strict=True) if fine.shared_experts else ():
-                yield from both(f"{ours}.shared.{part}", name, bias=fine.shared_bias)
-        if fine.bias_rate is not None:
-            yield same(f"{ours}.router.selection_bias", f"{theirs}.{self.balance_name}")
-        yield from gated_experts(f"{ours}.experts", f"{theirs}.experts", fine.width, fine.experts)
+        router, *others = super().expert_weights(moe, ours, theirs)
+        if moe.shared_experts == 0 and self.keeps_empty:
+            empty = [f"{theirs}.{self.shared_name}.{part}_proj.weight" for part in PARTS]
+            router = _with_empty(router.ours[0], router.theirs[0], empty)
+        yield router
+        yield from others
 
 
-class ListedExperts(FineExperts):
-    """With a list of which layers have experts."""
+class ListedExperts(Listed, FineExperts):
+    """Those of layers in a list."""
 
     def sparse(self, config: Config) -> list[bool]:
         config.ignore("first_k_dense_replace")  # it says what mlp_layer_types are by default
-        return [kind == SPARSE for kind in config["mlp_layer_types"]]
-
-    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
-        return {"mlp_layer_types": [SPARSE if there else DENSE for there in sparse]}
+        return super().sparse(config)
 
 
 def _with_empty(ours: str, theirs: str, empty: Sequence[str]) -> Pair:

@@ -15,6 +15,7 @@ from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 EXPERTS, LINEAR = "experts", "linear_attention"
+DENSE, SPARSE = "dense", "sparse"
 
 
 class Layered(LlamaLike):
@@ -48,6 +49,16 @@ class Layered(LlamaLike):
     def sparse_config(self, sparse: list[bool]) -> ConfigJson:
         """Arguments of the config class that say which layers have experts."""
         return {}
+
+
+class Listed(Layered):
+    """With a list of which layers have experts."""
+
+    def sparse(self, config: Config) -> list[bool]:
+        return [kind == SPARSE for kind in config["mlp_layer_types"]]
+
+    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
+        return {"mlp_layer_types": [SPARSE if there else DENSE for there in sparse]}
 
 
 class ExpertsEverywhere(Layered):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import PARTS, SHARED, SHARED_WIDTH, balance_loss, require_shared
+from zoo.hf._experts import SHARED, SHARED_WIDTH, balance_loss, require_shared
 from zoo.hf._keys import WIDTH, Key, Keys
 from zoo.hf._layered import Layered
-from zoo.hf._pairs import Pair, same
 from zoo.settings.edits import SpecJson
 
 
@@ -49,13 +47,8 @@ class QwenSharedExperts(QwenExperts):
         **QwenExperts.expert_keys,
         SHARED: SHARED_WIDTH,
     }
+    shared_name: ClassVar[str] = "shared_expert"
 
     def experts(self, config: Config) -> SpecJson:
         require_shared(config)
         return super().experts(config)
-
-    def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
-        yield from super().expert_weights(moe, ours, theirs)
-        for name in PARTS:
-            yield same(f"{ours}.shared.{name}.weight", f"{theirs}.shared_expert.{name}_proj.weight")
-        yield same(f"{ours}.shared_gate.weight", f"{theirs}.shared_expert_gate.weight")

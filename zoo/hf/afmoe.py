@@ -36,6 +36,7 @@ class Afmoe(NearRoPE, FineExperts):
     }
     router_name: ClassVar[str] = "router.gate"
     balance_name: ClassVar[str] = "expert_bias"
+    dense_key: ClassVar[str] = "num_dense_layers"
     expert_keys: ClassVar[Keys] = {
         "moe_intermediate_size": WIDTH,
         "num_experts": "experts",
@@ -48,17 +49,11 @@ class Afmoe(NearRoPE, FineExperts):
         config.ignore("global_attn_every_n_layers")  # it only says what layer_types are by default
         return {**super().spec(config), "embedding_scale": "sqrt_d_model" if config["mup_enabled"] else 1.0}
 
-    def sparse(self, config: Config) -> list[bool]:
-        return [i >= config["num_dense_layers"] for i in range(config["num_hidden_layers"])]
-
     def config(self, spec: ModelSpec) -> ConfigJson:
         factor = spec.embedding_factor
         if factor not in (1.0, spec.d_model**0.5):
             raise UnsupportedError("embedding_scale", f"{factor} cannot be expressed, only 1 and √d_model")
         return {**super().config(spec), "mup_enabled": factor != 1}
-
-    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
-        return {"num_dense_layers": sparse.index(True) if any(sparse) else len(sparse)}
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         yield from super().mixer_weights(layer, ours, theirs)

@@ -11,7 +11,7 @@ from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import BIAS, CONV, Key, Keys
 from zoo.hf._layered import LINEAR, Hybrid
 from zoo.hf._layers import FULL
-from zoo.hf._pairs import Pair, renamed
+from zoo.hf._pairs import Pair
 from zoo.hf.mamba import limits, limits_config, mamba2_weights
 from zoo.mixers import Mixer
 from zoo.mixers.mamba2 import Mamba2
@@ -67,6 +67,7 @@ class Bamba(Mamba2Hybrid):
         "mixer_residual.norm_in": "input_layernorm",
         "ffn_residual.norm_in": "pre_ff_layernorm",
     }
+    ffn_name: ClassVar[str] = "feed_forward"
 
     def spec(self, config: Config) -> SpecJson:
         config.ignore("num_logits_to_keep")
@@ -81,6 +82,3 @@ class Bamba(Mamba2Hybrid):
         types = arguments.pop("layer_types")
         indices = [i for i, kind in enumerate(types) if kind == FULL]
         return {**arguments, "attn_layer_indices": indices, "z_loss_coefficient": spec.z_loss}
-
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        return renamed(super().weights(spec), ".mlp.", ".feed_forward.")

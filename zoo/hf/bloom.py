@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, linears
+from zoo.hf._common import norm_weights
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._gpt import fused_qkv
-from zoo.hf._keyed import Keyed
+from zoo.hf._gpt import FusedQKV
 from zoo.hf._keys import Keys
-from zoo.hf._pairs import Pair, layernorm, same
+from zoo.hf._pairs import Pair
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
@@ -29,7 +28,7 @@ UNREAD = (
 """Keys of published configs that transformers does not read."""
 
 
-class Bloom(Keyed):
+class Bloom(FusedQKV):
     """BigScience 2022, arXiv:2211.05100."""
 
     model_types: ClassVar[tuple[str, ...]] = ("bloom",)
@@ -46,6 +45,11 @@ class Bloom(Keyed):
     norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
     mixer_keys: ClassVar[Keys] = {"n_head": "heads", "attention_dropout": "dropout"}
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "bias": True}
+    table_name: ClassVar[str] = "transformer.word_embeddings"
+    final_norm_name: ClassVar[str] = "transformer.ln_f"
+    layers_name: ClassVar[str] = "transformer.h"
+    mixer_name: ClassVar[str] = "self_attention"
+    ffn_names: ClassVar[Mapping[str, str]] = {"up": "dense_h_to_4h", "down": "dense_4h_to_h"}
 
     def spec(self, config: Config) -> SpecJson:
         if config["slow_but_exact"] and config["pretraining_tp"] > 1:
@@ -73,17 +77,6 @@ class Bloom(Keyed):
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         return {}
 
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("embedding.weight", "transformer.word_embeddings.weight")
-        yield from layernorm("embedding_norm", "transformer.word_embeddings_layernorm")
-        yield from layernorm("norm", "transformer.ln_f")
-        if not spec.tie_embeddings:
-            yield same("head.weight", "lm_head.weight")
-        for i, layer in enumerate(spec.layers):
-            ours, theirs, mixer = f"blocks.{i}", f"transformer.h.{i}", attention(layer)
-            yield from layernorm(f"{ours}.mixer_residual.norm_in", f"{theirs}.input_layernorm")
-            yield from layernorm(f"{ours}.ffn_residual.norm_in", f"{theirs}.post_attention_layernorm")
-            yield from fused_qkv(mixer, f"{ours}.mixer", f"{theirs}.self_attention.query_key_value", mixer.heads)
-            yield from linears(f"{ours}.mixer", f"{theirs}.self_attention", {"o": "dense"}, "o")
-            names = {"up": "dense_h_to_4h", "down": "dense_4h_to_h"}
-            yield from linears(f"{ours}.ffn", f"{theirs}.mlp", names, names)
+    def ends(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield from super().ends(spec)
+        yield from norm_weights(spec.block.norm, "embedding_norm", "transformer.word_embeddings_layernorm")

@@ -13,14 +13,13 @@ from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import attention, dense, turns
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import PARTS, expert_act, gated_experts
+from zoo.hf._experts import expert_act
 from zoo.hf._ffn import activation, ffn, name_of
-from zoo.hf._fine_experts import DENSE, SPARSE
 from zoo.hf._keys import BIAS, WIDTH, Keys, read, write
-from zoo.hf._layered import Layered
+from zoo.hf._layered import DENSE, Listed
 from zoo.hf._layers import FULL, SLIDING, pattern, sliding_types, types_of, window_config
 from zoo.hf._llama_like import LlamaLike
-from zoo.hf._pairs import Pair, same
+from zoo.hf._pairs import Pair
 from zoo.hf._rope_by_layer import SomeRoPE
 from zoo.model_settings import BASE
 from zoo.norms.rmsnorm import RMSNorm
@@ -115,7 +114,7 @@ DEFAULTED = ("sliding_window_pattern", "rope_theta", "rope_scaling", "first_k_de
 """Keys that only say what others are by default."""
 
 
-class Cohere2Moe(SomeRoPE, Layered, Cohere):
+class Cohere2Moe(SomeRoPE, Listed, Cohere):
     """Command A+: Command A with experts, and RoPE or none on dense layers without a window. Cohere 2026,
     https://huggingface.co/CohereLabs/command-a-plus-05-2026."""
 
@@ -147,9 +146,6 @@ class Cohere2Moe(SomeRoPE, Layered, Cohere):
     def edits(self, config: Config) -> dict[str, SpecJson]:
         edits = {SLIDING: {"mixer.window": config["sliding_window"]}, FAR: {"mixer.position": "nope"}}
         return {**super().edits(config), **edits}
-
-    def sparse(self, config: Config) -> list[bool]:
-        return [kind == SPARSE for kind in config["mlp_layer_types"]]
 
     def ffn(self, config: Config) -> SpecJson:
         width = config["prefix_dense_intermediate_size"]
@@ -192,12 +188,3 @@ class Cohere2Moe(SomeRoPE, Layered, Cohere):
             "expert_selection_fn": "sigmoid" if isinstance(moe, DeepSeekMoE) else "softmax",
             **sigmoid,
         }
-
-    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
-        return {"mlp_layer_types": [SPARSE if there else DENSE for there in sparse]}
-
-    def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
-        yield same(f"{ours}.router.weight", f"{theirs}.gate.weight")
-        yield from gated_experts(f"{ours}.experts", f"{theirs}.experts", moe.width, moe.experts)
-        for part in PARTS if moe.shared_experts else ():
-            yield same(f"{ours}.shared.{part}.weight", f"{theirs}.shared_experts.{part}_proj.weight")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import PARTS
 from zoo.hf._keys import BIAS, WIDTH, Keys
 from zoo.hf._layered import Layered
 from zoo.hf._llama_like import LlamaLike
-from zoo.hf._pairs import Pair, both, reshaped, same
+from zoo.hf._pairs import Pair, reshaped
 from zoo.settings.edits import SpecJson
-from zoo.spec import ModelSpec
 
 
 class Ernie(LlamaLike):
@@ -55,6 +52,7 @@ class ErnieMoe(Layered, Ernie):
         "moe_k": "top_k",
         "moe_num_shared_experts": "shared_experts",
     }
+    balance_name: ClassVar[str] = "gate.moe_statics.e_score_correction_bias"
 
     def spec(self, config: Config) -> SpecJson:
         config.ignore("output_router_logits", "router_aux_loss_coef")
@@ -76,14 +74,5 @@ class ErnieMoe(Layered, Ernie):
         every = places[1] - places[0] if len(places) > 1 else start + 1
         return {"moe_layer_start_index": start, "moe_layer_end_index": end, "moe_layer_interval": every}
 
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield from super().weights(spec)
-        if spec.head_bias:
-            yield same("head_bias", "lm_head.bias")
-
-    def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
-        yield from super().expert_weights(moe, ours, theirs)
-        bias, shape = f"{theirs}.gate.moe_statics.e_score_correction_bias", (moe.experts,)
-        yield reshaped(f"{ours}.router.selection_bias", bias, shape, (1, *shape))
-        for part in PARTS if moe.shared_experts else ():
-            yield from both(f"{ours}.shared.{part}", f"{theirs}.shared_experts.{part}_proj", bias=moe.shared_bias)
+    def balance_weights(self, moe: MoE, ours: str, theirs: str) -> Pair:
+        return reshaped(ours, theirs, (moe.experts,), (1, moe.experts))

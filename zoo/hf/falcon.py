@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, dense, linears
+from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._gpt import fused_qkv
-from zoo.hf._keyed import Keyed
+from zoo.hf._gpt import FusedQKV
+from zoo.hf._keyed import PRE
 from zoo.hf._keys import BIAS, WIDTH, Keys
-from zoo.hf._pairs import Pair, layernorm, same
 from zoo.positions.alibi import ALiBi
 from zoo.settings.edits import SpecJson
-from zoo.spec import ModelSpec
 
 
-class Falcon(Keyed):
+class Falcon(FusedQKV):
     """Almazrouei et al. 2023, arXiv:2311.16867."""
 
     model_types: ClassVar[tuple[str, ...]] = ("falcon",)
@@ -29,6 +27,11 @@ class Falcon(Keyed):
     activation_key: ClassVar[str] = "activation"
     gated: ClassVar[bool] = False
     ffn_keys: ClassVar[Keys] = {"ffn_hidden_size": WIDTH, "bias": "bias"}
+    table_name: ClassVar[str] = "transformer.word_embeddings"
+    final_norm_name: ClassVar[str] = "transformer.ln_f"
+    layers_name: ClassVar[str] = "transformer.h"
+    mixer_name: ClassVar[str] = "self_attention"
+    ffn_names: ClassVar[Mapping[str, str]] = {"up": "dense_h_to_4h", "down": "dense_4h_to_h"}
 
     def spec(self, config: Config) -> SpecJson:
         config.only("hidden_dropout", 0.0)
@@ -56,26 +59,14 @@ class Falcon(Keyed):
             return {"alibi": True, "attn_implementation": "eager" if position.factor > 1 else "sdpa"}
         return {"alibi": False, **super().position_config(layer)}
 
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("embedding.weight", "transformer.word_embeddings.weight")
-        yield from layernorm("norm", "transformer.ln_f")
-        if not spec.tie_embeddings:
-            yield same("head.weight", "lm_head.weight")
-        for i, layer in enumerate(spec.layers):
-            ours, theirs, mixer = f"blocks.{i}", f"transformer.h.{i}", attention(layer)
-            for our_name, their_name in NORMS[layer.topology].items():
-                yield from layernorm(f"{ours}.{our_name}.norm_in", f"{theirs}.{their_name}")
-            qkv = f"{theirs}.self_attention.query_key_value"
-            yield from fused_qkv(mixer, f"{ours}.mixer", qkv, mixer.sizes()[1])
-            yield from linears(f"{ours}.mixer", f"{theirs}.self_attention", {"o": "dense"}, mixer.bias)
-            names = {"up": "dense_h_to_4h", "down": "dense_4h_to_h"}
-            yield from linears(f"{ours}.ffn", f"{theirs}.mlp", names, names if dense(layer).bias else ())
+    def norms(self, layer: BlockSpec) -> Mapping[str, str]:
+        return NORMS[layer.topology]
 
 
 NORMS = {
-    "serial": {"mixer_residual": "input_layernorm", "ffn_residual": "post_attention_layernorm"},
-    "parallel": {"mixer_residual": "input_layernorm"},
-    "parallel_two_norms": {"mixer_residual": "ln_attn", "ffn_residual": "ln_mlp"},
+    "serial": PRE,
+    "parallel": {"mixer_residual.norm_in": "input_layernorm"},
+    "parallel_two_norms": {"mixer_residual.norm_in": "ln_attn", "ffn_residual.norm_in": "ln_mlp"},
 }
 """Our names of a block's norms and theirs."""
 

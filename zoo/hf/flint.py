@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._config import Config
-from zoo.hf._experts import BESIDE_SHARED, PARTS, require_shared
+from zoo.hf._experts import BESIDE_SHARED, require_shared
 from zoo.hf._keys import BIAS, Keys
-from zoo.hf._pairs import Pair, same
 from zoo.hf._qwen_experts import QwenExperts
 from zoo.hf._rope_by_layer import NearRoPE
 from zoo.settings.edits import SpecJson
@@ -28,12 +26,8 @@ class Flint(NearRoPE, QwenExperts):
     # Its balance loss is over the softmax of scores whose sigmoids choose, which ours has no name for.
     expert_fixed: ClassVar[SpecJson] = {"kind": "deepseek_moe", "bias_rate": None, "balance_loss": 0.0}
     expert_keys: ClassVar[Keys] = BESIDE_SHARED
+    shared_name: ClassVar[str] = "shared_expert"
 
     def experts(self, config: Config) -> SpecJson:
         require_shared(config)
         return {**super().experts(config), "shared_experts": 1, "balance_loss": 0.0}
-
-    def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
-        yield from super().expert_weights(moe, ours, theirs)
-        for name in PARTS:
-            yield same(f"{ours}.shared.{name}.weight", f"{theirs}.shared_expert.{name}_proj.weight")

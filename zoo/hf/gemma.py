@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keyed import DOUBLE
 from zoo.hf._keys import BIAS, Key, Keys
 from zoo.hf._layers import window_config, windows
-from zoo.hf._llama_like import DOUBLE, LlamaLike
+from zoo.hf._llama_like import LlamaLike
 from zoo.hf._rope_by_layer import RopeByType
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec

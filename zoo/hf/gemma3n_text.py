@@ -10,9 +10,10 @@ from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, attention_weights, dense, expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import plain_activation, theirs_by_name
+from zoo.hf._keyed import DOUBLE
 from zoo.hf._keys import BIAS, Keys
 from zoo.hf._layers import FULL, SLIDING, layer_types, layered, types_of, window_config
-from zoo.hf._llama_like import DOUBLE, LlamaLike
+from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, same
 from zoo.hf._rope import layered_rope_config, rope
 from zoo.mixers.attention import Attention

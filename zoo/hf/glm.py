@@ -9,9 +9,10 @@ from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention, dense, fused_gate_up
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._fine_experts import FineExperts
+from zoo.hf._keyed import PRE
 from zoo.hf._keys import QKV_BIAS, Keys
 from zoo.hf._layered import ExpertsEverywhere
-from zoo.hf._llama_like import PRE, LlamaLike
+from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair
 from zoo.settings.edits import SpecJson
 

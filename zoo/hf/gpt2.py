@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, linears
+from zoo.hf._common import PROJECTIONS, attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import UNGATED, activation
-from zoo.hf._gpt import UNREAD, LearnedPositions, OpenAILike, conv_weights, ends, fused_qkv
-from zoo.hf._keys import DROPOUT, Keys
+from zoo.hf._gpt import UNREAD, FusedQKV, LearnedPositions, OpenAILike, Transposed
+from zoo.hf._keys import DROPOUT, WIDTH, Keys
 from zoo.hf._layers import pattern, window_of
-from zoo.hf._pairs import Pair, layernorm, same
 from zoo.model_settings import BASE
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 
-class GPT2(LearnedPositions, OpenAILike):
+class GPT2(Transposed, LearnedPositions, OpenAILike):
     """GPT-2 and all that share its config. Radford et al. 2019, https://openai.com/research/better-language-models."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt2",)
@@ -44,25 +43,20 @@ class GPT2(LearnedPositions, OpenAILike):
         own = {"scale_attn_weights": first != 1, "scale_attn_by_inverse_layer_idx": last != first}
         return {**super().config(spec), **own}
 
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield from ends(spec)
-        for i in range(spec.n_layers):
-            ours, theirs = f"blocks.{i}", f"transformer.h.{i}"
-            yield from layernorm(f"{ours}.mixer_residual.norm_in", f"{theirs}.ln_1")
-            yield from layernorm(f"{ours}.ffn_residual.norm_in", f"{theirs}.ln_2")
-            yield from conv_weights(spec.d_model, ours, theirs)
-
 
 ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "relu": "relu", "silu": "silu", "swish": "silu"}
 """Names of this family by those of all others: its `gelu` is the tanh approximation."""
 
 
-class OpenAIGPT(LearnedPositions, OpenAILike):
+class OpenAIGPT(Transposed, LearnedPositions, OpenAILike):
     """GPT. Radford et al. 2018, https://openai.com/research/language-unsupervised."""
 
     model_types: ClassVar[tuple[str, ...]] = ("openai-gpt",)
 
     block_fixed: ClassVar[SpecJson] = {"norm_placement": "post"}
+    table_name: ClassVar[str] = "transformer.tokens_embed"
+    positions_name: ClassVar[str] = "transformer.positions_embed"
+    norm_names: ClassVar[Mapping[str, str]] = {"mixer_residual.norm_after": "ln_1", "ffn_residual.norm_after": "ln_2"}
 
     def spec(self, config: Config) -> SpecJson:
         config.ignore(*UNREAD)
@@ -79,23 +73,14 @@ class OpenAIGPT(LearnedPositions, OpenAILike):
             raise UnsupportedError("ffn", f"{act} has no counterpart")
         return {"afn": names[0]}
 
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("embedding.weight", "transformer.tokens_embed.weight")
-        yield same("positions.0.table.weight", "transformer.positions_embed.weight")
-        if not spec.tie_embeddings:
-            yield same("head.weight", "lm_head.weight")
-        for i in range(spec.n_layers):
-            ours, theirs = f"blocks.{i}", f"transformer.h.{i}"
-            yield from layernorm(f"{ours}.mixer_residual.norm_after", f"{theirs}.ln_1")
-            yield from layernorm(f"{ours}.ffn_residual.norm_after", f"{theirs}.ln_2")
-            yield from conv_weights(spec.d_model, ours, theirs)
 
-
-class BigCode(LearnedPositions, OpenAILike):
+class BigCode(FusedQKV, LearnedPositions, OpenAILike):
     """SantaCoder and StarCoder: GPT-2 with one head of keys and values. Ben Allal et al. 2023, arXiv:2301.03988; Li et
     al. 2023, arXiv:2305.06161."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt_bigcode",)
+    fused_name: ClassVar[str] = "c_attn"
+    mixer_names: ClassVar[Mapping[str, str]] = {"o": "c_proj"}
 
     def spec(self, config: Config) -> SpecJson:
         # Precision and code of the softmax, what follows from others, and what no version reads any more.
@@ -114,22 +99,11 @@ class BigCode(LearnedPositions, OpenAILike):
         plain = {"multi_query": mixer.kv_heads == 1, "scale_attn_weights": mixer.scale != 1}
         return {**super().block_config(layer), **plain}
 
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield from ends(spec)
-        for i, layer in enumerate(spec.layers):
-            ours, theirs, mixer = f"blocks.{i}", f"transformer.h.{i}", attention(layer)
-            yield from layernorm(f"{ours}.mixer_residual.norm_in", f"{theirs}.ln_1")
-            yield from layernorm(f"{ours}.ffn_residual.norm_in", f"{theirs}.ln_2")
-            groups = 1 if mixer.kv_heads == 1 else mixer.heads
-            yield from fused_qkv(mixer, f"{ours}.mixer", f"{theirs}.attn.c_attn", groups)
-            names = {"mixer.o": "attn.c_proj", "ffn.up": "mlp.c_fc", "ffn.down": "mlp.c_proj"}
-            yield from linears(ours, theirs, names, names)
-
 
 LOCAL, GLOBAL = "local", "global"
 
 
-class GPTNeo(LearnedPositions):
+class GPTNeo(LearnedPositions, OpenAILike):
     """GPT-2 whose scores are not scaled, with windows on some layers. Black et al. 2021,
     https://doi.org/10.5281/zenodo.5297715."""
 
@@ -143,13 +117,11 @@ class GPTNeo(LearnedPositions):
         "embed_dropout": "embedding_dropout",
     }
     block_keys: ClassVar[Keys] = {"resid_dropout": DROPOUT}
-    norm_keys: ClassVar[Keys] = {"layer_norm_epsilon": "eps"}
-    norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
     mixer_keys: ClassVar[Keys] = {"num_heads": "heads", "attention_dropout": DROPOUT}
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "bias": ["o"], "scale": 1.0}
-    activation_key: ClassVar[str] = "activation_function"
-    gated: ClassVar[bool] = False
-    ffn_fixed: ClassVar[SpecJson] = {"bias": True}
+    ffn_keys: ClassVar[Keys] = {"intermediate_size": WIDTH}
+    mixer_name: ClassVar[str] = "attn.attention"
+    mixer_names: ClassVar[Mapping[str, str]] = {**PROJECTIONS, "o": "out_proj"}
 
     def spec(self, config: Config) -> SpecJson:
         # What attention_layers spell out, and what the language model does not read.
@@ -157,23 +129,8 @@ class GPTNeo(LearnedPositions):
         kinds = [BASE if kind == GLOBAL else kind for kind in config["attention_layers"]]
         return {**super().spec(config), **pattern(kinds, {LOCAL: {"mixer.window": config["window_size"]}})}
 
-    def ffn(self, config: Config) -> SpecJson:
-        kind = super().ffn(config)
-        return {**kind, "d_ff": 4 * config["hidden_size"] if kind["d_ff"] is None else kind["d_ff"]}
-
     def config(self, spec: ModelSpec) -> ConfigJson:
         kinds = [GLOBAL if attention(layer).window is None else LOCAL for layer in spec.layers]
         window = window_of(spec)
         types = {"attention_types": [[[kind], 1] for kind in kinds]}
         return {**super().config(spec), **types, **({} if window is None else {"window_size": window})}
-
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield from ends(spec)
-        for i in range(spec.n_layers):
-            ours, theirs = f"blocks.{i}", f"transformer.h.{i}"
-            yield from layernorm(f"{ours}.mixer_residual.norm_in", f"{theirs}.ln_1")
-            yield from layernorm(f"{ours}.ffn_residual.norm_in", f"{theirs}.ln_2")
-            names = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
-            yield from linears(f"{ours}.mixer", f"{theirs}.attn.attention", names, "o")
-            names = {"up": "c_fc", "down": "c_proj"}
-            yield from linears(f"{ours}.ffn", f"{theirs}.mlp", names, names)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import ClassVar
 
-from zoo.hf._common import attention, linears
 from zoo.hf._config import Config
-from zoo.hf._gpt import fused_qkv
+from zoo.hf._gpt import FusedQKV
 from zoo.hf._keyed import Keyed
 from zoo.hf._keys import BIAS, Key, Keys
-from zoo.hf._pairs import Pair, layernorm, same
 from zoo.settings.edits import SpecJson
-from zoo.spec import ModelSpec
 
 
-class GPTNeoX(Keyed):
+class GPTNeoX(FusedQKV):
     """Black et al. 2022, arXiv:2204.06745."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt_neox",)
@@ -39,21 +36,12 @@ class GPTNeoX(Keyed):
     partial_rotary: ClassVar[bool] = True
     gated: ClassVar[bool] = False
     ffn_fixed: ClassVar[SpecJson] = {"bias": True}
+    table_name: ClassVar[str] = "gpt_neox.embed_in"
+    final_norm_name: ClassVar[str] = "gpt_neox.final_layer_norm"
+    layers_name: ClassVar[str] = "gpt_neox.layers"
+    mixer_name: ClassVar[str] = "attention"
+    ffn_names: ClassVar[Mapping[str, str]] = {"up": "dense_h_to_4h", "down": "dense_4h_to_h"}
 
     def spec(self, config: Config) -> SpecJson:
         config.ignore("attention_probs_dropout_prob", "hidden_dropout_prob", "classifier_dropout", "is_decoder")
         return super().spec(config)
-
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("embedding.weight", "gpt_neox.embed_in.weight")
-        yield from layernorm("norm", "gpt_neox.final_layer_norm")
-        if not spec.tie_embeddings:
-            yield same("head.weight", "lm_head.weight")
-        for i, layer in enumerate(spec.layers):
-            ours, theirs, mixer = f"blocks.{i}", f"gpt_neox.layers.{i}", attention(layer)
-            yield from layernorm(f"{ours}.mixer_residual.norm_in", f"{theirs}.input_layernorm")
-            yield from layernorm(f"{ours}.ffn_residual.norm_in", f"{theirs}.post_attention_layernorm")
-            yield from fused_qkv(mixer, f"{ours}.mixer", f"{theirs}.attention.query_key_value", mixer.heads)
-            yield from linears(f"{ours}.mixer", f"{theirs}.attention", {"o": "dense"}, mixer.bias)
-            names = {"up": "dense_h_to_4h", "down": "dense_4h_to_h"}
-            yield from linears(f"{ours}.ffn", f"{theirs}.mlp", names, names)

@@ -10,10 +10,10 @@ from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import attention, dense, reciprocal, turns
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import balance_loss, gated_experts
+from zoo.hf._experts import balance_loss
+from zoo.hf._keyed import PRE
 from zoo.hf._keys import WIDTH, Key, Keys
 from zoo.hf._layers import SLIDING, layered, sliding_types, window_config
-from zoo.hf._llama_like import PRE
 from zoo.hf._pairs import Pair, fused, same
 from zoo.hf._rope_by_layer import SomeRoPE
 from zoo.hf.bamba import Mamba2Hybrid
@@ -83,14 +83,11 @@ class GraniteMoe(Granite):
     experts_class: ClassVar[type[MoE] | tuple[()]] = TopKMoE
     expert_fixed: ClassVar[SpecJson] = {"kind": "topk_moe"}
     expert_keys: ClassVar[Keys] = Mixtral.expert_keys
+    ffn_name: ClassVar[str] = "block_sparse_moe"
+    router_name: ClassVar[str] = "router"
 
     def ffn(self, config: Config) -> SpecJson:
         return {**self.experts(config), "balance_loss": balance_loss(config)}
-
-    def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
-        theirs = theirs.removesuffix("mlp") + "block_sparse_moe"
-        yield same(f"{ours}.router.weight", f"{theirs}.router.weight")
-        yield from gated_experts(f"{ours}.experts", f"{theirs}.experts", moe.width, moe.experts)
 
 
 class GraniteMoeShared(GraniteMoe):
@@ -102,19 +99,17 @@ class GraniteMoeShared(GraniteMoe):
         **GraniteMoe.expert_keys,
         "shared_intermediate_size": Key("shared_d_ff", lambda width: width or None, resolved="shared_width"),
     }
+    shared_name: ClassVar[str] = "shared_mlp"
 
     def experts(self, config: Config) -> SpecJson:
         return {**super().experts(config), "shared_experts": int(config["shared_intermediate_size"] > 0)}
 
-    def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
-        yield from super().expert_weights(moe, ours, theirs)
-        if moe.shared_experts:
-            yield from shared_weights(f"{ours}.shared", theirs, moe.shared_width)
+    def shared_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
+        return fused_shared(ours, theirs.replace("block_sparse_moe.", ""), moe.shared_width)
 
 
-def shared_weights(ours: str, theirs: str, width: int) -> Iterator[Pair]:
-    """Gate and up in one matrix, and down, of an FFN that every token uses. theirs: name of the layer's `mlp`."""
-    theirs = theirs.removesuffix("mlp") + "shared_mlp"
+def fused_shared(ours: str, theirs: str, width: int) -> Iterator[Pair]:
+    """Gate and up in one matrix, and down, of an FFN that every token uses."""
     yield fused([f"{ours}.gate.weight", f"{ours}.up.weight"], f"{theirs}.input_linear.weight", [width] * 2)
     yield same(f"{ours}.down.weight", f"{theirs}.output_linear.weight")
 
@@ -153,7 +148,7 @@ class GraniteMoeHybrid(Mamba2Hybrid, GraniteMoeShared):
     def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         if isinstance(layer.ffn, MoE):
             return self.expert_weights(layer.ffn, ours, theirs)
-        return shared_weights(ours, theirs, dense(layer).width)
+        return fused_shared(ours, theirs.removesuffix("block_sparse_moe") + "shared_mlp", dense(layer).width)
 
 
 BASES = "layer_rope_theta"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
@@ -11,11 +11,9 @@ from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import PARTS, gated_experts
 from zoo.hf._fine_experts import ListedExperts
 from zoo.hf._keys import BIAS, WIDTH, Key, Keys
 from zoo.hf._llama_like import LlamaLike
-from zoo.hf._pairs import Pair, both, same
 from zoo.positions.rope import RoPE
 from zoo.positions.scalings.ntk import NTK
 from zoo.settings.edits import SpecJson
@@ -28,6 +26,7 @@ class Hunyuan(LlamaLike):
     model_types: ClassVar[tuple[str, ...]] = ("hunyuan_v1_dense",)
     qk_norm: ClassVar[SpecJson | None] = {"qk_norm_after_position": True}
     mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}
+    qk_norm_names: ClassVar[Mapping[str, str]] = {"q": "query_layernorm", "k": "key_layernorm"}
 
     def mixer(self, config: Config) -> SpecJson:
         config.ignore("eod_token_id")
@@ -51,12 +50,6 @@ class Hunyuan(LlamaLike):
         own = {"rope_type": "dynamic", "alpha": position.scaling.factor, "factor": 1.0}
         return {"rope_parameters": {"rope_theta": position.base, **own}}
 
-    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        for name in ("q", "k", "v", "o"):
-            yield from both(f"{ours}.{name}", f"{theirs}.{name}_proj", bias=name in attention(layer).bias)
-        yield same(f"{ours}.q_norm.gain", f"{theirs}.query_layernorm.weight")
-        yield same(f"{ours}.k_norm.gain", f"{theirs}.key_layernorm.weight")
-
 
 class HunyuanMoe(Hunyuan):
     """Hunyuan-A13B: Experts and a shared one in every layer. Tencent 2025,
@@ -66,6 +59,8 @@ class HunyuanMoe(Hunyuan):
     experts_class: ClassVar[type[MoE]] = TopKMoE
     expert_fixed: ClassVar[SpecJson] = {"kind": "topk_moe", "shared_experts": 1, "balance_loss": 0.0}
     expert_keys: ClassVar[Keys] = {"intermediate_size": WIDTH, "num_experts": "experts", "moe_topk": "top_k"}
+    router_name: ClassVar[str] = "gate.wg"
+    shared_name: ClassVar[str] = "shared_mlp"
 
     def ffn(self, config: Config) -> SpecJson:
         config.ignore("output_router_logits")
@@ -75,12 +70,6 @@ class HunyuanMoe(Hunyuan):
         if len(by_layer) != 1:
             raise UnsupportedError("moe_topk", f"{top_k} cannot be converted, only the same number for every layer")
         return {**experts, "top_k": by_layer.pop()}
-
-    def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
-        yield same(f"{ours}.router.weight", f"{theirs}.gate.wg.weight")
-        yield from gated_experts(f"{ours}.experts", f"{theirs}.experts", moe.width, moe.experts)
-        for part in PARTS:
-            yield same(f"{ours}.shared.{part}.weight", f"{theirs}.shared_mlp.{part}_proj.weight")
 
 
 class Hunyuan3(ListedExperts):

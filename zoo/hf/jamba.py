@@ -7,11 +7,10 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.ffns._moe import MoE
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import plain_activation
 from zoo.hf._keys import WIDTH, Keys, read, write
-from zoo.hf._pairs import Pair, renamed, same
+from zoo.hf._pairs import Pair, same
 from zoo.hf._qwen_experts import QwenExperts
 from zoo.hf.mamba import mamba_weights
 from zoo.mixers.attention import Attention
@@ -46,6 +45,8 @@ class Jamba(QwenExperts):
         "mixer_residual.norm_in": "input_layernorm",
         "ffn_residual.norm_in": "pre_ff_layernorm",
     }
+    ffn_name: ClassVar[str] = "feed_forward"
+    router_name: ClassVar[str] = "router"
 
     def spec(self, config: Config) -> SpecJson:
         # Implementations, and an option of published configs that no model reads.
@@ -90,9 +91,6 @@ class Jamba(QwenExperts):
     def position_config(self, layer: BlockSpec) -> ConfigJson:
         return {}
 
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        return renamed(super().weights(spec), ".mlp.", ".feed_forward.")
-
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         if not isinstance(layer.mixer, Mamba):
             yield from super().mixer_weights(layer, ours, theirs)
@@ -101,9 +99,6 @@ class Jamba(QwenExperts):
         yield from mamba_weights(layer.mixer, ours, theirs)
         for i, name in enumerate(("dt", "b", "c")):
             yield same(f"{ours}.part_norms.{i}.gain", f"{theirs}.{name}_layernorm.weight")
-
-    def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
-        return renamed(super().expert_weights(moe, ours, theirs), ".gate.weight", ".router.weight")
 
 
 def _every(name: str, there: list[bool]) -> dict[str, int]:

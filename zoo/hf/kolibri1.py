@@ -8,9 +8,9 @@ from typing import ClassVar
 from zoo.hf._config import Config
 from zoo.hf._experts import BESIDE_SHARED, require_shared
 from zoo.hf._fine_experts import FineExperts
+from zoo.hf._keyed import PRE
 from zoo.hf._keys import Keys
 from zoo.hf._layered import ExpertsEverywhere
-from zoo.hf._llama_like import PRE
 from zoo.hf._rope_by_layer import NearRoPE
 from zoo.hf.glm import OUTPUT_NORMS
 from zoo.settings.edits import SpecJson

@@ -9,7 +9,7 @@ from zoo.errors import UnsupportedError
 from zoo.hf._common import attention, turns
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import BIAS, DROPOUT, QKV, QKV_BIAS, Keys
-from zoo.hf._layers import SLIDING, layer_types, layered, types_of, window_of
+from zoo.hf._layers import SLIDING, layered, types_of, used_window_config
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._rope_by_layer import SomeRoPE
 from zoo.settings.edits import SpecJson
@@ -111,11 +111,5 @@ class SmolLM3(SomeRoPE, Llama):
         return {**super().spec(config), **layered(kinds, edits)}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
-        window = window_of(spec)
-        return {
-            **super().config(spec),
-            "no_rope_layers": [int(turns(layer)) for layer in spec.layers],
-            "use_sliding_window": window is not None,
-            "sliding_window": window,
-            "layer_types": layer_types(spec),
-        }
+        rotary = [int(turns(layer)) for layer in spec.layers]
+        return {**super().config(spec), "no_rope_layers": rotary, **used_window_config(spec)}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
@@ -23,6 +22,11 @@ class Backbone(Keyed):
     """x + mixer(norm(x)) in every layer, and no FFN."""
 
     norm_keys: ClassVar[Keys] = {"layer_norm_epsilon": "eps"}
+    table_name: ClassVar[str] = "backbone.embeddings"
+    final_norm_name: ClassVar[str] = "backbone.norm_f"
+    layers_name: ClassVar[str] = "backbone.layers"
+    norm_names: ClassVar[Mapping[str, str]] = {"mixer_residual.norm_in": "norm"}
+    mixer_name: ClassVar[str] = "mixer"
 
     def mixer(self, config: Config) -> SpecJson:
         act = plain_activation(config, self.activation_key)
@@ -37,20 +41,6 @@ class Backbone(Keyed):
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         """The activation is the mixer's."""
         return {self.activation_key: theirs_by_name(gated=False)[getattr(layer.mixer, "activation", "")]}
-
-    @abstractmethod
-    def mixer_weights(self, mixer: Mixer, ours: str, theirs: str) -> Iterator[Pair]:
-        """Those of one layer's mixer, under these names."""
-
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("embedding.weight", "backbone.embeddings.weight")
-        yield same("norm.gain", "backbone.norm_f.weight")
-        if not spec.tie_embeddings:
-            yield same("head.weight", "lm_head.weight")
-        for i, layer in enumerate(spec.layers):
-            ours, theirs = f"blocks.{i}", f"backbone.layers.{i}"
-            yield same(f"{ours}.mixer_residual.norm_in.gain", f"{theirs}.norm.weight")
-            yield from self.mixer_weights(layer.mixer, f"{ours}.mixer", f"{theirs}.mixer")
 
 
 UNREAD = (
@@ -93,8 +83,8 @@ class Mamba(Backbone):
         inner, rank = expect(spec.layers[0].mixer, mamba.Mamba, "mixer").sizes()
         return {**super().config(spec), "expand": inner // spec.d_model, "time_step_rank": rank}
 
-    def mixer_weights(self, mixer: Mixer, ours: str, theirs: str) -> Iterator[Pair]:
-        return mamba_weights(expect(mixer, mamba.Mamba, "mixer"), ours, theirs)
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        return mamba_weights(expect(layer.mixer, mamba.Mamba, "mixer"), ours, theirs)
 
 
 def mamba_weights(mixer: mamba.Mamba, ours: str, theirs: str) -> Iterator[Pair]:
@@ -158,8 +148,8 @@ class Mamba2(Backbone):
         mixer = expect(spec.layers[0].mixer, mamba2.Mamba2, "mixer")
         return {**super().config(spec), "expand": mixer.widths[0] // spec.d_model, **limits_config(mixer)}
 
-    def mixer_weights(self, mixer: Mixer, ours: str, theirs: str) -> Iterator[Pair]:
-        return mamba2_weights(expect(mixer, mamba2.Mamba2, "mixer"), ours, theirs)
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        return mamba2_weights(expect(layer.mixer, mamba2.Mamba2, "mixer"), ours, theirs)
 
 
 def limits(config: Config) -> SpecJson:

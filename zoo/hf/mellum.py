@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._fine_experts import DENSE, SPARSE
+from zoo.hf._config import Config
 from zoo.hf._keys import BIAS, Keys
-from zoo.hf._layered import Layered
+from zoo.hf._layered import Layered, Listed
 from zoo.hf._layers import SLIDING, types_of
 from zoo.hf._qwen_experts import QwenExperts
 from zoo.hf._rope_by_layer import RopeByType
 from zoo.settings.edits import SpecJson
-from zoo.spec import ModelSpec
 
 
-class Mellum(RopeByType, QwenExperts):
+class Mellum(RopeByType, Listed, QwenExperts):
     """Qwen 3 with experts, windows on some layers, and other positions there. JetBrains 2026,
     https://huggingface.co/JetBrains/Mellum2-12B-A2.5B-Base."""
 
@@ -35,13 +33,3 @@ class Mellum(RopeByType, QwenExperts):
     def edits(self, config: Config) -> dict[str, SpecJson]:
         near = {"mixer.window": config["sliding_window"], "mixer.position": self.position_of(config, SLIDING)}
         return {**super().edits(config), SLIDING: near}
-
-    def sparse(self, config: Config) -> list[bool]:
-        return [kind == SPARSE for kind in config["mlp_layer_types"]]
-
-    def config(self, spec: ModelSpec) -> ConfigJson:
-        sparse = [isinstance(layer.ffn, self.experts_class) for layer in spec.layers]
-        return {**super().config(spec), "mlp_layer_types": [SPARSE if there else DENSE for there in sparse]}
-
-    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
-        return {}

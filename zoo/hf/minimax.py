@@ -88,11 +88,8 @@ class MiniMaxM2(LlamaLike):
     experts_class: ClassVar[type[MoE]] = DeepSeekMoE
     expert_fixed: ClassVar[SpecJson] = {"kind": "deepseek_moe", "shared_experts": 0, "balance_loss": 0.0}
     expert_keys: ClassVar[Keys] = Mixtral.expert_keys
+    balance_name: ClassVar[str] = "e_score_correction_bias"
 
     def ffn(self, config: Config) -> SpecJson:
         config.ignore("router_aux_loss_coef", "output_router_logits")  # its balance is the bias's
         return self.experts(config)
-
-    def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
-        yield from super().expert_weights(moe, ours, theirs)
-        yield same(f"{ours}.router.selection_bias", f"{theirs}.e_score_correction_bias")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
@@ -10,11 +10,11 @@ from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import balance_loss, gated_experts
+from zoo.hf._experts import balance_loss
 from zoo.hf._keys import WIDTH, Keys
 from zoo.hf._layers import window_config, windows
 from zoo.hf._llama_like import LlamaLike
-from zoo.hf._pairs import Pair, same
+from zoo.hf._pairs import Pair
 from zoo.hf._rope import rope
 from zoo.hf._version import MAJOR
 from zoo.settings.edits import SpecJson
@@ -81,6 +81,7 @@ class Mixtral(Mistral):
         "num_local_experts": "experts",
         "num_experts_per_tok": "top_k",
     }
+    expert_modules: ClassVar[Sequence[str]] = ("w1", "w3", "w2")
 
     def ffn(self, config: Config) -> SpecJson:
         return {**self.experts(config), "balance_loss": balance_loss(config)}
@@ -88,5 +89,4 @@ class Mixtral(Mistral):
     def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
         if MAJOR < 5:
             theirs = theirs.removesuffix("mlp") + "block_sparse_moe"
-        yield same(f"{ours}.router.weight", f"{theirs}.gate.weight")
-        yield from gated_experts(f"{ours}.experts", f"{theirs}.experts", moe.width, moe.experts, ("w1", "w3", "w2"))
+        return super().expert_weights(moe, ours, theirs)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, linears, norm_weights
+from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._gpt import fused_qkv
-from zoo.hf._keyed import Keyed
+from zoo.hf._gpt import FusedQKV
 from zoo.hf._keys import Keys
-from zoo.hf._pairs import Pair, same
+from zoo.mixers.attention import Attention
 from zoo.settings.edits import SpecJson
-from zoo.spec import ModelSpec
 
 UNREAD = (
     "emb_pdrop", "embedding_fraction", "expansion_ratio", "init_config", "init_device", "learned_pos_emb",
@@ -25,7 +23,7 @@ ALWAYS = {"alibi": True, "alibi_bias_max": 8, "attn_pdrop": 0, "attn_type": "mul
 NEVER = ("attn_uses_sequence_id", "prefix_lm", "qk_ln")
 
 
-class MPT(Keyed):
+class MPT(FusedQKV):
     """ALiBi, LayerNorm and no biases at all. MosaicML 2023, https://www.databricks.com/blog/mpt-7b."""
 
     model_types: ClassVar[tuple[str, ...]] = ("mpt",)
@@ -38,6 +36,14 @@ class MPT(Keyed):
     norm_keys: ClassVar[Keys] = {"layer_norm_epsilon": "eps"}
     norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm", "bias": False}
     mixer_keys: ClassVar[Keys] = {"n_heads": "heads"}
+    table_name: ClassVar[str] = "transformer.wte"
+    final_norm_name: ClassVar[str] = "transformer.norm_f"
+    layers_name: ClassVar[str] = "transformer.blocks"
+    norm_names: ClassVar[Mapping[str, str]] = {"mixer_residual.norm_in": "norm_1", "ffn_residual.norm_in": "norm_2"}
+    mixer_name: ClassVar[str] = "attn"
+    fused_name: ClassVar[str] = "Wqkv"
+    mixer_names: ClassVar[Mapping[str, str]] = {"o": "out_proj"}
+    ffn_name: ClassVar[str] = "ffn"
 
     def spec(self, config: Config) -> SpecJson:
         config.ignore(*UNREAD)
@@ -67,15 +73,5 @@ class MPT(Keyed):
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         return {}
 
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("embedding.weight", "transformer.wte.weight")
-        yield from norm_weights(spec.block.norm, "norm", "transformer.norm_f")
-        if not spec.tie_embeddings:
-            yield same("head.weight", "lm_head.weight")
-        for i, layer in enumerate(spec.layers):
-            ours, theirs = f"blocks.{i}", f"transformer.blocks.{i}"
-            yield from norm_weights(layer.norm, f"{ours}.mixer_residual.norm_in", f"{theirs}.norm_1")
-            yield from norm_weights(layer.norm, f"{ours}.ffn_residual.norm_in", f"{theirs}.norm_2")
-            yield from fused_qkv(attention(layer), f"{ours}.mixer", f"{theirs}.attn.Wqkv", 1)
-            yield from linears(f"{ours}.mixer", f"{theirs}.attn", {"o": "out_proj"}, ())
-            yield from linears(f"{ours}.ffn", f"{theirs}.ffn", {"up": "up_proj", "down": "down_proj"}, ())
+    def stretches(self, mixer: Attention) -> int:
+        return 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
@@ -25,6 +25,7 @@ class NanoChat(LlamaLike):
     norm_fixed: ClassVar[SpecJson] = {"kind": "rmsnorm", "gain": False}
     mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}
     gated: ClassVar[bool] = False
+    ffn_names: ClassVar[Mapping[str, str]] = {"up": "fc1", "down": "fc2"}
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         mixer = attention(layer)
@@ -35,10 +36,6 @@ class NanoChat(LlamaLike):
         for part in ("v", "o"):
             for kind in ("weight", "bias") if part in mixer.bias else ("weight",):
                 yield same(f"{ours}.{part}.{kind}", f"{theirs}.{part}_proj.{kind}")
-
-    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        for part, name in (("up", "fc1"), ("down", "fc2")):
-            yield same(f"{ours}.{part}.weight", f"{theirs}.{name}.weight")
 
 
 def _halves_swapped(ours: str, theirs: str, heads: int) -> Pair:

@@ -7,16 +7,15 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, dense, fused_gate_up, linears, norm_weights
+from zoo.hf._common import PROJECTIONS, attention, dense, fused_gate_up
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._gpt import fused_qkv
+from zoo.hf._gpt import FusedQKV
 from zoo.hf._keys import DROPOUT, Keys
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, fused, same
 from zoo.hf._rope import FRACTION
 from zoo.hf.mistral import Mistral
 from zoo.settings.edits import SpecJson
-from zoo.spec import ModelSpec
 
 
 class LayerNormRoPE(LlamaLike):
@@ -31,6 +30,7 @@ class LayerNormRoPE(LlamaLike):
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "bias": True}
     gated: ClassVar[bool] = False
     ffn_fixed: ClassVar[SpecJson] = {"bias": True}
+    qk_norm_names: ClassVar[Mapping[str, str]] = {"q": "q_layernorm", "k": "k_layernorm"}
 
     def mixer(self, config: Config) -> SpecJson:
         return {**super().mixer(config), "qk_norm": self.norm(config) if config["qk_layernorm"] else None}
@@ -44,12 +44,6 @@ class LayerNormRoPE(LlamaLike):
     def block_config(self, layer: BlockSpec) -> ConfigJson:
         return {**super().block_config(layer), "qk_layernorm": attention(layer).qk_norm is not None}
 
-    def qk_norm_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        """Norms of each head's queries and keys, where the layer has them."""
-        if (norm := attention(layer).qk_norm) is not None:
-            for part in ("q", "k"):
-                yield from norm_weights(norm, f"{ours}.{part}_norm", f"{theirs}.{part}_layernorm")
-
 
 class Phi(LayerNormRoPE):
     """Phi-1, Phi-1.5 and Phi-2: x + attention(h) + mlp(h), h = LayerNorm(x), with partial RoPE, and biases also on the
@@ -61,19 +55,8 @@ class Phi(LayerNormRoPE):
     block_keys: ClassVar[Keys] = {"resid_pdrop": DROPOUT}
     block_fixed: ClassVar[SpecJson] = {"topology": "parallel"}
     norm_names: ClassVar[Mapping[str, str]] = {"mixer_residual.norm_in": "input_layernorm"}
-
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield from super().weights(spec)
-        yield same("head_bias", "lm_head.bias")
-
-    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        names = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "dense"}
-        yield from linears(ours, theirs, names, names)
-        yield from self.qk_norm_weights(layer, ours, theirs)
-
-    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        names = {"up": "fc1", "down": "fc2"}
-        return linears(ours, theirs, names, names)
+    mixer_names: ClassVar[Mapping[str, str]] = {**PROJECTIONS, "o": "dense"}
+    ffn_names: ClassVar[Mapping[str, str]] = {"up": "fc1", "down": "fc2"}
 
 
 class Phi3(Mistral):
@@ -105,23 +88,14 @@ class Phi3(Mistral):
         return fused_gate_up(dense(layer), ours, theirs)
 
 
-class Persimmon(LayerNormRoPE):
+class Persimmon(FusedQKV, LayerNormRoPE):
     """LayerNorm, also of each head's queries and keys, partial RoPE, and an FFN of squared ReLU. Adept 2023,
     https://huggingface.co/adept/persimmon-8b-base."""
 
     model_types: ClassVar[tuple[str, ...]] = ("persimmon",)
     mixer_keys: ClassVar[Keys] = {"num_attention_heads": "heads", "attention_dropout": DROPOUT}
+    ffn_names: ClassVar[Mapping[str, str]] = {"up": "dense_h_to_4h", "down": "dense_4h_to_h"}
 
     def block(self, config: Config) -> SpecJson:
         config.only("hidden_dropout", 0.0)  # transformers applies it to the FFN alone
         return super().block(config)
-
-    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        mixer = attention(layer)
-        yield from fused_qkv(mixer, ours, f"{theirs}.query_key_value", mixer.heads)
-        yield from linears(ours, theirs, {"o": "dense"}, "o")
-        yield from self.qk_norm_weights(layer, ours, theirs)
-
-    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        names = {"up": "dense_h_to_4h", "down": "dense_4h_to_h"}
-        return linears(ours, theirs, names, names)

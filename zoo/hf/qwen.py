@@ -11,13 +11,13 @@ from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import BIAS, CONV, QKV, QKV_BIAS, Key, Keys, convolved, without
 from zoo.hf._layered import ExpertsEverywhere, Hybrid
-from zoo.hf._layers import SLIDING, layer_types, sliding_types, window_of, windows
+from zoo.hf._layers import SLIDING, sliding_types, used_window_config, windows
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
 from zoo.hf._qwen_experts import QwenExperts, QwenSharedExperts
 from zoo.hf._rope import rope
 from zoo.mixers import Mixer
-from zoo.mixers._projections import GATE, NAMES
+from zoo.mixers._heads import GATE, NAMES
 from zoo.mixers.gated_deltanet import GatedDeltaNet
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
@@ -35,9 +35,7 @@ class Qwen2(LlamaLike):
         return {**super().spec(config), **windows(config)}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
-        window = window_of(spec)
-        types = {"layer_types": layer_types(spec), "use_sliding_window": window is not None, "sliding_window": window}
-        return {**super().config(spec), **types}
+        return {**super().config(spec), **used_window_config(spec)}
 
 
 class Qwen3(Qwen2):
@@ -66,9 +64,7 @@ class Qwen2Moe(QwenSharedExperts):
         return {**super().edits(config), WINDOW: {"mixer.window": config["sliding_window"]}}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
-        window = window_of(spec)
-        types = {"layer_types": layer_types(spec), "use_sliding_window": window is not None, "sliding_window": window}
-        return {**super().config(spec), **types}
+        return {**super().config(spec), **used_window_config(spec)}
 
 
 class Qwen3Moe(QwenExperts):

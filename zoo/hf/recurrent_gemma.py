@@ -35,6 +35,8 @@ class RecurrentGemma(Hybrid):
         "mixer_residual.norm_in": "temporal_pre_norm",
         "ffn_residual.norm_in": "channel_pre_norm",
     }
+    mixer_name: ClassVar[str] = "temporal_block"
+    ffn_name: ClassVar[str] = "mlp_block"
     mixer_keys: ClassVar[Keys] = {
         **Hybrid.mixer_keys,
         "attention_bias": Key("bias", lambda biased: [*QKV, "o"] if biased else ["o"], lambda names: "q" in names),
@@ -77,7 +79,6 @@ class RecurrentGemma(Hybrid):
         return {**arguments, "block_types": kinds}
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        theirs = theirs.removesuffix("self_attn") + "temporal_block"
         if not isinstance(layer.mixer, RGLRU):
             yield from super().mixer_weights(layer, ours, theirs)
             return
@@ -92,6 +93,3 @@ class RecurrentGemma(Hybrid):
             yield transposed(f"{ours}.{part}.weight", f"{theirs}.rg_lru.{name}_weight")
             blocks = mixer.heads, features // mixer.heads
             yield reshaped(f"{ours}.{part}.bias", f"{theirs}.rg_lru.{name}_bias", (features,), blocks)
-
-    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        return super().ffn_weights(layer, ours, theirs.removesuffix("mlp") + "mlp_block")

@@ -9,8 +9,9 @@ from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keyed import PRE
 from zoo.hf._keys import QKV_BIAS, Keys
-from zoo.hf._llama_like import PRE, LlamaLike
+from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, same
 from zoo.hf._rope import FRACTION
 from zoo.settings.edits import SpecJson

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import ClassVar
 
-from zoo.block_spec import BlockSpec
-from zoo.hf._common import dense, linears
 from zoo.hf._config import Config
 from zoo.hf._keys import BIAS, DROPOUT, Key, Keys
-from zoo.hf._pairs import Pair
 from zoo.hf.mistral import Mistral
 from zoo.settings.edits import SpecJson
 
@@ -36,11 +33,8 @@ class Starcoder2(Mistral):
     mixer_keys: ClassVar[Keys] = {**Mistral.mixer_keys, "use_bias": BIAS}
     gated: ClassVar[bool] = False
     ffn_keys: ClassVar[Keys] = {**Mistral.ffn_keys, "use_bias": "bias"}
+    ffn_names: ClassVar[Mapping[str, str]] = {"up": "c_fc", "down": "c_proj"}
 
     def spec(self, config: Config) -> SpecJson:
         config.ignore(*UNREAD)
         return super().spec(config)
-
-    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        names = {"up": "c_fc", "down": "c_proj"}
-        return linears(ours, theirs, names, names if dense(layer).bias else ())

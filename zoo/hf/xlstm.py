@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
@@ -44,6 +44,16 @@ class XLSTM(Keyed):
     mixer_class: ClassVar[type[Mixer]] = MLSTM
     mixer_keys: ClassVar[Keys] = {"num_heads": "heads", "gate_soft_cap": "gate_cap", "chunk_size": "chunk"}
     mixer_fixed: ClassVar[SpecJson] = {"kind": "mlstm"}
+    table_name: ClassVar[str] = "backbone.embeddings"
+    final_norm_name: ClassVar[str] = "backbone.out_norm"
+    layers_name: ClassVar[str] = "backbone.blocks"
+    norm_names: ClassVar[Mapping[str, str]] = {
+        "mixer_residual.norm_in": "norm_mlstm",
+        "ffn_residual.norm_in": "norm_ffn",
+    }
+    mixer_name: ClassVar[str] = "mlstm_layer"
+    ffn_name: ClassVar[str] = "ffn"
+    ffn_names: ClassVar[Mapping[str, str]] = {"gate": "proj_up_gate", "up": "proj_up", "down": "proj_down"}
 
     def spec(self, config: Config) -> SpecJson:
         # How it is computed, what follows from others, and what is as if it were always so.
@@ -84,18 +94,8 @@ class XLSTM(Keyed):
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         return {}
 
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("embedding.weight", "backbone.embeddings.weight")
-        yield same("norm.gain", "backbone.out_norm.weight")
-        yield same("head.weight", "lm_head.weight")
-        for i, layer in enumerate(spec.layers):
-            ours, theirs = f"blocks.{i}", f"backbone.blocks.{i}"
-            for part, name in (("mixer", "mlstm"), ("ffn", "ffn")):
-                yield same(f"{ours}.{part}_residual.norm_in.gain", f"{theirs}.norm_{name}.weight")
-            mixer = expect(layer.mixer, MLSTM, "mixer")
-            yield from _mixer_weights(mixer, f"{ours}.mixer", f"{theirs}.mlstm_layer")
-            for part, name in (("gate", "proj_up_gate"), ("up", "proj_up"), ("down", "proj_down")):
-                yield same(f"{ours}.ffn.{part}.weight", f"{theirs}.ffn.{name}.weight")
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        return _mixer_weights(expect(layer.mixer, MLSTM, "mixer"), ours, theirs)
 
 
 def _factor(width: int, d_model: int) -> float:

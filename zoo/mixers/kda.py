@@ -18,8 +18,7 @@ from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import ChannelDecay
 from zoo.mixers._delta import DeltaCost, delta_scan
-from zoo.mixers._linear import Stateful, StatefulLayer, check_width, split, unit
-from zoo.mixers._low_rank import LowRank
+from zoo.mixers._linear import LowRank, Stateful, StatefulLayer, check_width, split, unit
 from zoo.mixers._scan import STATE
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
@@ -124,8 +123,7 @@ class KimiDeltaAttentionLayer(StatefulLayer):
         decay = self.decay(self.forget(x))
         mixed = delta_scan(q * self.scale, k, split(v, self.heads), decay, strength, self.chunk, cache).to(v.dtype)
         heads = self.head_norm(mixed) * split(self.gate(x), self.heads).sigmoid()
-        out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
-        return out
+        return self.o(heads.transpose(1, 2).flatten(2))
 
 
 def _reading(spec: KimiDeltaAttention, d_model: int) -> nn.Module:

@@ -125,5 +125,4 @@ class MambaLayer(StatefulLayer):
         delta = F.softplus(self.step(low).to(kind) + self.step_bias.to(kind))
         decay = -self.log_rate.to(kind).exp() * delta[..., None]
         mixed = diagonal_scan(c, b, delta * read, decay, self.chunk, cache) + self.skip * read
-        out: Tensor = self.o(mixed.to(x.dtype) * F.silu(self.gate(x)))
-        return out
+        return self.o(mixed.to(x.dtype) * F.silu(self.gate(x)))

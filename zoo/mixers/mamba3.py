@@ -215,8 +215,7 @@ class Mamba3Layer(StatefulLayer):
             heads = (mixed * F.silu(gate)).squeeze(-2)
         else:
             heads = (mixed * F.silu(gate * self.ranks.gate[:, None]) * self.ranks.out[:, None]).sum(dim=-2)
-        out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
-        return out
+        return self.o(heads.transpose(1, 2).flatten(2))
 
     def _steps(self, x: Tensor) -> Steps:
         kind = torch.promote_types(x.dtype, torch.float32)

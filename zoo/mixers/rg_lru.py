@@ -110,8 +110,7 @@ class RGLRULayer(StatefulLayer):
         share = share.masked_fill(_first(step)[..., None], 1.0)
         added = on_text(share * self.admit(v).to(kind).sigmoid() * v, step)
         states = diagonal_states(added, decay, self.chunk, cache).to(v.dtype)
-        out: Tensor = self.o(gelu_tanh(self.gate(x)) * states)
-        return out
+        return self.o(gelu_tanh(self.gate(x)) * states)
 
 
 def _first(step: ForwardPass) -> Tensor:

@@ -16,12 +16,10 @@ from zoo.conv import on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._dplr import DPLRCost, dplr_scan
-from zoo.mixers._linear import Stateful, StatefulLayer, split
-from zoo.mixers._low_rank import LowRank
-from zoo.mixers._per_head import NormPerHead
+from zoo.mixers._heads import NormPerHead, first_values
+from zoo.mixers._linear import LowRank, Stateful, StatefulLayer, split
 from zoo.mixers._rwkv import sizes_in
 from zoo.mixers._scan import STATE
-from zoo.mixers._values import first_values
 from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
 from zoo.settings.axis import Choice, Examples, number
@@ -141,8 +139,7 @@ class RWKV7Layer(StatefulLayer):
         state = dplr_scan(r, k, v, key, key * rate, split(decay, self.heads), self.chunk, cache).to(v.dtype)
         own = (r * k * self.bonus[:, None]).sum(-1, keepdim=True) * v
         heads = (self.head_norm(state) + own).transpose(1, 2).flatten(2)
-        out: Tensor = self.o(heads * self.gate(for_g))
-        return out
+        return self.o(heads * self.gate(for_g))
 
     def _values(self, x: Tensor, step: ForwardPass) -> Tensor:
         """(B, H, T, d), mixed with the first layer's."""

@@ -147,8 +147,7 @@ class LearnsWhileReadingLayer(StatefulLayer):
         if states is not None:
             states.write(START, start)
             states.write(NOW, now)
-        out: Tensor = self.o(read.to(x.dtype))
-        return out
+        return self.o(read.to(x.dtype))
 
     def _one(self, lesson: MiniBatch, start: Tensor, now: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """One token with others before it: (B, 1, H·n), and the weights."""
