@@ -83,10 +83,10 @@ def _opened(folder: Path) -> Decoder:
 
 
 def _loaded(folder: Path, base: Path) -> Any:
-    transformers, config = transformers_module(), _folder.config_of(base, transformers_module())
+    config = _folder.config_of(base)
     text = _wrappers.text_config(config, families())
     task = AUTO[family_named(text.model_type).task]
-    hf_model = _folder.load(base, transformers, task, inner=None if text is config else text)
+    hf_model = _folder.load(base, task, inner=None if text is config else text)
     if base != folder:
         tokens = _proof.some_tokens(hf_model.get_input_embeddings().weight)
         _adapters.merge(folder, hf_model, lambda: _proof.logits(hf_model, tokens, family_named(text.model_type).task))
@@ -115,15 +115,14 @@ def spec_of(folder: str | Path) -> ModelSpec:
     if _remote.is_one(base):
         return _remote.spec_of(base)
     with _named(Path(folder), base):
-        transformers, whole = transformers_module(), _folder.config_of(base, transformers_module())
-        config = _wrappers.text_config(whole, families())
+        config = _wrappers.text_config(_folder.config_of(base), families())
         task = AUTO[family_named(config.model_type).task]
-        hf_model = _folder.without_weights(config, transformers, task)
+        hf_model = _folder.without_weights(config, task)
         if base != Path(folder):
             _adapters.lora_config(Path(folder))
             if _adapters.unties(Path(folder), hf_model):
                 config.tie_word_embeddings = False
-                hf_model = _folder.without_weights(config, transformers, task)
+                hf_model = _folder.without_weights(config, task)
         return _understood(hf_model)[2]
 
 
@@ -151,7 +150,7 @@ def save_adapters(
         return REMOTE
     hf_model = to_hf(model)
     _adapters.save(folder, hf_model, family_named(chosen).weights(model.spec), adapters, alpha, str(base))
-    with _folder.quiet(transformers_module()):
+    with _folder.quiet():
         hf_model.save_pretrained(base)
     return chosen
 
@@ -193,7 +192,7 @@ def to_hf(model: Decoder, family: str | None = None) -> Any:
     chosen, config = _first_that_fits(model.spec, list(_candidates(model.spec, model.origin, family)))
     config.dtype = model.embedding.weight.dtype  # what is computed and not loaded is of it too
     device = model.embedding.weight.device
-    with torch.random.fork_rng(devices=[]), torch.device(device), _folder.quiet(transformers):
+    with torch.random.fork_rng(devices=[]), torch.device(device), _folder.quiet():
         hf_model = getattr(transformers, AUTO[chosen.task]).from_config(config)
     weights = to_theirs(chosen, model.spec, model.state_dict(), hf_model.state_dict(keep_vars=True))
     hf_model.load_state_dict(weights, assign=True)
@@ -239,7 +238,7 @@ def _first_that_fits(spec: ModelSpec, candidates: list[Candidate]) -> tuple[Fami
     obstacles: list[tuple[int, str]] = []
     for name, family, arguments in candidates:
         try:
-            with _folder.quiet(transformers_module()):  # which warns of defaults that are no part of the architecture
+            with _folder.quiet():  # which warns of defaults that are no part of the architecture
                 config, differences = _try(spec, name, family, NO_TOKENS | arguments())
         except (ValueError, KeyError, StrictDataclassError) as error:  # also what configs of transformers raise
             obstacles.append((1000, f"{name}: {error}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from zoo.errors import UnsupportedError
+from zoo.ffns._moe import MoE
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import plain_activation
 from zoo.hf._keys import Keys, read, write
@@ -59,6 +60,19 @@ class Listed(Layered):
 
     def sparse_config(self, sparse: list[bool]) -> ConfigJson:
         return {"mlp_layer_types": [SPARSE if there else DENSE for there in sparse]}
+
+
+class NoExperts(Layered):
+    """Without experts, whatever the families that it is put before have."""
+
+    experts_class: ClassVar[type[MoE] | tuple[()]] = ()
+    expert_keys: ClassVar[Keys] = {}
+
+    def sparse(self, config: Config) -> list[bool]:
+        return Layered.sparse(self, config)
+
+    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
+        return {}
 
 
 class ExpertsEverywhere(Layered):

@@ -38,11 +38,10 @@ def both(ours: str, theirs: str, *, bias: bool) -> Iterable[Pair]:
     return [same(f"{ours}.{name}", f"{theirs}.{name}") for name in names]
 
 
-def layernorm(ours: str, theirs: str, *, bias: bool = True) -> Iterator[Pair]:
-    """A norm's gain, and its bias where it has one."""
+def layernorm(ours: str, theirs: str) -> Iterator[Pair]:
+    """A norm's gain and its bias."""
     yield same(f"{ours}.gain", f"{theirs}.weight")
-    if bias:
-        yield same(f"{ours}.bias", f"{theirs}.bias")
+    yield same(f"{ours}.bias", f"{theirs}.bias")
 
 
 def transposed(ours: str, theirs: str) -> Pair:

@@ -7,8 +7,8 @@ from typing import ClassVar
 from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import SHARED, SHARED_WIDTH, balance_loss, require_shared
-from zoo.hf._keys import WIDTH, Key, Keys
+from zoo.hf._experts import EXPERT_SIZES, SHARED, SHARED_WIDTH, balance_loss, require_shared
+from zoo.hf._keys import Key, Keys
 from zoo.hf._layered import Layered
 from zoo.settings.edits import SpecJson
 
@@ -19,9 +19,7 @@ class QwenExperts(Layered):
     experts_class: ClassVar[type[MoE] | tuple[()]] = TopKMoE
     expert_fixed: ClassVar[SpecJson] = {"kind": "topk_moe"}
     expert_keys: ClassVar[Keys] = {
-        "moe_intermediate_size": WIDTH,
-        "num_experts": "experts",
-        "num_experts_per_tok": "top_k",
+        **EXPERT_SIZES,
         "norm_topk_prob": Key("softmax_over", lambda own: "chosen" if own else "all", lambda over: over == "chosen"),
     }
 

@@ -8,8 +8,9 @@ from typing import ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._experts import EXPERT_SIZES
 from zoo.hf._fine_experts import FineExperts
-from zoo.hf._keys import QKV, WIDTH, Key, Keys
+from zoo.hf._keys import QKV, Key, Keys
 from zoo.hf._pairs import Pair, same
 from zoo.hf._rope_by_layer import NearRoPE
 from zoo.settings.edits import SpecJson
@@ -38,9 +39,7 @@ class Afmoe(NearRoPE, FineExperts):
     balance_name: ClassVar[str] = "expert_bias"
     dense_key: ClassVar[str] = "num_dense_layers"
     expert_keys: ClassVar[Keys] = {
-        "moe_intermediate_size": WIDTH,
-        "num_experts": "experts",
-        "num_experts_per_tok": "top_k",
+        **EXPERT_SIZES,
         "num_shared_experts": "shared_experts",
         "route_scale": Key("scale", float),
     }

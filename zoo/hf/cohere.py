@@ -41,6 +41,7 @@ class Cohere(LlamaLike):
     mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}
     rope_layout: ClassVar[Literal["half", "interleaved"]] = "interleaved"
     norm_names: ClassVar[Mapping[str, str]] = {"mixer_residual.norm_in": "input_layernorm"}
+    qk_norm_names: ClassVar[Mapping[str, str]] = {}
 
     def mixer(self, config: Config) -> SpecJson:
         mixer = super().mixer(config)
@@ -59,8 +60,7 @@ class Cohere(LlamaLike):
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         mixer = attention(layer)
-        plain = layer.model_copy(update={"mixer": mixer.model_copy(update={"qk_norm": None})})
-        yield from super().mixer_weights(plain, ours, theirs)
+        yield from super().mixer_weights(layer, ours, theirs)
         if mixer.qk_norm is not None:
             heads, kv_heads, _ = mixer.sizes()
             yield _own_gains(heads, f"{ours}.q_norm", f"{theirs}.q_norm")

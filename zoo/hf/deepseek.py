@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._common import expect, inverse
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._fine_experts import FineExperts, ListedExperts
 from zoo.hf._keyed import Keyed
 from zoo.hf._keys import Key, Keys, without
+from zoo.hf._layered import NoExperts
 from zoo.hf._pairs import Pair, both, fused, layernorm, same
 from zoo.hf._rope import rope, rope_config
 from zoo.mixers import Mixer
@@ -195,27 +195,19 @@ class GlmMoeDsa(DeepSeekV32):
         return super().mixer(config)
 
 
-class Youtu(DeepSeekV3):
+class Youtu(NoExperts, DeepSeekV3):
     """Youtu-LLM: DeepSeek-V3's latent attention with dense FFNs. Tencent 2025,
     https://huggingface.co/tencent/Youtu-LLM-2B."""
 
     model_types: ClassVar[tuple[str, ...]] = ("youtu",)
     preference: ClassVar[int] = 3
-    experts_class: ClassVar[type[MoE] | tuple[()]] = ()
-    expert_keys: ClassVar[Keys] = {}
 
     def spec(self, config: Config) -> SpecJson:
         config.ignore("embedding_initializer_range", "mlp_bias", "rope_interleave")
         return super().spec(config)
 
-    def sparse(self, config: Config) -> list[bool]:
-        return [False] * int(config["num_hidden_layers"])
 
-    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
-        return {}
-
-
-class MiniCPM3(DeepSeekV3):
+class MiniCPM3(NoExperts, DeepSeekV3):
     """Latent attention and dense FFNs, with MiniCPM's multipliers of embeddings, branches and logits. Hu et al. 2024,
     arXiv:2404.06395; https://huggingface.co/openbmb/MiniCPM3-4B."""
 
@@ -226,18 +218,10 @@ class MiniCPM3(DeepSeekV3):
         "scale_emb": Key("embedding_scale", float, resolved="embedding_factor"),
     }
     ffn_keys: ClassVar[Keys] = {**DeepSeekV3.ffn_keys, "mlp_bias": "bias"}
-    experts_class: ClassVar[type[MoE] | tuple[()]] = ()
-    expert_keys: ClassVar[Keys] = {}
 
     def spec(self, config: Config) -> SpecJson:
         scale = 1 / (config["hidden_size"] / config["dim_model_base"])
         return {**super().spec(config), "logit_scale": scale}
-
-    def sparse(self, config: Config) -> list[bool]:
-        return [False] * int(config["num_hidden_layers"])
-
-    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
-        return {}
 
     def block(self, config: Config) -> SpecJson:
         scale = config["scale_depth"] / math.sqrt(config["num_hidden_layers"])

@@ -11,6 +11,7 @@ from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._experts import EXPERT_SIZES
 from zoo.hf._fine_experts import ListedExperts
 from zoo.hf._keys import BIAS, WIDTH, Key, Keys
 from zoo.hf._llama_like import LlamaLike
@@ -82,9 +83,7 @@ class Hunyuan3(ListedExperts):
     ffn_keys: ClassVar[Keys] = {**ListedExperts.ffn_keys, "mlp_bias": "bias"}
     balance_name: ClassVar[str] = "e_score_correction_bias"
     expert_keys: ClassVar[Keys] = {
-        "moe_intermediate_size": WIDTH,
-        "num_experts": "experts",
-        "num_experts_per_tok": "top_k",
+        **EXPERT_SIZES,
         "num_shared_experts": "shared_experts",
         "router_scaling_factor": Key("scale", float),
         "mlp_bias": "shared_bias",

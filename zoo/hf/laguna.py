@@ -9,8 +9,9 @@ from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._experts import EXPERT_SIZES
 from zoo.hf._fine_experts import ListedExperts
-from zoo.hf._keys import QKV, WIDTH, Key, Keys, without
+from zoo.hf._keys import QKV, Key, Keys, without
 from zoo.hf._layered import Layered
 from zoo.hf._layers import SLIDING, types_of
 from zoo.hf._pairs import Pair, same
@@ -35,9 +36,7 @@ class Laguna(RopeByType, ListedExperts):
     }
     expert_fixed: ClassVar[SpecJson] = {**ListedExperts.expert_fixed, "shared_experts": 1}
     expert_keys: ClassVar[Keys] = {
-        "moe_intermediate_size": WIDTH,
-        "num_experts": "experts",
-        "num_experts_per_tok": "top_k",
+        **EXPERT_SIZES,
         "moe_routed_scaling_factor": Key("scale", float),
         "moe_router_logit_softcapping": Key("router_softcap", lambda cap: cap or None, lambda cap: cap or 0.0),
         "shared_expert_intermediate_size": Key("shared_d_ff", resolved="shared_width"),

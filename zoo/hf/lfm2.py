@@ -10,7 +10,8 @@ from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._common import PROJECTIONS, dense, expect
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._keys import WIDTH, Key, Keys, read, write
+from zoo.hf._experts import EXPERT_SIZES
+from zoo.hf._keys import Key, Keys, read, write
 from zoo.hf._layered import LINEAR, Hybrid
 from zoo.hf._layers import types_of
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
@@ -104,9 +105,7 @@ class Lfm2Moe(Lfm2):
     experts_class: ClassVar[type[MoE] | tuple[()]] = DeepSeekMoE
     expert_fixed: ClassVar[SpecJson] = {"kind": "deepseek_moe", "shared_experts": 0, "balance_loss": 0.0}
     expert_keys: ClassVar[Keys] = {
-        "moe_intermediate_size": WIDTH,
-        "num_experts": "experts",
-        "num_experts_per_tok": "top_k",
+        **EXPERT_SIZES,
         "norm_topk_prob": "normalise",
         "routed_scaling_factor": Key("scale", float),
         "use_expert_bias": Key("bias_rate", lambda there: 1e-3 if there else None, lambda rate: rate is not None),

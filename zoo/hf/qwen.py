@@ -10,7 +10,7 @@ from zoo.ffns._moe import MoE
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import BIAS, CONV, QKV, QKV_BIAS, Key, Keys, convolved, without
-from zoo.hf._layered import ExpertsEverywhere, Hybrid
+from zoo.hf._layered import ExpertsEverywhere, Hybrid, NoExperts
 from zoo.hf._layers import SLIDING, sliding_types, used_window_config, windows
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
@@ -148,24 +148,16 @@ def deltanet_weights(
     yield same(f"{ours}.o.weight", f"{theirs}.{output}.weight")
 
 
-class Qwen35(Qwen3Next):
+class Qwen35(NoExperts, Qwen3Next):
     """Qwen3-Next's mixers with dense FFNs. Qwen Team 2026, https://huggingface.co/Qwen/Qwen3.5-27B."""
 
     model_types: ClassVar[tuple[str, ...]] = ("qwen3_5_text",)
     preference: ClassVar[int] = 3
-    experts_class: ClassVar[type[MoE] | tuple[()]] = ()
-    expert_keys: ClassVar[Keys] = {}
 
     def position(self, config: Config) -> SpecJson:
         # Of the three axes of a position, which are equal in text.
         unread = ("mrope_section", "mrope_interleaved")
         return rope(config, self.head_dim(config), partial=True, unread=unread)
-
-    def sparse(self, config: Config) -> list[bool]:
-        return Hybrid.sparse(self, config)
-
-    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
-        return {}
 
     def deltanet_inputs(self, mixer: GatedDeltaNet, ours: str, theirs: str) -> Iterator[Pair]:
         k_heads, head_dim, v_dim = mixer.sizes()

@@ -27,6 +27,7 @@ class StableLM(LlamaLike):
     norm_keys: ClassVar[Keys] = {"layer_norm_eps": "eps"}
     norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
     mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "use_qkv_bias": QKV_BIAS}
+    qk_norm_names: ClassVar[Mapping[str, str]] = {}
 
     def block(self, config: Config) -> SpecJson:
         config.only("hidden_dropout", 0.0)  # transformers applies it to the FFN alone
@@ -58,8 +59,7 @@ class StableLM(LlamaLike):
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         mixer = attention(layer)
-        plain = layer.model_copy(update={"mixer": mixer.model_copy(update={"qk_norm": None})})
-        yield from super().mixer_weights(plain, ours, theirs)
+        yield from super().mixer_weights(layer, ours, theirs)
         heads, kv_heads, _ = mixer.sizes()
         for part, count in (("q", heads), ("k", kv_heads)) if mixer.qk_norm is not None else ():
             for head in range(count):

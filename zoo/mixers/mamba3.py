@@ -125,9 +125,6 @@ class Mamba3(Stateful):
         own = 2.0 * self.heads * self.rank**2 * (self.state + self.features) if self.rank > 1 else 0.0
         return super().cost(d_model, context) + PartCost.of(0, own)
 
-    def convolution(self) -> PartCost:
-        return PartCost(0)
-
     def scanning(self) -> ScanCost:
         return ScanCost(self.heads, self.state, self.heads, self.features, self.chunk, rank=self.rank)
 

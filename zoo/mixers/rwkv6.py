@@ -25,7 +25,7 @@ from zoo.settings.axis import Choice, Examples, number
 from zoo.settings.field_tags import Features, HeadFeatures, Heads
 from zoo.shift import STATE as SHIFT
 from zoo.shift import TokenShift, mixed
-from zoo.site import ForwardPass, LayerSite, PartCost
+from zoo.site import ForwardPass, LayerSite
 
 
 def scan_before(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, chunk: int, cache: LayerCache | None = None) -> Tensor:
@@ -117,9 +117,6 @@ class RWKV6(Stateful):
     def vectors(self, d_model: int) -> int:
         """μ, the λ, w₀ and u; and the norm."""
         return (1 + len(READERS) + 2) * d_model + self.heads * self.head_norm.parameters(self.sizes()[0])
-
-    def convolution(self) -> PartCost:
-        return PartCost(0)
 
     def scanning(self) -> ScanCost:
         head_dim = self.sizes()[0]

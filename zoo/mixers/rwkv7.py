@@ -26,7 +26,7 @@ from zoo.settings.axis import Choice, Examples, number
 from zoo.settings.field_tags import Features, HeadFeatures, Heads
 from zoo.shift import STATE as SHIFT
 from zoo.shift import TokenShift, mixed
-from zoo.site import ForwardPass, LayerSite, PartCost
+from zoo.site import ForwardPass, LayerSite
 
 READERS = {"r": 0.2, "w": 0.9, "k": 0.7, "v": 0.7, "a": 0.9, "g": 0.2}
 """Projections that each mix a token with the one before it, and the initial exponent of μ (see `_shares`)."""
@@ -82,9 +82,6 @@ class RWKV7(Stateful):
         """μ; w₀, a₀ and v₀; ξ, α and ρ; and the norm."""
         norm = self.heads * self.head_norm.parameters(self.sizes()[0])
         return (len(READERS) + 3 + 3) * d_model + norm
-
-    def convolution(self) -> PartCost:
-        return PartCost(0)
 
     def scanning(self) -> DPLRCost:
         head_dim, _ = self.sizes()
