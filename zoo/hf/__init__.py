@@ -205,6 +205,7 @@ def to_hf(model: Decoder, family: str | None = None) -> Any:
 
 def _spec(family: Family, config: Config) -> ModelSpec:
     """Spec equivalent to the config, unless no spec can express it, such as dropout of 1."""
+    family.ignore(config)
     try:
         return parse(family.spec(config))
     except UnsupportedError:

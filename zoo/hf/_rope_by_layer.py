@@ -7,7 +7,7 @@ from zoo.hf._common import attention, turns
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keyed import Keyed
 from zoo.hf._layered import Layered
-from zoo.hf._layers import FULL, SLIDING, layer_types, sliding_types, window_config, windows
+from zoo.hf._layers import FULL, SLIDING, layer_types, sliding_types, types_of, window_config, windows
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._rope import layered_rope_config, rope
 from zoo.hf._version import MAJOR
@@ -65,3 +65,17 @@ class RopeByType(LlamaLike):
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
         return {}
+
+
+class NearByType(RopeByType, Layered):
+    """The same where windows are one edit among others."""
+
+    def spec(self, config: Config) -> SpecJson:
+        return Layered.spec(self, config)
+
+    def mixer_kinds(self, config: Config) -> list[list[str]]:
+        return [[SLIDING] * (kind == SLIDING) for kind in types_of(config)]
+
+    def edits(self, config: Config) -> dict[str, SpecJson]:
+        near = {"mixer.window": config["sliding_window"], "mixer.position": self.position_of(config, SLIDING)}
+        return {**super().edits(config), SLIDING: near}

@@ -59,6 +59,7 @@ class Bamba(Mamba2Hybrid):
     https://huggingface.co/ibm-fms/Bamba-9B."""
 
     model_types: ClassVar[tuple[str, ...]] = ("bamba",)
+    ignored: ClassVar[tuple[str, ...]] = ("num_logits_to_keep",)
     final_norm_name: ClassVar[str] = "model.final_layernorm"
     partial_rotary: ClassVar[bool] = True
     mixer_keys: ClassVar[Keys] = {**Mamba2Hybrid.mixer_keys, "attention_bias": BIAS}
@@ -70,7 +71,6 @@ class Bamba(Mamba2Hybrid):
     ffn_name: ClassVar[str] = "feed_forward"
 
     def spec(self, config: Config) -> SpecJson:
-        config.ignore("num_logits_to_keep")
         return {**super().spec(config), "z_loss": float(config["z_loss_coefficient"])}
 
     def mixer_kinds(self, config: Config) -> list[list[str]]:

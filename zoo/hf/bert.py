@@ -30,6 +30,7 @@ class BERT(LearnedPositions):
     """The encoder with the head of masked-language modelling. Devlin et al. 2018, arXiv:1810.04805."""
 
     model_types: ClassVar[tuple[str, ...]] = ("bert",)
+    ignored: ClassVar[tuple[str, ...]] = ("classifier_dropout", *POOLER)
     task: ClassVar[Task] = "masked"
     buffers: ClassVar[tuple[str, ...]] = ("cls.predictions.bias",)
     """Another name of the bias that the head adds, or where embeddings are not tied a bias that nothing reads."""
@@ -68,7 +69,6 @@ class BERT(LearnedPositions):
         config.only("is_decoder", False)
         config.only("add_cross_attention", False)
         config.only("position_embedding_type", "absolute")
-        config.ignore("classifier_dropout", *POOLER)
         return {**super().spec(config), "head_transform": plain_activation(config, self.activation_key)}
 
     def config(self, spec: ModelSpec) -> ConfigJson:

@@ -15,24 +15,22 @@ from zoo.hf._pairs import Pair
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
-UNREAD = (
-    "attention_softmax_in_fp32",
-    "bias_dropout_fusion",
-    "masked_softmax_fusion",
-    "n_inner",
-    "offset_alibi",
-    "seq_length",
-    "skip_bias_add",
-    "skip_bias_add_qkv",
-)
-"""Keys of published configs that transformers does not read."""
-
 
 class Bloom(FusedQKV):
     """BigScience 2022, arXiv:2211.05100."""
 
     model_types: ClassVar[tuple[str, ...]] = ("bloom",)
-
+    # Keys of published configs that transformers does not read.
+    ignored: ClassVar[tuple[str, ...]] = (
+        "attention_softmax_in_fp32",
+        "bias_dropout_fusion",
+        "masked_softmax_fusion",
+        "n_inner",
+        "offset_alibi",
+        "seq_length",
+        "skip_bias_add",
+        "skip_bias_add_qkv",
+    )
     model_keys: ClassVar[Keys] = {
         "vocab_size": "vocab_size",
         "hidden_size": "d_model",
@@ -54,7 +52,6 @@ class Bloom(FusedQKV):
     def spec(self, config: Config) -> SpecJson:
         if config["slow_but_exact"] and config["pretraining_tp"] > 1:
             raise UnsupportedError("slow_but_exact", "transformers leaves out the biases of the output projections")
-        config.ignore(*UNREAD)
         return super().spec(config)
 
     def block(self, config: Config) -> SpecJson:

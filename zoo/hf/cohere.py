@@ -73,29 +73,26 @@ def _own_gains(heads: int, ours: str, theirs: str) -> Pair:
     return Pair(names, (f"{theirs}.weight",), lambda x: x[0].unbind(0), lambda x: [torch.stack(list(x))])
 
 
-UNREAD = (
-    "_sliding_window_pattern",
-    "order_of_interleaved_layers",
-    "position_embedding_type",
-    "rotary_pct",
-    "sliding_window_pattern",
-    "use_embedding_sharing",
-    "use_gated_activation",
-    "use_parallel_block",
-    "use_parallel_embedding",
-    "use_qk_norm",
-)
-"""Keys of published configs that transformers does not read, or only for what `layer_types` are by default."""
-
-
 class Cohere2(SomeRoPE, Cohere):
     """Command A, Command R7B: windows with positions, and full attention without. Cohere 2025, arXiv:2504.00698."""
 
     model_types: ClassVar[tuple[str, ...]] = ("cohere2",)
+    # Keys of published configs that transformers does not read, or only for what `layer_types` are by default.
+    ignored: ClassVar[tuple[str, ...]] = (
+        "_sliding_window_pattern",
+        "order_of_interleaved_layers",
+        "position_embedding_type",
+        "rotary_pct",
+        "sliding_window_pattern",
+        "use_embedding_sharing",
+        "use_gated_activation",
+        "use_parallel_block",
+        "use_parallel_embedding",
+        "use_qk_norm",
+    )
     heeds_qk_norm: ClassVar[bool] = False
 
     def spec(self, config: Config) -> SpecJson:
-        config.ignore(*UNREAD)
         types = sliding_types(config)
         full = {"mixer.position": "nope", "mixer.window": None}
         return {**super().spec(config), **pattern([FULL if kind == FULL else BASE for kind in types], {FULL: full})}
@@ -119,6 +116,7 @@ class Cohere2Moe(SomeRoPE, Listed, Cohere):
     https://huggingface.co/CohereLabs/command-a-plus-05-2026."""
 
     model_types: ClassVar[tuple[str, ...]] = ("cohere2_moe",)
+    ignored: ClassVar[tuple[str, ...]] = DEFAULTED
     heeds_qk_norm: ClassVar[bool] = False
     experts_class: ClassVar[tuple[type[MoE], ...]] = (TopKMoE, DeepSeekMoE)  # type: ignore[assignment]
     expert_keys: ClassVar[Keys] = {
@@ -127,10 +125,6 @@ class Cohere2Moe(SomeRoPE, Listed, Cohere):
         "num_experts_per_tok": "top_k",
         "num_shared_experts": "shared_experts",
     }
-
-    def spec(self, config: Config) -> SpecJson:
-        config.ignore(*DEFAULTED)
-        return super().spec(config)
 
     def norm(self, config: Config) -> SpecJson:
         if config["rms_norm_eps"] is not None:

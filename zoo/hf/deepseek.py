@@ -28,6 +28,7 @@ class DeepSeekV3(FineExperts):
     """Latent attention, and experts after some dense layers. DeepSeek-AI 2024, arXiv:2412.19437."""
 
     model_types: ClassVar[tuple[str, ...]] = ("deepseek_v3",)
+    ignored: ClassVar[tuple[str, ...]] = ("qk_head_dim",)  # it follows from others
 
     has_head_dim: ClassVar[bool] = False
     mixer_class: ClassVar[type[Mixer]] = MLA
@@ -43,10 +44,6 @@ class DeepSeekV3(FineExperts):
         "attention_dropout": Key("dropout", lambda rate: float(rate or 0.0)),
     }
     mixer_fixed: ClassVar[SpecJson] = {"kind": "mla", "latent_norm": {"kind": "rmsnorm", "eps": 1e-6}}
-
-    def spec(self, config: Config) -> SpecJson:
-        config.ignore("qk_head_dim")  # it follows from others
-        return super().spec(config)
 
     def mixer(self, config: Config) -> SpecJson:
         config.only("num_key_value_heads", config["num_attention_heads"])
@@ -200,11 +197,8 @@ class Youtu(NoExperts, DeepSeekV3):
     https://huggingface.co/tencent/Youtu-LLM-2B."""
 
     model_types: ClassVar[tuple[str, ...]] = ("youtu",)
+    ignored: ClassVar[tuple[str, ...]] = ("embedding_initializer_range", "mlp_bias", "rope_interleave")
     preference: ClassVar[int] = 3
-
-    def spec(self, config: Config) -> SpecJson:
-        config.ignore("embedding_initializer_range", "mlp_bias", "rope_interleave")
-        return super().spec(config)
 
 
 class MiniCPM3(NoExperts, DeepSeekV3):

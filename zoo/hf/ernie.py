@@ -19,6 +19,7 @@ class Ernie(LlamaLike):
     https://ernie.baidu.com/blog/publication/ERNIE_Technical_Report.pdf."""
 
     model_types: ClassVar[tuple[str, ...]] = ("ernie4_5",)
+    ignored: ClassVar[tuple[str, ...]] = ("attention_dropout", "compression_ratio")  # transformers does not read them
     rope_layout: ClassVar[Literal["half", "interleaved"]] = "interleaved"
     mixer_keys: ClassVar[Keys] = {
         "num_attention_heads": "heads",
@@ -27,16 +28,13 @@ class Ernie(LlamaLike):
     }
     ffn_keys: ClassVar[Keys] = {**LlamaLike.ffn_keys, "use_bias": "bias"}
 
-    def mixer(self, config: Config) -> SpecJson:
-        config.ignore("attention_dropout", "compression_ratio")  # transformers does not read them
-        return super().mixer(config)
-
 
 class ErnieMoe(Layered, Ernie):
     """Softmax scores, a bias that balances, shared experts. Baidu 2025,
     https://ernie.baidu.com/blog/publication/ERNIE_Technical_Report.pdf."""
 
     model_types: ClassVar[tuple[str, ...]] = ("ernie4_5_moe",)
+    ignored: ClassVar[tuple[str, ...]] = ("output_router_logits", "router_aux_loss_coef")
 
     model_keys: ClassVar[Keys] = {**Ernie.model_keys, "use_bias": "head_bias"}
     experts_class: ClassVar[type[MoE]] = DeepSeekMoE
@@ -53,10 +51,6 @@ class ErnieMoe(Layered, Ernie):
         "moe_num_shared_experts": "shared_experts",
     }
     balance_name: ClassVar[str] = "gate.moe_statics.e_score_correction_bias"
-
-    def spec(self, config: Config) -> SpecJson:
-        config.ignore("output_router_logits", "router_aux_loss_coef")
-        return super().spec(config)
 
     def sparse(self, config: Config) -> list[bool]:
         start, end = config["moe_layer_start_index"], config["moe_layer_end_index"]

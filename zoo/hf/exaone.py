@@ -22,11 +22,11 @@ class Exaone4(SomeRoPE, Olmo2):
     without have no positions. LG AI Research 2025, arXiv:2507.11407."""
 
     model_types: ClassVar[tuple[str, ...]] = ("exaone4",)
+    ignored: ClassVar[tuple[str, ...]] = ("sliding_window_pattern",)  # it only says what layer_types are by default
     qk_norm: ClassVar[SpecJson | None] = {}
     mixer_keys: ClassVar[Keys] = LlamaLike.mixer_keys
 
     def spec(self, config: Config) -> SpecJson:
-        config.ignore("sliding_window_pattern")  # it only says what layer_types are by default
         types, window = sliding_types(config), config["sliding_window"]
         far = {"mixer.window": None, "mixer.position": "nope"} if window is not None else {}
         names = [BASE if kind == SLIDING or window is None else FULL for kind in types]
@@ -47,13 +47,10 @@ class ExaoneMoe(NearRoPE, ListedExperts):
     experts. LG AI Research 2026, arXiv:2601.01739."""
 
     model_types: ClassVar[tuple[str, ...]] = ("exaone_moe",)
+    ignored: ClassVar[tuple[str, ...]] = ("sliding_window_pattern",)  # it only says what layer_types are by default
     qk_norm: ClassVar[SpecJson | None] = {}
     expert_keys: ClassVar[Keys] = {
         **without(ListedExperts.expert_keys, "n_routed_experts", "n_shared_experts"),
         "num_experts": "experts",
         "num_shared_experts": "shared_experts",
     }
-
-    def spec(self, config: Config) -> SpecJson:
-        config.ignore("sliding_window_pattern")  # it only says what layer_types are by default
-        return super().spec(config)

@@ -40,6 +40,7 @@ class Gemma2(Gemma):
     2024, arXiv:2408.00118."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gemma2",)
+    ignored: ClassVar[tuple[str, ...]] = ("sliding_window_size",)  # transformers does not read it
     model_keys: ClassVar[Keys] = {**Gemma.model_keys, "final_logit_softcapping": "final_softcap"}
     block_fixed: ClassVar[SpecJson] = {"norm_placement": "double"}
     mixer_keys: ClassVar[Keys] = {
@@ -51,7 +52,6 @@ class Gemma2(Gemma):
     norm_names: ClassVar[Mapping[str, str]] = DOUBLE
 
     def spec(self, config: Config) -> SpecJson:
-        config.ignore("sliding_window_size")  # transformers does not read it
         return {**super().spec(config), **windows(config)}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
@@ -74,14 +74,11 @@ class Gemma3(RopeByType, Gemma2):
     and other positions where there is a window. Gemma Team 2025, arXiv:2503.19786."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gemma3_text",)
+    # They only say what layer_types are by default.
+    ignored: ClassVar[tuple[str, ...]] = ("_sliding_window_pattern", "sliding_window_pattern")
     qk_norm: ClassVar[SpecJson | None] = {}
     mixer_keys: ClassVar[Keys] = {
         **Gemma2.mixer_keys,
         # transformers reads it, and does not use it.
         "attn_logit_softcapping": Key("softcap", lambda _: None, lambda _: None),
     }
-
-    def spec(self, config: Config) -> SpecJson:
-        # They only say what layer_types are by default.
-        config.ignore("_sliding_window_pattern", "sliding_window_pattern")
-        return super().spec(config)

@@ -61,11 +61,9 @@ class SolarOpen(ExpertsEverywhere, FineExperts):
     https://huggingface.co/upstage/Solar-Open-100B."""
 
     model_types: ClassVar[tuple[str, ...]] = ("solar_open",)
+    # Keys of published configs that nothing reads.
+    ignored: ClassVar[tuple[str, ...]] = ("intermediate_size", "first_k_dense_replace")
     mixer_keys: ClassVar[Keys] = {**FineExperts.mixer_keys, "attention_bias": QKV_BIAS}
-
-    def spec(self, config: Config) -> SpecJson:
-        config.ignore("intermediate_size", "first_k_dense_replace")  # keys of published configs that nothing reads
-        return super().spec(config)
 
     def ffn(self, config: Config) -> SpecJson:
         return self.experts(config)

@@ -22,10 +22,10 @@ class GPT2(Transposed, LearnedPositions, OpenAILike):
     """GPT-2 and all that share its config. Radford et al. 2019, https://openai.com/research/better-language-models."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt2",)
+    ignored: ClassVar[tuple[str, ...]] = (*UNREAD, "reorder_and_upcast_attn")
 
     def spec(self, config: Config) -> SpecJson:
         config.only("add_cross_attention", False)
-        config.ignore(*UNREAD, "reorder_and_upcast_attn")
         spec = super().spec(config)
         if config["scale_attn_by_inverse_layer_idx"]:
             scale, names = spec["block"]["mixer"]["scale"], [f"layer_{i}" for i in range(spec["n_layers"])]
@@ -52,15 +52,12 @@ class OpenAIGPT(Transposed, LearnedPositions, OpenAILike):
     """GPT. Radford et al. 2018, https://openai.com/research/language-unsupervised."""
 
     model_types: ClassVar[tuple[str, ...]] = ("openai-gpt",)
+    ignored: ClassVar[tuple[str, ...]] = UNREAD
 
     block_fixed: ClassVar[SpecJson] = {"norm_placement": "post"}
     table_name: ClassVar[str] = "transformer.tokens_embed"
     positions_name: ClassVar[str] = "transformer.positions_embed"
     norm_names: ClassVar[Mapping[str, str]] = {"mixer_residual.norm_after": "ln_1", "ffn_residual.norm_after": "ln_2"}
-
-    def spec(self, config: Config) -> SpecJson:
-        config.ignore(*UNREAD)
-        return super().spec(config)
 
     def ffn(self, config: Config) -> SpecJson:
         kind = UNGATED[ACTIVATIONS[config.only("afn", *ACTIVATIONS)]]

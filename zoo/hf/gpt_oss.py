@@ -24,13 +24,14 @@ class GptOss(LlamaLike):
     """Llama with sinks, windows on some layers, and experts with clamped SwiGLU. OpenAI 2025, arXiv:2508.10925."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt_oss",)
+    # Transformers does not read them.
+    ignored: ClassVar[tuple[str, ...]] = ("experts_per_token", "initial_context_length")
     mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "sinks": True}
     experts_class: ClassVar[type[MoE]] = TopKMoE
     expert_keys: ClassVar[Keys] = Mixtral.expert_keys
 
     def spec(self, config: Config) -> SpecJson:
-        config.ignore("experts_per_token", "initial_context_length")  # transformers does not read them
         return {**super().spec(config), **windows(config)}
 
     def ffn(self, config: Config) -> SpecJson:

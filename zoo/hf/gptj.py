@@ -20,6 +20,7 @@ class GPTJ(OpenAILike):
     """Wang & Komatsuzaki 2021, https://github.com/kingoflolz/mesh-transformer-jax."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gptj",)
+    ignored: ClassVar[tuple[str, ...]] = (*UNREAD, "n_positions", "rotary", "scale_attn_weights")
 
     model_fixed: ClassVar[SpecJson] = {"head_bias": True}
     block_fixed: ClassVar[SpecJson] = {"topology": "parallel"}
@@ -27,10 +28,6 @@ class GPTJ(OpenAILike):
     norm_names: ClassVar[Mapping[str, str]] = {"mixer_residual.norm_in": "ln_1"}
     mixer_names: ClassVar[Mapping[str, str]] = {**PROJECTIONS, "o": "out_proj"}
     ffn_names: ClassVar[Mapping[str, str]] = {"up": "fc_in", "down": "fc_out"}
-
-    def spec(self, config: Config) -> SpecJson:
-        config.ignore(*UNREAD, "n_positions", "rotary", "scale_attn_weights")
-        return super().spec(config)
 
     def position(self, config: Config) -> SpecJson:
         head_dim = config["n_embd"] // config["n_head"]
@@ -58,11 +55,8 @@ class CodeGen(GPTJ):
     """GPT-J with queries, values and keys in one matrix. Nijkamp et al. 2022, arXiv:2203.13474."""
 
     model_types: ClassVar[tuple[str, ...]] = ("codegen",)
+    ignored: ClassVar[tuple[str, ...]] = ("n_ctx",)
     preference: ClassVar[int] = 2
-
-    def spec(self, config: Config) -> SpecJson:
-        config.ignore("n_ctx")
-        return super().spec(config)
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         heads, _, head_dim = attention(layer).sizes()

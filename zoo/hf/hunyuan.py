@@ -25,13 +25,10 @@ class Hunyuan(LlamaLike):
     https://github.com/Tencent-Hunyuan/Hunyuan-7B."""
 
     model_types: ClassVar[tuple[str, ...]] = ("hunyuan_v1_dense",)
+    ignored: ClassVar[tuple[str, ...]] = ("eod_token_id",)
     qk_norm: ClassVar[SpecJson | None] = {"qk_norm_after_position": True}
     mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}
     qk_norm_names: ClassVar[Mapping[str, str]] = {"q": "query_layernorm", "k": "key_layernorm"}
-
-    def mixer(self, config: Config) -> SpecJson:
-        config.ignore("eod_token_id")
-        return super().mixer(config)
 
     def position(self, config: Config) -> SpecJson:
         """`dynamic` with an `alpha` is NTK-aware scaling by that, whatever the length, and reads nothing else."""

@@ -26,6 +26,7 @@ class MiniMax(Hybrid, Mixtral):
     normalised stream. MiniMax 2025, arXiv:2501.08313."""
 
     model_types: ClassVar[tuple[str, ...]] = ("minimax",)
+    ignored: ClassVar[tuple[str, ...]] = ("block_size",)  # how many tokens are computed at a time
     buffers: ClassVar[tuple[str, ...]] = tuple(
         f"*.self_attn.{name}" for name in ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
     )
@@ -35,7 +36,6 @@ class MiniMax(Hybrid, Mixtral):
 
     def spec(self, config: Config) -> SpecJson:
         config.only("router_jitter_noise", 0.0)
-        config.ignore("block_size")  # how many tokens are computed at a time
         return super().spec(config)
 
     def edits(self, config: Config) -> dict[str, SpecJson]:

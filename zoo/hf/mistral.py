@@ -1,8 +1,8 @@
-"""Mistral, Ministral, Mixtral, and Code World Model, which has windows on some layers as Ministral 8B."""
+"""Mistral, Ministral, Mixtral, StarCoder 2, and Code World Model, which has windows on some layers as Ministral 8B."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
@@ -11,7 +11,7 @@ from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._experts import balance_loss
-from zoo.hf._keys import WIDTH, Keys
+from zoo.hf._keys import BIAS, DROPOUT, WIDTH, Key, Keys
 from zoo.hf._layers import window_config, windows
 from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair
@@ -57,10 +57,10 @@ class Windowed(LlamaLike):
     """Llama without biases, with windows on some layers. FAIR 2025 (CWM), arXiv:2510.02387."""
 
     model_types: ClassVar[tuple[str, ...]] = ("cwm", "ministral")
+    ignored: ClassVar[tuple[str, ...]] = ("mlp_bias", "attention_bias")
     preference: ClassVar[int] = 2
 
     def spec(self, config: Config) -> SpecJson:
-        config.ignore("mlp_bias", "attention_bias")
         return {**super().spec(config), **windows(config)}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
@@ -90,3 +90,27 @@ class Mixtral(Mistral):
         if MAJOR < 5:
             theirs = theirs.removesuffix("mlp") + "block_sparse_moe"
         return super().expert_weights(moe, ours, theirs)
+
+
+class Starcoder2(Mistral):
+    """StarCoder 2: Mistral with LayerNorm, an ungated FFN, and biases. Lozhkov et al. 2024, arXiv:2402.19173."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("starcoder2",)
+    # Keys of published configs that transformers does not read.
+    ignored: ClassVar[tuple[str, ...]] = (
+        "activation_function",
+        "attention_softmax_in_fp32",
+        "layer_norm_epsilon",
+        "mlp_type",
+        "norm_type",
+        "scale_attention_softmax_in_fp32",
+        "scale_attn_weights",
+    )
+    model_keys: ClassVar[Keys] = {**Mistral.model_keys, "embedding_dropout": Key("embedding_dropout", float)}
+    block_keys: ClassVar[Keys] = {"residual_dropout": DROPOUT}
+    norm_keys: ClassVar[Keys] = {"norm_epsilon": "eps"}
+    norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
+    mixer_keys: ClassVar[Keys] = {**Mistral.mixer_keys, "use_bias": BIAS}
+    gated: ClassVar[bool] = False
+    ffn_keys: ClassVar[Keys] = {**Mistral.ffn_keys, "use_bias": "bias"}
+    ffn_names: ClassVar[Mapping[str, str]] = {"up": "c_fc", "down": "c_proj"}

@@ -27,6 +27,7 @@ class MPT(FusedQKV):
     """ALiBi, LayerNorm and no biases at all. MosaicML 2023, https://www.databricks.com/blog/mpt-7b."""
 
     model_types: ClassVar[tuple[str, ...]] = ("mpt",)
+    ignored: ClassVar[tuple[str, ...]] = UNREAD
     model_keys: ClassVar[Keys] = {
         "vocab_size": "vocab_size",
         "d_model": "d_model",
@@ -44,10 +45,6 @@ class MPT(FusedQKV):
     fused_name: ClassVar[str] = "Wqkv"
     mixer_names: ClassVar[Mapping[str, str]] = {"o": "out_proj"}
     ffn_name: ClassVar[str] = "ffn"
-
-    def spec(self, config: Config) -> SpecJson:
-        config.ignore(*UNREAD)
-        return super().spec(config)
 
     def mixer(self, config: Config) -> SpecJson:
         own = config["attn_config"]

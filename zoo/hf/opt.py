@@ -24,6 +24,7 @@ class OPT(LearnedPositions):
     """Zhang et al. 2022, arXiv:2205.01068."""
 
     model_types: ClassVar[tuple[str, ...]] = ("opt",)
+    ignored: ClassVar[tuple[str, ...]] = ("activation_dropout", "init_std", "learned_embeddings", "scale_embeddings")
 
     length_key: ClassVar[str] = "max_position_embeddings"
     offset: ClassVar[int] = OFFSET
@@ -47,7 +48,6 @@ class OPT(LearnedPositions):
 
     def spec(self, config: Config) -> SpecJson:
         config.only("layerdrop", 0.0)
-        config.ignore("activation_dropout", "init_std", "learned_embeddings", "scale_embeddings")
         spec, width, removed = super().spec(config), config["word_embed_proj_dim"], config["_remove_final_layer_norm"]
         spec["embedding_dim"] = None if width == spec["d_model"] else width
         return {**spec, "final_norm": config["do_layer_norm_before"] and not removed}
@@ -86,6 +86,7 @@ class BioGPT(LearnedPositions):
     arXiv:2210.10341."""
 
     model_types: ClassVar[tuple[str, ...]] = ("biogpt",)
+    ignored: ClassVar[tuple[str, ...]] = ("layer_norm_eps",)  # norms have torch's
     preference: ClassVar[int] = 3
     length_key: ClassVar[str] = "max_position_embeddings"
     offset: ClassVar[int] = OFFSET
@@ -113,7 +114,6 @@ class BioGPT(LearnedPositions):
     def spec(self, config: Config) -> SpecJson:
         config.only("layerdrop", 0.0)
         config.only("activation_dropout", 0.0)
-        config.ignore("layer_norm_eps")  # norms have torch's
         scale = "sqrt_d_model" if config["scale_embedding"] else 1.0
         dropout = config["hidden_dropout_prob"]
         return {**super().spec(config), "embedding_scale": scale, "embedding_dropout": dropout}

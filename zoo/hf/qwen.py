@@ -28,10 +28,11 @@ class Qwen2(LlamaLike):
     arXiv:2407.10671."""
 
     model_types: ClassVar[tuple[str, ...]] = ("qwen2",)
+    # They only say what layer_types are by default.
+    ignored: ClassVar[tuple[str, ...]] = ("use_sliding_window", "max_window_layers")
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "bias": list(QKV)}
 
     def spec(self, config: Config) -> SpecJson:
-        config.ignore("use_sliding_window", "max_window_layers")  # they only say what layer_types are by default
         return {**super().spec(config), **windows(config)}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
@@ -72,12 +73,10 @@ class Qwen3Moe(QwenExperts):
     Yang et al. 2025, arXiv:2505.09388."""
 
     model_types: ClassVar[tuple[str, ...]] = ("qwen3_moe",)
+    # The window is null where it is not used.
+    ignored: ClassVar[tuple[str, ...]] = ("use_sliding_window", "max_window_layers")
     qk_norm: ClassVar[SpecJson | None] = {}
     mixer_keys: ClassVar[Keys] = {**QwenExperts.mixer_keys, "attention_bias": BIAS, "sliding_window": "window"}
-
-    def mixer(self, config: Config) -> SpecJson:
-        config.ignore("use_sliding_window", "max_window_layers")  # the window is null where it is not used
-        return super().mixer(config)
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:
         return {**super().block_config(layer), "use_sliding_window": attention(layer).window is not None}

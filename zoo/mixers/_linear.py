@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from zoo.caching.cache import LayerCache
 from zoo.caching.states import StateCache
-from zoo.conv import STATE as CONV
-from zoo.conv import ShortConv, conv_cost
+from zoo.conv import CONV, ShortConv, conv_cost
 from zoo.errors import SpecError, under
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer

@@ -18,8 +18,7 @@ from zoo.attending.visible import Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
 from zoo.caching.states import StateCache, TokenStateCache
 from zoo.compatibility.traits import EVERY_OPERATION, OF_MODULES, Operations
-from zoo.conv import STATE as CONV
-from zoo.conv import ShortConv
+from zoo.conv import CONV, ShortConv
 from zoo.errors import SpecError, UnsupportedError
 from zoo.init import Linear
 from zoo.mixers import MixerLayer

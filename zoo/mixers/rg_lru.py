@@ -12,8 +12,7 @@ from torch.nn import functional as F
 
 from zoo.caching.cache import LayerCache
 from zoo.compatibility.traits import Operation, Operations
-from zoo.conv import STATE as CONV
-from zoo.conv import ShortConv, conv_cost, on_text
+from zoo.conv import CONV, ShortConv, conv_cost, on_text
 from zoo.ffns._activations import gelu_tanh
 from zoo.init import Linear
 from zoo.mixers import MixerLayer

@@ -24,8 +24,7 @@ from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
 from zoo.settings.axis import Choice, Examples, number
 from zoo.settings.field_tags import Features, HeadFeatures, Heads
-from zoo.shift import STATE as SHIFT
-from zoo.shift import TokenShift, mixed
+from zoo.shift import SHIFT, TokenShift, mixed
 from zoo.site import ForwardPass, LayerSite
 
 READERS = {"r": 0.2, "w": 0.9, "k": 0.7, "v": 0.7, "a": 0.9, "g": 0.2}

@@ -13,8 +13,7 @@ from torch.nn import functional as F
 
 from zoo.caching.cache import LayerCache
 from zoo.compatibility.traits import OF_MODULES, Operations
-from zoo.conv import STATE as CONV
-from zoo.conv import on_text
+from zoo.conv import CONV, on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decayed import pairwise
