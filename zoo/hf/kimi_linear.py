@@ -97,7 +97,7 @@ class BailingHybrid(KimiLinear):
     def state_config(self, mixer: Mixer) -> ConfigJson:
         delta = expect(mixer, KimiDeltaAttention, "mixer")
         floor = {} if delta.decay_floor is None else {"kda_lower_bound": delta.decay_floor}
-        sizes = {"head_dim": delta.features, "short_conv_kernel_size": convolved(delta.conv)}
+        sizes = {"head_dim": delta.key_features, "short_conv_kernel_size": convolved(delta.conv)}
         return {**sizes, **floor, "kda_safe_gate": delta.decay_floor is not None}
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
