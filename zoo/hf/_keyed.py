@@ -60,6 +60,8 @@ class Keyed(Family):
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention"}
     qk_norm: ClassVar[SpecJson | None] = None
     """Settings of a norm of queries and keys that is like the block's; None without one."""
+    fixed_position: ClassVar[SpecJson | None] = None
+    """Position in every model of the family, of which configs do not tell; None where they do."""
     partial_rotary: ClassVar[bool] = False
     """Whether the model heeds `partial_rotary_factor`."""
     rope_layout: ClassVar[Literal["half", "interleaved"]] = "half"
@@ -114,6 +116,8 @@ class Keyed(Family):
         return int(config["hidden_size"] // config["num_attention_heads"])
 
     def position(self, config: Config) -> SpecJson:
+        if self.fixed_position is not None:
+            return self.fixed_position
         return rope(config, self.head_dim(config), partial=self.partial_rotary, layout=self.rope_layout)
 
     def ffn(self, config: Config) -> SpecJson:
@@ -142,6 +146,8 @@ class Keyed(Family):
         }
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
+        if self.fixed_position is not None:
+            return {}
         position: Position = getattr(layer.mixer, "position", NoPE())
         return partial_rope_config(position) if self.partial_rotary else rope_config(position)
 

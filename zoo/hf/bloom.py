@@ -43,6 +43,7 @@ class Bloom(FusedQKV):
     norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
     mixer_keys: ClassVar[Keys] = {"n_head": "heads", "attention_dropout": "dropout"}
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "bias": True}
+    fixed_position: ClassVar[SpecJson | None] = {"kind": "alibi"}
     table_name: ClassVar[str] = "transformer.word_embeddings"
     final_norm_name: ClassVar[str] = "transformer.ln_f"
     layers_name: ClassVar[str] = "transformer.h"
@@ -58,18 +59,12 @@ class Bloom(FusedQKV):
         normed = config["apply_residual_connection_post_layernorm"]
         return {**super().block(config), "norm_placement": "normed" if normed else "pre"}
 
-    def position(self, config: Config) -> SpecJson:
-        return {"kind": "alibi"}
-
     def ffn(self, config: Config) -> SpecJson:
         return {"kind": "gelu", "approximate": "tanh", "d_ff": 4 * config["hidden_size"], "bias": True}
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:
         normed = layer.norm_placement.kind == "normed"
         return {**super().block_config(layer), "apply_residual_connection_post_layernorm": normed}
-
-    def position_config(self, layer: BlockSpec) -> ConfigJson:
-        return {}
 
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         return {}

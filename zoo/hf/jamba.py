@@ -33,6 +33,7 @@ class Jamba(QwenExperts):
     2024, arXiv:2403.19887."""
 
     model_types: ClassVar[tuple[str, ...]] = ("jamba",)
+    fixed_position: ClassVar[SpecJson | None] = {"kind": "nope"}
     final_norm_name: ClassVar[str] = "model.final_layernorm"
     has_head_dim: ClassVar[bool] = False
     expert_fixed: ClassVar[SpecJson] = {"kind": "topk_moe", "softmax_over": "all"}
@@ -64,9 +65,6 @@ class Jamba(QwenExperts):
     def edits(self, config: Config) -> dict[str, SpecJson]:
         return {**super().edits(config), MAMBA: {"mixer": self._mamba(config)}}
 
-    def position(self, config: Config) -> SpecJson:
-        return {"kind": "nope"}
-
     def _mamba(self, config: Config) -> SpecJson:
         own = {"inner": config["mamba_expand"] * config["hidden_size"], "part_norm": self.norm(config)}
         return {
@@ -87,9 +85,6 @@ class Jamba(QwenExperts):
 
     def sparse_config(self, sparse: list[bool]) -> ConfigJson:
         return {**_every("expert", sparse), **({} if any(sparse) else {"num_experts": 1})}
-
-    def position_config(self, layer: BlockSpec) -> ConfigJson:
-        return {}
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         if not isinstance(layer.mixer, Mamba):

@@ -27,6 +27,7 @@ class Backbone(Keyed):
     layers_name: ClassVar[str] = "backbone.layers"
     norm_names: ClassVar[Mapping[str, str]] = {"mixer_residual.norm_in": "norm"}
     mixer_name: ClassVar[str] = "mixer"
+    fixed_position: ClassVar[SpecJson | None] = {"kind": "nope"}
 
     def mixer(self, config: Config) -> SpecJson:
         act = plain_activation(config, self.activation_key)
@@ -34,9 +35,6 @@ class Backbone(Keyed):
 
     def ffn(self, config: Config) -> SpecJson:
         return {"kind": "none"}
-
-    def position_config(self, layer: BlockSpec) -> ConfigJson:
-        return {}
 
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         """The activation is the mixer's."""

@@ -37,6 +37,7 @@ class MPT(FusedQKV):
     norm_keys: ClassVar[Keys] = {"layer_norm_epsilon": "eps"}
     norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm", "bias": False}
     mixer_keys: ClassVar[Keys] = {"n_heads": "heads"}
+    fixed_position: ClassVar[SpecJson | None] = {"kind": "alibi"}
     table_name: ClassVar[str] = "transformer.wte"
     final_norm_name: ClassVar[str] = "transformer.norm_f"
     layers_name: ClassVar[str] = "transformer.blocks"
@@ -53,9 +54,6 @@ class MPT(FusedQKV):
                 raise UnsupportedError(f"attn_config.{key}", f"{own[key]!r} cannot be converted, only {wanted!r}")
         return {**super().mixer(config), "scale": own["softmax_scale"], "clip_qkv": own["clip_qkv"] or None}
 
-    def position(self, config: Config) -> SpecJson:
-        return {"kind": "alibi"}
-
     def ffn(self, config: Config) -> SpecJson:
         return {"kind": "gelu", "d_ff": 4 * config["d_model"]}
 
@@ -63,9 +61,6 @@ class MPT(FusedQKV):
         mixer = attention(layer)
         own = {"softmax_scale": mixer.scale, "clip_qkv": mixer.clip_qkv}
         return {**super().block_config(layer), "attn_config": own}
-
-    def position_config(self, layer: BlockSpec) -> ConfigJson:
-        return {}
 
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         return {}

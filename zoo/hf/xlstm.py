@@ -44,6 +44,7 @@ class XLSTM(Keyed):
     mixer_class: ClassVar[type[Mixer]] = MLSTM
     mixer_keys: ClassVar[Keys] = {"num_heads": "heads", "gate_soft_cap": "gate_cap", "chunk_size": "chunk"}
     mixer_fixed: ClassVar[SpecJson] = {"kind": "mlstm"}
+    fixed_position: ClassVar[SpecJson | None] = {"kind": "nope"}
     table_name: ClassVar[str] = "backbone.embeddings"
     final_norm_name: ClassVar[str] = "backbone.out_norm"
     layers_name: ClassVar[str] = "backbone.blocks"
@@ -87,9 +88,6 @@ class XLSTM(Keyed):
         }
         factors = {key: _factor(width, spec.d_model) for key, width in widths.items()}
         return {**super().config(spec), **factors, "ffn_round_up_to_multiple_of": 1}
-
-    def position_config(self, layer: BlockSpec) -> ConfigJson:
-        return {}
 
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         return {}
