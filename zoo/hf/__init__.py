@@ -27,9 +27,10 @@ from zoo.hf import _adapters, _folder, _proof, _remote, _wrappers
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import AUTO, CLASSES, Family
 from zoo.hf._pairs import same
-from zoo.hf._registry import by_preference, family_named, transformers_module
+from zoo.hf._registry import by_preference, family_named
 from zoo.hf._registry import families as families
 from zoo.hf._remote import save_with_code as save_with_code
+from zoo.hf._version import transformers_module
 from zoo.hf._weights import to_ours, to_theirs
 from zoo.model import Decoder
 from zoo.settings.edits import flatten

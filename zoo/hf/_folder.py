@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from zoo.checkpoint import read_json
 from zoo.errors import SpecError, UnsupportedError
 from zoo.hf import _wrappers
-from zoo.hf._registry import transformers_module
+from zoo.hf._version import transformers_module
 
 CAREFULLY = {"local_files_only": True, "trust_remote_code": False}
 """Unless it is told, transformers asks on the terminal whether to run a folder's code."""

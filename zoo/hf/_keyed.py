@@ -1,4 +1,4 @@
-"""Families given by tables of keys."""
+"""Families given by tables of keys, and the base of most of them."""
 
 from __future__ import annotations
 
@@ -207,3 +207,20 @@ class Keyed(Family):
             yield from both(f"{ours}.{part}", f"{theirs}.{part}_proj", bias=moe.shared_bias)
         if moe.shared_gate:
             yield same(f"{ours}_gate.weight", f"{theirs}_gate.weight")
+
+
+class LlamaLike(Keyed):
+    """x + attention(norm(x)), x + gated(norm(x)), with RMSNorm and RoPE. Families say what differs."""
+
+    has_head_dim: ClassVar[bool] = True
+    """Whether a config says how wide a head is."""
+
+    def mixer(self, config: Config) -> SpecJson:
+        return {**super().mixer(config), "head_dim": self.head_dim(config)}
+
+    def head_dim(self, config: Config) -> int:
+        return int(config.get("head_dim") or super().head_dim(config))
+
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
+        arguments = super().block_config(layer)
+        return {**arguments, "head_dim": attention(layer).head_dim} if self.has_head_dim else arguments

@@ -8,9 +8,9 @@ from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import plain_activation
+from zoo.hf._keyed import LlamaLike
 from zoo.hf._keys import Keys, read, write
 from zoo.hf._layers import FULL, layered, types_of
-from zoo.hf._llama_like import LlamaLike
 from zoo.mixers import Mixer
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec

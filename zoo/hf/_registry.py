@@ -1,4 +1,4 @@
-"""Families by `model_type`, and transformers itself."""
+"""Families by `model_type`."""
 
 from __future__ import annotations
 
@@ -39,12 +39,3 @@ def family_named(model_type: str) -> Family:
 def by_preference() -> Iterator[tuple[str, Family]]:
     """Families that are special cases of none come after plain ones, so that a plain model gets a plain config."""
     yield from sorted(families().items(), key=lambda item: item[1].preference)
-
-
-def transformers_module() -> ModuleType:
-    try:
-        import transformers  # noqa: PLC0415 (an optional extra, and slow to import)
-    except ImportError:
-        raise ImportError("converting models needs transformers: pip install transformers peft") from None
-    found: ModuleType = transformers
-    return found

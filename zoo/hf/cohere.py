@@ -15,10 +15,10 @@ from zoo.hf._common import attention, dense, turns
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._experts import expert_act
 from zoo.hf._ffn import activation, ffn, name_of
+from zoo.hf._keyed import LlamaLike
 from zoo.hf._keys import BIAS, WIDTH, Keys, read, write
 from zoo.hf._layered import DENSE, Listed
 from zoo.hf._layers import FULL, SLIDING, pattern, sliding_types, types_of, window_config
-from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair
 from zoo.hf._rope_by_layer import SomeRoPE
 from zoo.model_settings import BASE

@@ -8,11 +8,10 @@ from typing import ClassVar, Literal
 from zoo.block_spec import BlockSpec
 from zoo.hf._common import attention, dense, fused_gate_up
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._fine_experts import FineExperts
-from zoo.hf._keyed import PRE
+from zoo.hf._keyed import PRE, LlamaLike
 from zoo.hf._keys import QKV_BIAS, Keys
 from zoo.hf._layered import ExpertsEverywhere
-from zoo.hf._llama_like import LlamaLike
+from zoo.hf._layered_experts import FineExperts
 from zoo.hf._pairs import Pair
 from zoo.settings.edits import SpecJson
 

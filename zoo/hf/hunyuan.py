@@ -12,9 +12,9 @@ from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._experts import EXPERT_SIZES
-from zoo.hf._fine_experts import ListedExperts
+from zoo.hf._keyed import LlamaLike
 from zoo.hf._keys import BIAS, WIDTH, Key, Keys
-from zoo.hf._llama_like import LlamaLike
+from zoo.hf._layered_experts import ListedExperts
 from zoo.positions.rope import RoPE
 from zoo.positions.scalings.ntk import NTK
 from zoo.settings.edits import SpecJson

@@ -12,10 +12,9 @@ from zoo.errors import UnsupportedError
 from zoo.ffns.xielu import XIELU
 from zoo.hf._common import attention, expect, turns
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._keyed import PRE, Keyed
+from zoo.hf._keyed import PRE, Keyed, LlamaLike
 from zoo.hf._keys import BIAS, DROPOUT, QKV, QKV_BIAS, Key, Keys, read, write
 from zoo.hf._layers import SLIDING, layered, types_of, used_window_config
-from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, Tensors, both, same, stacked
 from zoo.hf._rope import FRACTION
 from zoo.hf._rope_by_layer import SomeRoPE

@@ -11,9 +11,9 @@ from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._experts import balance_loss
+from zoo.hf._keyed import LlamaLike
 from zoo.hf._keys import BIAS, DROPOUT, WIDTH, Key, Keys
 from zoo.hf._layers import window_config, windows
-from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair
 from zoo.hf._rope import rope
 from zoo.hf._version import MAJOR

@@ -13,10 +13,10 @@ from zoo.hf._common import attention_weights, expect, norm_eps
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn, plain_activation, theirs_by_name
+from zoo.hf._keyed import LlamaLike
 from zoo.hf._keys import BIAS, DROPOUT, WIDTH, Key, Keys, read, write
 from zoo.hf._layered import LINEAR
 from zoo.hf._layers import FULL, pattern
-from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, both, same
 from zoo.hf.mamba import mamba2_weights
 from zoo.mixers.attention import Attention

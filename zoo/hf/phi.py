@@ -10,8 +10,8 @@ from zoo.errors import UnsupportedError
 from zoo.hf._common import PROJECTIONS, attention, dense, fused_gate_up
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._gpt import FusedQKV
+from zoo.hf._keyed import LlamaLike
 from zoo.hf._keys import DROPOUT, Keys
-from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, fused, same
 from zoo.hf._rope import FRACTION
 from zoo.hf.mistral import Mistral

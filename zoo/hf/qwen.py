@@ -9,12 +9,12 @@ from zoo.block_spec import BlockSpec
 from zoo.ffns._moe import MoE
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keyed import LlamaLike
 from zoo.hf._keys import BIAS, CONV, QKV, QKV_BIAS, Key, Keys, convolved, without
 from zoo.hf._layered import ExpertsEverywhere, Hybrid, NoExperts
+from zoo.hf._layered_experts import QwenExperts, QwenSharedExperts
 from zoo.hf._layers import SLIDING, sliding_types, used_window_config, windows
-from zoo.hf._llama_like import LlamaLike
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
-from zoo.hf._qwen_experts import QwenExperts, QwenSharedExperts
 from zoo.hf._rope import rope
 from zoo.mixers import Mixer
 from zoo.mixers._heads import GATE, NAMES

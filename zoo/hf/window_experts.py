@@ -1,4 +1,4 @@
-"""Windows on some layers, experts in most: Trinity, dots.llm1, Flint, Kolibri 1, Laguna, Mellum 2, MiMo-V2-Flash."""
+"""Windows and experts: Trinity, dots.llm1, Flint, gpt-oss, Kolibri 1, Laguna, Mellum 2, MiMo-V2-Flash."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
-from zoo.hf._common import attention
+from zoo.ffns.topk_moe import TopKMoE
+from zoo.hf._common import attention, expect
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import BESIDE_SHARED, EXPERT_SIZES, SHARED, SHARED_WIDTH, require_shared
-from zoo.hf._fine_experts import FineExperts, ListedExperts
-from zoo.hf._keyed import PRE
-from zoo.hf._keys import BIAS, QKV, QKV_BIAS, Key, Keys, without
+from zoo.hf._experts import BESIDE_SHARED, EXPERT_SIZES, SHARED, SHARED_WIDTH, alternating, balance_loss, require_shared
+from zoo.hf._keyed import PRE, LlamaLike
+from zoo.hf._keys import BIAS, QKV, QKV_BIAS, Key, Keys, read, without, write
 from zoo.hf._layered import ExpertsEverywhere, Listed
-from zoo.hf._layers import SLIDING, layer_types, types_of, window_of
-from zoo.hf._pairs import Pair, same
-from zoo.hf._qwen_experts import QwenExperts
+from zoo.hf._layered_experts import FineExperts, ListedExperts, QwenExperts
+from zoo.hf._layers import SLIDING, layer_types, types_of, window_config, window_of, windows
+from zoo.hf._pairs import Pair, both, same, transposed
 from zoo.hf._rope import FRACTION
 from zoo.hf._rope_by_layer import NearByType, NearRoPE
 from zoo.hf.glm import OUTPUT_NORMS
+from zoo.hf.mistral import Mixtral
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
@@ -239,3 +240,48 @@ class MiMoV2(NearByType, ListedExperts):
 
     def typical(self, spec: ModelSpec) -> BlockSpec:
         return next((layer for layer in spec.layers if attention(layer).window is None), spec.layers[0])
+
+
+class GptOss(LlamaLike):
+    """Llama with sinks, windows on some layers, and experts with clamped SwiGLU. OpenAI 2025, arXiv:2508.10925."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("gpt_oss",)
+    # Transformers does not read them.
+    ignored: ClassVar[tuple[str, ...]] = ("experts_per_token", "initial_context_length")
+    mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}
+    mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "sinks": True}
+    experts_class: ClassVar[type[MoE]] = TopKMoE
+    expert_keys: ClassVar[Keys] = Mixtral.expert_keys
+
+    def spec(self, config: Config) -> SpecJson:
+        return {**super().spec(config), **windows(config)}
+
+    def ffn(self, config: Config) -> SpecJson:
+        config.ignore("hidden_act")  # the experts have their own
+        return {
+            "kind": "topk_moe",
+            "activation": "clamped_swiglu",
+            "swiglu_alpha": float(config.get("swiglu_alpha", 1.702)),
+            "swiglu_limit": float(config.get("swiglu_limit", 7.0)),
+            "bias": True,
+            "router_bias": True,
+            "balance_loss": balance_loss(config),
+            **read(self.expert_keys, config),
+        }
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        return {**super().config(spec), **window_config(spec)}
+
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
+        experts = expect(layer.ffn, TopKMoE, "ffn")
+        clamp = {"swiglu_alpha": experts.swiglu_alpha, "swiglu_limit": experts.swiglu_limit}
+        sizes = write(self.expert_keys, experts, "ffn")
+        return {**sizes, **{key: value for key, value in clamp.items() if value is not None}}
+
+    def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
+        yield from both(f"{ours}.router", f"{theirs}.router", bias=True)
+        ours, theirs = f"{ours}.experts", f"{theirs}.experts"
+        yield alternating([f"{ours}.gate.weight", f"{ours}.up.weight"], f"{theirs}.gate_up_proj")
+        yield alternating([f"{ours}.gate.bias", f"{ours}.up.bias"], f"{theirs}.gate_up_proj_bias")
+        yield transposed(f"{ours}.down.weight", f"{theirs}.down_proj")
+        yield same(f"{ours}.down.bias", f"{theirs}.down_proj_bias")

@@ -1,4 +1,4 @@
-"""DeepSeek's experts after some dense layers, whatever the layers attend with."""
+"""DeepSeek's and Qwen's experts in some layers, whatever the layers attend with."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import ClassVar
 from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
+from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import PARTS
+from zoo.hf._experts import EXPERT_SIZES, PARTS, SHARED, SHARED_WIDTH, balance_loss, require_shared
 from zoo.hf._keys import WIDTH, Key, Keys
 from zoo.hf._layered import Layered, Listed
 from zoo.hf._pairs import Pair, Tensors
@@ -93,3 +94,42 @@ def _with_empty(ours: str, theirs: str, empty: Sequence[str]) -> Pair:
         return [x[0], none, none, none.T]
 
     return Pair((ours,), (theirs, *empty), lambda x: x[:1], write)
+
+
+class QwenExperts(Layered):
+    """Llama's block with experts in some layers."""
+
+    experts_class: ClassVar[type[MoE] | tuple[()]] = TopKMoE
+    expert_fixed: ClassVar[SpecJson] = {"kind": "topk_moe"}
+    expert_keys: ClassVar[Keys] = {
+        **EXPERT_SIZES,
+        "norm_topk_prob": Key("softmax_over", lambda own: "chosen" if own else "all", lambda over: over == "chosen"),
+    }
+
+    def sparse(self, config: Config) -> list[bool]:
+        dense, every = config.get("mlp_only_layers") or (), config["decoder_sparse_step"]
+        any_at_all, layers = config["num_experts"] > 0, config["num_hidden_layers"]
+        return [any_at_all and i not in dense and (i + 1) % every == 0 for i in range(layers)]
+
+    def experts(self, config: Config) -> SpecJson:
+        experts = super().experts(config)
+        # A model of dense layers only may say that there are none.
+        return {**experts, "experts": experts["experts"] or experts["top_k"], "balance_loss": balance_loss(config)}
+
+    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
+        return {"mlp_only_layers": [i for i, there in enumerate(sparse) if not there], "decoder_sparse_step": 1}
+
+
+class QwenSharedExperts(QwenExperts):
+    """With a shared expert."""
+
+    expert_fixed: ClassVar[SpecJson] = {"kind": "topk_moe", "shared_experts": 1, "shared_gate": True}
+    expert_keys: ClassVar[Keys] = {
+        **QwenExperts.expert_keys,
+        SHARED: SHARED_WIDTH,
+    }
+    shared_name: ClassVar[str] = "shared_expert"
+
+    def experts(self, config: Config) -> SpecJson:
+        require_shared(config)
+        return super().experts(config)
