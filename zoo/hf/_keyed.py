@@ -62,6 +62,8 @@ class Keyed(Family):
     """Settings of a norm of queries and keys that is like the block's; None without one."""
     fixed_position: ClassVar[SpecJson | None] = None
     """Position in every model of the family, of which configs do not tell; None where they do."""
+    qk_norm_key: ClassVar[str | None] = None
+    """Key that says whether a model has it; None where all of the family have, or none."""
     partial_rotary: ClassVar[bool] = False
     """Whether the model heeds `partial_rotary_factor`."""
     rope_layout: ClassVar[Literal["half", "interleaved"]] = "half"
@@ -108,8 +110,10 @@ class Keyed(Family):
         return {**self.norm_fixed, **read(self.norm_keys, config)}
 
     def mixer(self, config: Config) -> SpecJson:
-        normed = {} if self.qk_norm is None else {"qk_norm": self.norm(config), **self.qk_norm}
-        return {**self.mixer_fixed, **read(self.mixer_keys, config), "position": self.position(config), **normed}
+        mixer = {**self.mixer_fixed, **read(self.mixer_keys, config), "position": self.position(config)}
+        if self.qk_norm is None or (self.qk_norm_key is not None and not config[self.qk_norm_key]):
+            return mixer
+        return {**mixer, "qk_norm": self.norm(config), **self.qk_norm}
 
     def head_dim(self, config: Config) -> int:
         """Features of a head: what is left of D / H is in no head."""
@@ -137,12 +141,14 @@ class Keyed(Family):
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:
         """Arguments of the config class that a layer tells."""
+        says_normed = {} if self.qk_norm_key is None else {self.qk_norm_key: attention(layer).qk_norm is not None}
         return {
             **write(self.block_keys, layer, "block"),
             **write(self.norm_keys, layer.norm, "norm"),
             **write(self.mixer_keys, expect(layer.mixer, self.mixer_class, "mixer"), "mixer"),
             **self.ffn_config(layer),
             **self.position_config(layer),
+            **says_normed,
         }
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:

@@ -11,7 +11,7 @@ from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._experts import EXPERT_SIZES, PARTS, SHARED, SHARED_WIDTH, balance_loss, require_shared
-from zoo.hf._keys import WIDTH, Key, Keys
+from zoo.hf._keys import WIDTH, Key, Keys, either
 from zoo.hf._layered import Layered, Listed
 from zoo.hf._pairs import Pair, Tensors
 from zoo.settings.edits import SpecJson
@@ -103,7 +103,7 @@ class QwenExperts(Layered):
     expert_fixed: ClassVar[SpecJson] = {"kind": "topk_moe"}
     expert_keys: ClassVar[Keys] = {
         **EXPERT_SIZES,
-        "norm_topk_prob": Key("softmax_over", lambda own: "chosen" if own else "all", lambda over: over == "chosen"),
+        "norm_topk_prob": either("softmax_over", "chosen", "all"),
     }
 
     def sparse(self, config: Config) -> list[bool]:

@@ -40,11 +40,21 @@ class NearRoPE(SomeRoPE, Layered):
         return {**super().config(spec), **window_config(spec)}
 
 
-class RopeByType(LlamaLike):
-    """Llama's block with RoPE of each of `layer_types`."""
+class SomeWindows(LlamaLike):
+    """Llama's block with windows on some of the layers."""
 
     def spec(self, config: Config) -> SpecJson:
-        spec = {**super().spec(config), **windows(config)}
+        return {**super().spec(config), **windows(config)}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        return {**super().config(spec), **window_config(spec)}
+
+
+class RopeByType(SomeWindows):
+    """The same with RoPE of each of `layer_types`."""
+
+    def spec(self, config: Config) -> SpecJson:
+        spec = super().spec(config)
         if "window" in spec["blocks"]:
             spec["blocks"]["window"]["mixer.position"] = self.position_of(config, SLIDING)
         return spec
@@ -60,7 +70,7 @@ class RopeByType(LlamaLike):
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         positions = dict(zip(layer_types(spec), (attention(layer).position for layer in spec.layers), strict=True))
-        return {**super().config(spec), **window_config(spec), **layered_rope_config(positions)}
+        return {**super().config(spec), **layered_rope_config(positions)}
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
         return {}

@@ -18,10 +18,9 @@ from zoo.hf._ffn import activation, ffn, name_of
 from zoo.hf._keyed import LlamaLike
 from zoo.hf._keys import BIAS, WIDTH, Keys, read, write
 from zoo.hf._layered import DENSE, Listed
-from zoo.hf._layers import FULL, SLIDING, pattern, sliding_types, types_of, window_config
+from zoo.hf._layers import FULL, SLIDING, types_of, window_config
 from zoo.hf._pairs import Pair
-from zoo.hf._rope_by_layer import SomeRoPE
-from zoo.model_settings import BASE
+from zoo.hf._rope_by_layer import NearRoPE, SomeRoPE
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
@@ -32,8 +31,8 @@ class Cohere(LlamaLike):
     https://docs.cohere.com/docs/command-r-plus."""
 
     model_types: ClassVar[tuple[str, ...]] = ("cohere",)
-    heeds_qk_norm: ClassVar[bool] = True
-    """Whether the model reads `use_qk_norm`."""
+    qk_norm: ClassVar[SpecJson | None] = {"qk_norm_over": "heads"}
+    qk_norm_key: ClassVar[str | None] = "use_qk_norm"
     model_keys: ClassVar[Keys] = {**LlamaLike.model_keys, "logit_scale": "logit_scale"}
     block_fixed: ClassVar[SpecJson] = {"topology": "parallel"}
     norm_keys: ClassVar[Keys] = {"layer_norm_eps": "eps"}
@@ -43,20 +42,11 @@ class Cohere(LlamaLike):
     norm_names: ClassVar[Mapping[str, str]] = {"mixer_residual.norm_in": "input_layernorm"}
     qk_norm_names: ClassVar[Mapping[str, str]] = {}
 
-    def mixer(self, config: Config) -> SpecJson:
-        mixer = super().mixer(config)
-        if self.heeds_qk_norm and config["use_qk_norm"]:
-            mixer |= {"qk_norm": self.norm(config), "qk_norm_over": "heads"}
-        return mixer
-
     def config(self, spec: ModelSpec) -> ConfigJson:
         arguments = super().config(spec)
         if arguments["head_dim"] * arguments["num_attention_heads"] == spec.d_model:
             del arguments["head_dim"]
         return arguments
-
-    def block_config(self, layer: BlockSpec) -> ConfigJson:
-        return {**super().block_config(layer), "use_qk_norm": attention(layer).qk_norm is not None}
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         mixer = attention(layer)
@@ -73,7 +63,7 @@ def _own_gains(heads: int, ours: str, theirs: str) -> Pair:
     return Pair(names, (f"{theirs}.weight",), lambda x: x[0].unbind(0), lambda x: [torch.stack(list(x))])
 
 
-class Cohere2(SomeRoPE, Cohere):
+class Cohere2(NearRoPE, Cohere):
     """Command A, Command R7B: windows with positions, and full attention without. Cohere 2025, arXiv:2504.00698."""
 
     model_types: ClassVar[tuple[str, ...]] = ("cohere2",)
@@ -90,20 +80,8 @@ class Cohere2(SomeRoPE, Cohere):
         "use_parallel_embedding",
         "use_qk_norm",
     )
-    heeds_qk_norm: ClassVar[bool] = False
-
-    def spec(self, config: Config) -> SpecJson:
-        types = sliding_types(config)
-        full = {"mixer.position": "nope", "mixer.window": None}
-        return {**super().spec(config), **pattern([FULL if kind == FULL else BASE for kind in types], {FULL: full})}
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "window": config["sliding_window"]}
-
-    def config(self, spec: ModelSpec) -> ConfigJson:
-        arguments = {**super().config(spec), **window_config(spec)}
-        arguments.pop("use_qk_norm")
-        return arguments
+    qk_norm: ClassVar[SpecJson | None] = None
+    qk_norm_key: ClassVar[str | None] = None
 
 
 FAR = "far"
@@ -117,7 +95,8 @@ class Cohere2Moe(SomeRoPE, Listed, Cohere):
 
     model_types: ClassVar[tuple[str, ...]] = ("cohere2_moe",)
     ignored: ClassVar[tuple[str, ...]] = DEFAULTED
-    heeds_qk_norm: ClassVar[bool] = False
+    qk_norm: ClassVar[SpecJson | None] = None
+    qk_norm_key: ClassVar[str | None] = None
     experts_class: ClassVar[tuple[type[MoE], ...]] = (TopKMoE, DeepSeekMoE)  # type: ignore[assignment]
     expert_keys: ClassVar[Keys] = {
         "intermediate_size": WIDTH,
@@ -159,7 +138,6 @@ class Cohere2Moe(SomeRoPE, Listed, Cohere):
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         arguments = {**super().config(spec), **window_config(spec)}
-        arguments.pop("use_qk_norm")
         kinds = zip(arguments["layer_types"], arguments["mlp_layer_types"], spec.layers, strict=True)
         far = {turns(layer) for kind, ffn, layer in kinds if (kind, ffn) == (FULL, DENSE)}
         arguments["head_dim"] = attention(spec.layers[0]).head_dim

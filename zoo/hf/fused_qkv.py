@@ -11,7 +11,7 @@ from zoo.hf._common import attention, norm_weights
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._gpt import FusedQKV
 from zoo.hf._keyed import PRE, Keyed
-from zoo.hf._keys import BIAS, WIDTH, Key, Keys
+from zoo.hf._keys import BIAS, WIDTH, Keys, either
 from zoo.hf._pairs import Pair
 from zoo.mixers.attention import Attention
 from zoo.positions.alibi import ALiBi
@@ -41,7 +41,10 @@ class Bloom(FusedQKV):
         "tie_word_embeddings": "tie_embeddings",
     }
     model_fixed: ClassVar[SpecJson] = {"embedding_norm": True}
-    block_keys: ClassVar[Keys] = {"hidden_dropout": "dropout"}
+    block_keys: ClassVar[Keys] = {
+        "hidden_dropout": "dropout",
+        "apply_residual_connection_post_layernorm": either("norm_placement", "normed", "pre"),
+    }
     norm_keys: ClassVar[Keys] = {"layer_norm_epsilon": "eps"}
     norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
     mixer_keys: ClassVar[Keys] = {"n_head": "heads", "attention_dropout": "dropout"}
@@ -58,16 +61,8 @@ class Bloom(FusedQKV):
             raise UnsupportedError("slow_but_exact", "transformers leaves out the biases of the output projections")
         return super().spec(config)
 
-    def block(self, config: Config) -> SpecJson:
-        normed = config["apply_residual_connection_post_layernorm"]
-        return {**super().block(config), "norm_placement": "normed" if normed else "pre"}
-
     def ffn(self, config: Config) -> SpecJson:
         return {"kind": "gelu", "approximate": "tanh", "d_ff": 4 * config["hidden_size"], "bias": True}
-
-    def block_config(self, layer: BlockSpec) -> ConfigJson:
-        normed = layer.norm_placement.kind == "normed"
-        return {**super().block_config(layer), "apply_residual_connection_post_layernorm": normed}
 
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         return {}
@@ -177,18 +172,14 @@ def _alibi(config: Config) -> SpecJson:
 
 
 class GPTNeoX(FusedQKV):
-    """Black et al. 2022, arXiv:2204.06745."""
+    """GPT-NeoX and all that share its config: Pythia. Black et al. 2022, arXiv:2204.06745."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt_neox",)
 
     model_keys: ClassVar[Keys] = {**Keyed.model_keys, "hidden_dropout": "embedding_dropout"}
     block_keys: ClassVar[Keys] = {
         "hidden_dropout": "dropout",
-        "use_parallel_residual": Key(
-            "topology",
-            lambda parallel: "parallel_two_norms" if parallel else "serial",
-            lambda topology: topology != "serial",
-        ),
+        "use_parallel_residual": either("topology", "parallel_two_norms", "serial"),
     }
     norm_keys: ClassVar[Keys] = {"layer_norm_eps": "eps"}
     norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}

@@ -15,10 +15,10 @@ from zoo.hf._ffn import plain_activation, theirs_by_name
 from zoo.hf._keyed import DOUBLE, LlamaLike
 from zoo.hf._keys import BIAS, QKV, Key, Keys
 from zoo.hf._layered import LINEAR, Hybrid
-from zoo.hf._layers import FULL, SLIDING, layer_types, layered, types_of, window_config, windows
+from zoo.hf._layers import FULL, SLIDING, layer_types, layered, types_of, window_config
 from zoo.hf._pairs import Pair, both, reshaped, same, transposed
 from zoo.hf._rope import layered_rope_config, rope
-from zoo.hf._rope_by_layer import RopeByType
+from zoo.hf._rope_by_layer import RopeByType, SomeWindows
 from zoo.mixers import Mixer
 from zoo.mixers.attention import Attention
 from zoo.mixers.rg_lru import RGLRU
@@ -46,7 +46,7 @@ def _scalar(scale: float | None) -> int:
     return max(1, round((scale or 1.0) ** -2))
 
 
-class Gemma2(Gemma):
+class Gemma2(SomeWindows, Gemma):
     """Gemma with norms on both sides of a branch, capped scores and logits, and windows on some layers. Gemma Team
     2024, arXiv:2408.00118."""
 
@@ -61,12 +61,6 @@ class Gemma2(Gemma):
     }
     activation_key: ClassVar[str] = "hidden_activation"
     norm_names: ClassVar[Mapping[str, str]] = DOUBLE
-
-    def spec(self, config: Config) -> SpecJson:
-        return {**super().spec(config), **windows(config)}
-
-    def config(self, spec: ModelSpec) -> ConfigJson:
-        return {**super().config(spec), **window_config(spec)}
 
 
 class VaultGemma(Gemma2):

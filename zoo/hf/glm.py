@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
 from zoo.block_spec import BlockSpec
-from zoo.hf._common import attention, dense, fused_gate_up
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._common import dense, fused_gate_up
+from zoo.hf._config import Config
 from zoo.hf._keyed import PRE, LlamaLike
 from zoo.hf._keys import QKV_BIAS, Keys
 from zoo.hf._layered import ExpertsEverywhere
@@ -47,12 +47,8 @@ class Glm4Moe(FineExperts):
     model_types: ClassVar[tuple[str, ...]] = ("glm4_moe",)
     partial_rotary: ClassVar[bool] = True
     mixer_keys: ClassVar[Keys] = {**FineExperts.mixer_keys, "attention_bias": QKV_BIAS}
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config) if config["use_qk_norm"] else None}
-
-    def block_config(self, layer: BlockSpec) -> ConfigJson:
-        return {**super().block_config(layer), "use_qk_norm": attention(layer).qk_norm is not None}
+    qk_norm: ClassVar[SpecJson | None] = {}
+    qk_norm_key: ClassVar[str | None] = "use_qk_norm"
 
 
 class SolarOpen(ExpertsEverywhere, FineExperts):

@@ -13,7 +13,7 @@ from zoo.ffns.xielu import XIELU
 from zoo.hf._common import attention, expect, turns
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keyed import PRE, Keyed, LlamaLike
-from zoo.hf._keys import BIAS, DROPOUT, QKV, QKV_BIAS, Key, Keys, read, write
+from zoo.hf._keys import BIAS, DROPOUT, QKV, QKV_BIAS, Key, Keys, either, read, write
 from zoo.hf._layers import SLIDING, layered, types_of, used_window_config
 from zoo.hf._pairs import Pair, Tensors, both, same, stacked
 from zoo.hf._rope import FRACTION
@@ -240,16 +240,14 @@ class StableLM(LlamaLike):
     model_types: ClassVar[tuple[str, ...]] = ("stablelm",)
     has_head_dim: ClassVar[bool] = False
     partial_rotary: ClassVar[bool] = True
+    block_keys: ClassVar[Keys] = {"use_parallel_residual": either("topology", "parallel", "serial")}
     norm_keys: ClassVar[Keys] = {"layer_norm_eps": "eps"}
     norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
     mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "use_qkv_bias": QKV_BIAS}
     qk_norm_names: ClassVar[Mapping[str, str]] = {}
 
-    def block(self, config: Config) -> SpecJson:
-        config.only("hidden_dropout", 0.0)  # transformers applies it to the FFN alone
-        return {**super().block(config), "topology": "parallel" if config["use_parallel_residual"] else "serial"}
-
     def mixer(self, config: Config) -> SpecJson:
+        config.only("hidden_dropout", 0.0)  # transformers applies it to the FFN alone
         config.only("head_dim", None)
         norm = {"qk_norm": {**self.norm(config), "bias": False}, "qk_norm_over": "heads"}
         return {**super().mixer(config), **(norm if config["qk_layernorm"] else {})}
@@ -264,11 +262,7 @@ class StableLM(LlamaLike):
         return position
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:
-        return {
-            **super().block_config(layer),
-            "use_parallel_residual": layer.topology == "parallel",
-            "qk_layernorm": attention(layer).qk_norm is not None,
-        }
+        return {**super().block_config(layer), "qk_layernorm": attention(layer).qk_norm is not None}
 
     def norms(self, layer: BlockSpec) -> Mapping[str, str]:
         return PRE if layer.topology == "serial" else {"mixer_residual.norm_in": "input_layernorm"}

@@ -13,12 +13,11 @@ from zoo.hf._config import Config, ConfigJson
 from zoo.hf._experts import balance_loss
 from zoo.hf._keyed import LlamaLike
 from zoo.hf._keys import BIAS, DROPOUT, WIDTH, Key, Keys
-from zoo.hf._layers import window_config, windows
 from zoo.hf._pairs import Pair
 from zoo.hf._rope import rope
+from zoo.hf._rope_by_layer import SomeWindows
 from zoo.hf._version import MAJOR
 from zoo.settings.edits import SpecJson
-from zoo.spec import ModelSpec
 
 
 class Mistral(LlamaLike):
@@ -53,18 +52,12 @@ class Ministral3(Mistral):
         return {**arguments, "rope_parameters": {LENGTH: 1, **arguments["rope_parameters"], **own}}
 
 
-class Windowed(LlamaLike):
+class CodeWorldModel(SomeWindows):
     """Llama without biases, with windows on some layers. FAIR 2025 (CWM), arXiv:2510.02387."""
 
     model_types: ClassVar[tuple[str, ...]] = ("cwm", "ministral")
     ignored: ClassVar[tuple[str, ...]] = ("mlp_bias", "attention_bias")
     preference: ClassVar[int] = 2
-
-    def spec(self, config: Config) -> SpecJson:
-        return {**super().spec(config), **windows(config)}
-
-    def config(self, spec: ModelSpec) -> ConfigJson:
-        return {**super().config(spec), **window_config(spec)}
 
 
 class Mixtral(Mistral):

@@ -30,19 +30,15 @@ class LayerNormRoPE(LlamaLike):
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "bias": True}
     gated: ClassVar[bool] = False
     ffn_fixed: ClassVar[SpecJson] = {"bias": True}
+    qk_norm: ClassVar[SpecJson | None] = {}
+    qk_norm_key: ClassVar[str | None] = "qk_layernorm"
     qk_norm_names: ClassVar[Mapping[str, str]] = {"q": "q_layernorm", "k": "k_layernorm"}
-
-    def mixer(self, config: Config) -> SpecJson:
-        return {**super().mixer(config), "qk_norm": self.norm(config) if config["qk_layernorm"] else None}
 
     def position(self, config: Config) -> SpecJson:
         position, head_dim = super().position(config), self.head_dim(config)
         if (cut := int(head_dim * position["fraction"])) % 2:
             raise UnsupportedError(FRACTION, f"{cut} of a head's {head_dim} features cannot be turned")
         return position
-
-    def block_config(self, layer: BlockSpec) -> ConfigJson:
-        return {**super().block_config(layer), "qk_layernorm": attention(layer).qk_norm is not None}
 
 
 class Phi(LayerNormRoPE):

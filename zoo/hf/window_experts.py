@@ -17,10 +17,10 @@ from zoo.hf._keyed import PRE, LlamaLike
 from zoo.hf._keys import BIAS, QKV, QKV_BIAS, Key, Keys, read, without, write
 from zoo.hf._layered import ExpertsEverywhere, Listed
 from zoo.hf._layered_experts import FineExperts, ListedExperts, QwenExperts
-from zoo.hf._layers import SLIDING, layer_types, types_of, window_config, window_of, windows
+from zoo.hf._layers import SLIDING, layer_types, types_of, window_of
 from zoo.hf._pairs import Pair, both, same, transposed
 from zoo.hf._rope import FRACTION
-from zoo.hf._rope_by_layer import NearByType, NearRoPE
+from zoo.hf._rope_by_layer import NearByType, NearRoPE, SomeWindows
 from zoo.hf.glm import OUTPUT_NORMS
 from zoo.hf.mistral import Mixtral
 from zoo.settings.edits import SpecJson
@@ -242,7 +242,7 @@ class MiMoV2(NearByType, ListedExperts):
         return next((layer for layer in spec.layers if attention(layer).window is None), spec.layers[0])
 
 
-class GptOss(LlamaLike):
+class GptOss(SomeWindows):
     """Llama with sinks, windows on some layers, and experts with clamped SwiGLU. OpenAI 2025, arXiv:2508.10925."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt_oss",)
@@ -252,9 +252,6 @@ class GptOss(LlamaLike):
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "sinks": True}
     experts_class: ClassVar[type[MoE]] = TopKMoE
     expert_keys: ClassVar[Keys] = Mixtral.expert_keys
-
-    def spec(self, config: Config) -> SpecJson:
-        return {**super().spec(config), **windows(config)}
 
     def ffn(self, config: Config) -> SpecJson:
         config.ignore("hidden_act")  # the experts have their own
@@ -268,9 +265,6 @@ class GptOss(LlamaLike):
             "balance_loss": balance_loss(config),
             **read(self.expert_keys, config),
         }
-
-    def config(self, spec: ModelSpec) -> ConfigJson:
-        return {**super().config(spec), **window_config(spec)}
 
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         experts = expect(layer.ffn, TopKMoE, "ffn")
