@@ -10,7 +10,7 @@ from zoo.hf._common import attention, expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keyed import Keyed
 from zoo.hf._keys import QKV, WIDTH, Keys
-from zoo.hf._pairs import Pair, Tensors, fused, same
+from zoo.hf._pairs import Pair, fused, same, transposed
 from zoo.mixers.attention import Attention
 from zoo.positions.learned import Learned
 from zoo.settings.edits import SpecJson
@@ -97,18 +97,6 @@ class FusedQKV(Keyed):
         yield from super().mixer_weights(layer, ours, theirs)
 
 
-def of_transposed(pair: Pair) -> Pair:
-    """The pair where their matrices lie transposed, as those of GPT-2's Conv1D do."""
-
-    def read(x: Tensors) -> Tensors:
-        return pair.read([matrix.transpose(-1, -2) for matrix in x])
-
-    def write(x: Tensors) -> Tensors:
-        return [matrix.transpose(-1, -2) for matrix in pair.write(x)]
-
-    return Pair(pair.ours, pair.theirs, read, write)
-
-
 class Transposed(FusedQKV):
     """With matrices that lie transposed, beside biases that do not."""
 
@@ -127,4 +115,4 @@ class Transposed(FusedQKV):
 
 def _transposed(pairs: Iterator[Pair]) -> Iterator[Pair]:
     for pair in pairs:
-        yield of_transposed(pair) if pair.theirs[0].endswith(".weight") else pair
+        yield transposed(pair) if pair.theirs[0].endswith(".weight") else pair

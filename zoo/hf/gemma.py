@@ -303,6 +303,6 @@ class RecurrentGemma(Hybrid):
         yield same(f"{ours}.conv.bias", f"{theirs}.conv_1d.bias")
         yield same(f"{ours}.rate", f"{theirs}.rg_lru.recurrent_param")
         for part, name in (("recur", "recurrent_gate"), ("admit", "input_gate")):
-            yield transposed(f"{ours}.{part}.weight", f"{theirs}.rg_lru.{name}_weight")
+            yield transposed(same(f"{ours}.{part}.weight", f"{theirs}.rg_lru.{name}_weight"))
             blocks = mixer.heads, features // mixer.heads
             yield reshaped(f"{ours}.{part}.bias", f"{theirs}.rg_lru.{name}_bias", (features,), blocks)

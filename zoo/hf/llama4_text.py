@@ -11,11 +11,10 @@ from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._common import attention, turns
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._gpt import of_transposed
 from zoo.hf._keys import BIAS, WIDTH, Keys
 from zoo.hf._layered import Layered
 from zoo.hf._layers import FULL, types_of
-from zoo.hf._pairs import Pair, fused, same
+from zoo.hf._pairs import Pair, fused, same, transposed
 from zoo.hf._rope_by_layer import SomeRoPE
 from zoo.hf.mistral import Mixtral
 from zoo.mixers.attention import Attention
@@ -103,8 +102,8 @@ class Llama4(SomeRoPE, Layered):
     def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
         yield same(f"{ours}.router.weight", f"{theirs}.router.weight")
         wide = [f"{ours}.experts.gate.weight", f"{ours}.experts.up.weight"]
-        yield of_transposed(fused(wide, f"{theirs}.experts.gate_up_proj", [moe.width] * 2, dim=1))
-        yield of_transposed(same(f"{ours}.experts.down.weight", f"{theirs}.experts.down_proj"))
+        yield transposed(fused(wide, f"{theirs}.experts.gate_up_proj", [moe.width] * 2, dim=1))
+        yield transposed(same(f"{ours}.experts.down.weight", f"{theirs}.experts.down_proj"))
         yield from self.shared_weights(moe, f"{ours}.shared", f"{theirs}.{self.shared_name}")
 
 

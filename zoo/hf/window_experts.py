@@ -277,5 +277,5 @@ class GptOss(SomeWindows):
         ours, theirs = f"{ours}.experts", f"{theirs}.experts"
         yield alternating([f"{ours}.gate.weight", f"{ours}.up.weight"], f"{theirs}.gate_up_proj")
         yield alternating([f"{ours}.gate.bias", f"{ours}.up.bias"], f"{theirs}.gate_up_proj_bias")
-        yield transposed(f"{ours}.down.weight", f"{theirs}.down_proj")
+        yield transposed(same(f"{ours}.down.weight", f"{theirs}.down_proj"))
         yield same(f"{ours}.down.bias", f"{theirs}.down_proj_bias")
