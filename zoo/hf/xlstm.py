@@ -93,19 +93,16 @@ class XLSTM(Keyed):
         return {}
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        return _mixer_weights(expect(layer.mixer, MLSTM, "mixer"), ours, theirs)
+        mixer = expect(layer.mixer, MLSTM, "mixer")
+        for part, name in (("q", "q"), ("k", "k"), ("v", "v"), ("gate", "ogate_preact"), ("o", "out_proj")):
+            yield same(f"{ours}.{part}.weight", f"{theirs}.{name}.weight")
+        for part, name in (("admit", "igate_preact"), ("forget", "fgate_preact")):
+            yield from both(f"{ours}.{part}", f"{theirs}.{name}", bias=True)
+        gains = [f"{ours}.head_norm.norms.{head}.gain" for head in range(mixer.heads)]
+        yield fused(gains, f"{theirs}.multihead_norm.weight", [mixer.value_features] * mixer.heads)
 
 
 def _factor(width: int, d_model: int) -> float:
     """A factor on d_model whose whole features are so many, whatever the rounding."""
     exact = width / d_model
     return exact if int(d_model * exact) == width else (width + 0.5) / d_model
-
-
-def _mixer_weights(mixer: MLSTM, ours: str, theirs: str) -> Iterator[Pair]:
-    for part, name in (("q", "q"), ("k", "k"), ("v", "v"), ("gate", "ogate_preact"), ("o", "out_proj")):
-        yield same(f"{ours}.{part}.weight", f"{theirs}.{name}.weight")
-    for part, name in (("admit", "igate_preact"), ("forget", "fgate_preact")):
-        yield from both(f"{ours}.{part}", f"{theirs}.{name}", bias=True)
-    gains = [f"{ours}.head_norm.norms.{head}.gain" for head in range(mixer.heads)]
-    yield fused(gains, f"{theirs}.multihead_norm.weight", [mixer.value_features] * mixer.heads)
