@@ -32,7 +32,7 @@ class KimiLinear(Hybrid, ListedExperts, DeepSeekV3):
     state_fixed: ClassVar[SpecJson] = {"kind": "kda"}
     state_keys: ClassVar[Keys] = {
         "linear_num_heads": "heads",
-        "linear_head_dim": Key("head_dim", resolved="features"),
+        "linear_head_dim": Key("head_dim", resolved="key_features"),
         "linear_conv_kernel_dim": CONV,
     }
 
