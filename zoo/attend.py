@@ -22,12 +22,12 @@ from zoo.kernels.precision import as_autocast_has_it, at_default_precision, comp
 from zoo.kernels.tracing import attention, device_type
 
 BACKENDS: dict[str, Backend] = {
-    "plain": plain.BACKEND,
-    "fused": fused.BACKEND,
-    "band": band.BACKEND,
-    "sparse": sparse.BACKEND,
-    "flex": flex.BACKEND,
-    "varlen": varlen.BACKEND,
+    "plain": plain,
+    "fused": fused,
+    "band": band,
+    "sparse": sparse,
+    "flex": flex,
+    "varlen": varlen,
 }
 KERNELS = ("fused", "flex", "varlen")
 """Backends that are one kernel on a GPU, and hold no scores."""

@@ -13,7 +13,7 @@ from zoo.block_features.depth_routing import DepthRouting
 from zoo.block_features.gated_norm import GatedNorm
 from zoo.block_features.laurel import Laurel
 from zoo.compatibility.traits import EVERY_OPERATION, Claim, Ground, Operations
-from zoo.errors import SpecError
+from zoo.errors import SpecError, under
 from zoo.ffns import Ffn
 from zoo.ffns.swiglu import SwiGLU
 from zoo.mixers import Mixer
@@ -117,18 +117,14 @@ class BlockSpec(Spec):
     def check_sight(self, visible: Mask) -> None:
         """Raise SpecError where a token cannot be shown what comes after it, as encoders and prefixes ask, or not be
         kept from it, as all but encoders do."""
-        try:
+        with under("mixer"):
             if visible != "causal":
                 self.mixer.check_ahead()
             if visible != "all":
                 self.mixer.check_causal()
-        except SpecError as error:
-            raise error.under("mixer") from None
         if visible != "all":
-            try:
+            with under("ffn"):
                 self.ffn.check_causal()
-            except SpecError as error:
-                raise error.under("ffn") from None
         if visible != "causal" and (self.canon is not None or self.ffn.reaches_back):
             path = "ffn" if self.canon is None else "canon"
             raise SpecError(path, "reaches back only: it cannot see later tokens")
@@ -201,17 +197,13 @@ class BlockSpec(Spec):
         """The same block with ratios and defaults turned into numbers."""
         parts: dict[str, Any] = {}
         for name, part in (("mixer", self.mixer), ("ffn", self.ffn)):
-            try:
+            with under(name):
                 parts[name] = part.resolve(d_model)
                 if isinstance(parts[name], Mixer):
                     parts[name].check_scan()
-            except SpecError as error:
-                raise error.under(name) from None
         if self.cross is not None:
-            try:
+            with under("cross"):
                 parts["cross"] = self.cross.resolve(d_model, parts["mixer"])
-            except SpecError as error:
-                raise error.under("cross") from None
             if self.topology != "serial":
                 raise SpecError("topology", f"{self.topology} has no place for attention to an encoder")
         self._check_absent()

@@ -23,6 +23,7 @@ from zoo.mixers._decay import Decay
 from zoo.mixers._delta import DeltaCost, delta_scan, product_scan
 from zoo.mixers._diagonal import DiagonalCost, diagonal_scan, diagonal_states
 from zoo.mixers._dplr import DPLRCost, dplr_scan
+from zoo.mixers._heads import NormPerHead
 from zoo.mixers._linear import (
     LinearHeads,
     LinearHeadsLayer,
@@ -33,7 +34,6 @@ from zoo.mixers._linear import (
     split,
     unit,
 )
-from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._scan import STATE, ScanCost, scan
 from zoo.norms import Norm
 from zoo.settings.axis import Choice, Examples, number

@@ -12,7 +12,7 @@ from zoo.caching.cache import LayerCache, kept_by
 from zoo.caching.states import StateCache
 from zoo.site import ForwardPass, PartCost
 
-STATE = "conv"
+CONV = "conv"
 """Name in a layer's cache of the last inputs, which the next tokens' convolution reads."""
 
 
@@ -44,17 +44,17 @@ class ShortConv(nn.Module):
 
     def new_cache(self, batch: int, dtype: torch.dtype) -> StateCache:
         """For a convolution that keeps its state by itself."""
-        shape = {STATE: (self.reach, self.weight.shape[0])}
+        shape = {CONV: (self.reach, self.weight.shape[0])}
         return StateCache.zeros(batch, shape, self.weight, dtype)
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         x = on_text(x, step)
         length = x.shape[1]
         states = kept_by(self, cache, StateCache)
-        before = states.read(STATE, x.dtype) if states is not None else None
+        before = states.read(CONV, x.dtype) if states is not None else None
         x = F.pad(x, (0, 0, self.reach, 0)) if before is None else torch.cat((before, x), dim=1)
         if states is not None:
-            states.write(STATE, x[:, length:])
+            states.write(CONV, x[:, length:])
         starts = range(0, self.reach + 1, self.dilation)
         taps = [x[:, i : i + length] * weight for i, weight in zip(starts, self.weight.unbind(1), strict=True)]
         out = torch.stack(taps).sum(0) if self.bias is None else torch.stack(taps).sum(0) + self.bias

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 Kind = Literal["unknown_key", "unknown_choice", "illegal"]
@@ -22,6 +23,15 @@ class SpecError(ValueError):
     def under(self, prefix: str) -> SpecError:
         """The same error seen from outside `prefix`."""
         return SpecError(".".join(filter(None, (prefix, self.path))), self.reason, self.kind)
+
+
+@contextmanager
+def under(prefix: str) -> Iterator[None]:
+    """Let SpecErrors that leave the block be seen from outside `prefix`."""
+    try:
+        yield
+    except SpecError as error:
+        raise error.under(prefix) from None
 
 
 class SpecWarning(UserWarning):

@@ -33,7 +33,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 import torch
 from pydantic import NonNegativeInt, PositiveFloat
@@ -86,6 +86,10 @@ class Linear(nn.Linear):
         self.roles = {"weight": role, "bias": "bias"}
         self.values = values
 
+    if TYPE_CHECKING:  # torch says of a call that it gives anything
+
+        def __call__(self, x: Tensor) -> Tensor: ...
+
     def reset_parameters(self) -> None:
         """Leave the storage as it is: `initialise` fills it."""
 
@@ -125,6 +129,10 @@ class Embedding(nn.Embedding):
     def __init__(self, count: int, dim: int) -> None:
         super().__init__(count, dim)
         self.roles = {"weight": "embedding"}
+
+    if TYPE_CHECKING:
+
+        def __call__(self, tokens: Tensor) -> Tensor: ...
 
     def reset_parameters(self) -> None:
         """Leave the storage as it is: `initialise` fills it."""

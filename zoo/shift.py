@@ -11,7 +11,7 @@ from zoo.caching.states import StateCache
 from zoo.conv import on_text
 from zoo.site import ForwardPass
 
-STATE = "shift"
+SHIFT = "shift"
 """Name in a layer's cache of the last token that it has read."""
 
 
@@ -24,17 +24,17 @@ class TokenShift(nn.Module):
 
     def new_cache(self, batch: int, like: Tensor, dtype: torch.dtype) -> StateCache:
         """For a layer that keeps nothing else, on the device of `like`."""
-        return StateCache.zeros(batch, {STATE: (self.d_model,)}, like, dtype)
+        return StateCache.zeros(batch, {SHIFT: (self.d_model,)}, like, dtype)
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         x = on_text(x, step)
         states = kept_by(self, cache, StateCache)
-        before = states.read(STATE, x.dtype) if states is not None else None
+        before = states.read(SHIFT, x.dtype) if states is not None else None
         shifted = F.pad(x, (0, 0, 1, -1))
         if before is not None:
             shifted = torch.cat((before[:, None], shifted[:, 1:]), dim=1)
         if states is not None:
-            states.write(STATE, x[:, -1])  # after it was read, since what is read is the state itself
+            states.write(SHIFT, x[:, -1])  # after it was read, since what is read is the state itself
         return shifted
 
 

@@ -8,19 +8,19 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import model_validator
 
 from zoo.block_spec import BlockSpec
 from zoo.compatibility.parts import check_layers
 from zoo.compatibility.traits import EVERY_OPERATION, Operations
-from zoo.errors import SpecError
+from zoo.errors import SpecError, under
 from zoo.features import Feature, Subset
 from zoo.mixers._cross import CrossAttention
 from zoo.model_settings import BASE, ModelSettings
 from zoo.positions import Position
 from zoo.settings.axis import Spec
 from zoo.settings.edits import Edits, SpecJson, expand, merge
-from zoo.settings.explain import explain
+from zoo.settings.explain import checked
 from zoo.settings.field_tags import Fact, names_with, what_computes, written_out
 from zoo.settings.identity import digest_of, identity_of
 from zoo.settings.origin import Origin, as_loaded
@@ -58,10 +58,8 @@ class ModelSpec(ModelSettings):
         wrong."""
         if name == BASE:
             return self.block
-        try:
-            return BlockSpec.model_validate(merge(self.block.model_dump(), self.blocks[name]))
-        except ValidationError as error:
-            raise explain(error, BlockSpec)[0].under(f"blocks.{name}") from None
+        with under(f"blocks.{name}"):
+            return checked(BlockSpec, merge(self.block.model_dump(), self.blocks[name]))
 
     def named(self, name: str) -> BlockSpec:
         """The block of this name, with its numbers. Raises SpecError."""
@@ -78,10 +76,8 @@ class ModelSpec(ModelSettings):
         block = self.written(name)
         if self.encoder is not None and block.cross is None:
             block = block.model_copy(update={"cross": CrossAttention()})
-        try:
+        with under(BASE if name == BASE else f"blocks.{name}"):
             return block.resolve(self.d_model)
-        except SpecError as error:
-            raise error.under(BASE if name == BASE else f"blocks.{name}") from None
 
     @property
     def layer_names(self) -> tuple[str, ...]:
@@ -141,10 +137,8 @@ class ModelSpec(ModelSettings):
         """The encoder as a model of its own, all that it shares with the decoder included. Raises SpecError."""
         if self.encoder is None:
             return None
-        try:
-            return type(self).model_validate(self.encoder.settings(self, self.block, self.features))
-        except ValidationError as error:
-            raise explain(error, ModelSpec)[0].under("encoder") from None
+        with under("encoder"):
+            return checked(type(self), self.encoder.settings(self, self.block, self.features))
 
     @cached_property
     def features(self) -> dict[str, Feature]:
@@ -252,10 +246,7 @@ FOLLOWING = tuple(name for name, value in vars(ModelSpec).items() if isinstance(
 
 def parse(data: Any) -> ModelSpec:
     """A spec from plain data. Raises SpecError, which says where and why."""
-    try:
-        return ModelSpec.model_validate(expand(data) if isinstance(data, Mapping) else data)
-    except ValidationError as error:
-        raise explain(error, ModelSpec)[0] from None
+    return checked(ModelSpec, expand(data) if isinstance(data, Mapping) else data)
 
 
 def _spelled_out(model: ModelSpec, dump: Callable[[Spec], SpecJson]) -> SpecJson:

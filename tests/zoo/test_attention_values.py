@@ -13,7 +13,7 @@ from tests.zoo.slow import close, convolved, layer_of, linear, maps, mix, projec
 from tests.zoo.test_attention_options import D, H, K, T, X, attention, dot, qkv
 from zoo.caching.kinds import cache_kind
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.mixers._forget import decay_bias
+from zoo.mixers._heads import decay_bias
 from zoo.mixers.attention import Attention
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.positions.nope import NoPE

@@ -19,7 +19,7 @@ from zoo.compatibility.matrix import AxisOption, combine
 from zoo.conformance import checks
 from zoo.conformance.checking import conforms, notes_on
 from zoo.conformance.checks import CHECKS, KINDS
-from zoo.conformance.combinations import CORE, choices, covering, paired, random_model, random_tokens
+from zoo.conformance.combinations import choices, covering, paired, random_model, random_tokens
 from zoo.conformance.flops import flops
 from zoo.conformance.subject import LENGTH, CheckSubject, ConformanceError
 from zoo.init import Linear
@@ -35,6 +35,13 @@ OPENING = range(FIRST)
 OTHERS = range(len(OPENING), len(ROWS))
 PARTS = 16
 """Number of parts of the slow suite, which can run side by side."""
+
+
+CORE = (
+    "norm", "norm_placement", "topology", "mixer", "mixer.kv_heads", "mixer.window", "mixer.qk_norm",
+    "mixer.position", "mixer.position.scaling", "ffn", "tie_embeddings", "pattern",
+)  # fmt: skip
+"""The axes of which every three choices are tried."""
 
 
 def spec_of(number: int) -> zoo.ModelSpec:

@@ -13,8 +13,7 @@ import zoo
 from tests.zoo.slow import layer_of, random_stream, run
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.costs_decoding import decode_cost
-from zoo.mixers._block_heads import count_of_chosen, sum_of_chosen
-from zoo.mixers._blocks import Strides
+from zoo.mixers._block_heads import Strides, count_of_chosen, sum_of_chosen
 from zoo.mixers.nsa import NativeSparseAttention
 
 D, T, H, WIDTH = 12, 29, 4, 6

@@ -10,8 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from tests.zoo.slow import close, convolved, layer_of, linear, project, random_stream, rms, run, write
-from zoo.mixers._momentum import momentum_scan
-from zoo.mixers.titans import Titans
+from zoo.mixers.titans import Titans, momentum_scan
 
 D, T, H, N = 12, 21, 3, 5
 X = random_stream(T, D)

@@ -12,7 +12,7 @@ import zoo
 from zoo.compatibility import matrix
 from zoo.conformance.combinations import given_to, random_model, random_tokens
 from zoo.conversion import check_conversion
-from zoo.conversion.copies import Copies
+from zoo.conversion.widening import Copies
 from zoo.ffns._dense import Dense
 
 LENGTH = 9

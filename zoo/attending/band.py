@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from zoo.attending.blocks import fold, unfold, with_previous
 from zoo.attending.fused import sdpa
-from zoo.attending.needs import Backend, Needs
+from zoo.attending.needs import Needs
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.settings.axis import number
@@ -34,6 +34,3 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     first = seen & (keys >= 0)
     mask = torch.stack([first, *[seen] * (blocks - 1)]).repeat(q.shape[0] // blocks, 1, 1)[:, None]
     return unfold(sdpa(q, k, v, mask, False, scoring), blocks)[:, :, :length]
-
-
-BACKEND = Backend(obstacle, attend)

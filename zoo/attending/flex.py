@@ -18,7 +18,7 @@ from torch._higher_order_ops.flex_attention import flex_attention as products
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 
-from zoo.attending.needs import Backend, Needs
+from zoo.attending.needs import Needs
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.kernels.distinct_code import distinct_code
@@ -170,6 +170,3 @@ def _products(
     captured = () if table is None else (table,)
     out, sums, _ = products(q, k, v, _edits(None, axes, softcap), blocks.as_tuple(), scale, {}, captured, ())
     return out, sums * math.log(2)
-
-
-BACKEND = Backend(obstacle, attend)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from zoo.attending.blocks import by_group, by_head
-from zoo.attending.needs import Backend, Needs
+from zoo.attending.needs import Needs
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 
@@ -87,6 +87,3 @@ def _mixed(q: Tensor, k: Tensor, v: Tensor, **how: Any) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, **how)
     with sdpa_kernel(WITHOUT_PLANS):
         return F.scaled_dot_product_attention(q, k, v, **how)
-
-
-BACKEND = Backend(obstacle, attend)

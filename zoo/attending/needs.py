@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -66,9 +65,11 @@ class Needs:
         return (self.aligned or self.everything) and not near and not self.pattern
 
 
-@dataclass(frozen=True)
-class Backend:
-    """obstacle: why it cannot do what is asked for; None where it can. attend: as `zoo.attend.attend`."""
+class Backend(Protocol):
+    """A module that computes attention."""
 
-    obstacle: Callable[[Needs], str | None]
-    attend: Callable[[Tensor, Tensor, Tensor, Visible, Scoring], Tensor]
+    def obstacle(self, needs: Needs) -> str | None:
+        """Why it cannot do what is asked for; None where it can."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
+        """As `zoo.attend.attend`."""

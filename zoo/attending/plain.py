@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.attending.blocks import by_group, by_head
-from zoo.attending.needs import Backend, Needs
+from zoo.attending.needs import Needs
 from zoo.attending.scores import scores_of, with_sinks
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
@@ -27,6 +27,3 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
         return by_head(by_group(weights, v.shape[1]) @ v, q.shape[1])
 
     return in_float32(mix, q, k, v).to(v.dtype)
-
-
-BACKEND = Backend(obstacle, attend)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from zoo.attending.needs import Backend, Needs
+from zoo.attending.needs import Needs
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 
@@ -18,6 +18,3 @@ def obstacle(needs: Needs) -> str | None:
 def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
     assert visible.pattern is not None  # see `obstacle`
     return visible.pattern.attend(q, k, v, scoring)
-
-
-BACKEND = Backend(obstacle, attend)

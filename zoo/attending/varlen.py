@@ -11,7 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from zoo.attending.needs import Backend, Needs
+from zoo.attending.needs import Needs
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.kernels.precision import as_autocast_has_it
@@ -43,6 +43,3 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     out = varlen_attn(q, k, v, ends, ends, length, length, scale=scoring.scale, window_size=window, enable_gqa=grouped)
     mixed: Tensor = cast(Tensor, out).unflatten(0, (batch, length)).transpose(1, 2)
     return mixed
-
-
-BACKEND = Backend(obstacle, attend)

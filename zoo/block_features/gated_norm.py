@@ -49,5 +49,4 @@ class NormGate(nn.Module):
         self.up = Linear(rank, d_model, role="input")
 
     def forward(self, y: Tensor) -> Tensor:
-        out: Tensor = y * self.up(F.silu(self.down(y))).sigmoid()
-        return out
+        return y * self.up(F.silu(self.down(y))).sigmoid()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from zoo.block_spec import BlockSpec
 from zoo.compatibility.traits import Claim, Ground, check_claims
-from zoo.errors import SpecError
+from zoo.errors import SpecError, under
 from zoo.features import Model
 from zoo.mixers._reuse import check_lenders
 
@@ -20,10 +20,8 @@ def check_layers(model: Model, blocks: Mapping[str, BlockSpec], paths: tuple[str
     _check_values(blocks)
     check_lenders([(path, blocks[path].mixer) for path in paths])
     for name, feature in model.features.items():
-        try:
+        with under(name):
             feature.check(model)
-        except SpecError as error:
-            raise error.under(name) from None
     check_claims(_claims(model, blocks, paths))
     _check_kind(model, blocks)
 
@@ -35,10 +33,8 @@ def _check_kind(model: Model, blocks: Mapping[str, BlockSpec]) -> None:
     for where, block in blocks.items():
         if block.cross is not None and "encoder" not in model.features:
             raise SpecError(f"{where}.cross", "there is no encoder to attend to: set encoder too")
-        try:
+        with under(where):
             block.check_sight(model.visible)
-        except SpecError as error:
-            raise error.under(where) from None
 
 
 def _claims(model: Model, blocks: Mapping[str, BlockSpec], paths: tuple[str, ...]) -> Iterator[Claim]:

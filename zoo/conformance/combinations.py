@@ -19,12 +19,6 @@ from zoo.site import Given
 Row = Mapping[str, AxisOption]
 Met = frozenset[AxisOption]
 
-CORE = (
-    "norm", "norm_placement", "topology", "mixer", "mixer.kv_heads", "mixer.window", "mixer.qk_norm",
-    "mixer.position", "mixer.position.scaling", "ffn", "tie_embeddings", "pattern",
-)  # fmt: skip
-"""The axes of which every three choices are tried."""
-
 
 @functools.cache
 def choices() -> dict[str, tuple[AxisOption, ...]]:

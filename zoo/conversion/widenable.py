@@ -9,7 +9,7 @@ from typing import Any
 from zoo.block_spec import BlockSpec
 from zoo.compatibility.support import unsupported
 from zoo.compatibility.traits import Operation
-from zoo.errors import SpecError
+from zoo.errors import SpecError, under
 from zoo.ffns._dense import Dense
 from zoo.mixers.attention import Attention
 from zoo.settings.field_tags import Fact, names_with
@@ -34,10 +34,8 @@ def check_specs(source: ModelSpec, target: ModelSpec) -> None:
     _multiple("d_model", source.d_model, target.d_model)
     _multiple("embedding_dim", source.table_width, target.table_width)
     for number, pair in enumerate(zip(source.layers, target.layers, strict=True)):
-        try:
+        with under(f"layers.{number}"):
             _check_sizes(*pair)
-        except SpecError as error:
-            raise error.under(f"layers.{number}") from None
     _check_head(source, target)
 
 

@@ -168,8 +168,7 @@ class Chunking(Runner):
         """Chunks of every row. Where there is only a shape, as when memory is foreseen, the expected number."""
         if is_fake(borders):
             return [self.spec.count(borders.shape[1])] * len(borders)
-        found: list[int] = borders.sum(dim=1).tolist()
-        return found
+        return borders.sum(dim=1).tolist()
 
     def _probabilities(self, x: Tensor, cache: ChunkCache | None) -> Tensor:
         """(B, T), of a border before each token."""
@@ -180,8 +179,7 @@ class Chunking(Runner):
         if cache is not None:
             cache.write(KEY, k[:, -1])
         kind = torch.promote_types(q.dtype, torch.float32)
-        out: Tensor = (1 - F.cosine_similarity(q.to(kind), keys.to(kind), dim=-1)) / 2
-        return out
+        return (1 - F.cosine_similarity(q.to(kind), keys.to(kind), dim=-1)) / 2
 
     def _smoothed(self, chunks: Tensor, p: Tensor, cache: ChunkCache | None, counts: Sequence[int]) -> Tensor:
         """ẑ: (B, M, D), P: (B, M) → (B, 1 + M, D), z̄, that before the first of them at the head."""

@@ -92,5 +92,4 @@ class Loop(Runner):
 
     def _turn(self, x: Tensor, e: Tensor) -> Tensor:
         """Input of the layers of a turn."""
-        out: Tensor = self.adapter(torch.cat((x, e), dim=-1))
-        return out
+        return self.adapter(torch.cat((x, e), dim=-1))

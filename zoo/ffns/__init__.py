@@ -19,6 +19,10 @@ class Ffn(Variant):
 
     absent: ClassVar[bool] = False
     """Whether the block has no residual, and so no norm, for it."""
+    sees_text: ClassVar[bool] = False
+    """Whether what it does to a token depends on all others of a text."""
+    reads_tokens: ClassVar[bool] = False
+    """Whether it reads the ids of tokens."""
 
     def resolve(self, d_model: int) -> Self:
         """The same layer with ratios turned into numbers. Raises SpecError for what cannot be built."""
@@ -51,16 +55,6 @@ class Ffn(Variant):
     @property
     def reaches_back(self) -> bool:
         """Whether it sees tokens before its own."""
-        return False
-
-    @property
-    def sees_text(self) -> bool:
-        """Whether what it does to a token depends on all others of a text."""
-        return False
-
-    @property
-    def reads_tokens(self) -> bool:
-        """Whether it reads the ids of tokens."""
         return False
 
     def cache_elements(self, d_model: int) -> int:

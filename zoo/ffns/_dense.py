@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
 from functools import partial
 from statistics import NormalDist
 from typing import Annotated, Any, ClassVar, Self
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import Field, PlainValidator, PositiveInt, WithJsonSchema
 from torch import Tensor, nn
 
 from zoo.caching.cache import LayerCache
@@ -15,11 +17,46 @@ from zoo.compatibility.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, OF_MODUL
 from zoo.conv import ShortConv, conv_cost
 from zoo.ffns import Ffn, FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation, sparse
-from zoo.ffns._width import Width, features
 from zoo.init import Linear
 from zoo.settings.axis import is_off, number
 from zoo.settings.field_tags import Dropout, Fact, Supports, ValuesInTests
 from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
+
+RATIO = re.compile(r"(\d+(?:\.\d+)?)(?:/(\d+))?x")
+
+
+def _check(value: Any) -> int | str:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    if isinstance(value, str) and (match := RATIO.fullmatch(value)) and Fraction(match[1]) and match[2] not in ("0",):
+        return value
+    raise ValueError("must be a positive whole number or a ratio to d_model such as 4x or 8/3x")
+
+
+Width = Annotated[
+    int | str,
+    PlainValidator(_check),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1},
+                {"type": "string", "pattern": f"^{RATIO.pattern}$"},
+            ]
+        }
+    ),
+]
+
+
+def features(width: int | str, d_model: int, multiple_of: int) -> int:
+    """A width as a number. Ratios are rounded to the nearest multiple of `multiple_of` (halves up); numbers are
+    kept."""
+    if isinstance(width, int):
+        return width
+    match = RATIO.fullmatch(width)
+    if match is None:
+        raise ValueError(f"not a ratio: {width}")
+    exact = Fraction(match[1]) / int(match[2] or 1) * d_model
+    return max(1, int(exact / multiple_of + Fraction(1, 2))) * multiple_of
 
 
 def _sparse(activation: Activation, quantile: float, first: Tensor, *others: Tensor) -> Tensor:
@@ -126,15 +163,13 @@ class DenseLayer(FfnLayer):
         parts = self.project(x)
         if self.conv is not None:
             parts = self.conv(torch.cat(parts, dim=-1), step, cache).chunk(len(parts), dim=-1)
-        out: Tensor = self.down(self.dropout(self.activation(*parts)))
-        return out
+        return self.down(self.dropout(self.activation(*parts)))
 
     def weighted(self, x: Tensor, weights: Tensor) -> Tensor:
         """Σ_e w_e FFN_e(x), where the hidden features are those of several experts, one after the other. weights:
         (B, T, experts)."""
         hidden = self.activation(*self.project(x)).unflatten(-1, (weights.shape[-1], -1))
-        out: Tensor = self.down(self.dropout((hidden * weights[..., None].to(hidden.dtype)).flatten(-2)))
-        return out
+        return self.down(self.dropout((hidden * weights[..., None].to(hidden.dtype)).flatten(-2)))
 
     def project(self, x: Tensor) -> list[Tensor]:
         """Inputs of the activation: up, or gate and up."""

@@ -89,8 +89,7 @@ def sizes_on_host(load: Tensor, rows: int) -> list[int]:
     """`load` on the host. Where there is only its shape, as when memory is foreseen, an even one."""
     if is_fake(load):
         return [(rows + expert) // len(load) for expert in range(len(load))]
-    found: list[int] = load.tolist()
-    return found
+    return load.tolist()
 
 
 def load_of(chosen: Tensor, experts: int) -> Tensor:

@@ -14,10 +14,9 @@ from zoo.compatibility.traits import Operation
 from zoo.errors import SpecError
 from zoo.ffns import FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation, GatedActivation, PlainActivation
-from zoo.ffns._dense import DenseLayer, dense_cost
+from zoo.ffns._dense import DenseLayer, Width, dense_cost, features
 from zoo.ffns._experts import Experts, expert_capacity, load_of
 from zoo.ffns._routing import Router, RouterMLP, Routing, balance_loss
-from zoo.ffns._width import Width, features
 from zoo.ffns._zero_compute import Routed, ZeroComputeExperts
 from zoo.init import Linear
 from zoo.settings.axis import is_off, number

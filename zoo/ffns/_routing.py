@@ -104,5 +104,4 @@ def balance_loss(
     products = sent.mean(tokens) * probabilities.mean(tokens)
     if penalties is not None:
         products = products * products.new_tensor(penalties)
-    loss: Tensor = even * products.sum(-1).mean()
-    return loss
+    return even * products.sum(-1).mean()

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import PositiveInt
 
 from zoo.ffns import Ffn
-from zoo.ffns._width import Width, features
+from zoo.ffns._dense import Width, features
 from zoo.settings.axis import number
 from zoo.settings.field_tags import Fact
 

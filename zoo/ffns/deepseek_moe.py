@@ -14,9 +14,9 @@ from torch.nn import functional as F
 from zoo.adapting import Adapting
 from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.errors import SpecError
+from zoo.ffns._dense import Width
 from zoo.ffns._moe import MoE
 from zoo.ffns._routing import LinearRouter, Router, Routing
-from zoo.ffns._width import Width
 from zoo.settings.axis import Examples, is_off
 from zoo.settings.field_tags import Fact, MaxInTests
 

@@ -37,6 +37,7 @@ class ExpertChoiceMoE(MoE):
 
     examples: ClassVar[Examples] = ({"d_ff": 20, "experts": 5},)
     requires: ClassVar[Edits] = {"visible": "all"}
+    sees_text: ClassVar[bool] = True
     kind: Literal["expert_choice_moe"] = "expert_choice_moe"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     top_k: Annotated[PositiveInt, MaxInTests(2)] = 2
@@ -49,10 +50,6 @@ class ExpertChoiceMoE(MoE):
         if self.weights_on == "input":
             raise SpecError("weights_on", "experts that choose are weighted on their outputs")
         return super().resolve(d_model)
-
-    @property
-    def sees_text(self) -> bool:
-        return True
 
     def check_causal(self) -> None:
         raise SpecError("", "expert_choice_moe chooses among all tokens of a text: it cannot hide later ones")

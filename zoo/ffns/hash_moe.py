@@ -36,6 +36,7 @@ class HashMoE(MoE):
         {"d_ff": 20, "experts": 5},
         {"d_ff": 20, "experts": 5, "score": "sqrt_softplus", "scale": 1.5, "shared_experts": 1, "seed": 3},
     )
+    reads_tokens: ClassVar[bool] = True
     kind: Literal["hash_moe"] = "hash_moe"
     supports: ClassVar[Operations] = OF_MODULES
     seed: NonNegativeInt = 0
@@ -57,10 +58,6 @@ class HashMoE(MoE):
                 if getattr(self, name) != default:
                     raise SpecError(name, "there is no score that experts are weighted by: set score")
         return super().resolve(d_model)
-
-    @property
-    def reads_tokens(self) -> bool:
-        return True
 
     def router_cost(self, d_model: int) -> PartCost:
         return PartCost(0) if self.score is None else super().router_cost(d_model)

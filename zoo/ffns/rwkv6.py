@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from zoo.caching.cache import LayerCache
 from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.ffns import FfnLayer
+from zoo.ffns._dense import Width
 from zoo.ffns._shifted import TokenShifted
-from zoo.ffns._width import Width
 from zoo.init import Linear
 from zoo.settings.field_tags import Fact
 from zoo.shift import TokenShift, mixed
@@ -53,8 +53,7 @@ class GatedChannelMixLayer(FfnLayer):
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         before = self.shift(x, step, cache)
         for_k, for_r = (mixed(x, before, share) for share in self.shares.unbind())
-        out: Tensor = self.gate(for_r).sigmoid() * self.down(self.up(for_k).relu().square())
-        return out
+        return self.gate(for_r).sigmoid() * self.down(self.up(for_k).relu().square())
 
     def new_cache(self, batch: int, dtype: torch.dtype) -> LayerCache:
         return self.shift.new_cache(batch, self.shares, dtype)

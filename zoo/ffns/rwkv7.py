@@ -47,8 +47,7 @@ class ChannelMixLayer(FfnLayer):
         self.down = Linear(spec.width, d_model, role="output")
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
-        out: Tensor = self.down(self.up(mixed(x, self.shift(x, step, cache), self.share)).relu().square())
-        return out
+        return self.down(self.up(mixed(x, self.shift(x, step, cache), self.share)).relu().square())
 
     def new_cache(self, batch: int, dtype: torch.dtype) -> LayerCache:
         return self.shift.new_cache(batch, self.share, dtype)

@@ -1,12 +1,12 @@
-"""transformers models as zoo models, and back: one file per family of models.
+"""transformers models as zoo models, and back: one file per line of models.
 
     model = zoo.from_hf(AutoModelForCausalLM.from_pretrained(name))
     model = zoo.from_hf("folder")
     again = zoo.to_hf(model)
 
-A family is a file of this folder: it says how a config becomes a spec, how a spec becomes a config, and which tensors
-correspond. Nothing else lists families. What a config says and a family does not understand is an error where
-transformers' code reads it, and is left out with a warning where nobody does.
+A family is a class with `model_types` in a file of this folder: it says how a config becomes a spec, how a spec becomes
+a config, and which tensors correspond. Nothing else lists families. What a config says and a family does not understand
+is an error where transformers' code reads it, and is left out with a warning where nobody does.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from zoo.hf import _adapters, _folder, _proof, _remote, _wrappers
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._family import AUTO, CLASSES, Family
 from zoo.hf._pairs import same
-from zoo.hf._registry import by_preference, family_named, transformers_module
+from zoo.hf._registry import by_preference, family_named
 from zoo.hf._registry import families as families
 from zoo.hf._remote import save_with_code as save_with_code
+from zoo.hf._version import transformers_module
 from zoo.hf._weights import to_ours, to_theirs
 from zoo.model import Decoder
 from zoo.settings.edits import flatten
@@ -83,10 +84,10 @@ def _opened(folder: Path) -> Decoder:
 
 
 def _loaded(folder: Path, base: Path) -> Any:
-    transformers, config = transformers_module(), _folder.config_of(base, transformers_module())
+    config = _folder.config_of(base)
     text = _wrappers.text_config(config, families())
     task = AUTO[family_named(text.model_type).task]
-    hf_model = _folder.load(base, transformers, task, inner=None if text is config else text)
+    hf_model = _folder.load(base, task, inner=None if text is config else text)
     if base != folder:
         tokens = _proof.some_tokens(hf_model.get_input_embeddings().weight)
         _adapters.merge(folder, hf_model, lambda: _proof.logits(hf_model, tokens, family_named(text.model_type).task))
@@ -115,15 +116,14 @@ def spec_of(folder: str | Path) -> ModelSpec:
     if _remote.is_one(base):
         return _remote.spec_of(base)
     with _named(Path(folder), base):
-        transformers, whole = transformers_module(), _folder.config_of(base, transformers_module())
-        config = _wrappers.text_config(whole, families())
+        config = _wrappers.text_config(_folder.config_of(base), families())
         task = AUTO[family_named(config.model_type).task]
-        hf_model = _folder.without_weights(config, transformers, task)
+        hf_model = _folder.without_weights(config, task)
         if base != Path(folder):
             _adapters.lora_config(Path(folder))
             if _adapters.unties(Path(folder), hf_model):
                 config.tie_word_embeddings = False
-                hf_model = _folder.without_weights(config, transformers, task)
+                hf_model = _folder.without_weights(config, task)
         return _understood(hf_model)[2]
 
 
@@ -151,7 +151,7 @@ def save_adapters(
         return REMOTE
     hf_model = to_hf(model)
     _adapters.save(folder, hf_model, family_named(chosen).weights(model.spec), adapters, alpha, str(base))
-    with _folder.quiet(transformers_module()):
+    with _folder.quiet():
         hf_model.save_pretrained(base)
     return chosen
 
@@ -193,7 +193,7 @@ def to_hf(model: Decoder, family: str | None = None) -> Any:
     chosen, config = _first_that_fits(model.spec, list(_candidates(model.spec, model.origin, family)))
     config.dtype = model.embedding.weight.dtype  # what is computed and not loaded is of it too
     device = model.embedding.weight.device
-    with torch.random.fork_rng(devices=[]), torch.device(device), _folder.quiet(transformers):
+    with torch.random.fork_rng(devices=[]), torch.device(device), _folder.quiet():
         hf_model = getattr(transformers, AUTO[chosen.task]).from_config(config)
     weights = to_theirs(chosen, model.spec, model.state_dict(), hf_model.state_dict(keep_vars=True))
     hf_model.load_state_dict(weights, assign=True)
@@ -206,6 +206,7 @@ def to_hf(model: Decoder, family: str | None = None) -> Any:
 
 def _spec(family: Family, config: Config) -> ModelSpec:
     """Spec equivalent to the config, unless no spec can express it, such as dropout of 1."""
+    family.ignore(config)
     try:
         return parse(family.spec(config))
     except UnsupportedError:
@@ -239,7 +240,7 @@ def _first_that_fits(spec: ModelSpec, candidates: list[Candidate]) -> tuple[Fami
     obstacles: list[tuple[int, str]] = []
     for name, family, arguments in candidates:
         try:
-            with _folder.quiet(transformers_module()):  # which warns of defaults that are no part of the architecture
+            with _folder.quiet():  # which warns of defaults that are no part of the architecture
                 config, differences = _try(spec, name, family, NO_TOKENS | arguments())
         except (ValueError, KeyError, StrictDataclassError) as error:  # also what configs of transformers raise
             obstacles.append((1000, f"{name}: {error}"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from zoo.block_spec import BlockSpec
@@ -13,7 +13,6 @@ from zoo.hf._pairs import Pair, both, fused, same
 from zoo.mixers.attention import Attention
 from zoo.norms import Norm
 from zoo.positions.nope import NoPE
-from zoo.spec import ModelSpec
 
 T = TypeVar("T")
 
@@ -57,34 +56,31 @@ def reciprocal(x: float) -> float:
     return inverse(lambda y: 1 / y, 1 / x, x)
 
 
-def outside(spec: ModelSpec) -> Iterator[Pair]:
-    """Embedding and head."""
-    yield same("embedding.weight", "model.embed_tokens.weight")
-    if not spec.tie_embeddings:
-        yield same("head.weight", "lm_head.weight")
-
-
-def linears(ours: str, theirs: str, names: dict[str, str], biases: Iterable[str]) -> Iterator[Pair]:
+def linears(ours: str, theirs: str, names: Mapping[str, str], biases: Iterable[str]) -> Iterator[Pair]:
     """Linear layers by our name and theirs. biases: ours of those that have a bias."""
     for our_name, their_name in names.items():
         yield from both(f"{ours}.{our_name}", f"{theirs}.{their_name}", bias=our_name in biases)
 
 
-def attention_weights(mixer: Attention, ours: str, theirs: str) -> Iterator[Pair]:
+PROJECTIONS = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
+QK_NORMS = {"q": "q_norm", "k": "k_norm"}
+"""Names of an attention layer's projections, and of its norms of queries and keys, by ours."""
+
+
+def attention_weights(
+    mixer: Attention,
+    ours: str,
+    theirs: str,
+    names: Mapping[str, str] = PROJECTIONS,
+    norms: Mapping[str, str] = QK_NORMS,
+) -> Iterator[Pair]:
     """q, k, v, o with biases, norms of queries and keys, and sinks."""
-    for name in ("q", "k", "v", "o"):
-        yield from both(f"{ours}.{name}", f"{theirs}.{name}_proj", bias=name in mixer.bias)
+    yield from linears(ours, theirs, names, mixer.bias)
     if mixer.qk_norm is not None:
-        for name in ("q_norm", "k_norm"):
-            yield same(f"{ours}.{name}.gain", f"{theirs}.{name}.weight")
+        for part, name in norms.items():
+            yield from norm_weights(mixer.qk_norm, f"{ours}.{part}_norm", f"{theirs}.{name}")
     if mixer.sinks:
         yield same(f"{ours}.sinks", f"{theirs}.sinks")
-
-
-def dense_weights(ffn: Dense, ours: str, theirs: str) -> Iterator[Pair]:
-    """gate where there is one, up, down with biases."""
-    for name in ("gate", "up", "down") if ffn.gated else ("up", "down"):
-        yield from both(f"{ours}.{name}", f"{theirs}.{name}_proj", bias=ffn.bias)
 
 
 def fused_gate_up(ffn: Dense, ours: str, theirs: str) -> Iterator[Pair]:

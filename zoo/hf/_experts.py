@@ -18,10 +18,13 @@ PARTS = ("gate", "up", "down")
 """Matrices of an expert."""
 MODULES = ("gate_proj", "up_proj", "down_proj")
 SHARED, SHARED_WIDTH = "shared_expert_intermediate_size", Key("shared_d_ff", resolved="shared_width")
-BESIDE_SHARED: Keys = {
+EXPERT_SIZES: Keys = {
     "moe_intermediate_size": WIDTH,
     "num_experts": "experts",
     "num_experts_per_tok": "top_k",
+}
+BESIDE_SHARED: Keys = {
+    **EXPERT_SIZES,
     "norm_topk_prob": "normalise",
     SHARED: SHARED_WIDTH,
 }

@@ -34,11 +34,19 @@ class Family(ABC):
     """Values of `config.model_type`."""
     buffers: ClassVar[tuple[str, ...]] = ("*.rotary_emb.inv_freq",)
     """Patterns of tensors in a state dict that are not weights: computed from the config."""
+    ignored: ClassVar[tuple[str, ...]] = ()
+    """Keys without a meaning for its models, beside those of the families it builds on."""
     task: ClassVar[Task] = "causal"
     says_tied: ClassVar[bool] = False
     """Whether configs say that the head is tied to the token table also where it is not."""
     preference: ClassVar[int] = 1
     """Where several families express a model, the one with the smallest."""
+
+    @classmethod
+    def ignore(cls, config: Config) -> None:
+        """Pass over the keys that are `ignored`."""
+        for family in cls.__mro__:
+            config.ignore(*vars(family).get("ignored", ()))
 
     @abstractmethod
     def spec(self, config: Config) -> SpecJson:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from textwrap import shorten
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from safetensors import SafetensorError
 from zoo.checkpoint import read_json
 from zoo.errors import SpecError, UnsupportedError
 from zoo.hf import _wrappers
+from zoo.hf._version import transformers_module
 
 CAREFULLY = {"local_files_only": True, "trust_remote_code": False}
 """Unless it is told, transformers asks on the terminal whether to run a folder's code."""
@@ -37,16 +37,16 @@ REFUSALS = (
 """Exceptions that transformers raises for damaged or malicious folders."""
 
 
-def load(folder: Path, transformers: ModuleType, auto_class: str, inner: Any = None) -> Any:
+def load(folder: Path, auto_class: str, inner: Any = None) -> Any:
     """The model, in the types that its tensors have. Raises UnsupportedError where it would not be the one stored.
 
     inner: config of the language model, where the folder holds more than that.
     """
     _check_index(folder)
-    auto = getattr(transformers, auto_class)
+    auto = getattr(transformers_module(), auto_class)
     part = {} if inner is None else {"config": inner, "key_mapping": _wrappers.RENAMED}
     try:
-        with quiet(transformers):
+        with quiet():
             # Sizes that differ are reported below, by name.
             reported = {"output_loading_info": True, "ignore_mismatched_sizes": True}
             model, info = auto.from_pretrained(folder, dtype="auto", **reported, **part, **CAREFULLY)
@@ -81,9 +81,9 @@ def _check_index(folder: Path) -> None:
 
 
 @contextmanager
-def quiet(transformers: ModuleType) -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without transformers' progress bars, warnings that errors repeat, and torch's of matrices without features."""
-    logging = transformers.utils.logging
+    logging = transformers_module().utils.logging
     bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()
@@ -98,14 +98,14 @@ def quiet(transformers: ModuleType) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def config_of(folder: Path, transformers: ModuleType) -> Any:
+def config_of(folder: Path) -> Any:
     """The config. Raises UnsupportedError for a folder without one, and for quantised weights."""
     path = folder / "config.json"
     if not path.is_file():
         raise UnsupportedError("", f"{folder} has no config.json")
     try:
-        with quiet(transformers):
-            config = transformers.AutoConfig.from_pretrained(folder, **CAREFULLY)
+        with quiet():
+            config = transformers_module().AutoConfig.from_pretrained(folder, **CAREFULLY)
     except REFUSALS as error:
         raise UnsupportedError("", f"{path}: {one_line(error)}") from error
     if getattr(config, "quantization_config", None):
@@ -120,10 +120,10 @@ def one_line(error: Exception) -> str:
     return shorten(" ".join(str(error).split()), 200, placeholder=" …")
 
 
-def without_weights(config: Any, transformers: ModuleType, auto_class: str) -> Any:
+def without_weights(config: Any, auto_class: str) -> Any:
     """A model whose tensors have shapes and no storage."""
     try:
         with torch.device("meta"):
-            return getattr(transformers, auto_class).from_config(config)
+            return getattr(transformers_module(), auto_class).from_config(config)
     except REFUSALS as error:
         raise UnsupportedError("", f"transformers cannot build it: {one_line(error)}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
@@ -10,7 +10,7 @@ from zoo.hf._common import attention, expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keyed import Keyed
 from zoo.hf._keys import QKV, WIDTH, Keys
-from zoo.hf._pairs import Pair, Tensors, fused, layernorm, same
+from zoo.hf._pairs import Pair, fused, same, transposed
 from zoo.mixers.attention import Attention
 from zoo.positions.learned import Learned
 from zoo.settings.edits import SpecJson
@@ -46,9 +46,16 @@ class OpenAILike(Keyed):
     ffn_keys: ClassVar[Keys] = {"n_inner": WIDTH}
     ffn_fixed: ClassVar[SpecJson] = {"bias": True}
 
+    table_name: ClassVar[str] = "transformer.wte"
+    final_norm_name: ClassVar[str] = "transformer.ln_f"
+    layers_name: ClassVar[str] = "transformer.h"
+    norm_names: ClassVar[Mapping[str, str]] = {"mixer_residual.norm_in": "ln_1", "ffn_residual.norm_in": "ln_2"}
+    mixer_name: ClassVar[str] = "attn"
+    ffn_names: ClassVar[Mapping[str, str]] = {"up": "c_fc", "down": "c_proj"}
+
     def ffn(self, config: Config) -> SpecJson:
         kind = super().ffn(config)
-        return {**kind, "d_ff": 4 * config["n_embd"] if kind["d_ff"] is None else int(kind["d_ff"])}
+        return {**kind, "d_ff": 4 * config["hidden_size"] if kind["d_ff"] is None else int(kind["d_ff"])}
 
 
 class LearnedPositions(Keyed):
@@ -56,6 +63,8 @@ class LearnedPositions(Keyed):
 
     length_key: ClassVar[str] = "n_positions"
     offset: ClassVar[int] = 0
+    positions_name: ClassVar[str] = "transformer.wpe"
+    """Name of the table."""
 
     def position(self, config: Config) -> SpecJson:
         return {"kind": "learned", "length": config[self.length_key], "offset": self.offset}
@@ -63,46 +72,47 @@ class LearnedPositions(Keyed):
     def position_config(self, layer: BlockSpec) -> ConfigJson:
         return {self.length_key: expect(attention(layer).position, Learned, "mixer.position").length}
 
-
-def ends(spec: ModelSpec) -> Iterator[Pair]:
-    """Token table, table of positions, last norm and head, as GPT-2 names them."""
-    yield same("embedding.weight", "transformer.wte.weight")
-    if any(isinstance(position, Learned) for position, _ in spec.positions):
-        yield same("positions.0.table.weight", "transformer.wpe.weight")
-    yield from layernorm("norm", "transformer.ln_f")
-    if spec.head_bias:
-        yield same("head_bias", "lm_head.bias")
-    if not spec.tie_embeddings:
-        yield same("head.weight", "lm_head.weight")
+    def ends(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield from super().ends(spec)
+        yield same("positions.0.table.weight", f"{self.positions_name}.weight")
 
 
-def fused_qkv(mixer: Attention, ours: str, theirs: str, groups: int) -> Iterator[Pair]:
-    """One matrix for queries, keys and values: in each of `groups` stretches first queries, then keys, then values."""
-    heads, kv_heads, head_dim = mixer.sizes()
-    rows = [heads * head_dim // groups, *[kv_heads * head_dim // groups] * 2]
-    for name in ["weight", "bias"] if "q" in mixer.bias else ["weight"]:
-        yield fused([f"{ours}.{part}.{name}" for part in QKV], f"{theirs}.{name}", rows, groups)
+class FusedQKV(Keyed):
+    """With one matrix for queries, keys and values: in each of some stretches first queries, then keys, then values."""
+
+    fused_name: ClassVar[str] = "query_key_value"
+    mixer_names: ClassVar[Mapping[str, str]] = {"o": "dense"}
+
+    def stretches(self, mixer: Attention) -> int:
+        """One for each head of keys and values."""
+        return mixer.sizes()[1]
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        mixer = attention(layer)
+        heads, kv_heads, head_dim = mixer.sizes()
+        groups = self.stretches(mixer)
+        rows = [heads * head_dim // groups, *[kv_heads * head_dim // groups] * 2]
+        for name in ["weight", "bias"] if "q" in mixer.bias else ["weight"]:
+            yield fused([f"{ours}.{part}.{name}" for part in QKV], f"{theirs}.{self.fused_name}.{name}", rows, groups)
+        yield from super().mixer_weights(layer, ours, theirs)
 
 
-def of_transposed(pair: Pair) -> Pair:
-    """The pair where their matrices lie transposed, as those of GPT-2's Conv1D do."""
+class Transposed(FusedQKV):
+    """With matrices that lie transposed, beside biases that do not."""
 
-    def read(x: Tensors) -> Tensors:
-        return pair.read([matrix.transpose(-1, -2) for matrix in x])
+    fused_name: ClassVar[str] = "c_attn"
+    mixer_names: ClassVar[Mapping[str, str]] = {"o": "c_proj"}
 
-    def write(x: Tensors) -> Tensors:
-        return [matrix.transpose(-1, -2) for matrix in pair.write(x)]
+    def stretches(self, mixer: Attention) -> int:
+        return 1
 
-    return Pair(pair.ours, pair.theirs, read, write)
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        return _transposed(super().mixer_weights(layer, ours, theirs))
+
+    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        return _transposed(super().ffn_weights(layer, ours, theirs))
 
 
-def conv_weights(d_model: int, ours: str, theirs: str) -> Iterator[Pair]:
-    """The matrices of a block, transposed, and their biases."""
-    fuse = [f"{ours}.mixer.{part}" for part in QKV]
-    sizes = [d_model] * 3
-    yield of_transposed(fused([f"{name}.weight" for name in fuse], f"{theirs}.attn.c_attn.weight", sizes))
-    yield fused([f"{name}.bias" for name in fuse], f"{theirs}.attn.c_attn.bias", sizes)
-    names = {"mixer.o": "attn.c_proj", "ffn.up": "mlp.c_fc", "ffn.down": "mlp.c_proj"}
-    for our_name, their_name in names.items():
-        yield of_transposed(same(f"{ours}.{our_name}.weight", f"{theirs}.{their_name}.weight"))
-        yield same(f"{ours}.{our_name}.bias", f"{theirs}.{their_name}.bias")
+def _transposed(pairs: Iterator[Pair]) -> Iterator[Pair]:
+    for pair in pairs:
+        yield transposed(pair) if pair.theirs[0].endswith(".weight") else pair

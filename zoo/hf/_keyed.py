@@ -1,17 +1,19 @@
-"""Families given by tables of keys."""
+"""Families given by tables of keys, and the base of most of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from zoo.block_spec import BlockSpec
 from zoo.ffns._moe import MoE
-from zoo.hf._common import expect
+from zoo.hf._common import PROJECTIONS, QK_NORMS, attention, attention_weights, dense, expect, linears, norm_weights
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import expert_act
+from zoo.hf._experts import MODULES, PARTS, expert_act, gated_experts
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn, name_of
 from zoo.hf._keys import DROPOUT, WIDTH, Keys, read, write
+from zoo.hf._pairs import Pair, both, same
 from zoo.hf._rope import partial_rope_config, rope, rope_config
 from zoo.mixers import Mixer
 from zoo.mixers.attention import Attention
@@ -20,10 +22,23 @@ from zoo.positions.nope import NoPE
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
+PRE = {"mixer_residual.norm_in": "input_layernorm", "ffn_residual.norm_in": "post_attention_layernorm"}
+OUTPUT = {
+    "mixer_residual.norm_out": "post_attention_layernorm",
+    "ffn_residual.norm_out": "post_feedforward_layernorm",
+}
+DOUBLE = {
+    "mixer_residual.norm_in": "input_layernorm",
+    "ffn_residual.norm_in": "pre_feedforward_layernorm",
+    **OUTPUT,
+}
+"""Names of a layer's norms by ours: Llama's, OLMo 2's behind the branches, and Gemma 2's on both sides of them."""
+
 
 class Keyed(Family):
     """A family whose keys stand in a table for each part of a spec, which is read in both directions. Beside a table
-    stands what a model of the family always has; what takes more than a name has a method for each direction."""
+    stands what a model of the family always has; what takes more than a name has a method for each direction. So it is
+    with weights: names of modules are attributes, Llama's unless a family has others."""
 
     model_keys: ClassVar[Keys] = {
         "vocab_size": "vocab_size",
@@ -45,6 +60,10 @@ class Keyed(Family):
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention"}
     qk_norm: ClassVar[SpecJson | None] = None
     """Settings of a norm of queries and keys that is like the block's; None without one."""
+    fixed_position: ClassVar[SpecJson | None] = None
+    """Position in every model of the family, of which configs do not tell; None where they do."""
+    qk_norm_key: ClassVar[str | None] = None
+    """Key that says whether a model has it; None where all of the family have, or none."""
     partial_rotary: ClassVar[bool] = False
     """Whether the model heeds `partial_rotary_factor`."""
     rope_layout: ClassVar[Literal["half", "interleaved"]] = "half"
@@ -58,6 +77,27 @@ class Keyed(Family):
     expert_keys: ClassVar[Keys] = {}
     expert_fixed: ClassVar[SpecJson] = {}
 
+    table_name: ClassVar[str] = "model.embed_tokens"
+    head_name: ClassVar[str] = "lm_head"
+    final_norm_name: ClassVar[str] = "model.norm"
+    layers_name: ClassVar[str] = "model.layers"
+    """Names of the token table, the head, the last norm, and the list of layers."""
+    norm_names: ClassVar[Mapping[str, str]] = PRE
+    """Names of a layer's norms by ours."""
+    mixer_name: ClassVar[str] = "self_attn"
+    ffn_name: ClassVar[str] = "mlp"
+    """Names of a layer's mixer and FFN; empty where their parts are the layer's own."""
+    mixer_names: ClassVar[Mapping[str, str]] = PROJECTIONS
+    qk_norm_names: ClassVar[Mapping[str, str]] = QK_NORMS
+    ffn_names: ClassVar[Mapping[str, str]] = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
+    """Names of their parts by ours."""
+    router_name: ClassVar[str] = "gate"
+    balance_name: ClassVar[str] = "gate.e_score_correction_bias"
+    shared_name: ClassVar[str] = "shared_experts"
+    """Names of an expert layer's router, of the bias that balances, and of the shared experts."""
+    expert_modules: ClassVar[Sequence[str]] = MODULES
+    """What version 4 calls the parts of an expert."""
+
     def spec(self, config: Config) -> SpecJson:
         return {**read(self.model_keys, config), **self.model_fixed, "block": self.block(config)}
 
@@ -70,14 +110,18 @@ class Keyed(Family):
         return {**self.norm_fixed, **read(self.norm_keys, config)}
 
     def mixer(self, config: Config) -> SpecJson:
-        normed = {} if self.qk_norm is None else {"qk_norm": self.norm(config), **self.qk_norm}
-        return {**self.mixer_fixed, **read(self.mixer_keys, config), "position": self.position(config), **normed}
+        mixer = {**self.mixer_fixed, **read(self.mixer_keys, config), "position": self.position(config)}
+        if self.qk_norm is None or (self.qk_norm_key is not None and not config[self.qk_norm_key]):
+            return mixer
+        return {**mixer, "qk_norm": self.norm(config), **self.qk_norm}
 
     def head_dim(self, config: Config) -> int:
         """Features of a head: what is left of D / H is in no head."""
         return int(config["hidden_size"] // config["num_attention_heads"])
 
     def position(self, config: Config) -> SpecJson:
+        if self.fixed_position is not None:
+            return self.fixed_position
         return rope(config, self.head_dim(config), partial=self.partial_rotary, layout=self.rope_layout)
 
     def ffn(self, config: Config) -> SpecJson:
@@ -97,15 +141,19 @@ class Keyed(Family):
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:
         """Arguments of the config class that a layer tells."""
+        says_normed = {} if self.qk_norm_key is None else {self.qk_norm_key: attention(layer).qk_norm is not None}
         return {
             **write(self.block_keys, layer, "block"),
             **write(self.norm_keys, layer.norm, "norm"),
             **write(self.mixer_keys, expect(layer.mixer, self.mixer_class, "mixer"), "mixer"),
             **self.ffn_config(layer),
             **self.position_config(layer),
+            **says_normed,
         }
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
+        if self.fixed_position is not None:
+            return {}
         position: Position = getattr(layer.mixer, "position", NoPE())
         return partial_rope_config(position) if self.partial_rotary else rope_config(position)
 
@@ -113,3 +161,72 @@ class Keyed(Family):
         if isinstance(layer.ffn, self.experts_class):
             return {self.activation_key: expert_act(layer.ffn), **write(self.expert_keys, layer.ffn, "ffn")}
         return {self.activation_key: activation(layer.ffn, gated=self.gated), **write(self.ffn_keys, layer.ffn, "ffn")}
+
+    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield from self.ends(spec)
+        for i, layer in enumerate(spec.layers):
+            ours, theirs = f"blocks.{i}", f"{self.layers_name}.{i}"
+            for own, name in self.norms(layer).items():
+                yield from norm_weights(layer.norm, f"{ours}.{own}", f"{theirs}.{name}")
+            yield from self.mixer_weights(layer, f"{ours}.mixer", f"{theirs}.{self.mixer_name}")
+            if not layer.ffn.absent:
+                yield from self.ffn_weights(layer, f"{ours}.ffn", f"{theirs}.{self.ffn_name}".rstrip("."))
+
+    def ends(self, spec: ModelSpec) -> Iterator[Pair]:
+        """Embedding, last norm and head."""
+        yield same("embedding.weight", f"{self.table_name}.weight")
+        if spec.has_final_norm:
+            yield from norm_weights(spec.block.norm, "norm", self.final_norm_name)
+        if not spec.tie_embeddings:
+            yield same("head.weight", f"{self.head_name}.weight")
+        if spec.head_bias:
+            yield same("head_bias", f"{self.head_name}.bias")
+
+    def norms(self, layer: BlockSpec) -> Mapping[str, str]:
+        """Names of this layer's norms by ours."""
+        return self.norm_names
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        return attention_weights(attention(layer), ours, theirs, self.mixer_names, self.qk_norm_names)
+
+    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        if isinstance(layer.ffn, self.experts_class):
+            return self.expert_weights(layer.ffn, ours, theirs)
+        ffn = dense(layer)
+        names = {part: name for part, name in self.ffn_names.items() if ffn.gated or part != "gate"}
+        return linears(ours, theirs, names, names if ffn.bias else ())
+
+    def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
+        """Router, the bias that balances, experts, and shared ones."""
+        yield same(f"{ours}.router.weight", f"{theirs}.{self.router_name}.weight")
+        if getattr(moe, "bias_rate", None) is not None:
+            yield self.balance_weights(moe, f"{ours}.router.selection_bias", f"{theirs}.{self.balance_name}")
+        yield from gated_experts(f"{ours}.experts", f"{theirs}.experts", moe.width, moe.experts, self.expert_modules)
+        if moe.shared_experts:
+            yield from self.shared_weights(moe, f"{ours}.shared", f"{theirs}.{self.shared_name}")
+
+    def balance_weights(self, moe: MoE, ours: str, theirs: str) -> Pair:
+        return same(ours, theirs)
+
+    def shared_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
+        for part in PARTS:
+            yield from both(f"{ours}.{part}", f"{theirs}.{part}_proj", bias=moe.shared_bias)
+        if moe.shared_gate:
+            yield same(f"{ours}_gate.weight", f"{theirs}_gate.weight")
+
+
+class LlamaLike(Keyed):
+    """x + attention(norm(x)), x + gated(norm(x)), with RMSNorm and RoPE. Families say what differs."""
+
+    has_head_dim: ClassVar[bool] = True
+    """Whether a config says how wide a head is."""
+
+    def mixer(self, config: Config) -> SpecJson:
+        return {**super().mixer(config), "head_dim": self.head_dim(config)}
+
+    def head_dim(self, config: Config) -> int:
+        return int(config.get("head_dim") or super().head_dim(config))
+
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
+        arguments = super().block_config(layer)
+        return {**arguments, "head_dim": attention(layer).head_dim} if self.has_head_dim else arguments

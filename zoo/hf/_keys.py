@@ -46,6 +46,11 @@ DROPOUT = Key("dropout", float)
 WIDTH = Key("d_ff", resolved="width")
 
 
+def either(ours: str, on: str, off: str) -> Key:
+    """A flag of theirs that says which of two kinds ours is."""
+    return Key(ours, lambda flag: on if flag else off, lambda value: getattr(value, "kind", value) == on)
+
+
 def read(keys: Keys, config: Config) -> SpecJson:
     """Our settings."""
     known = {theirs: _key(ours) for theirs, ours in keys.items()}

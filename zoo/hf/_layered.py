@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import ClassVar
 
 from zoo.errors import UnsupportedError
+from zoo.ffns._moe import MoE
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import plain_activation
+from zoo.hf._keyed import LlamaLike
 from zoo.hf._keys import Keys, read, write
 from zoo.hf._layers import FULL, layered, types_of
-from zoo.hf._llama_like import LlamaLike
 from zoo.mixers import Mixer
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 EXPERTS, LINEAR = "experts", "linear_attention"
+DENSE, SPARSE = "dense", "sparse"
 
 
 class Layered(LlamaLike):
@@ -47,6 +49,29 @@ class Layered(LlamaLike):
 
     def sparse_config(self, sparse: list[bool]) -> ConfigJson:
         """Arguments of the config class that say which layers have experts."""
+        return {}
+
+
+class Listed(Layered):
+    """With a list of which layers have experts."""
+
+    def sparse(self, config: Config) -> list[bool]:
+        return [kind == SPARSE for kind in config["mlp_layer_types"]]
+
+    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
+        return {"mlp_layer_types": [SPARSE if there else DENSE for there in sparse]}
+
+
+class NoExperts(Layered):
+    """Without experts, whatever the families that it is put before have."""
+
+    experts_class: ClassVar[type[MoE] | tuple[()]] = ()
+    expert_keys: ClassVar[Keys] = {}
+
+    def sparse(self, config: Config) -> list[bool]:
+        return Layered.sparse(self, config)
+
+    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
         return {}
 
 

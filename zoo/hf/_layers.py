@@ -69,6 +69,12 @@ def layer_types(spec: ModelSpec) -> list[str]:
     return [FULL if attention(layer).window is None else SLIDING for layer in spec.layers]
 
 
+def used_window_config(spec: ModelSpec) -> ConfigJson:
+    """Arguments of a config class that says whether any layer has a window."""
+    window = window_of(spec)
+    return {"layer_types": layer_types(spec), "use_sliding_window": window is not None, "sliding_window": window}
+
+
 def window_config(spec: ModelSpec) -> ConfigJson:
     """Arguments of a config class whose models want a window even where no layer uses it."""
     window = window_of(spec)

@@ -73,8 +73,7 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
         return False
 
     def get_input_embeddings(self) -> torch.nn.Module:
-        embedding: torch.nn.Module = self.model.embedding
-        return embedding
+        return self.model.embedding
 
     def _prepare_cache_for_generation(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -26,32 +26,28 @@ def same(ours: str, theirs: str) -> Pair:
     return Pair((ours,), (theirs,), lambda x: x, lambda x: x)
 
 
-def renamed(pairs: Iterable[Pair], old: str, new: str) -> Iterator[Pair]:
-    """The same tensors, under other names of theirs."""
-    for pair in pairs:
-        yield replace(pair, theirs=tuple(name.replace(old, new) for name in pair.theirs))
-
-
 def both(ours: str, theirs: str, *, bias: bool) -> Iterable[Pair]:
     """Equal weights, and equal biases where there are any, of modules with these names."""
     names = ["weight", "bias"] if bias else ["weight"]
     return [same(f"{ours}.{name}", f"{theirs}.{name}") for name in names]
 
 
-def layernorm(ours: str, theirs: str, *, bias: bool = True) -> Iterator[Pair]:
-    """A norm's gain, and its bias where it has one."""
+def layernorm(ours: str, theirs: str) -> Iterator[Pair]:
+    """A norm's gain and its bias."""
     yield same(f"{ours}.gain", f"{theirs}.weight")
-    if bias:
-        yield same(f"{ours}.bias", f"{theirs}.bias")
+    yield same(f"{ours}.bias", f"{theirs}.bias")
 
 
-def transposed(ours: str, theirs: str) -> Pair:
-    """Matrices with their two last dimensions exchanged, as those of GPT-2's Conv1D are."""
+def transposed(pair: Pair) -> Pair:
+    """The pair where their matrices lie transposed, as those of GPT-2's Conv1D do."""
 
-    def swap(x: Tensors) -> Tensors:
-        return [x[0].transpose(-1, -2)]
+    def read(x: Tensors) -> Tensors:
+        return pair.read([matrix.transpose(-1, -2) for matrix in x])
 
-    return Pair((ours,), (theirs,), swap, swap)
+    def write(x: Tensors) -> Tensors:
+        return [matrix.transpose(-1, -2) for matrix in pair.write(x)]
+
+    return Pair(pair.ours, pair.theirs, read, write)
 
 
 def reshaped(ours: str, theirs: str, our_shape: Sequence[int], their_shape: Sequence[int]) -> Pair:

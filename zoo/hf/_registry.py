@@ -1,4 +1,4 @@
-"""Families by `model_type`, and transformers itself."""
+"""Families by `model_type`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,21 @@ from types import ModuleType
 
 from zoo.errors import UnsupportedError, did_you_mean
 from zoo.hf._family import Family
-from zoo.settings.registry import only_class
 
 
 @cache
 def families() -> dict[str, Family]:
-    """Every family, by each `model_type` that it serves, in alphabetical order of the files."""
-    names = sorted(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)]) if not m.name.startswith("_"))
+    """Every family by each `model_type` that it serves, in alphabetical order of the first of them."""
+    names = [m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)]) if not m.name.startswith("_")]
     modules = [importlib.import_module(f"zoo.hf.{name}") for name in names]
-    found = [only_class(module, Family)() for module in modules]  # type: ignore[type-abstract]
-    return {model_type: family for family in found for model_type in family.model_types}
+    found = [value() for module in modules for value in vars(module).values() if _is_family(value, module)]
+    ordered = sorted(found, key=lambda family: family.model_types[0])
+    return {model_type: family for family in ordered for model_type in family.model_types}
+
+
+def _is_family(value: object, module: ModuleType) -> bool:
+    """Whether it is a class of this module with a `model_type` of its own, and no base that others share."""
+    return isinstance(value, type) and value.__module__ == module.__name__ and "model_types" in vars(value)
 
 
 def family_named(model_type: str) -> Family:
@@ -34,12 +39,3 @@ def family_named(model_type: str) -> Family:
 def by_preference() -> Iterator[tuple[str, Family]]:
     """Families that are special cases of none come after plain ones, so that a plain model gets a plain config."""
     yield from sorted(families().items(), key=lambda item: item[1].preference)
-
-
-def transformers_module() -> ModuleType:
-    try:
-        import transformers  # noqa: PLC0415 (an optional extra, and slow to import)
-    except ImportError:
-        raise ImportError("converting models needs transformers: pip install transformers peft") from None
-    found: ModuleType = transformers
-    return found

@@ -175,13 +175,11 @@ def _scaling_parameters(scaling: Scaling) -> ConfigJson:
     return parameters | {key: values[key] for key in OPTIONAL[scaling.kind] if values[key] is not None}
 
 
-def _length(scaling: Dynamic | YaRN) -> int:
-    """Positions that a config states: with YaRN the extended length, as transformers expects, else the original."""
-    return int(scaling.original_length * (scaling.factor if isinstance(scaling, YaRN) else 1))
-
-
 def _by_version(parameters: ConfigJson, scaling: Scaling | None) -> ConfigJson:
-    extra = {"max_position_embeddings": _length(scaling)} if isinstance(scaling, Dynamic | YaRN) else {}
+    extra = {}
+    if isinstance(scaling, Dynamic | YaRN):  # with YaRN the extended length, as transformers expects
+        length = scaling.original_length * (scaling.factor if isinstance(scaling, YaRN) else 1)
+        extra["max_position_embeddings"] = int(length)
     if MAJOR >= 5:
         return {"rope_parameters": parameters, **extra}
     beside: ConfigJson = {

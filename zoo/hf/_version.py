@@ -1,8 +1,9 @@
-"""Which transformers is installed."""
+"""transformers itself, and which is installed."""
 
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
 
 
 def _major() -> int:
@@ -13,3 +14,12 @@ def _major() -> int:
 
 
 MAJOR = _major()
+
+
+def transformers_module() -> ModuleType:
+    try:
+        import transformers  # noqa: PLC0415 (an optional extra, and slow to import)
+    except ImportError:
+        raise ImportError("converting models needs transformers: pip install transformers peft") from None
+    found: ModuleType = transformers
+    return found

@@ -1,18 +1,62 @@
-"""Bamba."""
+"""Bamba, the base of models with Mamba-2 in some layers, and Jamba, which has Mamba there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from zoo.block_spec import BlockSpec
+from zoo.errors import UnsupportedError
+from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._keys import BIAS, Keys
-from zoo.hf._layered import LINEAR
+from zoo.hf._ffn import plain_activation
+from zoo.hf._keys import BIAS, CONV, WIDTH, Key, Keys, read, write
+from zoo.hf._layered import LINEAR, Hybrid
+from zoo.hf._layered_experts import QwenExperts
 from zoo.hf._layers import FULL
-from zoo.hf._mamba2_hybrid import Mamba2Hybrid
-from zoo.hf._pairs import Pair, renamed
+from zoo.hf._pairs import Pair, same
+from zoo.hf.mamba import limits, limits_config, mamba2_weights, mamba_weights
+from zoo.mixers import Mixer
+from zoo.mixers.attention import Attention
+from zoo.mixers.mamba import Mamba
+from zoo.mixers.mamba2 import Mamba2
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
+
+
+class Mamba2Hybrid(Hybrid):
+    """Mamba-2 in layers of linear attention."""
+
+    has_head_dim: ClassVar[bool] = False
+    state_class: ClassVar[type[Mixer]] = Mamba2
+    state_fixed: ClassVar[SpecJson] = {"kind": "mamba2"}
+    state_keys: ClassVar[Keys] = {
+        "mamba_n_heads": "heads",
+        "mamba_d_head": Key("head_dim", resolved="features"),
+        "mamba_d_state": "state",
+        "mamba_n_groups": "groups",
+        "mamba_d_conv": CONV,
+        "mamba_conv_bias": "conv_bias",
+        "mamba_proj_bias": "bias",
+        "mamba_chunk_size": "chunk",
+    }
+
+    def state(self, config: Config) -> SpecJson:
+        config.ignore("mamba_expand")  # it follows from the heads
+        return {**super().state(config), "head_norm": self.norm(config), **limits(config)}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        arguments = super().config(spec)
+        mixer = next((layer.mixer for layer in spec.layers if isinstance(layer.mixer, Mamba2)), None)
+        return arguments if mixer is None else {**arguments, "mamba_expand": mixer.widths[0] // spec.d_model}
+
+    def state_config(self, mixer: Mixer) -> ConfigJson:
+        return {**super().state_config(mixer), **limits_config(expect(mixer, Mamba2, "mixer"))}
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        if isinstance(layer.mixer, Mamba2):
+            return mamba2_weights(layer.mixer, ours, theirs.removesuffix("self_attn") + "mamba")
+        return super().mixer_weights(layer, ours, theirs)
 
 
 class Bamba(Mamba2Hybrid):
@@ -20,6 +64,7 @@ class Bamba(Mamba2Hybrid):
     https://huggingface.co/ibm-fms/Bamba-9B."""
 
     model_types: ClassVar[tuple[str, ...]] = ("bamba",)
+    ignored: ClassVar[tuple[str, ...]] = ("num_logits_to_keep",)
     final_norm_name: ClassVar[str] = "model.final_layernorm"
     partial_rotary: ClassVar[bool] = True
     mixer_keys: ClassVar[Keys] = {**Mamba2Hybrid.mixer_keys, "attention_bias": BIAS}
@@ -28,9 +73,9 @@ class Bamba(Mamba2Hybrid):
         "mixer_residual.norm_in": "input_layernorm",
         "ffn_residual.norm_in": "pre_ff_layernorm",
     }
+    ffn_name: ClassVar[str] = "feed_forward"
 
     def spec(self, config: Config) -> SpecJson:
-        config.ignore("num_logits_to_keep")
         return {**super().spec(config), "z_loss": float(config["z_loss_coefficient"])}
 
     def mixer_kinds(self, config: Config) -> list[list[str]]:
@@ -43,5 +88,91 @@ class Bamba(Mamba2Hybrid):
         indices = [i for i, kind in enumerate(types) if kind == FULL]
         return {**arguments, "attn_layer_indices": indices, "z_loss_coefficient": spec.z_loss}
 
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        return renamed(super().weights(spec), ".mlp.", ".feed_forward.")
+
+MAMBA = "mamba"
+MAMBA_KEYS: Keys = {
+    "mamba_d_state": "state",
+    "mamba_dt_rank": "rank",
+    "mamba_d_conv": "conv",
+    "mamba_conv_bias": "conv_bias",
+    "mamba_proj_bias": "bias",
+}
+
+
+class Jamba(QwenExperts):
+    """Mamba in most layers and attention without positions in the others, experts in every second layer. Lieber et al.
+    2024, arXiv:2403.19887."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("jamba",)
+    fixed_position: ClassVar[SpecJson | None] = {"kind": "nope"}
+    final_norm_name: ClassVar[str] = "model.final_layernorm"
+    has_head_dim: ClassVar[bool] = False
+    expert_fixed: ClassVar[SpecJson] = {"kind": "topk_moe", "softmax_over": "all"}
+    expert_keys: ClassVar[Keys] = {
+        "intermediate_size": WIDTH,
+        "num_experts": "experts",
+        "num_experts_per_tok": "top_k",
+    }
+    norm_names: ClassVar[Mapping[str, str]] = {
+        "mixer_residual.norm_in": "input_layernorm",
+        "ffn_residual.norm_in": "pre_ff_layernorm",
+    }
+    ffn_name: ClassVar[str] = "feed_forward"
+    router_name: ClassVar[str] = "router"
+
+    def spec(self, config: Config) -> SpecJson:
+        # Implementations, and an option of published configs that no model reads.
+        config.ignore("use_mamba_kernels", "use_mambapy", "use_associative_scan", "max_position_embeddings")
+        return super().spec(config)
+
+    def mixer_kinds(self, config: Config) -> list[list[str]]:
+        period, offset = config["attn_layer_period"], config["attn_layer_offset"]
+        return [[MAMBA] * (i % period != offset) for i in range(config["num_hidden_layers"])]
+
+    def sparse(self, config: Config) -> list[bool]:
+        period, offset = config["expert_layer_period"], config["expert_layer_offset"]
+        return [config["num_experts"] > 1 and i % period == offset for i in range(config["num_hidden_layers"])]
+
+    def edits(self, config: Config) -> dict[str, SpecJson]:
+        return {**super().edits(config), MAMBA: {"mixer": self._mamba(config)}}
+
+    def _mamba(self, config: Config) -> SpecJson:
+        own = {"inner": config["mamba_expand"] * config["hidden_size"], "part_norm": self.norm(config)}
+        return {
+            "kind": "mamba",
+            **read(MAMBA_KEYS, config),
+            "activation": plain_activation(config, "hidden_act"),
+            **own,
+        }
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        arguments, mixers = super().config(spec), [layer.mixer for layer in spec.layers]
+        for mixer in mixers:
+            if isinstance(mixer, Mamba):
+                inner, rank = mixer.sizes()
+                sizes = {"mamba_expand": inner // spec.d_model, "mamba_dt_rank": rank}
+                arguments |= {**write(MAMBA_KEYS, mixer, "mixer"), **sizes}
+        return {**arguments, **_every("attn", [isinstance(mixer, Attention) for mixer in mixers])}
+
+    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
+        return {**_every("expert", sparse), **({} if any(sparse) else {"num_experts": 1})}
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        if not isinstance(layer.mixer, Mamba):
+            yield from super().mixer_weights(layer, ours, theirs)
+            return
+        theirs = theirs.removesuffix("self_attn") + "mamba"
+        yield from mamba_weights(layer.mixer, ours, theirs)
+        for i, name in enumerate(("dt", "b", "c")):
+            yield same(f"{ours}.part_norms.{i}.gain", f"{theirs}.{name}_layernorm.weight")
+
+
+def _every(name: str, there: list[bool]) -> dict[str, int]:
+    """Which layers have something: those with i mod period = offset."""
+    if not any(there):
+        return {f"{name}_layer_period": len(there) + 1, f"{name}_layer_offset": len(there)}
+    offset = there.index(True)
+    period = there.index(True, offset + 1) - offset if there.count(True) > 1 else len(there)
+    if offset >= period:
+        raise UnsupportedError("pattern", f"layers {offset} and on, every {period}, have no counterpart")
+    return {f"{name}_layer_period": period, f"{name}_layer_offset": offset}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.errors import UnsupportedError
@@ -14,8 +14,6 @@ from zoo.hf._keys import Keys
 from zoo.hf._pairs import Pair, both, layernorm, same
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
-
-ATTENTION = {"q": "self.query", "k": "self.key", "v": "self.value", "o": "output.dense"}
 
 POOLER = (
     "directionality",
@@ -32,6 +30,7 @@ class BERT(LearnedPositions):
     """The encoder with the head of masked-language modelling. Devlin et al. 2018, arXiv:1810.04805."""
 
     model_types: ClassVar[tuple[str, ...]] = ("bert",)
+    ignored: ClassVar[tuple[str, ...]] = ("classifier_dropout", *POOLER)
     task: ClassVar[Task] = "masked"
     buffers: ClassVar[tuple[str, ...]] = ("cls.predictions.bias",)
     """Another name of the bias that the head adds, or where embeddings are not tied a bias that nothing reads."""
@@ -51,12 +50,25 @@ class BERT(LearnedPositions):
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "bias": True}
     gated: ClassVar[bool] = False
     ffn_fixed: ClassVar[SpecJson] = {"bias": True}
+    layers_name: ClassVar[str] = "bert.encoder.layer"
+    norm_names: ClassVar[Mapping[str, str]] = {
+        "mixer_residual.norm_after": "attention.output.LayerNorm",
+        "ffn_residual.norm_after": "output.LayerNorm",
+    }
+    mixer_name: ClassVar[str] = "attention"
+    mixer_names: ClassVar[Mapping[str, str]] = {
+        "q": "self.query",
+        "k": "self.key",
+        "v": "self.value",
+        "o": "output.dense",
+    }
+    ffn_name: ClassVar[str] = ""
+    ffn_names: ClassVar[Mapping[str, str]] = {"up": "intermediate.dense", "down": "output.dense"}
 
     def spec(self, config: Config) -> SpecJson:
         config.only("is_decoder", False)
         config.only("add_cross_attention", False)
         config.only("position_embedding_type", "absolute")
-        config.ignore("classifier_dropout", *POOLER)
         return {**super().spec(config), "head_transform": plain_activation(config, self.activation_key)}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
@@ -64,25 +76,15 @@ class BERT(LearnedPositions):
             raise UnsupportedError("visible", "only an encoder with token types has this counterpart")
         return super().config(spec)
 
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
+    def ends(self, spec: ModelSpec) -> Iterator[Pair]:
         theirs = "bert.embeddings"
         yield same("embedding.weight", f"{theirs}.word_embeddings.weight")
         yield same("positions.0.table.weight", f"{theirs}.position_embeddings.weight")
         yield same("token_types.weight", f"{theirs}.token_type_embeddings.weight")
         yield from layernorm("embedding_norm", f"{theirs}.LayerNorm")
-        for i in range(spec.n_layers):
-            yield from self._block(f"blocks.{i}", f"bert.encoder.layer.{i}")
         theirs = "cls.predictions"
         yield from both("transform.dense", f"{theirs}.transform.dense", bias=True)
         yield from layernorm("transform.norm", f"{theirs}.transform.LayerNorm")
         yield same("head_bias", f"{theirs}.decoder.bias")
         if not spec.tie_embeddings:
             yield same("head.weight", f"{theirs}.decoder.weight")
-
-    def _block(self, ours: str, theirs: str) -> Iterator[Pair]:
-        for own, name in ATTENTION.items():
-            yield from both(f"{ours}.mixer.{own}", f"{theirs}.attention.{name}", bias=True)
-        yield from layernorm(f"{ours}.mixer_residual.norm_after", f"{theirs}.attention.output.LayerNorm")
-        yield from both(f"{ours}.ffn.up", f"{theirs}.intermediate.dense", bias=True)
-        yield from both(f"{ours}.ffn.down", f"{theirs}.output.dense", bias=True)
-        yield from layernorm(f"{ours}.ffn_residual.norm_after", f"{theirs}.output.LayerNorm")

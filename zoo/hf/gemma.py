@@ -1,13 +1,29 @@
-"""Gemma."""
+"""Gemma, Gemma 2, VaultGemma, Gemma 3, Gemma 3n without images and sound, and RecurrentGemma."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from zoo.hf._config import Config
-from zoo.hf._keys import BIAS, Keys
-from zoo.hf._llama_like import LlamaLike
+import torch
+
+from zoo.block_spec import BlockSpec
+from zoo.errors import UnsupportedError
+from zoo.hf._common import attention, attention_weights, dense, expect
+from zoo.hf._config import Config, ConfigJson
+from zoo.hf._ffn import plain_activation, theirs_by_name
+from zoo.hf._keyed import DOUBLE, LlamaLike
+from zoo.hf._keys import BIAS, QKV, Key, Keys
+from zoo.hf._layered import LINEAR, Hybrid
+from zoo.hf._layers import FULL, SLIDING, layer_types, layered, types_of, window_config
+from zoo.hf._pairs import Pair, both, reshaped, same, transposed
+from zoo.hf._rope import layered_rope_config, rope
+from zoo.hf._rope_by_layer import RopeByType, SomeWindows
+from zoo.mixers import Mixer
+from zoo.mixers.attention import Attention
+from zoo.mixers.rg_lru import RGLRU
 from zoo.settings.edits import SpecJson
+from zoo.spec import ModelSpec
 
 
 class Gemma(LlamaLike):
@@ -23,3 +39,270 @@ class Gemma(LlamaLike):
         config.ignore("hidden_act", "hidden_activation")
         config.only("use_bidirectional_attention", None, False)
         return super().spec(config)
+
+
+def _scalar(scale: float | None) -> int:
+    """A whole number, as the config wants it: another scale is not found again, and so refused."""
+    return max(1, round((scale or 1.0) ** -2))
+
+
+class Gemma2(SomeWindows, Gemma):
+    """Gemma with norms on both sides of a branch, capped scores and logits, and windows on some layers. Gemma Team
+    2024, arXiv:2408.00118."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("gemma2",)
+    ignored: ClassVar[tuple[str, ...]] = ("sliding_window_size",)  # transformers does not read it
+    model_keys: ClassVar[Keys] = {**Gemma.model_keys, "final_logit_softcapping": "final_softcap"}
+    block_fixed: ClassVar[SpecJson] = {"norm_placement": "double"}
+    mixer_keys: ClassVar[Keys] = {
+        **Gemma.mixer_keys,
+        "query_pre_attn_scalar": Key("scale", lambda scalar: scalar**-0.5, _scalar),
+        "attn_logit_softcapping": "softcap",
+    }
+    activation_key: ClassVar[str] = "hidden_activation"
+    norm_names: ClassVar[Mapping[str, str]] = DOUBLE
+
+
+class VaultGemma(Gemma2):
+    """Gemma 2 without norms behind the branches. VaultGemma Team 2025, arXiv:2510.15001."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("vaultgemma",)
+    block_fixed: ClassVar[SpecJson] = {"norm_placement": "pre"}
+    norm_names: ClassVar[Mapping[str, str]] = {
+        "mixer_residual.norm_in": "input_layernorm",
+        "ffn_residual.norm_in": "pre_feedforward_layernorm",
+    }
+
+
+class Gemma3(RopeByType, Gemma2):
+    """Gemma 3, the language model without images: Gemma 2 with a norm of each head's queries and keys instead of a cap,
+    and other positions where there is a window. Gemma Team 2025, arXiv:2503.19786."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("gemma3_text",)
+    # They only say what layer_types are by default.
+    ignored: ClassVar[tuple[str, ...]] = ("_sliding_window_pattern", "sliding_window_pattern")
+    qk_norm: ClassVar[SpecJson | None] = {}
+    mixer_keys: ClassVar[Keys] = {
+        **Gemma2.mixer_keys,
+        # transformers reads it, and does not use it.
+        "attn_logit_softcapping": Key("softcap", lambda _: None, lambda _: None),
+    }
+
+
+WINDOW, READS = "window", "reads"
+FFN = "ffn{}"
+
+
+class Gemma3n(LlamaLike):
+    """AltUp's streams, LAuReL and an embedding for each layer; the last layers read keys and values of layers below.
+    Google 2025, https://ai.google.dev/gemma/docs/gemma-3n."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("gemma3n_text",)
+    buffers: ClassVar[tuple[str, ...]] = ("*inv_freq",)
+    preference: ClassVar[int] = 2
+    model_keys: ClassVar[Keys] = {**LlamaLike.model_keys, "final_logit_softcapping": "final_softcap"}
+    model_fixed: ClassVar[SpecJson] = {"embedding_scale": "sqrt_d_model"}
+    block_fixed: ClassVar[SpecJson] = {"norm_placement": "double"}
+    mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}
+    mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "scale": 1.0}
+    ffn_keys: ClassVar[Keys] = {}
+    activation_key: ClassVar[str] = "hidden_activation"
+    norm_names: ClassVar[Mapping[str, str]] = DOUBLE
+
+    def spec(self, config: Config) -> SpecJson:
+        return {
+            **super().spec(config),
+            "altup": self._altup(config),
+            "per_layer_embeddings": self._inputs(config),
+            **layered(self._kinds(config), self._edits(config)),
+        }
+
+    def block(self, config: Config) -> SpecJson:
+        return {**super().block(config), "laurel": {"rank": config["laurel_rank"]}}
+
+    def mixer(self, config: Config) -> SpecJson:
+        norm = self.norm(config)
+        return {**super().mixer(config), "qk_norm": norm, "v_norm": {**norm, "gain": False}}
+
+    def position(self, config: Config) -> SpecJson:
+        return rope(config, self.head_dim(config), FULL)
+
+    def ffn(self, config: Config) -> SpecJson:
+        return {**super().ffn(config), **_sizes(config)[0]}
+
+    def _altup(self, config: Config) -> SpecJson:
+        config.only("altup_correct_scale", True)
+        streams, active = config["altup_num_inputs"], config["altup_active_idx"]
+        return {"streams": streams, "active": active, "clip": config["altup_coef_clip"]}
+
+    def _inputs(self, config: Config) -> SpecJson:
+        return {
+            "features": config["hidden_size_per_layer_input"],
+            "activation": plain_activation(config, self.activation_key),
+            "vocabulary": config["vocab_size_per_layer_input"],
+            "scaled": True,
+        }
+
+    def _kinds(self, config: Config) -> list[list[str]]:
+        """Which of the edits each layer has."""
+        types, sizes = types_of(config), _sizes(config)
+        own = len(types) - config["num_kv_shared_layers"]
+        return [
+            [WINDOW] * (kind == SLIDING) + [READS] * (i >= own) + [FFN.format(sizes.index(size))] * (size != sizes[0])
+            for i, (kind, size) in enumerate(zip(types, sizes, strict=True))
+        ]
+
+    def _edits(self, config: Config) -> dict[str, SpecJson]:
+        near = {"mixer.window": config["sliding_window"]}
+        if SLIDING in types_of(config):
+            near["mixer.position"] = rope(config, self.head_dim(config), SLIDING)
+        sizes = {
+            FFN.format(i): {f"ffn.{key}": value for key, value in size.items()} for i, size in enumerate(_sizes(config))
+        }
+        reads = {"mixer.reuse_kv": True, "mixer.bias": ["q", "o"] if config["attention_bias"] else False}
+        return {WINDOW: near, READS: reads, **sizes}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        if spec.altup is None or spec.per_layer_embeddings is None:
+            raise UnsupportedError("altup", "Gemma 3n has it, and per_layer_embeddings")
+        mixers, inputs = [attention(layer) for layer in spec.layers], spec.per_layer_embeddings
+        positions = dict(zip(layer_types(spec), (mixer.position for mixer in mixers), strict=True))
+        return {
+            **super().config(spec),
+            **window_config(spec),
+            **layered_rope_config(positions),
+            "intermediate_size": [dense(layer).width for layer in spec.layers],
+            "activation_sparsity_pattern": [dense(layer).sparsity for layer in spec.layers],
+            "num_kv_shared_layers": sum(mixer.reuse_kv for mixer in mixers),
+            "altup_num_inputs": spec.altup.streams,
+            "altup_active_idx": spec.altup.active,
+            "altup_coef_clip": spec.altup.clip,
+            "hidden_activation": theirs_by_name(gated=False)[inputs.activation],
+            "hidden_size_per_layer_input": inputs.features,
+            "vocab_size_per_layer_input": inputs.rows(spec.vocab_size),
+        }
+
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
+        if layer.laurel is None:
+            raise UnsupportedError("block.laurel", "Gemma 3n has it")
+        return {**super().block_config(layer), "laurel_rank": layer.laurel.rank}
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        return {}
+
+    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield from super().weights(spec)
+        yield same("per_layer.table.weight", "model.embed_tokens_per_layer.weight")
+        yield same("per_layer.project.weight", "model.per_layer_model_projection.weight")
+        yield same("per_layer.norm.gain", "model.per_layer_projection_norm.weight")
+        for i in range(spec.altup.streams - 1 if spec.altup else 0):
+            yield same(f"altup.enter.{i}.weight", f"model.altup_projections.{i}.weight")
+            yield same(f"altup.leave.{i}.weight", f"model.altup_unembed_projections.{i}.weight")
+        for i in range(spec.n_layers):
+            yield from _beside(i)
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        mixer = expect(layer.mixer, Attention, "mixer")
+        borrowed = {f"{ours}.{name}" for name in ("k", "v", "k_norm")} if mixer.reuse_kv else set()
+        for pair in attention_weights(mixer, ours, theirs):
+            if pair.ours[0].rpartition(".")[0] not in borrowed:
+                yield pair
+
+
+def _sizes(config: Config) -> list[SpecJson]:
+    """Per-layer settings of the FFNs."""
+    widths, shares = config["intermediate_size"], config["activation_sparsity_pattern"]
+    return [{"d_ff": width, "sparsity": float(share)} for width, share in zip(widths, shares, strict=True)]
+
+
+def _beside(i: int) -> Iterator[Pair]:
+    """Weights of a layer outside its mixer and FFN."""
+    theirs = f"model.layers.{i}"
+    yield same(f"blocks.{i}.laurel.down.weight", f"{theirs}.laurel.linear_left.weight")
+    yield same(f"blocks.{i}.laurel.up.weight", f"{theirs}.laurel.linear_right.weight")
+    yield same(f"blocks.{i}.laurel.norm.gain", f"{theirs}.laurel.post_laurel_norm.weight")
+    yield same(f"altup.layers.{i}.norm.gain", f"{theirs}.altup.router_norm.weight")
+    yield same(f"altup.layers.{i}.router.weight", f"{theirs}.altup.modality_router.weight")
+    yield same(f"altup.layers.{i}.predict.weight", f"{theirs}.altup.prediction_coefs.weight")
+    yield same(f"altup.layers.{i}.correct.weight", f"{theirs}.altup.correction_coefs.weight")
+    yield same(f"per_layer.layers.{i}.gain", f"{theirs}.altup.correct_output_scale")
+    yield same(f"per_layer.layers.{i}.gate.weight", f"{theirs}.per_layer_input_gate.weight")
+    yield same(f"per_layer.layers.{i}.out.weight", f"{theirs}.per_layer_projection.weight")
+    yield same(f"per_layer.layers.{i}.norm.gain", f"{theirs}.post_per_layer_input_norm.weight")
+
+
+ATTENTION, RECURRENT = "attention", "recurrent"
+
+
+class RecurrentGemma(Hybrid):
+    """Real-gated linear recurrent units in most layers, attention with a window in the others. Botev et al. 2024,
+    arXiv:2404.07839."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("recurrent_gemma",)
+    final_norm_name: ClassVar[str] = "model.final_norm"
+    has_head_dim: ClassVar[bool] = False
+    partial_rotary: ClassVar[bool] = True
+    model_keys: ClassVar[Keys] = {**Hybrid.model_keys, "logits_soft_cap": "final_softcap"}
+    norm_fixed: ClassVar[SpecJson] = {"kind": "rmsnorm", "unit_offset": True}
+    norm_names: ClassVar[Mapping[str, str]] = {
+        "mixer_residual.norm_in": "temporal_pre_norm",
+        "ffn_residual.norm_in": "channel_pre_norm",
+    }
+    mixer_name: ClassVar[str] = "temporal_block"
+    ffn_name: ClassVar[str] = "mlp_block"
+    mixer_keys: ClassVar[Keys] = {
+        **Hybrid.mixer_keys,
+        "attention_bias": Key("bias", lambda biased: [*QKV, "o"] if biased else ["o"], lambda names: "q" in names),
+        "attention_window_size": "window",
+    }
+    activation_key: ClassVar[str] = "hidden_activation"
+    ffn_keys: ClassVar[Keys] = {
+        "intermediate_size": Key("d_ff", lambda width: width // 2, lambda width: 2 * width, resolved="width")
+    }
+    ffn_fixed: ClassVar[SpecJson] = {"bias": True}
+    state_class: ClassVar[type[Mixer]] = RGLRU
+    state_fixed: ClassVar[SpecJson] = {"kind": "rg_lru"}
+    state_keys: ClassVar[Keys] = {
+        "num_attention_heads": "heads",
+        "lru_width": "features",
+        "conv1d_width": "conv",
+    }
+
+    def spec(self, config: Config) -> SpecJson:
+        # Initial values, and what follows from others.
+        config.ignore("w_init_variance_scale", "final_w_init_variance_scale", "head_dim")
+        # Its factor has the precision of bfloat16, whatever the model's.
+        scale = torch.tensor(config["hidden_size"] ** 0.5, dtype=torch.bfloat16).item()
+        return {**super().spec(config), "embedding_scale": scale}
+
+    def head_dim(self, config: Config) -> int:
+        return int(config["hidden_size"] // config["num_attention_heads"])
+
+    def mixer_kinds(self, config: Config) -> list[list[str]]:
+        kinds, layers = config["block_types"], config["num_hidden_layers"]
+        return [[LINEAR] * (kind == RECURRENT) for kind in (kinds * layers)[:layers]]
+
+    def state(self, config: Config) -> SpecJson:
+        config.only(self.activation_key, "gelu_pytorch_tanh")
+        return {name: value for name, value in super().state(config).items() if name != "activation"}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        arguments = super().config(spec)
+        kinds = [RECURRENT if kind == LINEAR else ATTENTION for kind in arguments.pop("layer_types")]
+        return {**arguments, "block_types": kinds}
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        if not isinstance(layer.mixer, RGLRU):
+            yield from super().mixer_weights(layer, ours, theirs)
+            return
+        for part, name in (("gate", "linear_y"), ("v", "linear_x"), ("o", "linear_out")):
+            yield from both(f"{ours}.{part}", f"{theirs}.{name}", bias=True)
+        mixer, features = layer.mixer, expect(layer.mixer.features, int, "mixer.features")
+        shapes = (features, mixer.conv), (features, 1, mixer.conv)
+        yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv_1d.weight", *shapes)
+        yield same(f"{ours}.conv.bias", f"{theirs}.conv_1d.bias")
+        yield same(f"{ours}.rate", f"{theirs}.rg_lru.recurrent_param")
+        for part, name in (("recur", "recurrent_gate"), ("admit", "input_gate")):
+            yield transposed(same(f"{ours}.{part}.weight", f"{theirs}.rg_lru.{name}_weight"))
+            blocks = mixer.heads, features // mixer.heads
+            yield reshaped(f"{ours}.{part}.bias", f"{theirs}.rg_lru.{name}_bias", (features,), blocks)

@@ -1,4 +1,4 @@
-"""Kimi Linear."""
+"""Kimi Linear, and Ling 3.0 and Ring 3.0, which have its layers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._fine_experts import ListedExperts
 from zoo.hf._keys import CONV, Key, Keys, convolved, without
 from zoo.hf._layered import Hybrid
+from zoo.hf._layered_experts import ListedExperts
 from zoo.hf._pairs import Pair, reshaped, same
-from zoo.hf.deepseek_v3 import DeepSeekV3
+from zoo.hf.deepseek import DeepSeekV3
 from zoo.mixers import Mixer
 from zoo.mixers.kda import KimiDeltaAttention
 from zoo.mixers.mla import MLA
@@ -32,7 +32,7 @@ class KimiLinear(Hybrid, ListedExperts, DeepSeekV3):
     state_fixed: ClassVar[SpecJson] = {"kind": "kda"}
     state_keys: ClassVar[Keys] = {
         "linear_num_heads": "heads",
-        "linear_head_dim": Key("head_dim", resolved="features"),
+        "linear_head_dim": Key("head_dim", resolved="key_features"),
         "linear_conv_kernel_dim": CONV,
     }
 
@@ -72,3 +72,45 @@ class KimiLinear(Hybrid, ListedExperts, DeepSeekV3):
         for part, letter in (("down", "a"), ("up", "b")):
             yield same(f"{ours}.forget.{part}.weight", f"{theirs}.forget_gate.f_{letter}_proj.weight")
             yield same(f"{ours}.gate.{part}.weight", f"{theirs}.g_{letter}_proj.weight")
+
+
+class BailingHybrid(KimiLinear):
+    """Ling 3.0 and Ring 3.0: Kimi Delta Attention with a floor under its decay, and latent attention with RoPE and a
+    gate for each head. Inclusion AI 2026, https://huggingface.co/inclusionAI/Ling-3.0-Flash."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("bailing_hybrid",)
+    mixer_keys: ClassVar[Keys] = without(KimiLinear.mixer_keys, "q_lora_rank")
+    mixer_fixed: ClassVar[SpecJson] = {**KimiLinear.mixer_fixed, "q_rank": None, "gate": "head"}
+
+    def spec(self, config: Config) -> SpecJson:
+        # By default they say what lists are, how many heads there are, and how wide.
+        config.ignore("q_lora_rank", "layer_group_size", "short_conv_kernel_size", "mtp_loss_scaling_factor")
+        return super().spec(config)
+
+    def position(self, config: Config) -> SpecJson:
+        return DeepSeekV3.position(self, config)
+
+    def state(self, config: Config) -> SpecJson:
+        floor, safe = float(config["kda_lower_bound"]), config["kda_safe_gate"]
+        return {**super().state(config), "low_rank": False, "decay_floor": floor if safe else None}
+
+    def state_config(self, mixer: Mixer) -> ConfigJson:
+        delta = expect(mixer, KimiDeltaAttention, "mixer")
+        floor = {} if delta.decay_floor is None else {"kda_lower_bound": delta.decay_floor}
+        sizes = {"head_dim": delta.key_features, "short_conv_kernel_size": convolved(delta.conv)}
+        return {**sizes, **floor, "kda_safe_gate": delta.decay_floor is not None}
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        arguments = DeepSeekV3.position_config(self, layer)
+        del arguments["rope_interleave"]
+        return arguments
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        yield from super().mixer_weights(layer, ours, theirs)
+        if isinstance(layer.mixer, MLA):
+            yield same(f"{ours}.gate.project.weight", f"{theirs}.g_proj.weight")
+
+    def gate_weights(self, mixer: KimiDeltaAttention, ours: str, theirs: str) -> Iterator[Pair]:
+        yield same(f"{ours}.decay.log_rate", f"{theirs}.forget_gate.A_log")
+        yield same(f"{ours}.forget.weight", f"{theirs}.forget_gate.f_proj.weight")
+        yield same(f"{ours}.gate.weight", f"{theirs}.g_proj.weight")

@@ -1,14 +1,17 @@
-"""LFM 2."""
+"""LFM 2, dense and with experts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.hf._common import attention, dense, expect
+from zoo.ffns._moe import MoE
+from zoo.ffns.deepseek_moe import DeepSeekMoE
+from zoo.hf._common import PROJECTIONS, dense, expect
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._keys import Keys, read
+from zoo.hf._experts import EXPERT_SIZES
+from zoo.hf._keys import Key, Keys, read, write
 from zoo.hf._layered import LINEAR, Hybrid
 from zoo.hf._layers import types_of
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
@@ -34,6 +37,10 @@ class Lfm2(Hybrid):
         "mixer_residual.norm_in": "operator_norm",
         "ffn_residual.norm_in": "ffn_norm",
     }
+    mixer_names: ClassVar[Mapping[str, str]] = {**PROJECTIONS, "o": "out_proj"}
+    qk_norm_names: ClassVar[Mapping[str, str]] = {"q": "q_layernorm", "k": "k_layernorm"}
+    ffn_name: ClassVar[str] = "feed_forward"
+    ffn_names: ClassVar[Mapping[str, str]] = {"gate": "w1", "up": "w3", "down": "w2"}
     state_class: ClassVar[type[Mixer]] = GatedShortConv
     state_fixed: ClassVar[SpecJson] = {"kind": "short_conv"}
     state_keys: ClassVar[Keys] = {"conv_L_cache": "width", "conv_bias": "bias"}
@@ -65,12 +72,7 @@ class Lfm2(Hybrid):
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         if isinstance(layer.mixer, GatedShortConv):
             return _conv_weights(layer.mixer, ours, theirs.removesuffix("self_attn") + CONV)
-        return _attention_weights(layer, ours, theirs)
-
-    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        theirs = theirs.removesuffix("mlp") + "feed_forward"
-        for part, name in (("gate", "w1"), ("up", "w3"), ("down", "w2")):
-            yield same(f"{ours}.{part}.weight", f"{theirs}.{name}.weight")
+        return super().mixer_weights(layer, ours, theirs)
 
 
 def _width(config: Config) -> int:
@@ -96,9 +98,33 @@ def _conv_weights(mixer: GatedShortConv, ours: str, theirs: str) -> Iterator[Pai
     yield from both(f"{ours}.o", f"{theirs}.out_proj", bias=mixer.bias)
 
 
-def _attention_weights(layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-    attention(layer)
-    for part, name in (("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj"), ("o", "out_proj")):
-        yield same(f"{ours}.{part}.weight", f"{theirs}.{name}.weight")
-    for part in ("q", "k"):
-        yield same(f"{ours}.{part}_norm.gain", f"{theirs}.{part}_layernorm.weight")
+class Lfm2Moe(Lfm2):
+    """LFM 2 with sigmoid experts after some dense layers. Liquid AI 2025, arXiv:2511.23404."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("lfm2_moe",)
+    experts_class: ClassVar[type[MoE] | tuple[()]] = DeepSeekMoE
+    expert_fixed: ClassVar[SpecJson] = {"kind": "deepseek_moe", "shared_experts": 0, "balance_loss": 0.0}
+    expert_keys: ClassVar[Keys] = {
+        **EXPERT_SIZES,
+        "norm_topk_prob": "normalise",
+        "routed_scaling_factor": Key("scale", float),
+        "use_expert_bias": Key("bias_rate", lambda there: 1e-3 if there else None, lambda rate: rate is not None),
+    }
+    balance_name: ClassVar[str] = "expert_bias"
+    expert_modules: ClassVar[Sequence[str]] = ("w1", "w3", "w2")
+
+    def sparse(self, config: Config) -> list[bool]:
+        return [i >= config["num_dense_layers"] for i in range(config["num_hidden_layers"])]
+
+    def ffn(self, config: Config) -> SpecJson:
+        return {"kind": "swiglu", **read(self.ffn_keys, config)}
+
+    def experts(self, config: Config) -> SpecJson:
+        return {**self.expert_fixed, **read(self.expert_keys, config)}
+
+    def sparse_config(self, sparse: list[bool]) -> ConfigJson:
+        return {"num_dense_layers": sparse.index(True) if any(sparse) else len(sparse)}
+
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
+        sparse = isinstance(layer.ffn, DeepSeekMoE)
+        return write(self.expert_keys if sparse else self.ffn_keys, layer.ffn, "ffn")

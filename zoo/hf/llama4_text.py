@@ -11,14 +11,12 @@ from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._common import attention, turns
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import PARTS
-from zoo.hf._gpt import of_transposed
 from zoo.hf._keys import BIAS, WIDTH, Keys
 from zoo.hf._layered import Layered
 from zoo.hf._layers import FULL, types_of
-from zoo.hf._pairs import Pair, fused, same
-from zoo.hf._some_rope import SomeRoPE
-from zoo.hf.mixtral import Mixtral
+from zoo.hf._pairs import Pair, fused, same, transposed
+from zoo.hf._rope_by_layer import SomeRoPE
+from zoo.hf.mistral import Mixtral
 from zoo.mixers.attention import Attention
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.settings.edits import SpecJson
@@ -46,6 +44,8 @@ class Llama4(SomeRoPE, Layered):
         "balance_loss": 0.0,
     }
     expert_keys: ClassVar[Keys] = Mixtral.expert_keys
+    ffn_name: ClassVar[str] = "feed_forward"
+    shared_name: ClassVar[str] = "shared_expert"
 
     def spec(self, config: Config) -> SpecJson:
         config.ignore("no_rope_layer_interval", "interleave_moe_layer_step")  # they say what lists are by default
@@ -99,20 +99,12 @@ class Llama4(SomeRoPE, Layered):
     def block_config(self, layer: BlockSpec) -> ConfigJson:
         return {**super().block_config(layer), "use_qk_norm": isinstance(attention(layer).qk_norm, RMSNorm)}
 
-    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        mixer = attention(layer).model_copy(update={"qk_norm": None})  # its norm has no weights
-        yield from super().mixer_weights(layer.model_copy(update={"mixer": mixer}), ours, theirs)
-
-    def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        return super().ffn_weights(layer, ours, theirs.removesuffix("mlp") + "feed_forward")
-
     def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
         yield same(f"{ours}.router.weight", f"{theirs}.router.weight")
         wide = [f"{ours}.experts.gate.weight", f"{ours}.experts.up.weight"]
-        yield of_transposed(fused(wide, f"{theirs}.experts.gate_up_proj", [moe.width] * 2, dim=1))
-        yield of_transposed(same(f"{ours}.experts.down.weight", f"{theirs}.experts.down_proj"))
-        for part in PARTS:
-            yield same(f"{ours}.shared.{part}.weight", f"{theirs}.shared_expert.{part}_proj.weight")
+        yield transposed(fused(wide, f"{theirs}.experts.gate_up_proj", [moe.width] * 2, dim=1))
+        yield transposed(same(f"{ours}.experts.down.weight", f"{theirs}.experts.down_proj"))
+        yield from self.shared_weights(moe, f"{ours}.shared", f"{theirs}.{self.shared_name}")
 
 
 def _temperature_config(mixers: list[Attention]) -> ConfigJson:

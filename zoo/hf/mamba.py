@@ -1,19 +1,45 @@
-"""Mamba."""
+"""Mamba, Falcon Mamba and Mamba-2: models of mixers alone, under transformers' `backbone`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from zoo.hf._backbone import Backbone
+from zoo.block_spec import BlockSpec
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._keys import Keys
+from zoo.hf._ffn import plain_activation, theirs_by_name
+from zoo.hf._keyed import Keyed
+from zoo.hf._keys import Key, Keys, read
 from zoo.hf._pairs import Pair, both, fused, reshaped, same
-from zoo.mixers import Mixer as AnyMixer
-from zoo.mixers.mamba import Mamba as Mixer
+from zoo.mixers import Mixer, mamba, mamba2
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
+
+
+class Backbone(Keyed):
+    """x + mixer(norm(x)) in every layer, and no FFN."""
+
+    norm_keys: ClassVar[Keys] = {"layer_norm_epsilon": "eps"}
+    table_name: ClassVar[str] = "backbone.embeddings"
+    final_norm_name: ClassVar[str] = "backbone.norm_f"
+    layers_name: ClassVar[str] = "backbone.layers"
+    norm_names: ClassVar[Mapping[str, str]] = {"mixer_residual.norm_in": "norm"}
+    mixer_name: ClassVar[str] = "mixer"
+    fixed_position: ClassVar[SpecJson | None] = {"kind": "nope"}
+
+    def mixer(self, config: Config) -> SpecJson:
+        act = plain_activation(config, self.activation_key)
+        return {**self.mixer_fixed, **read(self.mixer_keys, config), "activation": act}
+
+    def ffn(self, config: Config) -> SpecJson:
+        return {"kind": "none"}
+
+    def ffn_config(self, layer: BlockSpec) -> ConfigJson:
+        """The activation is the mixer's."""
+        return {self.activation_key: theirs_by_name(gated=False)[getattr(layer.mixer, "activation", "")]}
+
 
 UNREAD = (
     "intermediate_size",
@@ -32,7 +58,7 @@ class Mamba(Backbone):
 
     model_types: ClassVar[tuple[str, ...]] = ("mamba",)
 
-    mixer_class: ClassVar[type[AnyMixer]] = Mixer
+    mixer_class: ClassVar[type[Mixer]] = mamba.Mamba
     mixer_keys: ClassVar[Keys] = {
         "state_size": "state",
         "conv_kernel": "conv",
@@ -52,14 +78,14 @@ class Mamba(Backbone):
         return {**super().mixer(config), **sizes}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
-        inner, rank = expect(spec.layers[0].mixer, Mixer, "mixer").sizes()
+        inner, rank = expect(spec.layers[0].mixer, mamba.Mamba, "mixer").sizes()
         return {**super().config(spec), "expand": inner // spec.d_model, "time_step_rank": rank}
 
-    def mixer_weights(self, mixer: AnyMixer, ours: str, theirs: str) -> Iterator[Pair]:
-        return mamba_weights(expect(mixer, Mixer, "mixer"), ours, theirs)
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        return mamba_weights(expect(layer.mixer, mamba.Mamba, "mixer"), ours, theirs)
 
 
-def mamba_weights(mixer: Mixer, ours: str, theirs: str) -> Iterator[Pair]:
+def mamba_weights(mixer: mamba.Mamba, ours: str, theirs: str) -> Iterator[Pair]:
     """All but those of the norms of δ, b and c."""
     inner, _ = mixer.sizes()
     for kind in ("weight", "bias") if mixer.bias else ("weight",):
@@ -71,3 +97,82 @@ def mamba_weights(mixer: Mixer, ours: str, theirs: str) -> Iterator[Pair]:
     names = {"parts.weight": "x_proj.weight", "step.weight": "dt_proj.weight", "step_bias": "dt_proj.bias"}
     for name, their_name in {**names, "log_rate": "A_log", "skip": "D"}.items():
         yield same(f"{ours}.{name}", f"{theirs}.{their_name}")
+
+
+class FalconMamba(Mamba):
+    """Mamba with norms without gains of what Δ, b and c are made of. Zuo et al. 2024, arXiv:2410.05355."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("falcon_mamba",)
+
+    def mixer(self, config: Config) -> SpecJson:
+        norm = {"kind": "rmsnorm", "eps": config["mixer_rms_eps"], "gain": False}
+        return {**super().mixer(config), "part_norm": norm}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        norm = expect(spec.layers[0].mixer, mamba.Mamba, "mixer").part_norm
+        return {**super().config(spec), "mixer_rms_eps": getattr(norm, "eps", 1e-6)}
+
+
+class Mamba2(Backbone):
+    """Dao & Gu 2024, arXiv:2405.21060: x + mixer(norm(x)), and no FFN."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("mamba2",)
+
+    mixer_class: ClassVar[type[Mixer]] = mamba2.Mamba2
+    mixer_keys: ClassVar[Keys] = {
+        "num_heads": "heads",
+        "head_dim": Key("head_dim", resolved="features"),
+        "state_size": "state",
+        "n_groups": "groups",
+        "conv_kernel": "conv",
+        "use_conv_bias": "conv_bias",
+        "use_bias": "bias",
+        "chunk_size": "chunk",
+    }
+    mixer_fixed: ClassVar[SpecJson] = {"kind": "mamba2"}
+
+    def spec(self, config: Config) -> SpecJson:
+        # Initial values, the precision of the stream, and what follows from the heads.
+        config.ignore("time_step_rank", "time_step_min", "time_step_max", "time_step_floor", "time_step_init_scheme")
+        config.ignore("time_step_scale", "rescale_prenorm_residual", "residual_in_fp32", "expand")
+        # Keys of published configs, Mamba-Codestral-7B's among them, that no version of transformers reads.
+        config.ignore("intermediate_size", "norm_before_gate", "rms_norm")
+        return super().spec(config)
+
+    def mixer(self, config: Config) -> SpecJson:
+        return {**super().mixer(config), "head_norm": self.norm(config), **limits(config)}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        mixer = expect(spec.layers[0].mixer, mamba2.Mamba2, "mixer")
+        return {**super().config(spec), "expand": mixer.widths[0] // spec.d_model, **limits_config(mixer)}
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        return mamba2_weights(expect(layer.mixer, mamba2.Mamba2, "mixer"), ours, theirs)
+
+
+def limits(config: Config) -> SpecJson:
+    """Limits of Δ. transformers ignores them when it decodes a token at a time; ours does not."""
+    least, most = map(float, config["time_step_limit"])
+    return {"step_min": least, "step_max": None if math.isinf(most) else most}
+
+
+def limits_config(mixer: mamba2.Mamba2) -> ConfigJson:
+    """Arguments of the config class for the limits of Δ."""
+    return {"time_step_limit": (mixer.step_min, mixer.step_max or math.inf)}
+
+
+def mamba2_weights(mixer: mamba2.Mamba2, ours: str, theirs: str) -> Iterator[Pair]:
+    """Its one projection is our five; its one gain is ours of all groups."""
+    inner, channels = mixer.widths[0], sum(mixer.widths)
+    projections = [f"{ours}.{name}" for name in ("gate", "x", "b", "c", "forget")]
+    for kind in ("weight", "bias") if mixer.bias else ("weight",):
+        parts = [f"{name}.{kind}" for name in projections]
+        yield fused(parts, f"{theirs}.in_proj.{kind}", [inner, *mixer.widths, mixer.heads])
+    yield from both(f"{ours}.o", f"{theirs}.out_proj", bias=mixer.bias)
+    yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv1d.weight", (channels, mixer.conv), (channels, 1, mixer.conv))
+    if mixer.conv_bias:
+        yield same(f"{ours}.conv.bias", f"{theirs}.conv1d.bias")
+    gains = [f"{ours}.head_norm.norms.{i}.gain" for i in range(mixer.groups)]
+    yield fused(gains, f"{theirs}.norm.weight", [inner // mixer.groups] * mixer.groups)
+    for name, theirs_name in {"decay.log_rate": "A_log", "decay.step_bias": "dt_bias", "skip": "D"}.items():
+        yield same(f"{ours}.{name}", f"{theirs}.{theirs_name}")

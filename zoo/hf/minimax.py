@@ -1,4 +1,4 @@
-"""MiniMax-Text-01 and MiniMax-M1."""
+"""MiniMax-Text-01, MiniMax-M1 and MiniMax-M2."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
+from zoo.ffns._moe import MoE
+from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._keyed import LlamaLike
 from zoo.hf._keys import Keys
 from zoo.hf._layered import LINEAR, Hybrid
 from zoo.hf._layers import FULL
 from zoo.hf._pairs import Pair, fused, same
-from zoo.hf.mixtral import Mixtral
+from zoo.hf.mistral import Mixtral
 from zoo.mixers import Mixer
 from zoo.mixers.lightning import LightningAttention
 from zoo.settings.edits import SpecJson
@@ -19,10 +22,11 @@ from zoo.spec import ModelSpec
 
 
 class MiniMax(Hybrid, Mixtral):
-    """Mixtral with lightning attention in most layers, whose shortcuts carry the normalised stream. MiniMax 2025,
-    arXiv:2501.08313."""
+    """MiniMax-Text-01 and MiniMax-M1: Mixtral with lightning attention in most layers, whose shortcuts carry the
+    normalised stream. MiniMax 2025, arXiv:2501.08313."""
 
     model_types: ClassVar[tuple[str, ...]] = ("minimax",)
+    ignored: ClassVar[tuple[str, ...]] = ("block_size",)  # how many tokens are computed at a time
     buffers: ClassVar[tuple[str, ...]] = tuple(
         f"*.self_attn.{name}" for name in ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
     )
@@ -32,7 +36,6 @@ class MiniMax(Hybrid, Mixtral):
 
     def spec(self, config: Config) -> SpecJson:
         config.only("router_jitter_noise", 0.0)
-        config.ignore("block_size")  # how many tokens are computed at a time
         return super().spec(config)
 
     def edits(self, config: Config) -> dict[str, SpecJson]:
@@ -73,3 +76,20 @@ class MiniMax(Hybrid, Mixtral):
         yield same(f"{ours}.gate.weight", f"{theirs}.output_gate.weight")
         yield same(f"{ours}.output_norm.gain", f"{theirs}.norm.weight")
         yield same(f"{ours}.o.weight", f"{theirs}.out_proj.weight")
+
+
+class MiniMaxM2(LlamaLike):
+    """MiniMax-M2: full attention with partial RoPE and a norm over the full width of queries and keys; experts with
+    sigmoid scores and a bias that balances. MiniMax 2025, https://huggingface.co/MiniMaxAI/MiniMax-M2."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("minimax_m2",)
+    qk_norm: ClassVar[SpecJson | None] = {"qk_norm_over": "full"}
+    partial_rotary: ClassVar[bool] = True
+    experts_class: ClassVar[type[MoE]] = DeepSeekMoE
+    expert_fixed: ClassVar[SpecJson] = {"kind": "deepseek_moe", "shared_experts": 0, "balance_loss": 0.0}
+    expert_keys: ClassVar[Keys] = Mixtral.expert_keys
+    balance_name: ClassVar[str] = "e_score_correction_bias"
+
+    def ffn(self, config: Config) -> SpecJson:
+        config.ignore("router_aux_loss_coef", "output_router_logits")  # its balance is the bias's
+        return self.experts(config)

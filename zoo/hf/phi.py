@@ -1,4 +1,4 @@
-"""Phi-1, Phi-1.5 and Phi-2."""
+"""Phi-1 to Phi-4, and Persimmon, whose block is that of Phi-1."""
 
 from __future__ import annotations
 
@@ -6,18 +6,44 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.hf._common import linears
+from zoo.errors import UnsupportedError
+from zoo.hf._common import PROJECTIONS, attention, dense, fused_gate_up
+from zoo.hf._config import Config, ConfigJson
+from zoo.hf._gpt import FusedQKV
+from zoo.hf._keyed import LlamaLike
 from zoo.hf._keys import DROPOUT, Keys
-from zoo.hf._layernorm_rope import LayerNormRoPE
-from zoo.hf._llama_like import LlamaLike
-from zoo.hf._pairs import Pair, same
+from zoo.hf._pairs import Pair, fused, same
+from zoo.hf._rope import FRACTION
+from zoo.hf.mistral import Mistral
 from zoo.settings.edits import SpecJson
-from zoo.spec import ModelSpec
+
+
+class LayerNormRoPE(LlamaLike):
+    """LayerNorm, also of each head's queries and keys where asked for, partial RoPE, biases, and an FFN without a
+    gate."""
+
+    has_head_dim: ClassVar[bool] = False
+    final_norm_name: ClassVar[str] = "model.final_layernorm"
+    partial_rotary: ClassVar[bool] = True
+    norm_keys: ClassVar[Keys] = {"layer_norm_eps": "eps"}
+    norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
+    mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "bias": True}
+    gated: ClassVar[bool] = False
+    ffn_fixed: ClassVar[SpecJson] = {"bias": True}
+    qk_norm: ClassVar[SpecJson | None] = {}
+    qk_norm_key: ClassVar[str | None] = "qk_layernorm"
+    qk_norm_names: ClassVar[Mapping[str, str]] = {"q": "q_layernorm", "k": "k_layernorm"}
+
+    def position(self, config: Config) -> SpecJson:
+        position, head_dim = super().position(config), self.head_dim(config)
+        if (cut := int(head_dim * position["fraction"])) % 2:
+            raise UnsupportedError(FRACTION, f"{cut} of a head's {head_dim} features cannot be turned")
+        return position
 
 
 class Phi(LayerNormRoPE):
-    """x + attention(h) + mlp(h), h = LayerNorm(x), with partial RoPE, and biases also on the logits. Li et al. 2023,
-    arXiv:2309.05463."""
+    """Phi-1, Phi-1.5 and Phi-2: x + attention(h) + mlp(h), h = LayerNorm(x), with partial RoPE, and biases also on the
+    logits. Li et al. 2023, arXiv:2309.05463."""
 
     model_types: ClassVar[tuple[str, ...]] = ("phi",)
     model_keys: ClassVar[Keys] = {**LlamaLike.model_keys, "embd_pdrop": "embedding_dropout"}
@@ -25,16 +51,47 @@ class Phi(LayerNormRoPE):
     block_keys: ClassVar[Keys] = {"resid_pdrop": DROPOUT}
     block_fixed: ClassVar[SpecJson] = {"topology": "parallel"}
     norm_names: ClassVar[Mapping[str, str]] = {"mixer_residual.norm_in": "input_layernorm"}
+    mixer_names: ClassVar[Mapping[str, str]] = {**PROJECTIONS, "o": "dense"}
+    ffn_names: ClassVar[Mapping[str, str]] = {"up": "fc1", "down": "fc2"}
 
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield from super().weights(spec)
-        yield same("head_bias", "lm_head.bias")
+
+class Phi3(Mistral):
+    """Phi-3 and Phi-4: Mistral with queries, keys and values in one matrix, and gate and up in one. Abdin et al. 2024,
+    arXiv:2404.14219."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("phi3",)
+    partial_rotary: ClassVar[bool] = True
+    block_keys: ClassVar[Keys] = {"resid_pdrop": DROPOUT}
+
+    def block(self, config: Config) -> SpecJson:
+        config.ignore("embd_pdrop", "full_attn_mod", "interpolate_factor")  # transformers does not read them
+        config.ignore("original_max_position_embeddings")  # of LongRoPE, which reads it
+        return super().block(config)
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        """LongRoPE's length stands beside its other settings."""
+        length = getattr(getattr(attention(layer).position, "scaling", None), "original_length", None)
+        beside = {} if length is None else {"original_max_position_embeddings": length}
+        return {**super().position_config(layer), **beside}
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        names = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "dense"}
-        yield from linears(ours, theirs, names, names)
-        yield from self.qk_norm_weights(layer, ours, theirs)
+        heads, kv_heads, head_dim = attention(layer).sizes()
+        sizes = [heads * head_dim, kv_heads * head_dim, kv_heads * head_dim]
+        yield fused([f"{ours}.{name}.weight" for name in "qkv"], f"{theirs}.qkv_proj.weight", sizes)
+        yield same(f"{ours}.o.weight", f"{theirs}.o_proj.weight")
 
     def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        names = {"up": "fc1", "down": "fc2"}
-        return linears(ours, theirs, names, names)
+        return fused_gate_up(dense(layer), ours, theirs)
+
+
+class Persimmon(FusedQKV, LayerNormRoPE):
+    """LayerNorm, also of each head's queries and keys, partial RoPE, and an FFN of squared ReLU. Adept 2023,
+    https://huggingface.co/adept/persimmon-8b-base."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("persimmon",)
+    mixer_keys: ClassVar[Keys] = {"num_attention_heads": "heads", "attention_dropout": DROPOUT}
+    ffn_names: ClassVar[Mapping[str, str]] = {"up": "dense_h_to_4h", "down": "dense_4h_to_h"}
+
+    def block(self, config: Config) -> SpecJson:
+        config.only("hidden_dropout", 0.0)  # transformers applies it to the FFN alone
+        return super().block(config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
@@ -44,6 +44,17 @@ class XLSTM(Keyed):
     mixer_class: ClassVar[type[Mixer]] = MLSTM
     mixer_keys: ClassVar[Keys] = {"num_heads": "heads", "gate_soft_cap": "gate_cap", "chunk_size": "chunk"}
     mixer_fixed: ClassVar[SpecJson] = {"kind": "mlstm"}
+    fixed_position: ClassVar[SpecJson | None] = {"kind": "nope"}
+    table_name: ClassVar[str] = "backbone.embeddings"
+    final_norm_name: ClassVar[str] = "backbone.out_norm"
+    layers_name: ClassVar[str] = "backbone.blocks"
+    norm_names: ClassVar[Mapping[str, str]] = {
+        "mixer_residual.norm_in": "norm_mlstm",
+        "ffn_residual.norm_in": "norm_ffn",
+    }
+    mixer_name: ClassVar[str] = "mlstm_layer"
+    ffn_name: ClassVar[str] = "ffn"
+    ffn_names: ClassVar[Mapping[str, str]] = {"gate": "proj_up_gate", "up": "proj_up", "down": "proj_down"}
 
     def spec(self, config: Config) -> SpecJson:
         # How it is computed, what follows from others, and what is as if it were always so.
@@ -78,36 +89,20 @@ class XLSTM(Keyed):
         factors = {key: _factor(width, spec.d_model) for key, width in widths.items()}
         return {**super().config(spec), **factors, "ffn_round_up_to_multiple_of": 1}
 
-    def position_config(self, layer: BlockSpec) -> ConfigJson:
-        return {}
-
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         return {}
 
-    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        yield same("embedding.weight", "backbone.embeddings.weight")
-        yield same("norm.gain", "backbone.out_norm.weight")
-        yield same("head.weight", "lm_head.weight")
-        for i, layer in enumerate(spec.layers):
-            ours, theirs = f"blocks.{i}", f"backbone.blocks.{i}"
-            for part, name in (("mixer", "mlstm"), ("ffn", "ffn")):
-                yield same(f"{ours}.{part}_residual.norm_in.gain", f"{theirs}.norm_{name}.weight")
-            mixer = expect(layer.mixer, MLSTM, "mixer")
-            yield from _mixer_weights(mixer, f"{ours}.mixer", f"{theirs}.mlstm_layer")
-            for part, name in (("gate", "proj_up_gate"), ("up", "proj_up"), ("down", "proj_down")):
-                yield same(f"{ours}.ffn.{part}.weight", f"{theirs}.ffn.{name}.weight")
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        mixer = expect(layer.mixer, MLSTM, "mixer")
+        for part, name in (("q", "q"), ("k", "k"), ("v", "v"), ("gate", "ogate_preact"), ("o", "out_proj")):
+            yield same(f"{ours}.{part}.weight", f"{theirs}.{name}.weight")
+        for part, name in (("admit", "igate_preact"), ("forget", "fgate_preact")):
+            yield from both(f"{ours}.{part}", f"{theirs}.{name}", bias=True)
+        gains = [f"{ours}.head_norm.norms.{head}.gain" for head in range(mixer.heads)]
+        yield fused(gains, f"{theirs}.multihead_norm.weight", [mixer.value_features] * mixer.heads)
 
 
 def _factor(width: int, d_model: int) -> float:
     """A factor on d_model whose whole features are so many, whatever the rounding."""
     exact = width / d_model
     return exact if int(d_model * exact) == width else (width + 0.5) / d_model
-
-
-def _mixer_weights(mixer: MLSTM, ours: str, theirs: str) -> Iterator[Pair]:
-    for part, name in (("q", "q"), ("k", "k"), ("v", "v"), ("gate", "ogate_preact"), ("o", "out_proj")):
-        yield same(f"{ours}.{part}.weight", f"{theirs}.{name}.weight")
-    for part, name in (("admit", "igate_preact"), ("forget", "fgate_preact")):
-        yield from both(f"{ours}.{part}", f"{theirs}.{name}", bias=True)
-    gains = [f"{ours}.head_norm.norms.{head}.gain" for head in range(mixer.heads)]
-    yield fused(gains, f"{theirs}.multihead_norm.weight", [mixer.value_features] * mixer.heads)

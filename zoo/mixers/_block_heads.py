@@ -2,22 +2,142 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Self
 
 import torch
 from pydantic import PositiveInt
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from zoo.attend import attend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.errors import SpecError
+from zoo.errors import SpecError, under
+from zoo.init import Linear
 from zoo.mixers import Mixer
+from zoo.mixers._heads import check_kv_heads, default_head_dim
+from zoo.mixers._indexer import chosen
 from zoo.positions import Position
 from zoo.positions.rope import RoPE
 from zoo.settings.axis import Choice, number
 from zoo.settings.field_tags import Dropout, Fact, HeadFeatures, Heads
+from zoo.site import ForwardPass
+
+FIRST, LOCAL = 1, 2
+"""Blocks that every query chooses: the first of the text, its own and the one before."""
+
+
+@dataclass(frozen=True)
+class Strides:
+    """Blocks of `length` tokens, of which one begins every `stride`."""
+
+    length: int
+    stride: int
+
+    def complete(self, tokens: int) -> int:
+        """Number of blocks that end within the first `tokens` tokens."""
+        return max(0, (tokens - self.length) // self.stride + 1)
+
+    def complete_in_rows(self, tokens: Tensor) -> Tensor:
+        """The same for each of several texts."""
+        return ((tokens - self.length) // self.stride + 1).clamp(min=0)
+
+    def pairs(self, tokens: int) -> int:
+        """Σ_t `complete(t)` over t = 1 … tokens."""
+        full, rest = divmod(max(0, tokens - self.length + 1), self.stride)
+        return self.stride * full * (full + 1) // 2 + rest * (full + 1)
+
+
+@dataclass(frozen=True)
+class TextSpans:
+    """Where the tokens of a pass are in each row's own text, from whose beginning blocks are counted.
+
+    start, end: tokens before the pass and after it, from the first that is known. begin: the place of that one in the
+    stream. pads: (B, 1), tokens of padding before each row's text; None where there are none.
+    """
+
+    start: int
+    end: int
+    begin: int
+    pads: Tensor | None
+
+    @staticmethod
+    def of(step: ForwardPass, cached: bool) -> TextSpans:
+        begin = 0 if cached else step.start
+        pads = None if step.left_pad is None else (step.left_pad - begin).clamp(min=0)[:, None]
+        return TextSpans(step.start - begin, step.end - begin, begin, pads)
+
+    def own(self, places: Tensor) -> Tensor:
+        """(S,) in the stream → (B or 1, S) in each row's text, negative on padding."""
+        places = (places - self.begin)[None]
+        return places if self.pads is None else places - self.pads
+
+    def before(self, strides: Strides) -> int | Tensor:
+        """Number of blocks completed before the pass, (B, 1) where rows differ."""
+        if self.pads is None:
+            return strides.complete(self.start)
+        return strides.complete_in_rows(self.start - self.pads)
+
+    def added(self, strides: Strides) -> int:
+        """The most blocks that the pass completes in a row."""
+        if self.pads is None:
+            return strides.complete(self.end) - strides.complete(self.start)
+        return min(strides.complete(self.end), -(-(self.end - self.start) // strides.stride))
+
+    def cut(self, x: Tensor, strides: Strides) -> Tensor:
+        """x: (B, K, S, f), the last S tokens in order → the blocks that the pass completes: (B, K, M, l, f). Where a
+        row completes fewer, the others are of any tokens."""
+        count, device = self.added(strides), x.device
+        number = torch.atleast_2d(self.before(strides) + torch.arange(count, device=device))  # (B or 1, M)
+        token = (
+            number[..., None] * strides.stride + torch.arange(strides.length, device=device) - (self.end - x.shape[2])
+        )
+        if self.pads is not None:
+            token = token + self.pads[..., None]
+        index = token.clamp(0, x.shape[2] - 1).flatten(1)[:, None, :, None]
+        blocks: Tensor = x.take_along_dim(index, dim=2).unflatten(2, (count, strides.length))
+        return blocks
+
+    def sees(self, queries: Tensor, count: int, strides: Strides) -> Tensor:
+        """(B or 1, 1, T, count): which blocks end at or before each query."""
+        complete = strides.complete_in_rows(self.own(queries) + 1)
+        return (torch.arange(count, device=queries.device) < complete[..., None])[:, None]
+
+
+class Compressor(nn.Module):
+    """φ: a block of l heads (…, l, d) → one (…, d): W₂ gelu(W₁ [x_0 + e_0; …; x_{l−1} + e_{l−1}])."""
+
+    def __init__(self, length: int, features: int, hidden: int) -> None:
+        super().__init__()
+        self.places = nn.Parameter(torch.zeros(length, features))
+        self.roles = {"places": "bias"}
+        self.up = Linear(length * features, hidden, role="input")
+        self.down = Linear(hidden, features, role="input")
+
+    def forward(self, blocks: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up((blocks + self.places).flatten(-2))))
+
+
+def importance(weights: Tensor, groups: int, strides: Strides, block: int, count: int) -> Tensor:
+    """weights: (B, H, T, N), of compressed blocks → (B, K, T, `count`), of blocks of `block` tokens: each compressed
+    block's weight for every stride of it that lies in the block, summed over the heads of a group (eq. 9 and 10)."""
+    together = weights.unflatten(1, (groups, -1)).sum(dim=2)
+    overlap, per_block = strides.length // strides.stride, block // strides.stride
+    cells = count * per_block
+    padded = F.pad(together, (overlap - 1, cells - weights.shape[-1]))
+    summed: Tensor = padded.unfold(-1, overlap, 1).sum(dim=-1).unflatten(-1, (count, per_block)).sum(dim=-1)
+    return summed
+
+
+def taken(scores: Tensor, own: Tensor, count: int) -> Tensor:
+    """scores: (B, K, T, N), own: (B or 1, T), each query's own block → whether a block is among its `count`: the same
+    shape. The first and the local blocks always are, no later ones, and of equal ones the earlier."""
+    number, own = torch.arange(scores.shape[-1], device=scores.device), own[:, None, :, None]
+    known = (number <= own).expand_as(scores)
+    always = (number < FIRST) | (number > own - LOCAL)
+    picked = chosen(scores.masked_fill(always, float("inf")), known, number, count)
+    return torch.zeros_like(known).scatter(-1, picked, True) & known
 
 
 class BlockHeads(Mixer):
@@ -39,12 +159,8 @@ class BlockHeads(Mixer):
 
     def resolve(self, d_model: int) -> Self:
         kv_heads = self.kv_heads or self.heads
-        if self.heads % kv_heads:
-            raise SpecError("kv_heads", f"{kv_heads} kv heads do not divide {self.heads} heads")
-        if self.head_dim is None and d_model % self.heads:
-            reason = f"{self.heads} heads do not divide d_model {d_model}; set head_dim to choose it freely"
-            raise SpecError("heads", reason)
-        head_dim = self.head_dim or d_model // self.heads
+        check_kv_heads(self.heads, kv_heads)
+        head_dim = self.head_dim or default_head_dim(self.heads, d_model)
         self._check_position(head_dim)
         return self.model_copy(update={"kv_heads": kv_heads, "head_dim": head_dim})
 
@@ -52,10 +168,8 @@ class BlockHeads(Mixer):
         if self.position.adds_to_scores:
             reason = f"{self.kind} scores {self.scored}, which are at no place for which {self.position.kind} could add"
             raise SpecError("position", reason)
-        try:
+        with under("position"):
             self.position.check(head_dim)
-        except SpecError as error:
-            raise error.under("position") from None
 
     def sizes(self) -> tuple[int, int, int]:
         """H, K, d of a resolved spec."""

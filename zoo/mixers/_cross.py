@@ -17,7 +17,8 @@ from zoo.caching.parts import MemoryCache
 from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError
 from zoo.init import Linear
-from zoo.mixers._projections import Biases
+from zoo.mixers._heads import Biases, check_kv_heads, default_head_dim
+from zoo.mixers._linear import split_by
 from zoo.settings.axis import Spec, number
 from zoo.settings.field_tags import Dropout, Fact, HeadFeatures, Heads
 from zoo.site import ForwardPass, PartCost
@@ -48,12 +49,8 @@ class CrossAttention(Spec):
         if heads is None:
             raise SpecError("heads", f"{mixer.kind} has no heads to take the number from: set it")
         kv_heads = self.kv_heads or heads
-        if heads % kv_heads:
-            raise SpecError("kv_heads", f"{kv_heads} kv heads do not divide {heads} heads")
-        head_dim = self.head_dim or getattr(mixer, "head_dim", None)
-        if head_dim is None and d_model % heads:
-            raise SpecError("heads", f"{heads} heads do not divide d_model {d_model}; set head_dim to choose it freely")
-        head_dim = head_dim or d_model // heads
+        check_kv_heads(heads, kv_heads)
+        head_dim = self.head_dim or getattr(mixer, "head_dim", None) or default_head_dim(heads, d_model)
         scale = self.scale or head_dim**-0.5
         return self.model_copy(update={"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "scale": scale})
 
@@ -124,11 +121,10 @@ class CrossAttentionLayer(nn.Module):
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         k, v = self._remembered(step, kept_by(self, cache, MemoryCache))
-        q, places = self._split(self.q(x)), torch.arange(k.shape[2], device=x.device)
+        q, places = split_by(self.q(x), self.head_dim), torch.arange(k.shape[2], device=x.device)
         visible = OfMemory(step.index, places, sight="all", text=step.memory.text if step.memory else None)
         scoring = Scoring(number(self.spec.scale), dropout=self.spec.dropout if self.training else 0.0)
-        out: Tensor = self.o(attend(q, k.to(q.dtype), v.to(q.dtype), visible, scoring).transpose(1, 2).flatten(2))
-        return out
+        return self.o(attend(q, k.to(q.dtype), v.to(q.dtype), visible, scoring).transpose(1, 2).flatten(2))
 
     def _remembered(self, step: ForwardPass, cache: MemoryCache | None) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's tokens: (B, K, S, d), computed once where there is a cache."""
@@ -137,15 +133,10 @@ class CrossAttentionLayer(nn.Module):
         if step.memory is None or step.memory.hidden is None:
             raise ValueError("cross-attention needs the encoder's output")
         hidden = step.memory.hidden
-        k, v = self._split(self.k(hidden)), self._split(self.v(hidden))
+        k, v = split_by(self.k(hidden), self.head_dim), split_by(self.v(hidden), self.head_dim)
         if cache is not None:
             cache.write(k, v)
         return k, v
-
-    def _split(self, x: Tensor) -> Tensor:
-        """(B, T, heads·d) → (B, heads, T, d)."""
-        heads: Tensor = x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-        return heads
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> MemoryCache:
         """For `batch` rows of up to `capacity` tokens of the encoder's."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.errors import SpecError
+from zoo.errors import under
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
 from zoo.positions import Position
@@ -34,10 +34,8 @@ class GatedUnit(Mixer):
     """Position encoding of queries and keys, of the one head."""
 
     def resolve(self, d_model: int) -> Self:
-        try:
+        with under("position"):
             self.position.check(self.head_dim)
-        except SpecError as error:
-            raise error.under("position") from None
         return self.model_copy(update={"v_dim": self.v_dim or 2 * d_model})
 
     @property
@@ -82,5 +80,4 @@ class GatedUnitLayer(MixerLayer):
 
     def _write(self, x: Tensor, read: Tensor) -> Tensor:
         """read: (B, T, e)."""
-        out: Tensor = self.o(F.silu(self.u(x)) * read)
-        return out
+        return self.o(F.silu(self.u(x)) * read)

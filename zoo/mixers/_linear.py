@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Self
 
 import torch
 from pydantic import PositiveInt
-from torch import Tensor
+from torch import Tensor, nn
 
 from zoo.caching.cache import LayerCache
 from zoo.caching.states import StateCache
-from zoo.conv import STATE as CONV
-from zoo.conv import ShortConv, conv_cost
-from zoo.errors import SpecError
+from zoo.conv import CONV, ShortConv, conv_cost
+from zoo.errors import SpecError, under
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
+from zoo.mixers._heads import default_head_dim
 from zoo.mixers._scan import STATE, ScanCost
 from zoo.positions import Position
 from zoo.settings.axis import number
@@ -42,9 +42,9 @@ class Stateful(Mixer):
     def vectors(self, d_model: int) -> int:
         """All other parameters, but for those of the convolution. Called on a resolved spec."""
 
-    @abstractmethod
     def convolution(self) -> PartCost:
         """Cost of the short convolution before the scan. Called on a resolved spec."""
+        return PartCost(0)
 
     @abstractmethod
     def scanning(self) -> ScanCost:
@@ -92,10 +92,7 @@ class LinearHeads(Stateful):
     """Tokens that a causal convolution of queries, keys and values sees (Primer, arXiv:2109.08668); null for none."""
 
     def resolve(self, d_model: int) -> Self:
-        if self.head_dim is None and d_model % self.heads:
-            reason = f"{self.heads} heads do not divide d_model {d_model}; set head_dim to choose it freely"
-            raise SpecError("heads", reason)
-        return self.model_copy(update={"head_dim": self.head_dim or d_model // self.heads})
+        return self.model_copy(update={"head_dim": self.head_dim or default_head_dim(self.heads, d_model)})
 
     @property
     def key_features(self) -> int:
@@ -186,10 +183,8 @@ def check_width(heads: int, width: int, name: str) -> None:
 
 def check_turning(position: Position, features: int, kind: str) -> None:
     """Raise SpecError for a scheme that cannot turn queries and keys of a mixer without scores."""
-    try:
+    with under("position"):
         position.check(features)
-    except SpecError as error:
-        raise error.under("position") from None
     if position.adds_to_scores:
         raise SpecError("position", f"{kind} keeps a state and has no scores to which {position.kind} could add")
 
@@ -200,7 +195,34 @@ def split(x: Tensor, heads: int) -> Tensor:
     return out
 
 
+def split_by(x: Tensor, features: int) -> Tensor:
+    """(B, T, H·d) → (B, H, T, d), d the features of a head."""
+    return split(x, x.shape[-1] // features)
+
+
 def unit(x: Tensor) -> Tensor:
     """x / √(Σ x² + ε) over the last dimension, ε = 1e-6: (…, d) of length 1, in float32 or more. Zero stays zero."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     return wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + EPS)
+
+
+class LowRank(nn.Module):
+    """x: (…, D) → W₂ f(W₁ x) (+ b): (…, out), W₁: (r, D)."""
+
+    def __init__(
+        self,
+        dim_in: int,
+        rank: int,
+        dim_out: int,
+        *,
+        bias: bool = False,
+        between: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        self.down = Linear(dim_in, rank, role="input")
+        self.up = Linear(rank, dim_out, bias=bias, role="input")
+        self.between = between
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.down(x)
+        return self.up(inner if self.between is None else self.between(inner))

@@ -10,14 +10,13 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from zoo.attending.blocks import scores_computed
 from zoo.compatibility.traits import ALL_BUT_TRANSFER, EVERY_OPERATION
 from zoo.conv import conv_cost
-from zoo.errors import SpecError
+from zoo.errors import SpecError, under
 from zoo.mixers import SELF_ALONE, Mixer
-from zoo.mixers._gate import Gate, gate_features
-from zoo.mixers._projections import GATE, Biases
+from zoo.mixers._heads import GATE, Biases, Gate, check_kv_heads, default_head_dim, gate_features
 from zoo.mixers._reuse import check_reuse
 from zoo.mixers._temperature import Temperature
 from zoo.norms import Norm
-from zoo.positions import Position, check_ahead
+from zoo.positions import Position
 from zoo.positions.rope import RoPE
 from zoo.settings.axis import Choice, is_off, number
 from zoo.settings.field_tags import Dropout, Fact, HeadFeatures, Heads, MaxInTests, Supports, ValuesInTests
@@ -86,15 +85,12 @@ class MultiHead(Mixer):
 
     def resolve(self, d_model: int) -> Self:
         kv_heads = self.kv_heads or self.heads
-        if self.heads % kv_heads:
-            raise SpecError("kv_heads", f"{kv_heads} kv heads do not divide {self.heads} heads")
+        check_kv_heads(self.heads, kv_heads)
         if self.sparsity is not None and self.window is not None:
             raise SpecError("window", f"{self.sparsity.kind} says which keys are seen: leave the mixer's window out")
         head_dim = self.head_dim or self._default_head_dim(d_model)
-        try:
+        with under("position"):
             self.position.check(head_dim)
-        except SpecError as error:
-            raise error.under("position") from None
         if GATE in self.bias and self.gate is None:
             raise SpecError("bias", "there is no gate to have a bias")
         if self.qk_norm_after_position and self.qk_norm_over == "full":
@@ -114,10 +110,7 @@ class MultiHead(Mixer):
                 raise SpecError(name, f"{self.position.kind} reads queries as they are projected, for every distance")
 
     def _default_head_dim(self, d_model: int) -> int:
-        if d_model % self.heads:
-            reason = f"{self.heads} heads do not divide d_model {d_model}; set head_dim to choose it freely"
-            raise SpecError("heads", reason)
-        return d_model // self.heads
+        return default_head_dim(self.heads, d_model)
 
     def sizes(self) -> tuple[int, int, int]:
         """H, K, d of a resolved spec: what is projected to q: (H, d), and to k: (K, d)."""
@@ -232,4 +225,5 @@ class MultiHead(Mixer):
         for name in ("window", "conv", "sparsity"):
             if getattr(self, name) is not None:
                 raise SpecError(name, "reaches back only: it cannot see later tokens")
-        check_ahead(self.position)
+        with under("position"):
+            self.position.check_ahead()

@@ -18,19 +18,14 @@ from zoo.attending.visible import Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
 from zoo.caching.states import StateCache, TokenStateCache
 from zoo.compatibility.traits import EVERY_OPERATION, OF_MODULES, Operations
-from zoo.conv import STATE as CONV
-from zoo.conv import ShortConv
+from zoo.conv import CONV, ShortConv
 from zoo.errors import SpecError, UnsupportedError
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._forget import ForgetGate, decay_bias
-from zoo.mixers._gate import OutputGate
-from zoo.mixers._linear import split
+from zoo.mixers._heads import GATE, ForgetGate, NormPerHead, OutputGate, ValueResidual, decay_bias, with_others
+from zoo.mixers._linear import split, split_by
 from zoo.mixers._multi_head import MultiHead
-from zoo.mixers._per_head import NormPerHead
-from zoo.mixers._projections import GATE
 from zoo.mixers._reuse import borrowed, lend
-from zoo.mixers._values import ValueResidual, with_others
 from zoo.positions import Queries
 from zoo.settings.axis import is_off, number
 from zoo.settings.field_tags import HeadFeatures, Supports, ValuesInTests
@@ -198,8 +193,7 @@ class AttentionLayer(MixerLayer):
         joined = self._joined(heads, x).transpose(1, 2).flatten(2)  # (B, T, H·d)
         if self.gate is not None:
             joined = self.gate(joined, x)
-        out: Tensor = self.o(joined)
-        return out
+        return self.o(joined)
 
     def _read(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> Read:
         """x: (B, T, D) → queries, and keys and values with those of the cache, or of a layer below where this one
@@ -236,10 +230,10 @@ class AttentionLayer(MixerLayer):
     def _placed(self, x: Tensor, norm: nn.Module, rotate: Rotate, step: ForwardPass) -> Tensor:
         """(B, T, heads·d) → (B, heads, T, d) with positions applied, and the norm before or after that."""
         if self._full_norm:
-            return rotate(self._split(norm(x)), step)
+            return rotate(split_by(norm(x), self.head_dim), step)
         if self.spec.qk_norm_after_position:
-            return norm(rotate(self._split(x), step))  # type: ignore[no-any-return]
-        return rotate(norm(self._split(x)), step)
+            return norm(rotate(split_by(x, self.head_dim), step))  # type: ignore[no-any-return]
+        return rotate(norm(split_by(x, self.head_dim)), step)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
         """(B, heads, T, features), which `_joined` makes the heads' outputs of."""
@@ -254,11 +248,6 @@ class AttentionLayer(MixerLayer):
         scale = number(self.spec.scale)
         bias = self.position.bias_for(Queries(q, scale, self.spec.window), step, k_places)
         return Scoring(scale, self.spec.softcap, bias, self.sinks, dropout, step.tap)
-
-    def _split(self, x: Tensor) -> Tensor:
-        """(B, T, heads·d) → (B, heads, T, d)."""
-        heads: Tensor = x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-        return heads
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         slots = self.spec.slots(capacity)

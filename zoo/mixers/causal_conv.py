@@ -90,5 +90,4 @@ class CausalConvLayer(MixerLayer):
         # The tokens that each one reads, the oldest first: one product in place of W.
         seen = torch.cat([v[:, i : i + length] for i in range(0, reach + 1, self.spec.dilation)], dim=-1)
         mixed = self.kernel(seen)
-        out: Tensor = self.o(F.relu(mixed) if self.gate is None else mixed.tanh() * self.gate(seen).sigmoid())
-        return out
+        return self.o(F.relu(mixed) if self.gate is None else mixed.tanh() * self.gate(seen).sigmoid())

@@ -148,8 +148,7 @@ class DeepSeekSparseAttentionLayer(MLALayer):
         scores = self.indexer.scores(read, x, kept[2], step)
         q_nope, q_rope = self._queries(read, step)
         heads = self._chosen(q_nope, q_rope, kept, visible, scores, step).transpose(1, 2).flatten(2)
-        out: Tensor = self.o(heads if self.gate is None else self.gate(heads, x))
-        return out
+        return self.o(heads if self.gate is None else self.gate(heads, x))
 
     def _chosen(
         self,

@@ -16,8 +16,7 @@ from torch.nn import functional as F
 from zoo.caching.cache import LayerCache, kept_by
 from zoo.caching.states import StateCache
 from zoo.compatibility.traits import Operation, Operations
-from zoo.conv import STATE as CONV
-from zoo.conv import ShortConv, conv_cost
+from zoo.conv import CONV, ShortConv, conv_cost
 from zoo.errors import SpecError
 from zoo.init import Linear
 from zoo.kernels.precision import in_float32

@@ -12,8 +12,7 @@ from torch.nn import functional as F
 
 from zoo.caching.cache import LayerCache
 from zoo.compatibility.traits import OF_MODULES, Operations
-from zoo.conv import STATE as CONV
-from zoo.conv import ShortConv, conv_cost, on_text
+from zoo.conv import CONV, ShortConv, conv_cost, on_text
 from zoo.errors import SpecError
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
@@ -143,8 +142,7 @@ class GatedDeltaNetLayer(StatefulLayer):
         strength = self._steps(self.strength(x), self.heads)[..., 0].sigmoid() * self.strongest  # β: (B, H, T·r)
         mixed = product_scan(q, k, v, decay, strength, self.spec.chunk, cache).to(v.dtype)  # S_t q_t: (B, H, T, p)
         heads = self.head_norm(mixed) * F.silu(split(self.gate(x), self.heads))
-        out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
-        return out
+        return self.o(heads.transpose(1, 2).flatten(2))
 
     def _steps(self, x: Tensor, heads: int) -> Tensor:
         """(B, T, r·heads·d), all heads of a step before the next step's → (B, heads, T·r, d)."""

@@ -14,8 +14,7 @@ from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._linear import HalfKeys, LinearHeadsLayer, split
-from zoo.mixers._low_rank import LowRank
+from zoo.mixers._linear import HalfKeys, LinearHeadsLayer, LowRank, split
 from zoo.mixers._scan import ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
@@ -71,8 +70,7 @@ class GatedLinearAttentionLayer(LinearHeadsLayer):
         k = on_text(k.transpose(1, 2), step).transpose(1, 2)
         mixed = scan(q * self.scale, k, v, self._decay(x), self.chunk, cache).to(v.dtype)
         heads = self.head_norm(mixed) * F.silu(split(self.gate(x), self.heads))
-        out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
-        return out
+        return self.o(heads.transpose(1, 2).flatten(2))
 
     def _decay(self, x: Tensor) -> Tensor:
         """log α: (B, H, T, n), float32 or more."""

@@ -66,5 +66,4 @@ class HGRN2Layer(LinearHeadsLayer):
             decay = torch.logaddexp(decay.new_tensor(math.log(self.bound)), decay + math.log1p(-self.bound))
         k = on_text(((1 - self.bound) * (-raw).sigmoid()).transpose(1, 2), step).transpose(1, 2)  # 1 − f
         mixed = scan(F.silu(q), k, v, decay, self.chunk, cache).to(v.dtype)
-        out: Tensor = self.o(self.output_norm(mixed.transpose(1, 2).flatten(2)))
-        return out
+        return self.o(self.output_norm(mixed.transpose(1, 2).flatten(2)))

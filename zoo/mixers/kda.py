@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field, NegativeFloat, PositiveInt
@@ -11,24 +10,20 @@ from torch import Tensor, nn
 
 from zoo.caching.cache import LayerCache
 from zoo.compatibility.traits import OF_MODULES, Operations
-from zoo.conv import STATE as CONV
-from zoo.conv import ShortConv, conv_cost, on_text
+from zoo.conv import ShortConv, on_text
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import ChannelDecay
 from zoo.mixers._delta import DeltaCost, delta_scan
-from zoo.mixers._linear import Stateful, StatefulLayer, check_width, split, unit
-from zoo.mixers._low_rank import LowRank
-from zoo.mixers._scan import STATE
+from zoo.mixers._linear import LinearHeads, LowRank, StatefulLayer, split, unit
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
-from zoo.settings.axis import Choice, Examples, is_off, number
-from zoo.settings.field_tags import HeadFeatures, Heads
-from zoo.site import ForwardPass, LayerSite, PartCost
+from zoo.settings.axis import Choice, Examples, is_off
+from zoo.site import ForwardPass, LayerSite
 
 
-class KimiDeltaAttention(Stateful):
+class KimiDeltaAttention(LinearHeads):
     """S_t = (I − β_t k_t k_tᵀ) diag(α_t) S_{t−1} + β_t k_t v_tᵀ, out = W_o (norm(S_tᵀ q_t/√n) ⊙ σ(W_g x)): Gated
     DeltaNet with a decay α of its own for each key feature. Kimi Team 2025, arXiv:2510.26692.
 
@@ -45,10 +40,6 @@ class KimiDeltaAttention(Stateful):
     paired_examples: ClassVar[int | None] = 1
     kind: Literal["kda"] = "kda"
     supports: ClassVar[Operations] = OF_MODULES
-    heads: Heads = 4
-    """H: number of heads of queries, keys and values."""
-    head_dim: HeadFeatures | None = None
-    """n; null for d_model / heads."""
     negative_eigenvalues: bool = False
     """β = 2σ(W_b x), so that I − β k kᵀ has an eigenvalue in (−1, 1) in place of (0, 1) (Grazzi et al. 2024,
     arXiv:2411.12537)."""
@@ -63,40 +54,24 @@ class KimiDeltaAttention(Stateful):
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
     """Norm of each head's output, before the gate σ(W_g x)."""
 
-    def resolve(self, d_model: int) -> Self:
-        if self.head_dim is None:
-            check_width(self.heads, d_model, "head_dim")
-        return self.model_copy(update={"head_dim": self.head_dim or d_model // self.heads})
-
-    @property
-    def features(self) -> int:
-        """n of a resolved spec."""
-        return number(self.head_dim)
-
     @property
     def inner(self) -> int:
         """Features of all heads."""
-        return self.heads * self.features
+        return self.heads * self.key_features
 
     def build(self, site: LayerSite) -> MixerLayer:
         return KimiDeltaAttentionLayer(self, site.d_model)
 
     def matrices(self, d_model: int) -> int:
-        read = self.features * (d_model + self.inner) if self.low_rank else d_model * self.inner
+        read = self.key_features * (d_model + self.inner) if self.low_rank else d_model * self.inner
         return 4 * d_model * self.inner + d_model * self.heads + 2 * read
 
     def vectors(self, d_model: int) -> int:
-        return self.heads + self.inner + self.head_norm.parameters(self.features)
-
-    def convolution(self) -> PartCost:
-        return conv_cost(3 * self.inner, self.conv)
+        return self.heads + self.inner + self.head_norm.parameters(self.key_features)
 
     def scanning(self) -> DeltaCost:
-        return DeltaCost(self.heads, self.features, self.heads, self.features, self.chunk, channels=True)
-
-    def states(self) -> Mapping[str, tuple[int, ...]]:
-        shapes = {STATE: (self.heads, self.features, self.features)}
-        return shapes if self.conv is None else {**shapes, CONV: (self.conv - 1, 3 * self.inner)}
+        n = self.key_features
+        return DeltaCost(self.heads, n, self.heads, n, self.chunk, channels=True)
 
 
 class KimiDeltaAttentionLayer(StatefulLayer):
@@ -104,16 +79,16 @@ class KimiDeltaAttentionLayer(StatefulLayer):
 
     def __init__(self, spec: KimiDeltaAttention, d_model: int) -> None:
         super().__init__(spec)
-        self.heads, self.chunk, self.scale = spec.heads, spec.chunk, spec.features**-0.5
+        self.heads, self.chunk, self.scale = spec.heads, spec.chunk, spec.key_features**-0.5
         self.q, self.k = (Linear(d_model, spec.inner, role="input") for _ in range(2))
         self.v = Linear(d_model, spec.inner, role="input", values=True)
         self.strength = Linear(d_model, spec.heads, role="input")
         self.forget, self.gate = (_reading(spec, d_model) for _ in range(2))
         self.strongest = 1 + spec.negative_eigenvalues
-        self.conv = ShortConv(3 * spec.inner, spec.conv) if spec.conv else None
+        self.conv = ShortConv(spec.channels, spec.conv) if spec.conv else None
         self.activation = UNGATED[spec.activation]
-        self.decay = ChannelDecay(spec.heads, spec.features, spec.decay_floor)
-        self.head_norm = spec.head_norm.build(spec.features)
+        self.decay = ChannelDecay(spec.heads, spec.key_features, spec.decay_floor)
+        self.head_norm = spec.head_norm.build(spec.key_features)
         self.o = Linear(spec.inner, d_model, role="output")
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
@@ -124,12 +99,11 @@ class KimiDeltaAttentionLayer(StatefulLayer):
         decay = self.decay(self.forget(x))
         mixed = delta_scan(q * self.scale, k, split(v, self.heads), decay, strength, self.chunk, cache).to(v.dtype)
         heads = self.head_norm(mixed) * split(self.gate(x), self.heads).sigmoid()
-        out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
-        return out
+        return self.o(heads.transpose(1, 2).flatten(2))
 
 
 def _reading(spec: KimiDeltaAttention, d_model: int) -> nn.Module:
     """(B, T, D) → (B, T, H·n)."""
     if spec.low_rank:
-        return LowRank(d_model, spec.features, spec.inner)
+        return LowRank(d_model, spec.key_features, spec.inner)
     return Linear(d_model, spec.inner, role="input")

@@ -15,8 +15,8 @@ from zoo.errors import SpecError
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
+from zoo.mixers._heads import NormPerHead
 from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_turning, split
-from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._scan import scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
@@ -117,8 +117,7 @@ class LightningAttentionLayer(LinearHeadsLayer):
         q, k = self.position.rotate_queries(q, step), self.position.rotate_keys(k, step)
         k = on_text(k.transpose(1, 2), step).transpose(1, 2)
         mixed = scan(q, k, v, self._decay(v), self.chunk, cache).to(v.dtype)
-        out: Tensor = self.o(self._normed(mixed.transpose(1, 2).flatten(2)) * self.gate(x).sigmoid())
-        return out
+        return self.o(self._normed(mixed.transpose(1, 2).flatten(2)) * self.gate(x).sigmoid())
 
     def _normed(self, heads: Tensor) -> Tensor:
         """(B, T, H·p) → (B, T, H·p)."""

@@ -53,5 +53,4 @@ class LinearAttentionLayer(LinearHeadsLayer):
         ones = torch.ones_like(v[..., :1])
         sums = scan(F.elu(q) + 1, k, torch.cat((v, ones), dim=-1), None, self.chunk, cache)
         heads = sums[..., :-1] / (sums[..., -1:] + self.eps)
-        out: Tensor = self.o(heads.to(v.dtype).transpose(1, 2).flatten(2))
-        return out
+        return self.o(heads.to(v.dtype).transpose(1, 2).flatten(2))

@@ -85,5 +85,4 @@ class LSTMLayer(MixerLayer):
         if states is not None and cell is not None:
             states.write(OUTPUT, outputs[-1])
             states.write(CELL, cell)
-        out: Tensor = self.o(torch.stack(outputs, dim=1).to(read.dtype))
-        return out
+        return self.o(torch.stack(outputs, dim=1).to(read.dtype))

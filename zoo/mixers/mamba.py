@@ -13,8 +13,7 @@ from torch.nn import functional as F
 
 from zoo.caching.cache import LayerCache
 from zoo.compatibility.traits import OF_MODULES, Operations
-from zoo.conv import STATE as CONV
-from zoo.conv import ShortConv, conv_cost, on_text
+from zoo.conv import CONV, ShortConv, conv_cost, on_text
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
@@ -125,5 +124,4 @@ class MambaLayer(StatefulLayer):
         delta = F.softplus(self.step(low).to(kind) + self.step_bias.to(kind))
         decay = -self.log_rate.to(kind).exp() * delta[..., None]
         mixed = diagonal_scan(c, b, delta * read, decay, self.chunk, cache) + self.skip * read
-        out: Tensor = self.o(mixed.to(x.dtype) * F.silu(self.gate(x)))
-        return out
+        return self.o(mixed.to(x.dtype) * F.silu(self.gate(x)))

@@ -12,15 +12,14 @@ from torch.nn import functional as F
 
 from zoo.caching.cache import LayerCache
 from zoo.compatibility.traits import OF_MODULES, Operations
-from zoo.conv import STATE as CONV
-from zoo.conv import ShortConv, conv_cost, on_text
+from zoo.conv import CONV, ShortConv, conv_cost, on_text
 from zoo.errors import SpecError
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import Decay
-from zoo.mixers._linear import Stateful, StatefulLayer, split
-from zoo.mixers._per_head import NormPerHead
+from zoo.mixers._heads import NormPerHead
+from zoo.mixers._linear import Stateful, StatefulLayer, check_width, split
 from zoo.mixers._scan import STATE, ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
@@ -65,9 +64,8 @@ class Mamba2(Stateful):
     """Norm of the gated output y ⊙ silu(W_z u), over each group's heads by itself."""
 
     def resolve(self, d_model: int) -> Self:
-        if self.head_dim is None and 2 * d_model % self.heads:
-            reason = f"{self.heads} heads do not divide {2 * d_model} features; set head_dim to choose it freely"
-            raise SpecError("heads", reason)
+        if self.head_dim is None:
+            check_width(self.heads, 2 * d_model, "head_dim")
         if self.heads % self.groups:
             raise SpecError("groups", f"{self.groups} groups do not divide {self.heads} heads")
         return self.model_copy(update={"head_dim": self.head_dim or 2 * d_model // self.heads})
@@ -131,5 +129,4 @@ class Mamba2Layer(StatefulLayer):
         mixed = scan(q, k, values * delta[..., None], decay, spec.chunk, cache)
         mixed = (mixed + self.skip[:, None, None] * values).to(x.dtype)
         gated = mixed.transpose(1, 2).flatten(2) * F.silu(self.gate(x))
-        out: Tensor = self.o(self.head_norm(split(gated, spec.groups)).transpose(1, 2).flatten(2))
-        return out
+        return self.o(self.head_norm(split(gated, spec.groups)).transpose(1, 2).flatten(2))

@@ -125,9 +125,6 @@ class Mamba3(Stateful):
         own = 2.0 * self.heads * self.rank**2 * (self.state + self.features) if self.rank > 1 else 0.0
         return super().cost(d_model, context) + PartCost.of(0, own)
 
-    def convolution(self) -> PartCost:
-        return PartCost(0)
-
     def scanning(self) -> ScanCost:
         return ScanCost(self.heads, self.state, self.heads, self.features, self.chunk, rank=self.rank)
 
@@ -215,8 +212,7 @@ class Mamba3Layer(StatefulLayer):
             heads = (mixed * F.silu(gate)).squeeze(-2)
         else:
             heads = (mixed * F.silu(gate * self.ranks.gate[:, None]) * self.ranks.out[:, None]).sum(dim=-2)
-        out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
-        return out
+        return self.o(heads.transpose(1, 2).flatten(2))
 
     def _steps(self, x: Tensor) -> Steps:
         kind = torch.promote_types(x.dtype, torch.float32)

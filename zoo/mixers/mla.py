@@ -14,15 +14,15 @@ from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
 from zoo.compatibility.traits import OF_MODULES, Operations
-from zoo.errors import SpecError
+from zoo.errors import SpecError, under
 from zoo.init import Linear
 from zoo.mixers import SELF_ALONE, Mixer, MixerLayer
-from zoo.mixers._gate import Gate, OutputGate, gate_features
+from zoo.mixers._heads import Gate, OutputGate, gate_features
 from zoo.mixers._latent_norms import KeyNorms, LatentNorms
 from zoo.mixers._linear import split
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
-from zoo.positions import Position, check_ahead
+from zoo.positions import Position
 from zoo.positions.rope import RoPE
 from zoo.settings.axis import Choice, Examples, is_off, number
 from zoo.settings.field_tags import Dropout, Fact, Features, HeadFeatures, Heads, MaxInTests
@@ -86,10 +86,8 @@ class MLA(Mixer):
     """Factor on q kᵀ; null for 1/√(nope_dim + rope_dim), times YaRN's mscale² where it has `scale_scores`."""
 
     def resolve(self, d_model: int) -> Self:
-        try:
+        with under("position"):
             self.position.check(self.rope_dim)
-        except SpecError as error:
-            raise error.under("position") from None
         if self.qk_norm is not None and self.qk_norm.kind != "rmsnorm":
             reason = f"{self.qk_norm.kind} of a key is no multiple of it by one number that could be cached: rmsnorm is"
             raise SpecError("qk_norm", reason)
@@ -169,7 +167,8 @@ class MLA(Mixer):
     def check_ahead(self) -> None:
         if self.window is not None:
             raise SpecError("window", "reaches back only: it cannot see later tokens")
-        check_ahead(self.position)
+        with under("position"):
+            self.position.check_ahead()
 
 
 class MLALayer(MixerLayer):
@@ -212,8 +211,7 @@ class MLALayer(MixerLayer):
         scoring = self._scoring(step, self.position.bias(step, places))
         heads = self._mixed(q_nope, q_rope, latent, k_rope, visible, scoring, keys)  # (B, H, T, v)
         joined = heads.transpose(1, 2).flatten(2)  # (B, T, H·v)
-        out: Tensor = self.o(joined if self.gate is None else self.gate(joined, x))  # (19)
-        return out
+        return self.o(joined if self.gate is None else self.gate(joined, x))  # (19)
 
     def _read(self, x: Tensor) -> Tensor:
         """Input of the queries: the stream, or its latent (B, T, q_rank) (12)."""

@@ -14,8 +14,8 @@ from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
+from zoo.mixers._heads import NormPerHead
 from zoo.mixers._linear import HalfKeys, LinearHeadsLayer, split
-from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._scan import ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
@@ -82,8 +82,7 @@ class MLSTMLayer(LinearHeadsLayer):
         sums = scan(q * self.scale, k, torch.cat((v, torch.ones_like(v[..., :1])), dim=-1), decay, self.chunk, cache)
         heads = sums[..., :-1] / sums[..., -1:].abs().clamp(min=1)
         gated = self.head_norm(heads.to(v.dtype)) * split(self.gate(x), self.heads).sigmoid()
-        out: Tensor = self.o(gated.transpose(1, 2).flatten(2))
-        return out
+        return self.o(gated.transpose(1, 2).flatten(2))
 
     def _capped(self, raw: Tensor) -> Tensor:
         """(B, T, H) → cap · tanh(raw / cap): (B, H, T), float32 or more."""

@@ -17,8 +17,7 @@ from zoo.compatibility.traits import Operation, Operations
 from zoo.init import Linear
 from zoo.kernels.precision import in_float32
 from zoo.mixers import MixerLayer
-from zoo.mixers._block_heads import BlockHeads, attend_to_blocks, count_of_chosen, sum_of_chosen
-from zoo.mixers._blocks import TextSpans
+from zoo.mixers._block_heads import BlockHeads, TextSpans, attend_to_blocks, count_of_chosen, sum_of_chosen
 from zoo.mixers._indexer import chosen
 from zoo.mixers._linear import split
 from zoo.settings.axis import Examples
@@ -105,8 +104,7 @@ class MixtureOfBlockAttentionLayer(MixerLayer):
         if tokens is not None:
             (k, v), places = tokens.extend((k, v), step.index)
         heads = self._attend(q, k, v, places, TextSpans.of(step, cached=tokens is not None), step)
-        out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
-        return out
+        return self.o(heads.transpose(1, 2).flatten(2))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, places: Tensor, text: TextSpans, step: ForwardPass) -> Tensor:
         """q: (B, H, T, d), k, v: (B, K, S, d) at places (S,) of the stream → (B, H, T, d)."""

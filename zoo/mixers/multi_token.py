@@ -118,8 +118,7 @@ class MultiTokenLayer(AttentionLayer):
         step.tap("mixer.weights", lambda: weights)
         mixed = by_group(F.dropout(weights, scoring.dropout).to(v.dtype), v.shape[1]) @ v
         heads = by_head(mixed, self.heads).transpose(1, 2).flatten(2)
-        out: Tensor = self.o(heads if self.gate is None else self.gate(heads, x))
-        return out
+        return self.o(heads if self.gate is None else self.gate(heads, x))
 
     def _with_older(self, q: Tensor, cache: LayerCache | None) -> Tensor:
         """(B, H, n + T, d): behind the c_q − 1 queries before this pass, with whose scores its own are mixed; n = 0

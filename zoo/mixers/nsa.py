@@ -13,15 +13,27 @@ from zoo.attend import attend, note
 from zoo.attending.blocks import by_group, by_head, scores_computed
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.caching.blocks import BlockCache
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
+from zoo.caching.parts import BlockCache
 from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError
 from zoo.init import Linear
 from zoo.kernels.precision import in_float32
 from zoo.mixers import MixerLayer
-from zoo.mixers._block_heads import BlockHeads, attend_to_blocks, count_of_chosen, sum_of_chosen
-from zoo.mixers._blocks import FIRST, LOCAL, Compressor, Strides, TextSpans, importance, taken
+from zoo.mixers._block_heads import (
+    FIRST,
+    LOCAL,
+    BlockHeads,
+    Compressor,
+    Strides,
+    TextSpans,
+    attend_to_blocks,
+    count_of_chosen,
+    importance,
+    sum_of_chosen,
+    taken,
+)
+from zoo.mixers._linear import split_by
 from zoo.settings.axis import Examples, number
 from zoo.settings.field_tags import HeadFeatures, MaxInTests
 from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, mean_keys
@@ -124,22 +136,16 @@ class NativeSparseAttentionLayer(MixerLayer):
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         kept = kept_by(self, cache, BlockCache)
-        q = self.position.rotate_queries(self._split(self.q(x)), step)
-        keys = self.position.rotate_keys(self._split(self.k(x)), step).chunk(BRANCHES, dim=1)
-        pairs = list(zip(keys, self._split(self.v(x)).chunk(BRANCHES, dim=1), strict=True))
+        q = self.position.rotate_queries(split_by(self.q(x), self.head_dim), step)
+        keys = self.position.rotate_keys(split_by(self.k(x), self.head_dim), step).chunk(BRANCHES, dim=1)
+        pairs = list(zip(keys, split_by(self.v(x), self.head_dim).chunk(BRANCHES, dim=1), strict=True))
         text = TextSpans.of(step, cached=kept is not None)
         compressed, weights = self._compressed(q, pairs[0], text, step, kept)
         chosen = self._chosen(q, pairs[1], weights, text, step, kept)
         near = self._near(q, pairs[2], step, kept)
         gates = self.gates(x).sigmoid().unflatten(-1, (BRANCHES, -1, 1)).transpose(1, 3)  # (B, H, 3, T, 1)
         heads = (gates * torch.stack((compressed, chosen, near), dim=2)).sum(dim=2)
-        out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
-        return out
-
-    def _split(self, x: Tensor) -> Tensor:
-        """(B, T, heads·d) → (B, heads, T, d)."""
-        heads: Tensor = x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-        return heads
+        return self.o(heads.transpose(1, 2).flatten(2))
 
     def _compressed(
         self, q: Tensor, new: tuple[Tensor, Tensor], text: TextSpans, step: ForwardPass, kept: BlockCache | None
@@ -166,8 +172,7 @@ class NativeSparseAttentionLayer(MixerLayer):
     def _weights(self, q: Tensor, k: Tensor, seen: Tensor) -> Tensor:
         """Attention weights; zero for a query that sees no block."""
         scores = by_head(by_group(q, self.kv_heads) @ k.transpose(-1, -2), self.heads) * self._scale
-        weights: Tensor = scores.masked_fill(~seen, torch.finfo(scores.dtype).min).softmax(dim=-1) * seen
-        return weights
+        return scores.masked_fill(~seen, torch.finfo(scores.dtype).min).softmax(dim=-1) * seen
 
     def _chosen(
         self,

@@ -12,7 +12,7 @@ from torch import Tensor
 from zoo.caching.cache import LayerCache, kept_by
 from zoo.caching.parts import PartsCache
 from zoo.compatibility.traits import OF_MODULES, Operations
-from zoo.errors import SpecError
+from zoo.errors import under
 from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers.attention import Attention
 from zoo.mixers.gated_deltanet import GatedDeltaNet
@@ -57,11 +57,9 @@ class Parallel(Mixer):
     def resolve(self, d_model: int) -> Self:
         resolved = {}
         for name, part in zip((ATTENTION, STATE), self.components, strict=True):
-            try:
+            with under(name):
                 resolved[name] = part.resolve(d_model)
                 resolved[name].check_scan()
-            except SpecError as error:
-                raise error.under(name) from None
         return self.model_copy(update=resolved)
 
     def build(self, site: LayerSite) -> MixerLayer:

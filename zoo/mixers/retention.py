@@ -14,8 +14,8 @@ from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
+from zoo.mixers._heads import NormPerHead
 from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_turning, split
-from zoo.mixers._per_head import NormPerHead
 from zoo.mixers._scan import scan
 from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
@@ -87,8 +87,7 @@ class RetentionLayer(LinearHeadsLayer):
         v = on_text(v.transpose(1, 2), step).transpose(1, 2)
         mixed = scan(q * self.scale, k, v, self._decay(v), self.chunk, cache).to(v.dtype)
         heads = self.head_norm(mixed) * F.silu(split(self.gate(x), self.heads))
-        out: Tensor = self.o(heads.transpose(1, 2).flatten(2))
-        return out
+        return self.o(heads.transpose(1, 2).flatten(2))
 
     def _decay(self, v: Tensor) -> Tensor:
         """log γ: (1, H, 1)."""

@@ -12,8 +12,7 @@ from torch.nn import functional as F
 
 from zoo.caching.cache import LayerCache
 from zoo.compatibility.traits import Operation, Operations
-from zoo.conv import STATE as CONV
-from zoo.conv import ShortConv, conv_cost, on_text
+from zoo.conv import CONV, ShortConv, conv_cost, on_text
 from zoo.ffns._activations import gelu_tanh
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
@@ -110,8 +109,7 @@ class RGLRULayer(StatefulLayer):
         share = share.masked_fill(_first(step)[..., None], 1.0)
         added = on_text(share * self.admit(v).to(kind).sigmoid() * v, step)
         states = diagonal_states(added, decay, self.chunk, cache).to(v.dtype)
-        out: Tensor = self.o(gelu_tanh(self.gate(x)) * states)
-        return out
+        return self.o(gelu_tanh(self.gate(x)) * states)
 
 
 def _first(step: ForwardPass) -> Tensor:

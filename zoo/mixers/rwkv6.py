@@ -14,19 +14,59 @@ from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._linear import Stateful, StatefulLayer, split
-from zoo.mixers._low_rank import LowRank
-from zoo.mixers._per_head import NormPerHead
-from zoo.mixers._reading_before import scan_before
+from zoo.mixers._decayed import decayed_scores
+from zoo.mixers._heads import NormPerHead
+from zoo.mixers._linear import LowRank, Stateful, StatefulLayer, split
 from zoo.mixers._rwkv import sizes_in
-from zoo.mixers._scan import STATE, ScanCost
+from zoo.mixers._scan import STATE, ScanCost, carry, faded_read, faded_write, stepwise
 from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
 from zoo.settings.axis import Choice, Examples, number
 from zoo.settings.field_tags import Features, HeadFeatures, Heads
-from zoo.shift import STATE as SHIFT
-from zoo.shift import TokenShift, mixed
-from zoo.site import ForwardPass, LayerSite, PartCost
+from zoo.shift import SHIFT, TokenShift, mixed
+from zoo.site import ForwardPass, LayerSite
+
+
+def scan_before(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, chunk: int, cache: LayerCache | None = None) -> Tensor:
+    """o_t = S_{t−1}ᵀ q_t, S_t = diag(exp(g_t)) S_{t−1} + k_t v_tᵀ, from the state that the cache holds, or zero.
+
+    q, k, decay g ≤ 0: (B, H, T, n), v: (B, H, T, p) → (B, H, T, p). `chunk` is a power of two. Costs what `scan` with
+    channels does (`ScanCost`).
+    """
+    return stepwise(_one, _chunked, (q, k, decay, v), chunk, cache)
+
+
+def _one(q: Tensor, k: Tensor, decay: Tensor, v: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """The recurrence itself, for one token: all (B, H, 1, …)."""
+    return q @ state, decay.exp().transpose(-1, -2) * state + k.transpose(-1, -2) @ v
+
+
+def _chunked(
+    q: Tensor, k: Tensor, decay: Tensor, v: Tensor, state: Tensor | None, keep: bool
+) -> tuple[Tensor, Tensor | None]:
+    """All (B, H, N, C, …) → outputs, and the state after the last token where it is to be kept."""
+    total = decay.cumsum(dim=-2)
+    # Between token j and the state that token i reads lie the decays of j + 1 … i − 1. So a query is scored where the
+    # token before it is, and the row of scores is moved back.
+    ahead = F.pad(q, (0, 0, -1, 1))
+    scores = F.pad(decayed_scores(ahead, k, total), (0, 0, 1, -1))
+    out = scores @ v
+    count = q.shape[2]
+    left = count if keep else count - 1
+    before = [] if state is None else [state]
+    if left:
+        last = total[..., -1:, :]
+        added = faded_write(*(x[:, :, :left] for x in (k, (last - total).exp(), v)))
+        fading = last[:, :, :left].exp().transpose(-1, -2)
+        before += carry(added.unbind(2), fading.unbind(2), state)
+    final = before.pop() if keep else None
+    if before:
+        skipped = count - len(before)  # without a state the first chunk has nothing before it to read
+        faded = F.pad(total, (0, 0, 1, -1)).exp()[:, :, skipped:]
+        read = faded_read(q[:, :, skipped:], faded, torch.stack(before, dim=2))
+        out = out + F.pad(read, (0, 0, 0, 0, skipped, 0))
+    return out, final
+
 
 READERS = {"w": (1.0, 0.0), "k": (1.0, 0.0), "v": (1.0, 0.3), "r": (0.5, 0.0), "g": (0.5, 0.0)}
 """Projections that each mix a token with the one before it in a share of their own, and how that share starts: see
@@ -76,9 +116,6 @@ class RWKV6(Stateful):
     def vectors(self, d_model: int) -> int:
         """μ, the λ, w₀ and u; and the norm."""
         return (1 + len(READERS) + 2) * d_model + self.heads * self.head_norm.parameters(self.sizes()[0])
-
-    def convolution(self) -> PartCost:
-        return PartCost(0)
 
     def scanning(self) -> ScanCost:
         head_dim = self.sizes()[0]
@@ -132,8 +169,7 @@ class RWKV6Layer(StatefulLayer):
         past = scan_before(r, k, v, self._log_decay(read["w"]), self.chunk, cache).to(v.dtype)
         own = (r * k * self.bonus[:, None]).sum(-1, keepdim=True) * v
         heads = self.head_norm(past + own).transpose(1, 2).flatten(2)
-        out: Tensor = self.o(heads * F.silu(self.g(read["g"])))
-        return out
+        return self.o(heads * F.silu(self.g(read["g"])))
 
     def _log_decay(self, x: Tensor) -> Tensor:
         """log w: (B, H, T, n), float32 or more."""

@@ -16,19 +16,16 @@ from zoo.conv import on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._dplr import DPLRCost, dplr_scan
-from zoo.mixers._linear import Stateful, StatefulLayer, split
-from zoo.mixers._low_rank import LowRank
-from zoo.mixers._per_head import NormPerHead
+from zoo.mixers._heads import NormPerHead, first_values
+from zoo.mixers._linear import LowRank, Stateful, StatefulLayer, split
 from zoo.mixers._rwkv import sizes_in
 from zoo.mixers._scan import STATE
-from zoo.mixers._values import first_values
 from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
 from zoo.settings.axis import Choice, Examples, number
 from zoo.settings.field_tags import Features, HeadFeatures, Heads
-from zoo.shift import STATE as SHIFT
-from zoo.shift import TokenShift, mixed
-from zoo.site import ForwardPass, LayerSite, PartCost
+from zoo.shift import SHIFT, TokenShift, mixed
+from zoo.site import ForwardPass, LayerSite
 
 READERS = {"r": 0.2, "w": 0.9, "k": 0.7, "v": 0.7, "a": 0.9, "g": 0.2}
 """Projections that each mix a token with the one before it, and the initial exponent of μ (see `_shares`)."""
@@ -85,9 +82,6 @@ class RWKV7(Stateful):
         norm = self.heads * self.head_norm.parameters(self.sizes()[0])
         return (len(READERS) + 3 + 3) * d_model + norm
 
-    def convolution(self) -> PartCost:
-        return PartCost(0)
-
     def scanning(self) -> DPLRCost:
         head_dim, _ = self.sizes()
         return DPLRCost(self.heads, head_dim, self.heads, head_dim, self.chunk, channels=True)
@@ -141,8 +135,7 @@ class RWKV7Layer(StatefulLayer):
         state = dplr_scan(r, k, v, key, key * rate, split(decay, self.heads), self.chunk, cache).to(v.dtype)
         own = (r * k * self.bonus[:, None]).sum(-1, keepdim=True) * v
         heads = (self.head_norm(state) + own).transpose(1, 2).flatten(2)
-        out: Tensor = self.o(heads * self.gate(for_g))
-        return out
+        return self.o(heads * self.gate(for_g))
 
     def _values(self, x: Tensor, step: ForwardPass) -> Tensor:
         """(B, H, T, d), mixed with the first layer's."""

@@ -67,5 +67,4 @@ class GatedShortConvLayer(MixerLayer):
         return self.conv.new_cache(batch, dtype)
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
-        out: Tensor = self.o(self.after(x) * self.conv(self.before(x) * self.v(x), step, cache))
-        return out
+        return self.o(self.after(x) * self.conv(self.before(x) * self.v(x), step, cache))

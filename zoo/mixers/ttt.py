@@ -21,7 +21,7 @@ from zoo.mixers._linear import Stateful, StatefulLayer, check_width
 from zoo.mixers._scan import ScanChunks, ScanCost
 from zoo.settings.axis import Examples, number
 from zoo.settings.field_tags import HeadFeatures, Heads
-from zoo.site import ForwardPass, LayerSite, PartCost
+from zoo.site import ForwardPass, LayerSite
 
 START, NOW = "start of the mini-batch", "now"
 """Names in the cache of the weights at which gradients are taken, and of those used for reading."""
@@ -79,9 +79,6 @@ class TTT(Stateful):
 
     def vectors(self, d_model: int) -> int:
         return self.inner * (self.features + 2)
-
-    def convolution(self) -> PartCost:
-        return PartCost(0)
 
     def scanning(self) -> ScanCost:
         return TTTCost(self.heads, self.features, self.heads, self.features, self.chunk)
@@ -147,8 +144,7 @@ class LearnsWhileReadingLayer(StatefulLayer):
         if states is not None:
             states.write(START, start)
             states.write(NOW, now)
-        out: Tensor = self.o(read.to(x.dtype))
-        return out
+        return self.o(read.to(x.dtype))
 
     def _one(self, lesson: MiniBatch, start: Tensor, now: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """One token with others before it: (B, 1, H·n), and the weights."""

@@ -7,11 +7,10 @@ A scheme acts in one or more of three places: it is added to the embedded tokens
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
-from zoo.errors import SpecError
 from zoo.settings.axis import Variant
 from zoo.site import ForwardPass, Keys, PartCost
 
@@ -77,14 +76,6 @@ class Position(Variant):
         return 0
 
 
-def check_ahead(scheme: Position) -> None:
-    """Raise SpecError, under `position`, where a mixer's scheme cannot serve tokens that see what comes after them."""
-    try:
-        scheme.check_ahead()
-    except SpecError as error:
-        raise error.under("position") from None
-
-
 class Queries(NamedTuple):
     """Inputs of a scheme that `reads_queries`. q: (B, H, T, d), with positions applied; the factor on QKᵀ; how many
     keys a query sees, None for all up to its own."""
@@ -117,3 +108,26 @@ class PositionLayer(nn.Module):
     def bias_for(self, queries: Queries, step: ForwardPass, places: Tensor) -> Tensor | None:
         """The same, from a mixer that hands over its queries."""
         return self.bias(step, places)
+
+
+P = TypeVar("P", bound=Position)
+
+
+class BiasLayer(PositionLayer, Generic[P]):
+    """A bias that layers of the same scheme and heads compute once for all, where they see the same keys."""
+
+    def __init__(self, spec: P, head_dim: int, heads: int) -> None:
+        super().__init__()
+        self.spec = spec
+        self.head_dim = head_dim
+        self.heads = heads
+        self.key = f"{spec.name_for(heads)} of {head_dim}"
+
+    def bias(self, step: ForwardPass, places: Tensor) -> Tensor:
+        if places is not step.index:
+            return self.compute(step, places)
+        return step.once(self.key, lambda: self.compute(step, places))
+
+    @abstractmethod
+    def compute(self, step: ForwardPass, places: Tensor) -> Tensor:
+        """places: (S,) → what broadcasts to (H, T, S) or (B, H, T, S)."""

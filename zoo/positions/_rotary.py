@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from zoo.errors import SpecError, UnsupportedError
+from zoo.errors import SpecError, UnsupportedError, under
 from zoo.positions import Position, PositionLayer
 from zoo.positions.scalings import Scaling, rotation
 from zoo.settings.axis import Choice
@@ -38,11 +38,9 @@ class Rotary(Position):
         counted, turned = self.counted(head_dim), self.turned(head_dim)
         if not 0 < turned <= head_dim:
             raise SpecError("", f"RoPE turns pairs, so it needs an even number of features, not {counted}")
-        try:
+        with under("scaling"):
             if self.scaling is not None:
                 self.scaling.check(counted, self.base)
-        except SpecError as error:
-            raise error.under("scaling") from None
 
     @property
     def score_factor(self) -> float:

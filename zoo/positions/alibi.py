@@ -11,8 +11,7 @@ from torch import Tensor
 from zoo.compatibility.traits import EVERY_OPERATION, OF_MODULES, Operation, Operations
 from zoo.errors import SpecError
 from zoo.kernels.sending import on_device
-from zoo.positions import Position, PositionLayer
-from zoo.positions._bias import BiasLayer
+from zoo.positions import BiasLayer, Position, PositionLayer
 from zoo.settings.axis import Examples
 from zoo.settings.field_tags import Supports
 from zoo.site import ForwardPass

@@ -57,8 +57,7 @@ class LearnedTable(nn.Module):
 
     def forward(self, step: ForwardPass) -> Tensor:
         check_length(step, self.spec.length)
-        out: Tensor = self.table(step.positions.clamp(min=0) + self.spec.offset)
-        return out
+        return self.table(step.positions.clamp(min=0) + self.spec.offset)
 
 
 def check_length(step: ForwardPass, length: int) -> None:

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.errors import SpecError
-from zoo.positions import Position, PositionLayer
-from zoo.positions._bias import BiasLayer
+from zoo.positions import BiasLayer, Position, PositionLayer
 from zoo.settings.axis import Examples
 from zoo.site import ForwardPass
 

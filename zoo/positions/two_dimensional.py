@@ -59,5 +59,4 @@ class TwoTables(nn.Module):
         places = step.positions.clamp(min=0)
         blocks = torch.zeros_like(places) if step.block_places is None else step.block_places
         check_length(step, self.spec.length)
-        out: Tensor = self.table(places) + self.block_table(blocks)
-        return out
+        return self.table(places) + self.block_table(blocks)

@@ -94,8 +94,7 @@ class DepthAttention(nn.Module):
         logits = F.linear(self.norm(sources), self.query[None])[..., 0]
         # float32 or more, whatever the sources' type: (B, T, 1, n) times (B, T, n, D).
         weights = logits.to(torch.promote_types(logits.dtype, torch.float32)).softmax(dim=-1)
-        out: Tensor = (weights.to(sources.dtype)[..., None, :] @ sources)[..., 0, :]
-        return out
+        return (weights.to(sources.dtype)[..., None, :] @ sources)[..., 0, :]
 
 
 class AttentionResidualLayer(ResidualLayer):

@@ -19,7 +19,8 @@ from zoo.hf import families
 
 LENGTH = 19
 FAMILIES = sorted(p.stem for p in (Path(__file__).parent / "families").glob("[a-z]*.py"))
-"""A file of that folder has `draw(rng) -> config`, one random small config of the family of that name."""
+"""A file of that folder has `draw(rng) -> config`, one random small config; its name is the first
+`model_type` of a family."""
 
 
 def draw(family: str, seed: int) -> Any:

@@ -32,7 +32,7 @@ from tests.zoo.hf.parity import assert_near, draw, eager, hf_model, tokens_for
 from zoo.conformance.combinations import random_model
 from zoo.hf import _proof, families
 from zoo.hf._experts import alternating
-from zoo.hf._pairs import Pair, fused, reshaped, stacked, transposed
+from zoo.hf._pairs import Pair, fused, reshaped, same, stacked, transposed
 
 TINY = {
     "vocab_size": 40,
@@ -247,8 +247,8 @@ def test_without_transformers_the_package_is_named(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("pair", "shape"),
     [
-        (transposed("a", "x"), (3, 4)),
-        (transposed("a", "x"), (2, 3, 4)),
+        (transposed(same("a", "x")), (3, 4)),
+        (transposed(same("a", "x")), (2, 3, 4)),
         (reshaped("a", "x", (6, 2), (3, 4)), (3, 4)),
         (fused("abc", "x", [4, 2, 2]), (8, 3)),
         (fused("abc", "x", [2, 1, 1], groups=3), (12, 5)),

@@ -14,7 +14,7 @@ from transformers import AutoConfig
 import zoo
 from tests.zoo.hf.parity import assert_near, hf_model, tokens_for
 from zoo.hf import _proof, families, native, spec_of
-from zoo.hf._llama_like import LlamaLike
+from zoo.hf._keyed import LlamaLike
 
 PUBLISHED = Path(__file__).with_name("published")
 NAMES = sorted(path.stem for path in PUBLISHED.glob("*.json"))

@@ -1,0 +1,145 @@
+"""Parts that mixers put around their heads: biases, norms, gates on outputs and on scores, and shared values."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.conv import on_text
+from zoo.errors import SpecError
+from zoo.init import Linear
+from zoo.norms import Norm
+from zoo.site import ForwardPass
+
+NAMES = ("q", "k", "v", "o")
+GATE = "gate"
+"""Bias of the output gate, which only a list can name."""
+
+
+def _check(value: Any) -> tuple[str, ...]:
+    if isinstance(value, bool):
+        return NAMES if value else ()
+    if isinstance(value, list | tuple) and all(name in (*NAMES, GATE) for name in value):
+        return tuple(name for name in (*NAMES, GATE) if name in value)
+    raise ValueError("must be true, false or a list of projections among q, k, v, o and gate")
+
+
+Biases = Annotated[
+    tuple[str, ...],
+    Field(strict=False),
+    BeforeValidator(_check),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "array", "items": {"enum": [*NAMES, GATE]}}]}),
+]
+
+
+def check_kv_heads(heads: int, kv_heads: int) -> None:
+    """Raise SpecError where kv heads cannot each serve as many query heads."""
+    if heads % kv_heads:
+        raise SpecError("kv_heads", f"{kv_heads} kv heads do not divide {heads} heads")
+
+
+def default_head_dim(heads: int, d_model: int) -> int:
+    """Features of a head where they are not set. Raises SpecError where heads do not divide d_model."""
+    if d_model % heads:
+        raise SpecError("heads", f"{heads} heads do not divide d_model {d_model}; set head_dim to choose it freely")
+    return d_model // heads
+
+
+class NormPerHead(nn.Module):
+    """(B, H, T, d) → (B, H, T, d): head h through norm h, with parameters of its own."""
+
+    def __init__(self, norm: Norm, heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(norm.build(head_dim) for _ in range(heads))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([norm(head) for norm, head in zip(self.norms, x.unbind(1), strict=True)], dim=1)
+
+
+Gate = Literal["feature", "head", "feature_softplus", "head_softplus"]
+SOFTPLUS = "_softplus"
+
+
+def gate_features(kind: Gate | None, heads: int, head_dim: int) -> int:
+    """Number of gates per token."""
+    if kind is None:
+        return 0
+    return heads if kind.startswith("head") else heads * head_dim
+
+
+class OutputGate(nn.Module):
+    """heads: (B, T, H·d) ⊙ σ(W x (+ b)), x: (B, T, D), one gate per feature or per head (Qiu et al. 2025,
+    arXiv:2505.06708), or softplus in the place of σ (Laguna, Poolside 2026,
+    https://huggingface.co/poolside/Laguna-XS.2)."""
+
+    def __init__(self, kind: Gate, d_model: int, heads: int, head_dim: int, bias: bool) -> None:
+        super().__init__()
+        self.repeat = head_dim if kind.startswith("head") else 1
+        self.softplus = kind.endswith(SOFTPLUS)
+        self.project = Linear(d_model, gate_features(kind, heads, head_dim), bias=bias, role="input")
+
+    def forward(self, heads: Tensor, x: Tensor) -> Tensor:
+        read = self.project(x)
+        gate: Tensor = F.softplus(read) if self.softplus else read.sigmoid()
+        return heads * gate.repeat_interleave(self.repeat, dim=-1)
+
+
+class ValueResidual(nn.Module):
+    """v ← λ₁ v + λ₂ v_first, with learned λ that start at ½. Zhou et al. 2024, arXiv:2410.17897 (learnable ResFormer).
+
+    v: (B, K, T, d); v_first are the values of the first layer that asks, before its own mixing. That layer has λ too,
+    unlike in the paper: there they only scale its values by λ₁ + λ₂ = 1 at the start, which W_v could do as well.
+    """
+
+    roles: ClassVar = {"weights": "gain"}
+    initial: ClassVar = {"weights": 0.5}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.full((2,), 0.5))
+
+    def forward(self, v: Tensor, step: ForwardPass) -> Tensor:
+        return self.weights[0] * v + self.weights[1] * first_values(v, step)
+
+
+def with_others(v: Tensor, residual: ValueResidual | None, step: ForwardPass) -> Tensor:
+    """v: (B, K, T, d), mixed with the first layer's and with the tokens' own where the model has it so."""
+    if residual is not None:
+        v = residual(v, step)
+    return v if step.revalue is None else step.revalue(v)
+
+
+def first_values(v: Tensor, step: ForwardPass) -> Tensor:
+    """Those of the first layer of the pass that asks, which are its own."""
+    return step.once("first values", lambda: v)
+
+
+class ForgetGate(nn.Module):
+    """x: (B, T, D) → log f: (B, H, T, 1), f = σ(W x + b), one number per head; 0 on padding."""
+
+    def __init__(self, d_model: int, heads: int) -> None:
+        super().__init__()
+        self.project = Linear(d_model, heads, bias=True, role="input")
+
+    def forward(self, x: Tensor, step: ForwardPass) -> Tensor:
+        raw = self.project(x)
+        logs = F.logsigmoid(raw.to(torch.promote_types(raw.dtype, torch.float32)))
+        return on_text(logs, step).transpose(1, 2)[..., None]
+
+
+def decay_bias(logs: Tensor, places: Tensor, step: ForwardPass) -> Tensor:
+    """log f: (B, H, S, 1) of keys at places (S,), the last T of which are the step's → (B, H, T, S): the sum of log f
+    over the tokens after key j, up to query i. Keys after the query get a number without meaning, behind the mask."""
+    logs = logs[..., 0].to(torch.promote_types(logs.dtype, torch.float32))
+    if places is step.index:
+        total = logs.cumsum(dim=-1)
+        return total[..., :, None] - total[..., None, :]
+    # A rolling buffer holds its tokens in any order.
+    order = places.argsort()
+    total = logs[..., order].cumsum(dim=-1)
+    queries = total[..., total.shape[-1] - step.index.shape[0] :]
+    return queries[..., :, None] - total[..., order.argsort()][..., None, :]
