@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from ablate.store.documents import StudyDesign, StudyEffect
 from reports.findings.study_summary import EffectSummary, StudySummary
 from reports.wording import matching_words, rate_words, words
+from reports.wording.arm_names import listed
 from reports.wording.cost_words import clear_costs, costs
 from reports.wording.failure_words import left_out
 from reports.wording.length_words import conditions, undertrained
-from reports.wording.listing import listed
 from reports.wording.table import Columns, Table
 
 CORRECTIONS = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from reports.findings.study_summary import StudySummary
 from reports.scores.items import ItemDifference
 from reports.statistics.estimates import Estimate
-from reports.wording.measures import Better
+from reports.wording.tables import Better
 
 PERPLEXITIES = ("byte_perplexity", "word_perplexity")
 """They say what bits per byte say, on a scale on which differences mean nothing."""

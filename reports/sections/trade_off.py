@@ -18,8 +18,8 @@ from reports.sections._qualities import Quality, qualities
 from reports.sections.costs import Costs
 from reports.statistics.estimates import NO_DIFFERENCE, SAME_RATIO
 from reports.wording import arm_descriptions, cost_words, title_words
+from reports.wording.arm_names import listed
 from reports.wording.failure_words import mark
-from reports.wording.listing import listed
 from reports.wording.table import frame_table
 
 FIRST = ("kv-", "training-time", "decode-", "flops-per-token")

@@ -6,13 +6,13 @@ import math
 
 from reports.findings.comparison import Comparison
 from reports.findings.study_summary import ArmSummary, StudySummary
-from reports.ladders import change_words
+from reports.ladders import rung_words
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
 from reports.wording import failure_words, rate_words
+from reports.wording.arm_names import listed
 from reports.wording.cost_words import clear_costs, costs
 from reports.wording.length_words import conditions, undertrained
-from reports.wording.listing import listed
 from reports.wording.matching_words import but_for, continued, matched, terms
 from reports.wording.words import decimals, detectable, difference, more_seeds, nats, p_value, plus_minus, signed
 
@@ -136,7 +136,7 @@ def headline(summary: StudySummary) -> str:
     first = "".join(f"{section.answer(summary)} " for section in summary.sections.values() if section.is_the_question)
     others = (section.answer(summary) for section in summary.sections.values() if not section.is_the_question)
     last = "".join(f" {said}" for said in others if said)
-    return f"{first}{answer}{where}.{qualified}{change_words.clauses(summary.changes)}{last}"
+    return f"{first}{answer}{where}.{qualified}{rung_words.clauses(summary.changes)}{last}"
 
 
 def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:

@@ -8,9 +8,9 @@ from ablate.store.documents.tuning_words import untuned
 from reports.findings.study_summary import RANKS, ArmSummary, StudySummary
 from reports.statistics.estimates import Estimate
 from reports.wording import cost_words, words
+from reports.wording.arm_names import listed
 from reports.wording.input_words import inputs
 from reports.wording.length_words import conditions, scale_of
-from reports.wording.listing import listed
 from reports.wording.matching_words import continued, matched
 
 SETTLED = {"no difference": "no relevant difference"}
