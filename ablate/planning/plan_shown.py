@@ -19,7 +19,7 @@ from ablate.readable import clock
 from ablate.store.documents import JsonObject
 from ablate.store.documents.claim_words import origin, statement
 from ablate.store.documents.study_arm import taught_by
-from ablate.store.documents.tuning_words import trials, untuned
+from ablate.store.documents.tuning import trials, untuned
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
 from evals.costs.machine import Speed

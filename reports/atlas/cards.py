@@ -15,8 +15,7 @@ from ablate.store.documents.claims import COSTS, LOSS
 from reports.atlas.sources import StatedStudy, year_of
 from reports.atlas.topics import topics_of
 from reports.reading.inputs import Inputs
-from reports.results.document import RecordedArm, RecordedInterval, RecordedResult
-from reports.results.parts import parts_of
+from reports.results.document import RecordedArm, RecordedInterval, RecordedResult, parts_of
 from reports.results.sizes import size_and_length
 from reports.wording import words
 from reports.wording.input_words import inputs

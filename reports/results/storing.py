@@ -11,8 +11,7 @@ from pathlib import Path
 from ablate.store import Store, StudyFolder
 from ablate.store.documents import StudyArm, StudyDocument
 from ablate.store.documents.study import UNJUDGED
-from ablate.store.documents.tuning import RATE
-from ablate.store.documents.tuning_words import untuned
+from ablate.store.documents.tuning import RATE, untuned
 from reports.errors import ReportError
 from reports.findings.comparison import Comparison
 from reports.findings.study_summary import ArmSummary, StudySummary
@@ -20,6 +19,7 @@ from reports.findings.summary import summarise_study
 from reports.reading.documents import StudyDocuments
 from reports.results import files
 from reports.results.document import (
+    Plain,
     Range,
     RecordedArm,
     RecordedClaim,
@@ -32,8 +32,8 @@ from reports.results.document import (
     RecordedRung,
     RecordedSetting,
     RecordedTrial,
+    own_parts,
 )
-from reports.results.parts import Plain, own_parts
 from reports.sections.losses import Losses
 from reports.sections.rungs import Rungs
 from reports.sections.trade_off import TradeOff

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ablate.store.documents.tuning_words import untuned
+from ablate.store.documents.tuning import untuned
 from reports.findings.study_summary import RANKS, ArmSummary, StudySummary
 from reports.statistics.estimates import Estimate
 from reports.wording import cost_words, words
