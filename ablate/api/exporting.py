@@ -166,7 +166,9 @@ def read_card(store: Store, run: RunDocument, adapter: bool = False) -> ModelCar
     """The card of a finished run. Raises StoreError where what the store has of it cannot be read."""
     result = store.read_result(run.digest)
     assert result is not None  # of a finished run
-    found = next(_places(store, run.digest), None)
+    # the first study that the run belongs to, and its arm there
+    arms = ((study, arm) for study in store.study_documents() for arm in study.arms)
+    found = next((each for each in arms if any(known.digest == run.digest for known in each[1].runs)), None)
     title = f"{found[0].name}: {found[1].name}" if found else f"Run {run.digest}"
     task = [] if obstacle(parse(run.model)) else ["pipeline_tag: text-generation"]
     library = f"library_name: {'peft' if adapter else 'transformers'}"
@@ -177,15 +179,6 @@ def read_card(store: Store, run: RunDocument, adapter: bool = False) -> ModelCar
         "## Limits\n\n" + _limits(run, result),
     ]
     return ModelCard("\n\n".join(before), "\n\n".join(after), adapter)
-
-
-def _places(store: Store, digest: str) -> Iterator[tuple[StudyDocument, StudyArm]]:
-    """The studies that the run belongs to, and its arm there."""
-    for folder in store.studies():
-        study = folder.read()
-        for arm in study.arms if study else ():
-            if study is not None and any(each.digest == digest for each in arm.runs):
-                yield study, arm
 
 
 def _question(found: tuple[StudyDocument, StudyArm] | None, run: RunDocument) -> Iterator[str]:

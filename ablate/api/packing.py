@@ -86,8 +86,7 @@ def pack(
 
 def _chosen(names: Iterable[str | Path], scale: str | None, store: Store) -> tuple[list[StudyFolder], list[str]]:
     """Folders of studies, and digests of runs."""
-    documents = filter(None, (folder.read() for folder in store.studies()))
-    studies = {name for study in documents for name in (study.name, f"{study.name}-{study.scale}")}
+    studies = {name for study in store.study_documents() for name in (study.name, f"{study.name}-{study.scale}")}
     folders: list[StudyFolder] = []
     digests: list[str] = []
     for name in names:

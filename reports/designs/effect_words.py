@@ -73,7 +73,7 @@ def sentence(summary: StudySummary, found: EffectSummary) -> str:
 
 def _ground(summary: StudySummary, found: EffectSummary) -> str:
     comparison = found.comparison
-    blocks = f"{len(comparison.seeds)} seed{'s' * (len(comparison.seeds) != 1)} × {len(summary.arms)} runs"
+    blocks = f"{words.seed_count(len(comparison.seeds))} × {len(summary.arms)} runs"
     if found.verdict == "no difference":
         p = words.p_value(comparison.p_equivalence)
         return f" larger than {summary.study.margin:g} nats ({blocks}, {p})"

@@ -35,7 +35,7 @@ def sentence(found: Change) -> str:
     before, after = (words.signed(each.mean, digits) for each in (found.before, found.after))
     count = len(found.change.values)
     p = words.p_value(found.p) if found.p is not None else ""
-    ground = (f"change {words.interval(found.change)}", f"{count} seed{'s' * (count != 1)}", p, found.reason)
+    ground = (f"change {words.interval(found.change)}", words.seed_count(count), p, found.reason)
     return f"{said}: {before} at {found.rung}, {after} at {found.last} ({', '.join(filter(None, ground))})."
 
 

@@ -14,14 +14,24 @@ from reports.wording.arm_names import listed
 from reports.wording.cost_words import clear_costs, costs
 from reports.wording.length_words import conditions, undertrained
 from reports.wording.matching_words import but_for, continued, matched, terms
-from reports.wording.words import decimals, detectable, difference, more_seeds, nats, p_value, plus_minus, signed
+from reports.wording.words import (
+    decimals,
+    detectable,
+    difference,
+    more_seeds,
+    nats,
+    p_value,
+    plus_minus,
+    seed_count,
+    signed,
+)
 
 
 def sentence(summary: StudySummary, arm: ArmSummary) -> str:
     """One arm's finding: difference with interval, costs, verdict and what could have been seen."""
     comparison = arm.comparison
     if comparison is None:
-        spread = f"{'95 % interval over ' * (len(arm.seeds) > 1)}{_seeds(len(arm.seeds))}"
+        spread = f"{'95 % interval over ' * (len(arm.seeds) > 1)}{seed_count(len(arm.seeds))}"
         said = f"{plus_minus(arm.loss)} nats per {summary.study.per} ({spread})" if arm.loss else ""
         own = (said or "no seed finished", answers(arm), failure_words.failed(arm))
         what = "the baseline" if arm.name == summary.baseline else "a run of the design"
@@ -46,7 +56,7 @@ def answers(arm: ArmSummary) -> str:
 
 def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> str:
     """Why the verdict is what it is."""
-    pairs = _seeds(len(comparison.seeds))
+    pairs = seed_count(len(comparison.seeds))
     if arm.verdict == "cannot tell":
         alike = "have the same loss in both, which compute the same"
         if not comparison.has_equal_losses:
@@ -89,11 +99,7 @@ def verdict(summary: StudySummary, arm: ArmSummary) -> str:
     """For a table: `inconclusive (+11 seeds)` where so many would probably settle it, `no difference > 0.01`."""
     if arm.verdict == "no difference":
         return f"no difference > {summary.study.margin:g}"
-    return f"{arm.verdict} (+{_seeds(arm.seeds_needed)})" if arm.seeds_needed else arm.verdict
-
-
-def _seeds(n: int) -> str:
-    return f"{n} seed{'' if n == 1 else 's'}"
+    return f"{arm.verdict} (+{seed_count(arm.seeds_needed)})" if arm.seeds_needed else arm.verdict
 
 
 FEW = 3
