@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ablate.store.documents import StudyClaim
-from ablate.store.documents.claim_words import size, statement
-from ablate.store.documents.claims import COSTS, LOSS
+from ablate.store.documents.claims import COSTS, LOSS, size, statement
 from reports.atlas.sources import StatedStudy, year_of
 from reports.atlas.topics import topics_of
 from reports.reading.inputs import Inputs
