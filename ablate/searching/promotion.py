@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.searching.base_rate import BASE_RATE
-from ablate.searching.repair import repaired
+from ablate.searching.repair import middle, repaired
 from ablate.searching.search import Search
 from ablate.searching.search_document import standings_of
 from ablate.searching.trial_runner import StudyTrialRunner
@@ -129,7 +128,7 @@ def at_scale(here: SearchSpace, there: SearchSpace, params: Params) -> Edits | N
         value = _moved(here, there, path, axis, params)
         if value is not None and there.has(moved, path):
             moved[path] = value
-    whole = there.draw(lambda path, axis: moved.get(path, _any(axis)))
+    whole = there.draw(lambda path, axis: moved.get(path, middle(axis)))
 
     def distances(settings: Params) -> dict[str, float]:
         try:
@@ -163,12 +162,3 @@ def _nearest(axis: AnyAxis, value: float) -> Any:
     if is_listed(axis):
         return min(values_of(axis), key=lambda number: abs(number - value))
     return min(max(value, spread_of(axis).low), spread_of(axis).high)
-
-
-def _any(axis: AnyAxis) -> Any:
-    """A middle value of an axis that the trial had not."""
-    if not is_listed(axis):
-        spread = spread_of(axis)
-        return math.sqrt(spread.low * spread.high) if spread.log else (spread.low + spread.high) / 2
-    values = values_of(axis)
-    return values[len(values) // 2]
