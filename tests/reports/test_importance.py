@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import binom
 
 from reports.pages.search_page import render_page
-from reports.searches import importance, search_words
+from reports.searches import additive, search_words
 from reports.searches.importance import Importance, importances
 from reports.searches.search import SearchSummary
 from reports.searches.search_tables import importance_table
@@ -40,17 +40,17 @@ def searched(score: Callable[[optuna.Trial], float], seed: int, trials: int = 40
     return SearchSummary(search_of(trials_of(study), PATHS, question=question, illegal=illegal), ())
 
 
-def designed(rng: np.random.Generator, count: int = 50) -> tuple[np.ndarray, list[importance.AdditiveTerm]]:
+def designed(rng: np.random.Generator, count: int = 50) -> tuple[np.ndarray, list[additive.AdditiveTerm]]:
     """Three numbers in [-1, 1], and their terms beside that of a choice."""
     numbers = rng.uniform(-1, 1, (count, 3))
-    terms = [importance.number(column, -1, 1) for column in numbers.T]
-    return numbers, [*terms, importance.choice(rng.integers(0, 4, count), 4)]
+    terms = [additive.number(column, -1, 1) for column in numbers.T]
+    return numbers, [*terms, additive.choice(rng.integers(0, 4, count), 4)]
 
 
 def test_features_are_orthonormal_over_the_space() -> None:
     """So that the sum of their squared weights is a variance."""
-    number = importance.number(np.linspace(-1, 1, 20_001), -1, 1).features
-    choice = importance.choice(np.repeat(np.arange(4), 100), 4).features
+    number = additive.number(np.linspace(-1, 1, 20_001), -1, 1).features
+    choice = additive.choice(np.repeat(np.arange(4), 100), 4).features
     for features in (number, choice):
         assert np.abs(features.mean(axis=0)).max() < 1e-3
         assert features.T @ features / len(features) == pytest.approx(np.eye(features.shape[1]), abs=2e-3)
@@ -64,7 +64,7 @@ def test_intervals_of_shares_cover_the_true_ones() -> None:
         numbers, terms = designed(rng)
         slope, parabola = terms[0].features[:, 0], terms[1].features[:, 1]
         scores = math.sqrt(0.5) * slope + math.sqrt(0.2) * parabola + rng.normal(0, math.sqrt(0.3), len(numbers))
-        draws = importance.shares(scores, terms)
+        draws = additive.shares(scores, terms)
         low, high = np.quantile(draws, [0.05, 0.95], axis=0)
         covered += int(low[0] <= 0.5 <= high[0]) + int(low[1] <= 0.2 <= high[1])
     assert binom.ppf(0.005, 2 * SIMULATIONS, 0.9) <= covered
