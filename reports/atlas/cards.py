@@ -188,9 +188,7 @@ def _arm_rows(result: RecordedResult) -> Iterator[CardRow]:
     rows = [
         *(CardRow(effect.name, "", effect.difference, effect.verdict) for effect in result.effects),
         *(
-            CardRow(
-                f"{arm.name} against {result.baseline}", "", arm.difference, arm.verdict, seeds=_paired(result, arm)
-            )
+            CardRow(f"{arm.name} against {result.baseline}", "", arm.difference, arm.verdict, seeds=paired(result, arm))
             for arm in compared
         ),
     ]
@@ -229,7 +227,7 @@ def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[CardRow]:
         if arm is not None and arm.name in rung.differences:
             size = size_and_length(rung.parameters, rung.tokens_per_parameter)
             yield CardRow(f"{result.scale}, {rung.name}", size, rung.differences[arm.name], "not judged")
-    seeds = _paired(result, arm) if on_loss and arm else ()
+    seeds = paired(result, arm) if on_loss and arm else ()
     if judged is not None:
         digits = words.decimals(judged.seen)
         unseen = judged.seen and judged.outcome == "cannot tell"
@@ -241,7 +239,8 @@ def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[CardRow]:
         yield CardRow(result.scale, conditions_of(result), effect, "not tested", UNSTATED, seeds)
 
 
-def _paired(result: RecordedResult, arm: RecordedArm) -> tuple[float, ...]:
+def paired(result: RecordedResult, arm: RecordedArm) -> tuple[float, ...]:
+    """Differences of an arm from the baseline, seed by seed."""
     base = result.arm(result.baseline)
     known = base.seeds if base else {}
     return tuple(loss - known[seed] for seed, loss in arm.seeds.items() if seed in known)

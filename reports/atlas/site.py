@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from ablate.store.documents.handbook import Answer, Grade, HandbookClaim, Literature
 from reports.atlas import models as model_table
-from reports.atlas.cards import STANDINGS, Card, cards, conditions_of
+from reports.atlas.cards import STANDINGS, Card, cards, conditions_of, paired
 from reports.atlas.forest import forest
 from reports.atlas.sources import ARXIV, CatalogueEntry, PublishedModel, Sources, year_of
 from reports.atlas.topics import TOPICS
@@ -82,7 +82,7 @@ def atlas_pages(
             "",
             shared,
             columns=model_table.COLUMNS,
-            models=sorted(sources.models, key=lambda each: (each.values["year"], each.name)),
+            models=model_table.oldest_first(sources.models),
             cell=model_table.cell,
         ),
         **{f"results/{result.name}.html": _result(result, found, inner) for result in results},
@@ -196,13 +196,11 @@ def ranked_result(result: RecordedResult) -> Ranked:
 
 
 def _arms(result: RecordedResult, costs: Sequence[Cost]) -> Iterator[RankedRow]:
-    names, base = brief([arm.name for arm in result.arms]), result.arm(result.baseline)
+    names = brief([arm.name for arm in result.arms])
     for arm in result.arms:
         is_base = arm.name == result.baseline
-        known = base.seeds if base else {}
-        seeds = tuple(loss - known[seed] for seed, loss in arm.seeds.items() if seed in known)
         difference = None if arm.verdict in FAILED else arm.difference
-        found = None if difference is None else _estimate(difference, seeds)
+        found = None if difference is None else _estimate(difference, paired(result, arm))
         loss = "" if arm.loss is None else plus_minus(_estimate(arm.loss, ()))
         failed = len(arm.stalled) + len(arm.diverged)
         yield RankedRow(
