@@ -20,8 +20,7 @@ from ablate.study.handbook import handbook
 from ablate.study.papers import FOLDER, papers
 from ablate.study.written import SHIPPED, read_study, shipped
 from reports.atlas.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting
-from reports.results.document import RecordedResult
-from reports.results.parts import Plain, parts_of
+from reports.results.document import Plain, RecordedResult, parts_of
 from zoo.presets import names, preset
 from zoo.settings.descriptions import descriptions
 

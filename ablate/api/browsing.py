@@ -57,7 +57,7 @@ class Runs:
     @property
     def studies(self) -> pl.DataFrame:
         """A row for each study: name, scale, question, number of arms and runs, and how many runs have ended."""
-        return pl.DataFrame(map(self._study_row, self._documents()), schema=QUESTIONS)
+        return pl.DataFrame(map(self._study_row, self.store.study_documents()), schema=QUESTIONS)
 
     @property
     def searches(self) -> pl.DataFrame:
@@ -86,11 +86,12 @@ class Runs:
         """
         from ablate.api.result import StudyResult  # noqa: PLC0415 (a ledger needs no figures)
 
-        named = [document for document in self._documents() if document.name == name]
-        if not named:
-            known = [document.name for document in self._documents()]
-            raise ArgumentError("name", f"there is no study '{name}' in {self.store.root}/" + did_you_mean(name, known))
-        scales = [document.scale for document in named]
+        known = [(document.name, document.scale) for document in self.store.study_documents()]
+        scales = [found for other, found in known if other == name]
+        if not scales:
+            raise ArgumentError(
+                "name", f"there is no study '{name}' in {self.store.root}/" + did_you_mean(name, dict(known))
+            )
         scale = scales[0] if scale is None and len(scales) == 1 else scale
         if scale not in scales:
             raise ArgumentError("scale", f"the store has the study at {', '.join(scales)}: name one of them")
@@ -138,10 +139,6 @@ class Runs:
         store, found = find_run(run, self.store.root)
         model: zoo.Decoder = trained_model(store, found.digest).eval()
         return model
-
-    def _documents(self) -> list[StudyDocument]:
-        found = (folder.read() for folder in self.store.studies())
-        return [document for document in found if document is not None]
 
     def _study_row(self, document: StudyDocument) -> JsonObject:
         digests = [run.digest for arm in document.arms for run in arm.runs]

@@ -27,7 +27,7 @@ from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.store import write_text
 from ablate.store.documents import JsonObject, ProposalOutcome, ProposalRecord, ProposalTest
-from ablate.study.proposing import Edits, changes, proposal, refuse_unfair
+from ablate.study.promoting import Edits, changes, proposal, refuse_unfair
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets

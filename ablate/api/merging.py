@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ablate.api.packing import unpacked
 from ablate.api.sizes import size_in_bytes
-from ablate.api.unpacking import unpacked
 from ablate.store import Store
 from ablate.store.documents import JsonObject, StudyDocument
 from ablate.store.documents.shell import seeds_option

@@ -61,7 +61,7 @@ def _placed(store: Store, place: str) -> str | None:
     """The digest of a study's run, by study and arm, and by seed for any but the first. None for what names no study;
     StoreError for what the study lacks."""
     study_name, _, rest = place.partition("/")
-    known = [study for folder in store.studies() if (study := folder.read())] if rest else []
+    known = store.study_documents() if rest else ()
     studies = [study for study in known if study_name in (study.name, _full_name(study))]
     if not studies:
         return None

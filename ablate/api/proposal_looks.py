@@ -20,7 +20,7 @@ from ablate.running.progress import Wanted
 from ablate.store import Store
 from ablate.store.documents import ProposalOutcome, ProposalRecord, ProposalTest, StudyDocument
 from ablate.store.paths import campaign_study
-from ablate.study.proposing import CHANGE, Edits, proposal
+from ablate.study.promoting import CHANGE, Edits, proposal
 from ablate.study.study import Study
 from reports.campaigns.proposals import (
     LEAST_SEEDS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ablate.study.complaints import Schema
+from ablate.study.complaints import Schema, members
 from zoo.settings.axis import Spec
 
 MOST_NAMES = 12
@@ -26,17 +26,12 @@ def in_words(schema: Schema, definitions: Schema) -> str:
 
 
 def _words(schema: Schema, definitions: Schema) -> Iterator[str]:
-    kinds = schema.get("type", ())
-    if "$ref" in schema:
-        yield from _words(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    elif "const" in schema or "enum" in schema:
-        yield from _names(schema.get("enum", [schema.get("const")]))
-    elif members := schema.get("anyOf") or schema.get("oneOf"):
-        for member in members:
-            yield from _words(member, definitions)
-    else:
-        for kind in [kinds] if isinstance(kinds, str) else kinds:
-            yield _typed(kind, schema, definitions)
+    for each in members([schema], definitions):
+        kinds = each.get("type", ())
+        if "const" in each or "enum" in each:
+            yield from _names(each.get("enum", [each.get("const")]))
+        else:
+            yield from (_typed(kind, each, definitions) for kind in ([kinds] if isinstance(kinds, str) else kinds))
 
 
 def _names(values: list[object]) -> Iterator[str]:

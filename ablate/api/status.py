@@ -40,13 +40,11 @@ class StudyState:
 
 def states(store: Store) -> list[StudyState]:
     """The state of every study of a store, which need not exist yet."""
-    documents = (folder.read() for folder in store.studies())
     states = []
-    for study in documents:
-        if study is not None:
-            found = study_progress(store, study)
-            running = tuple(_alive(store, found.runs))
-            states.append(StudyState(study.name, study.scale, found.total, found.ended, found.failed, running))
+    for study in store.study_documents():
+        found = study_progress(store, study)
+        running = tuple(_alive(store, found.runs))
+        states.append(StudyState(study.name, study.scale, found.total, found.ended, found.failed, running))
     return states
 
 

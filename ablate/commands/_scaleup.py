@@ -1,16 +1,20 @@
-"""The output of `ablate plan --at`: a table of each arm's costs at a published model's full size."""
+"""The output of `ablate plan --at`: a table of each arm's costs at a published model's full size, or, with `--memory`,
+of the largest batch that fits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ablate.commands._sizes import count, encoding, gigabytes
-from ablate.planning.scaleup import ScaledArm
+from ablate.api.published import large
+from ablate.planning.scaleup import RoomToFill, ScaledArm
+from evals.costs.fit import Fit
 from evals.costs.roofline import Prediction
+from zoo.presets import Preset
 
 if TYPE_CHECKING:
-    from ablate import ScaleUp
+    from ablate import Fits, ScaleUp
 
 HEADER = (
     "arm", "parameters", "weights", "cache", "prefill", "per token", "tokens/s", "bound by",
@@ -22,16 +26,16 @@ def row(arm: ScaledArm[Prediction]) -> Sequence[str]:
     found = arm.prediction
     if found is None:
         return (arm.name, *["–"] * (len(HEADER) - 2), arm.reason or "")
-    active = "" if found.parameters_active == found.parameters else f" ({count(found.parameters_active)} active)"
+    active = "" if found.parameters_active == found.parameters else f" ({large(found.parameters_active)} active)"
     context = "any" if found.largest_context is None else f"{found.largest_context:,}"
     notes = [f"the same as {arm.same_as}"] if arm.same_as else []
     if found.devices > 1:
         notes.append(f"does not fit: {found.devices} devices or more")
     return (
         arm.name,
-        count(found.parameters) + active,
-        gigabytes(found.weight_bytes),
-        gigabytes(found.cache_bytes),
+        large(found.parameters) + active,
+        _gigabytes(found.weight_bytes),
+        _gigabytes(found.cache_bytes),
         _seconds(found.prefill.seconds),
         _seconds(found.decode.seconds),
         f"{found.tokens_per_second:,.3g}" if found.tokens_per_second < 100 else f"{found.tokens_per_second:,.0f}",
@@ -51,11 +55,11 @@ def explained(found: ScaleUp) -> list[str]:
         f"{setting.batch}, context {setting.context:,}. None of these was run.",
         f"  compute {_percent(at.compute_share)} of {at.flops_per_second[setting.dtype] / 1e12:,.4g} TFLOP/s · memory "
         f"{_percent(at.bandwidth_share)} of {at.bandwidth_bytes_per_second / 1e12:,.4g} TB/s · overhead {overhead} · "
-        f"{_percent(at.memory_share)} of {gigabytes(at.memory_bytes)} usable",
+        f"{_percent(at.memory_share)} of {_gigabytes(at.memory_bytes)} usable",
         f"  device: {at.source}",
         f"  shares: {at.shares_source}",
         "  per token: one decoded token per row, with the whole context in the cache. Bound by: prefill, decoding.",
-        *encoding(model),
+        *_encoding(model),
         "  Where it does not fit, times are those of one such device with enough memory.",
         f"  The first row is {model.name} as published, the others {study.name}'s arms as edits of it, as "
         "written: the study's own base is not used, and nothing is matched.",
@@ -71,3 +75,47 @@ def _seconds(seconds: float) -> str:
         if seconds * factor >= 1:
             return f"{seconds * factor:,.3g} {unit}"
     return f"{seconds * 1e6:,.3g} µs"
+
+
+def fit_header(room: RoomToFill) -> tuple[str, ...]:
+    contexts = (f"batch at {context:,}" for context in room.contexts)
+    return ("arm", "parameters", "weights", *contexts, f"context at batch {room.batch}", "note")
+
+
+def fit_row(arm: ScaledArm[Fit]) -> Sequence[str]:
+    found = arm.prediction
+    if found is None:
+        return (arm.name, arm.reason or "")
+    notes = [f"the same as {arm.same_as}"] if arm.same_as else []
+    if found.weight_bytes > found.usable_bytes:
+        notes.append("the weights do not fit")
+    return (
+        arm.name,
+        large(found.parameters),
+        _gigabytes(found.weight_bytes),
+        *("–" if batch is None else f"{batch:,}" for batch in found.batches.values()),
+        "any" if found.largest_context is None else f"{found.largest_context:,}",
+        "; ".join(notes),
+    )
+
+
+def fit_explained(found: Fits) -> list[str]:
+    study, model, room = found.study, found.preset, found.room
+    return [
+        f"The largest batch at each context, and the largest context, that fit in {_gigabytes(room.memory_bytes)}: "
+        f"{model.name} ({model.source}) and {study.name}'s arms as edits of it, {room.dtype}.",
+        "  Arithmetic, nothing was run: weights and cache take at most 90 % of memory; the rest is for activations.",
+        *_encoding(model),
+        "  –: beyond the model's positions. Where the cache does not grow with the text, any context fits.",
+    ]
+
+
+def _encoding(preset: Preset) -> list[str]:
+    """A note on the meaning of a context for models with an encoder."""
+    has = preset.spec.encoder is not None
+    return ["  A context is the encoder's tokens; the decoder has generated as many."] * has
+
+
+def _gigabytes(size: float) -> str:
+    """16.1 GB."""
+    return f"{size / 1e9:,.3g} GB" if size < 1e11 else f"{size / 1e9:,.0f} GB"

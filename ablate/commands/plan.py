@@ -152,7 +152,7 @@ def _show_scaleup(options: argparse.Namespace) -> int:
 
 def _show_fit(options: argparse.Namespace) -> int:
     import ablate
-    from ablate.commands._fits import explained, header, row
+    from ablate.commands._scaleup import fit_explained, fit_header, fit_row
 
     if options.device is not None:
         raise OptionError(f"--memory takes no --device: what fits does not depend on {options.device}'s speed")
@@ -162,8 +162,8 @@ def _show_fit(options: argparse.Namespace) -> int:
         print_json(found.document())
         return DONE
     print(found.study.question)
-    print_table([header(found.room), *map(row, found.arms)])
-    print("\n".join(explained(found)))
+    print_table([fit_header(found.room), *map(fit_row, found.arms)])
+    print("\n".join(fit_explained(found)))
     return DONE
 
 

@@ -1,20 +1,29 @@
-"""From a spec to a corpus, whatever its source: which one it is, making it once, opening it."""
+"""From a spec to a corpus, whatever its source: which one it is, making it once (from text to a folder of tokens),
+opening it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
+import tokenizers
+
 from ablate.data.corpus import Corpus
-from ablate.data.identity import DataIdentity, identify_text
-from ablate.data.preparation import write_corpus
-from ablate.data.sources import DataSource, Progress, TextSource
+from ablate.data.identity import DataIdentity, identify_text, split_of
+from ablate.data.references import reference_losses
+from ablate.data.sources import BEGINNING, DataSource, Progress, TextSource
 from ablate.data.sources._synthetic import SyntheticSource
+from ablate.data.splitting import SPLITS, Survey, TextDocument, documents, pieces, survey
 from ablate.data.synthetic import SyntheticCorpus, identify_synthetic, synthetic_meta
+from ablate.data.tokenizers._encoder import Encoder
+from ablate.data.writing import SplitWriter
 from ablate.errors import DataError
 from ablate.store import DataFolder
-from ablate.store.documents import TextMeta
+from ablate.store.documents import PerSplit, TakenText, TextMeta
 
 AnyCorpus: TypeAlias = Corpus | SyntheticCorpus
 
@@ -94,3 +103,110 @@ def _text(spec: DataSource) -> TextSource:
     if not isinstance(spec, TextSource):
         raise TypeError(f"{type(spec).__name__} is neither a text source nor a synthetic task")
     return spec
+
+
+TOKENIZER_BYTES = 16_000_000
+"""A tokenizer is learnt from at most so much text, taken evenly over the train split."""
+CHANGED = "the data changed while it was read, as a file does that is still being written: run again when it is whole"
+BATCH_BYTES = 1_000_000
+
+
+def write_corpus(
+    asked: TextSource, spec: TextSource, identity: DataIdentity, folder: DataFolder, base: Path, progress: Progress
+) -> None:
+    """Read, tokenise and write all splits, the tokenizer and what the corpus is into an empty folder.
+
+    spec: what was `asked` for, pinned.
+
+    Raises:
+        DataError: the text or the tokenizer cannot be read, a split would be empty, or the text changed meanwhile.
+    """
+    spec.fetch(progress)
+    found = survey(spec, base)
+    if spec.fingerprint() is None and found.content != identity.content:
+        raise DataError(CHANGED)
+    stage = "train tokenizer" if spec.tokenizer.learns else "read tokenizer"
+    progress(stage, 0.0)
+    # Train text for a tokenizer to learn from: every k-th piece, so that every part of the corpus is in it.
+    every = -(-found.bytes.train // TOKENIZER_BYTES)
+    train = (d for d in documents(spec, base, found.largest) if found.split_of(d) == "train")
+    every_piece = (piece for document in train for piece in pieces(document.utf8))
+    sample = (piece.decode() for piece in islice(every_piece, 0, None, every))
+    encoder = spec.tokenizer.encoder(sample, base)
+    progress(stage, 1.0)
+    tokens = _write_tokens(spec, identity, found, encoder, folder, base, progress)
+    encoder.tokenizer.save(str(folder.tokenizer_path))
+    references = reference_losses(folder, identity.vocab_size, found.bytes, tokens)
+    meta = TextMeta(
+        digest=identity.digest,
+        spec=asked.model_dump(mode="json"),
+        content=identity.content,
+        vocab_size=identity.vocab_size,
+        tokenizer=asked.tokenizer.identity(base),
+        split=split_of(asked, base, found.documents.held_out),
+        content_read=found.content,
+        unit=found.unit,
+        documents=found.documents,
+        bytes=found.bytes,
+        tokens=tokens,
+        vocab_learnt=encoder.tokenizer.get_vocab_size(with_added_tokens=True),
+        eos=encoder.eos,
+        dtype=SplitWriter.dtype_of(identity.vocab_size),
+        validation_tokens=asked.validation_tokens,
+        tokenizers=tokenizers.__version__,
+        references=references,
+        taken=_taken(spec, base, found),
+    )
+    folder.write(meta)
+
+
+def _taken(spec: TextSource, base: Path, found: Survey) -> TakenText:
+    first = next(each for each in documents(spec, base, found.largest) if found.split_of(each) == "train")
+    begins = first.utf8[: 4 * BEGINNING].decode(errors="ignore")[:BEGINNING]  # at most four bytes a character
+    return TakenText(
+        formats=spec.formats(base),
+        duplicates=found.duplicates,
+        empty=found.empty,
+        repeated=found.repeated,
+        parts=spec.parts_taken(base),
+        begins=begins,
+    )
+
+
+def _write_tokens(
+    spec: TextSource,
+    identity: DataIdentity,
+    found: Survey,
+    encoder: Encoder,
+    work: DataFolder,
+    base: Path,
+    progress: Progress,
+) -> PerSplit:
+    """Writes all splits; returns their lengths in tokens."""
+    total, done = found.bytes.total, 0
+    writers = [SplitWriter(work, split, encoder, identity.vocab_size, split != "train") for split in SPLITS]
+    with ExitStack() as files:
+        for writer in writers:
+            files.enter_context(writer)
+        for batch in _batches(documents(spec, base, found.largest)):
+            for writer in writers:
+                writer.add([d.utf8 for d in batch if found.split_of(d) == writer.split])
+            done += sum(len(document.utf8) for document in batch)
+            progress("tokenise", min(done / total, 1.0))
+    if PerSplit(**{writer.split: writer.bytes for writer in writers}) != found.bytes:
+        raise DataError(CHANGED)
+    return PerSplit(**{writer.split: writer.tokens for writer in writers})
+
+
+def _batches(stream: Iterator[TextDocument]) -> Iterator[list[TextDocument]]:
+    """Documents by about `BATCH_BYTES`: enough for the tokenizer's threads, little memory."""
+    batch: list[TextDocument] = []
+    size = 0
+    for document in stream:
+        batch.append(document)
+        size += len(document.utf8)
+        if size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -16,10 +16,10 @@ from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.planning.study_document import design_document, study_arm, study_rates
 from ablate.readable import clock
 from ablate.store.documents import JsonObject
-from ablate.store.documents.claim_words import origin, statement
+from ablate.store.documents.claims import origin, statement
 from ablate.store.documents.design import structure
 from ablate.store.documents.study_arm import taught_by
-from ablate.store.documents.tuning_words import trials, untuned
+from ablate.store.documents.tuning import trials, untuned
 from ablate.study.design_spec import Screen, named
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec

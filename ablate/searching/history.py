@@ -112,20 +112,11 @@ def spellings(space: SearchSpace, model: ModelSpec, train: TrainSpec) -> Iterato
     """Settings of a space that may make a model and its training; whoever needs to know builds and compares them."""
     raw = {**model.model_dump(mode="json"), "train": train.model_dump(mode="json")}
 
-    def rest(params: Params, paths: list[str]) -> Iterator[Params]:
-        if not paths:
-            yield params
-            return
-        path, *others = paths
-        if not space.has(params, path):
-            yield from rest(params, others)
-            return
-        number = number_at(model, train, path)
-        for value in _values(space.axes[path], number, _at(raw, path), model.d_model):
-            yield from rest({**params, path: value}, others)
+    def values(path: str, axis: AnyAxis) -> Iterator[Any]:
+        return _values(axis, number_at(model, train, path), _at(raw, path), model.d_model)
 
     try:
-        yield from islice(rest({}, list(space.axes)), SPELLINGS)
+        yield from islice(space.combinations(values), SPELLINGS)
     except StudyError:  # a part that the space's blocks do not have
         return
 

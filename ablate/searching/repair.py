@@ -54,10 +54,11 @@ def _moves(space: SearchSpace, here: Params, train: bool) -> Iterator[tuple[floa
 
 def _completed(space: SearchSpace, params: Params) -> Params:
     """With a middle value for settings that a changed part has and the former did not, and without those it lacks."""
-    return space.draw(lambda path, axis: params.get(path, _middle(axis)))
+    return space.draw(lambda path, axis: params.get(path, middle(axis)))
 
 
-def _middle(axis: AnyAxis) -> object:
+def middle(axis: AnyAxis) -> Any:
+    """A value in the middle of an axis."""
     if not is_listed(axis):
         return _evenly(axis, 3)[1]
     values = values_of(axis)

@@ -19,7 +19,7 @@ from optuna.trial import TrialState
 from ablate.running.engines import Engine, Event
 from ablate.running.request import Request
 from ablate.searching.asking import BEYOND, REPEATS, Asking
-from ablate.searching.ranks import best_first
+from ablate.searching.racing import best_first
 from ablate.searching.storage import Owner
 from ablate.searching.trial_runner import Job, TrialRunner
 from ablate.study.search_spec import SearchSpec

@@ -8,6 +8,7 @@ whose lock is not here works on another store.
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import re
@@ -16,15 +17,17 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import optuna
 from filelock import UnixFileLock
 from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, RDBStorage
+from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import TrialState
 
-from ablate.searching.journal import SealedJournal
 from ablate.searching.samplers import MissingPackageError, need
 from ablate.store import AblateError, SearchFolder
+from ablate.store.seals import Chain
 
 OWNER = "owner"
 
@@ -144,3 +147,46 @@ def _is_free(path: Path) -> bool:
             return True
     except BlockingIOError:
         return False
+
+
+Operation = dict[str, Any]
+"""Entry of optuna's journal, as its own backend has it."""
+
+
+class SealedJournal(BaseJournalBackend):
+    """The operations on a search's trials, a line each. optuna's own backend reads them too, unchecked.
+
+    Another lock than optuna's, one that the system frees when its holder is killed: those wait half a minute for a dead
+    one, and are taken from one that is merely slow.
+    """
+
+    def __init__(self, folder: SearchFolder) -> None:
+        self._log = folder.journal
+        self._lock = UnixFileLock(folder.journal_lock_path)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._chain = Chain(self._log.owner)
+        self._bytes, self._lines = 0, 0
+
+    def read_logs(self, log_number_from: int) -> Iterator[Operation]:
+        """The operations from a number on: only what was appended since the last call is read. Raises StoreError."""
+        if log_number_from < self._lines:
+            self._begin()
+        for line in self._log.whole(self._unread()).split(b"\n")[:-1]:
+            body = self._log.checked(self._chain, line, self._lines + 1)
+            self._bytes, self._lines = self._bytes + len(line) + 1, self._lines + 1
+            if self._lines > log_number_from:
+                yield self._log.parsed(body, self._lines)
+
+    def append_logs(self, logs: list[Operation]) -> None:
+        with self._lock:
+            self._log.add((json.dumps(log, separators=(",", ":")).encode() for log in logs), sync=True)
+
+    def _unread(self) -> bytes:
+        try:
+            with self._log.path.open("rb") as file:
+                file.seek(self._bytes)
+                return file.read()
+        except FileNotFoundError:
+            return b""

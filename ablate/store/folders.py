@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from ablate.store import jsonfile, sums
 from ablate.store.claims import claimed
@@ -25,14 +26,15 @@ from ablate.store.seals import SealedLog
 
 
 @dataclass(frozen=True)
-class StudyFolder:
-    """`studies/<name>-<scale>/`."""
+class _ReportedFolder:
+    """A folder with a document and the page that is drawn of it."""
 
     path: Path
+    document_name: ClassVar[str]
 
     @property
     def document_path(self) -> Path:
-        return self.path / "study.json"
+        return self.path / self.document_name
 
     @property
     def report_path(self) -> Path:
@@ -40,8 +42,17 @@ class StudyFolder:
 
     @property
     def exists(self) -> bool:
-        """Whether a study was planned here."""
+        """Whether a study was planned here, or a search has found anything."""
         return self.document_path.is_file()
+
+    def write_report(self, html: str) -> Path:
+        return write_text(self.report_path, html)
+
+
+class StudyFolder(_ReportedFolder):
+    """`studies/<name>-<scale>/`."""
+
+    document_name = "study.json"
 
     def read(self) -> StudyDocument | None:
         return jsonfile.read(self.document_path, StudyDocument, "remove it, and run the study again")
@@ -80,23 +91,11 @@ class StudyFolder:
         remedy = "restore the file: the report says what was registered"
         return LogFile(self.path / "registered.ndjson", self.path.name, remedy, RegistrationRecord)
 
-    def write_report(self, html: str) -> Path:
-        return write_text(self.report_path, html)
 
-
-@dataclass(frozen=True)
-class SearchFolder:
+class SearchFolder(_ReportedFolder):
     """`searches/<name>-<scale>/`."""
 
-    path: Path
-
-    @property
-    def document_path(self) -> Path:
-        return self.path / "search.json"
-
-    @property
-    def report_path(self) -> Path:
-        return self.path / "report.html"
+    document_name = "search.json"
 
     @property
     def journal_path(self) -> Path:
@@ -131,19 +130,11 @@ class SearchFolder:
         """One file for each command that searches, locked for as long as it lives."""
         return self.path / "owners"
 
-    @property
-    def exists(self) -> bool:
-        """Whether a search has found anything here."""
-        return self.document_path.is_file()
-
     def read(self) -> SearchDocument | None:
         return jsonfile.read(self.document_path, SearchDocument, "remove it, and run the search again")
 
     def write(self, search: SearchDocument) -> None:
         jsonfile.write(self.document_path, search)
-
-    def write_report(self, html: str) -> Path:
-        return write_text(self.report_path, html)
 
     @contextmanager
     def table(self, kind: str) -> Iterator[Path]:

@@ -24,6 +24,7 @@ from ablate.store.documents import (
     LedgerRecord,
     MergedRecord,
     ProposalRecord,
+    StudyDocument,
 )
 from ablate.store.documents.result import Outcome
 from ablate.store.documents.shell import store_option
@@ -80,6 +81,10 @@ class Store(RunFiles):
     def studies(self) -> list[StudyFolder]:
         """The studies that have been planned, sorted."""
         return [folder for path in sorted(self.root.glob("studies/*")) if (folder := StudyFolder(path)).exists]
+
+    def study_documents(self) -> Iterator[StudyDocument]:
+        """The documents of these studies."""
+        return filter(None, (folder.read() for folder in self.studies()))
 
     def searches(self) -> list[SearchFolder]:
         """The searches that have found anything, sorted."""

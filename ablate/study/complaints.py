@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
@@ -45,7 +45,9 @@ def complaints(error: ValidationError, data: Any, schema: Schema) -> Iterator[Co
 def _with_words(reason: str, path: tuple[str, ...], data: Any, schema: Schema) -> str:
     """`must be a map, or null, not 'no'`: with the words that a setting takes beside a map."""
     schemas, _ = _at(schema, path, data)
-    words = [word for member in _members(schemas, schema) for word in WORDS.get(str(member.get("type")), ())]
+    words = [
+        word for member in members(schemas, schema.get("$defs", {})) for word in WORDS.get(str(member.get("type")), ())
+    ]
     *legal, last = dict.fromkeys(["a map", *words])
     return reason.replace("a map", f"{', '.join(legal)} or {last}", 1) if legal else reason
 
@@ -54,13 +56,13 @@ WORDS = {"null": ("null",), "boolean": ("true", "false")}
 """Values of the JSON Schema types that are words."""
 
 
-def _members(schemas: list[Schema], root: Schema) -> Iterator[Schema]:
-    """The schemas behind unions and references."""
+def members(schemas: Iterable[Schema], definitions: Schema) -> Iterator[Schema]:
+    """The schemas behind references and unions."""
     for schema in schemas:
         inner = [each for union in ("anyOf", "oneOf", "allOf") for each in schema.get(union, [])]
         if "$ref" in schema:
-            inner.append(root["$defs"][schema["$ref"].rpartition("/")[2]])
-        yield from _members(inner, root) if inner else [schema]
+            inner.append(definitions[schema["$ref"].rpartition("/")[2]])
+        yield from members(inner, definitions) if inner else [schema]
 
 
 def _alternatives(reasons: Sequence[str]) -> Sequence[str]:
@@ -154,7 +156,8 @@ def _at(schema: Schema, path: tuple[str, ...], data: Any) -> tuple[list[Schema],
     branches, here = [schema], data
     for part in path:
         if isinstance(here, list | tuple):
-            branches, here = list(_items(branches, schema)), here[int(part)]
+            lists = members(branches, schema.get("$defs", {}))
+            branches, here = [each["items"] for each in lists if "items" in each], here[int(part)]
             continue
         inside = [branch["properties"].get(part) for branch in _branches(branches, schema, here)]
         branches = [branch for branch in inside if branch is not None]
@@ -162,24 +165,9 @@ def _at(schema: Schema, path: tuple[str, ...], data: Any) -> tuple[list[Schema],
     return branches, here
 
 
-def _items(schemas: list[Schema], root: Schema) -> Iterator[Schema]:
-    """Item schemas of lists behind references and unions."""
-    for schema in schemas:
-        if "$ref" in schema:
-            yield from _items([root["$defs"][schema["$ref"].rpartition("/")[2]]], root)
-        for union in ("anyOf", "oneOf", "allOf"):
-            yield from _items(schema.get(union, []), root)
-        if "items" in schema:
-            yield schema["items"]
-
-
-def _branches(schemas: list[Schema], root: Schema, here: Any) -> Iterator[Schema]:
+def _branches(schemas: Iterable[Schema], root: Schema, here: Any) -> Iterator[Schema]:
     """The object schemas behind references and unions, less the members that `here` excludes."""
-    for schema in schemas:
-        if "$ref" in schema:
-            yield from _branches([root["$defs"][schema["$ref"].rpartition("/")[2]]], root, here)
-        for union in ("anyOf", "oneOf", "allOf"):
-            yield from _branches(schema.get(union, []), root, here)
+    for schema in members(schemas, root.get("$defs", {})):
         if "properties" in schema and not _excluded(schema, here):
             yield schema
 

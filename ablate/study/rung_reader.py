@@ -10,13 +10,18 @@ from pydantic import TypeAdapter, ValidationError
 from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data.sources import DataSource
 from ablate.data.sources.stdlib import StdlibSource
-from ablate.study.arm_problems import lora_problems, seed_problems, start_problems, teacher_problems, tuning_problems
+from ablate.study.arm_problems import (
+    claim_problems,
+    lora_problems,
+    seed_problems,
+    start_problems,
+    teacher_problems,
+    tuning_problems,
+)
 from ablate.study.arms import TRAIN, Arm, ArmBuilder, Edit, edits_in
-from ablate.study.claim_problems import claim_problems
 from ablate.study.complaints import complaints
-from ablate.study.design_runs import design_runs
 from ablate.study.design_spec import FEWEST_SPARE, DesignError, Screen, screen
-from ablate.study.grid import cells
+from ablate.study.grid import cells, design_runs
 from ablate.study.layering import together
 from ablate.study.layers import Layer, Origins, Target
 from ablate.study.problems import Problem, StudyError

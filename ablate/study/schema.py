@@ -7,14 +7,13 @@ edits: nothing is required, and `block.mixer.kv_heads` is a key beside `block`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from ablate.study.arms import SECTIONS
-from ablate.study.complaints import Schema
+from ablate.study.complaints import Schema, members
 from ablate.study.handbook import handbook
 from ablate.study.sections import NAME, StudySections
 from ablate.study.shipped_scales import shipped_scales
@@ -134,9 +133,9 @@ def _grid(arm: Schema) -> Schema:
 
 def _edits(schemas: list[Schema], definitions: Schema) -> Schema:
     """The schema of edits of a value that has any of these schemas."""
-    members = list(_members(schemas, definitions))
-    maps = [member for member in members if member.get("type") == "object"]
-    others = [_inline(member, definitions) for member in members if member.get("type") != "object"]
+    every = list(members(schemas, definitions))
+    maps = [each for each in every if each.get("type") == "object"]
+    others = [_inline(each, definitions) for each in every if each.get("type") != "object"]
     if not maps:
         return others[0] if len(others) == 1 else {"anyOf": _unique(others)}
     whole = _map_edits(maps, definitions)
@@ -184,23 +183,11 @@ def _free(schema: Schema) -> Schema:
     return patterns
 
 
-def _members(schemas: list[Schema], definitions: Schema) -> Iterator[Schema]:
-    """Schemas that references and unions stand for."""
-    for schema in schemas:
-        unions = [schema[word] for word in ("anyOf", "oneOf", "allOf") if word in schema]
-        if "$ref" in schema:
-            yield from _members([definitions[schema["$ref"].rpartition("/")[2]]], definitions)
-        elif unions:
-            yield from _members(unions[0], definitions)
-        else:
-            yield schema
-
-
 def _inline(schema: Schema, definitions: Schema) -> Schema:
     """A schema of plain values or lists, without references."""
     if "items" in schema:
-        members = [_inline(member, definitions) for member in _members([schema["items"]], definitions)]
-        return {**schema, "items": {"anyOf": members}}
+        inside = [_inline(each, definitions) for each in members([schema["items"]], definitions)]
+        return {**schema, "items": {"anyOf": inside}}
     return schema
 
 

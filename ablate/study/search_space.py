@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -123,18 +123,23 @@ class SearchSpace:
 
     def all(self) -> Iterator[Params]:
         """Every combination, where axes have steps."""
-        yield from self._rest({}, list(self.axes))
+        return self.combinations(lambda _, axis: values_of(axis))
 
-    def _rest(self, params: Params, paths: list[str]) -> Iterator[Params]:
-        if not paths:
-            yield params
-            return
-        path, *rest = paths
-        if not self.has(params, path):
-            yield from self._rest(params, rest)
-            return
-        for value in values_of(self.axes[path]):
-            yield from self._rest({**params, path: value}, rest)
+    def combinations(self, values: Callable[[str, AnyAxis], Iterable[Any]]) -> Iterator[Params]:
+        """Every combination of these values of the axes that a model has."""
+
+        def rest(params: Params, paths: list[str]) -> Iterator[Params]:
+            if not paths:
+                yield params
+                return
+            path, *others = paths
+            if not self.has(params, path):
+                yield from rest(params, others)
+                return
+            for value in values(path, self.axes[path]):
+                yield from rest({**params, path: value}, others)
+
+        return rest({}, list(self.axes))
 
     def _problems(self, edits: list[Edit]) -> tuple[Problem, ...]:
         try:

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, Posi
 from ablate.study.search_axes import Axis, Relative
 from ablate.study.search_constraints import Constraint
 from ablate.study.search_methods import Pruner, Sampler, SamplerSpec
-from ablate.study.space import FIRST_SEED, axes, distributions
+from ablate.study.space import BY_PATH, FIRST_SEED, distributions
 from zoo.errors import did_you_mean
 from zoo.settings.axis import Spec
 from zoo.settings.edits import SpecJson
@@ -68,11 +68,7 @@ WrittenObjectives = str | list[str | dict[str, Direction]] | dict[str, Direction
 Objectives = Annotated[
     dict[str, Direction], BeforeValidator(_objectives, json_schema_input_type=WrittenObjectives), Field(min_length=1)
 ]
-SearchSpace = Annotated[
-    dict[str, Axis],
-    BeforeValidator(lambda value: dict(axes(value)) if isinstance(value, Mapping) else value),
-    Field(min_length=1),
-]
+SearchSpace = Annotated[dict[str, Axis], BY_PATH, Field(min_length=1)]
 
 
 class Fidelity(Spec):

@@ -184,8 +184,5 @@ def axes(nested: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, 
             yield from axes(value, f"{path}.")
 
 
-Space = Annotated[
-    dict[str, Axis],
-    BeforeValidator(lambda value: dict(axes(value)) if isinstance(value, Mapping) else value),
-    Field(min_length=1),
-]
+BY_PATH = BeforeValidator(lambda value: dict(axes(value)) if isinstance(value, Mapping) else value)
+Space = Annotated[dict[str, Axis], BY_PATH, Field(min_length=1)]

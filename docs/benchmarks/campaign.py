@@ -24,7 +24,7 @@ import numpy as np
 import ablate
 from ablate.store import Store
 from ablate.store.documents import ProposalRecord
-from ablate.study.proposing import CHANGE
+from ablate.study.promoting import CHANGE
 from reports.campaigns.proposals import kept, latest
 
 CAPS = (

@@ -24,7 +24,7 @@ import ablate
 from ablate.running.context import open_context
 from ablate.running.corpora import prepare_corpora
 from ablate.searching.asking import suggest
-from ablate.searching.ranks import fronts
+from ablate.searching.racing import fronts
 from ablate.searching.trial_runner import IllegalError, Job, StudyTrialRunner
 from ablate.study.reading import load_study
 from ablate.study.search_space import Params

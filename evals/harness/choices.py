@@ -6,7 +6,7 @@ scores of this kind tell models apart more reliably than accuracy does.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from lm_eval.api.metrics import bits_per_byte
 from lm_eval.api.task import Task
@@ -15,9 +15,6 @@ from evals.harness.loading import Loaded
 
 METRIC = "bits_per_byte"
 KEY = f"{METRIC},none"
-
-Sample: TypeAlias = dict[str, Any]
-"""Record of one question, as lm-eval logs it."""
 
 
 def add_bits_per_byte(results: Any, loaded: Loaded) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +20,11 @@ from torch.nn import functional as F
 from ablate.store.answers import Answers
 from evals.harness.conventions import Bos, Conventions, Messages, TrainedConventions
 from evals.harness.decode import GenerationRequest, UnsupportedGenerationError, decode
-from evals.harness.fingerprint import fingerprint
 from evals.reading.batches import Batches, Rows, alike
 from evals.reading.causal import check_causal
 from evals.reading.mode import evaluating
 from zoo.model import Decoder
+from zoo.settings.identity import canonical
 
 Encoded = tuple[tuple[str, str], list[int], list[int]]
 """lm-eval's request: the strings, the context's tokens, the continuation's tokens."""
@@ -242,3 +243,12 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
             lambda asked: decode(self.model, self.conventions, asked, seed=self.seed),
         )
         yield from ((request.place, text) for request, text in found)
+
+
+def fingerprint(model: Decoder) -> str:
+    """sha256 over the spec and every weight of a model: two checkpoints have one only where they compute the same."""
+    digest = hashlib.sha256(canonical(model.spec.identity()).encode())
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

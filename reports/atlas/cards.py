@@ -10,13 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ablate.store.documents import StudyClaim
-from ablate.store.documents.claim_words import size, statement
-from ablate.store.documents.claims import COSTS, LOSS
+from ablate.store.documents.claims import COSTS, LOSS, size, statement
 from reports.atlas.sources import StatedStudy, year_of
 from reports.atlas.topics import topics_of
 from reports.reading.inputs import Inputs
-from reports.results.document import RecordedArm, RecordedInterval, RecordedResult
-from reports.results.parts import parts_of
+from reports.results.document import RecordedArm, RecordedInterval, RecordedResult, parts_of
 from reports.results.sizes import size_and_length
 from reports.wording import words
 from reports.wording.input_words import inputs
@@ -190,9 +188,7 @@ def _arm_rows(result: RecordedResult) -> Iterator[CardRow]:
     rows = [
         *(CardRow(effect.name, "", effect.difference, effect.verdict) for effect in result.effects),
         *(
-            CardRow(
-                f"{arm.name} against {result.baseline}", "", arm.difference, arm.verdict, seeds=_paired(result, arm)
-            )
+            CardRow(f"{arm.name} against {result.baseline}", "", arm.difference, arm.verdict, seeds=paired(result, arm))
             for arm in compared
         ),
     ]
@@ -231,7 +227,7 @@ def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[CardRow]:
         if arm is not None and arm.name in rung.differences:
             size = size_and_length(rung.parameters, rung.tokens_per_parameter)
             yield CardRow(f"{result.scale}, {rung.name}", size, rung.differences[arm.name], "not judged")
-    seeds = _paired(result, arm) if on_loss and arm else ()
+    seeds = paired(result, arm) if on_loss and arm else ()
     if judged is not None:
         digits = words.decimals(judged.seen)
         unseen = judged.seen and judged.outcome == "cannot tell"
@@ -243,7 +239,8 @@ def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[CardRow]:
         yield CardRow(result.scale, conditions_of(result), effect, "not tested", UNSTATED, seeds)
 
 
-def _paired(result: RecordedResult, arm: RecordedArm) -> tuple[float, ...]:
+def paired(result: RecordedResult, arm: RecordedArm) -> tuple[float, ...]:
+    """Differences of an arm from the baseline, seed by seed."""
     base = result.arm(result.baseline)
     known = base.seeds if base else {}
     return tuple(loss - known[seed] for seed, loss in arm.seeds.items() if seed in known)

@@ -35,11 +35,11 @@ LEGEND = (
 
 def rows(models: Sequence[PublishedModel]) -> list[list[str]]:
     """A row of text for each model, the oldest first."""
-    return [[cell(model, key) for key in COLUMNS] for model in sorted(models, key=_age)]
+    return [[cell(model, key) for key in COLUMNS] for model in oldest_first(models)]
 
 
-def _age(model: PublishedModel) -> tuple[str, str]:
-    return model.values["year"], model.name
+def oldest_first(models: Sequence[PublishedModel]) -> list[PublishedModel]:
+    return sorted(models, key=lambda model: (model.values["year"], model.name))
 
 
 def cell(model: PublishedModel, key: str) -> str:
@@ -50,12 +50,12 @@ def as_csv(models: Sequence[PublishedModel]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*COLUMNS.values(), "note"])
-    writer.writerows([*row, model.note] for row, model in zip(rows(models), sorted(models, key=_age), strict=True))
+    writer.writerows([*row, model.note] for row, model in zip(rows(models), oldest_first(models), strict=True))
     return out.getvalue()
 
 
 def as_markdown(models: Sequence[PublishedModel]) -> str:
     lines = [list(COLUMNS.values()), ["---"] * len(COLUMNS), *rows(models)]
     table = "\n".join(f"| {' | '.join(each.replace('|', '&#124;') for each in line)} |" for line in lines)
-    notes = [f"- {model.name}: {model.note}" for model in sorted(models, key=_age) if model.note]
+    notes = [f"- {model.name}: {model.note}" for model in oldest_first(models) if model.note]
     return "\n".join(["# Published models", "", LEGEND, "", table, "", "## Notes", "", *notes, ""])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ablate.store.documents import StudyClaim
 from ablate.store.documents.handbook import HandbookClaim
-from reports.results.parts import Plain
+from reports.results.document import Plain
 
 ARXIV = re.compile(r"arXiv:(\d\d)(\d\d)\.\d{4,5}")
 YEAR = re.compile(r"\b(?:19|20)\d\d\b")

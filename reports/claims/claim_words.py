@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ablate.store.documents.claim_words import origin, statement
-from ablate.store.documents.claims import COSTS, LOSS
+from ablate.store.documents.claims import COSTS, LOSS, origin, statement
 from reports.claims.judged_claim import JudgedClaim
 from reports.statistics.estimates import Estimate
 from reports.wording import words

@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 
 from ablate.store.documents import StudyClaim
-from ablate.store.documents.claim_words import size
-from ablate.store.documents.claims import COSTS, LOSS
+from ablate.store.documents.claims import COSTS, LOSS, size
 from reports.claims.evidence import ClaimEvidence, evidence
 from reports.claims.judged_claim import JudgedClaim
 from reports.findings.study_summary import StudySummary

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from ablate.store.documents import StudyDesign, StudyEffect
 from reports.findings.study_summary import EffectSummary, StudySummary
 from reports.wording import matching_words, rate_words, words
+from reports.wording.arm_names import listed
 from reports.wording.cost_words import clear_costs, costs
 from reports.wording.failure_words import left_out
 from reports.wording.length_words import conditions, undertrained
-from reports.wording.listing import listed
 from reports.wording.table import Columns, Table
 
 CORRECTIONS = {
@@ -73,7 +73,7 @@ def sentence(summary: StudySummary, found: EffectSummary) -> str:
 
 def _ground(summary: StudySummary, found: EffectSummary) -> str:
     comparison = found.comparison
-    blocks = f"{len(comparison.seeds)} seed{'s' * (len(comparison.seeds) != 1)} × {len(summary.arms)} runs"
+    blocks = f"{words.seed_count(len(comparison.seeds))} × {len(summary.arms)} runs"
     if found.verdict == "no difference":
         p = words.p_value(comparison.p_equivalence)
         return f" larger than {summary.study.margin:g} nats ({blocks}, {p})"

@@ -13,7 +13,7 @@ from reports.figures.style import label
 from reports.statistics.estimates import Estimate
 from reports.statistics.front import Span
 from reports.wording import words
-from reports.wording.measures import Better
+from reports.wording.tables import Better
 
 ARROWS = {("x", "low"): "←", ("x", "high"): "→", ("y", "low"): "↓", ("y", "high"): "↑"}
 RELATIVE, BROKEN = ", relative", "<br>relative"

@@ -20,7 +20,7 @@ from reports.statistics.estimates import holm
 from reports.statistics.simultaneous import Evidence, of_p, together
 from reports.statistics.stalled import FailureRates, Reliability
 from reports.verdicts import Verdict
-from reports.wording.listing import listed_seeds
+from reports.wording.arm_names import listed_seeds
 
 PAIRED = 0.75
 """Share of two arms' runs that must be on seeds of both for these to be paired; below it arms are compared by their

@@ -19,6 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+import numpy as np
 import polars as pl
 
 from ablate.noise.difference import Difference
@@ -26,12 +27,12 @@ from ablate.noise.joint import Joint
 from ablate.noise.penalty import NOTHING
 from ablate.noise.power import FIRST_SHARE, seeds_needed
 from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
-from reports.findings.by_document import document_error
 from reports.findings.comparison import Comparison, Judgement
 from reports.findings.judging import Pair, Standing, difference_claim, differences, ledger_test, ties
 from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.withheld import REPEATED
 from reports.reading.outcomes import FAILED
+from reports.statistics.crossed import crossed
 from reports.statistics.detectable import detectable_effect
 from reports.statistics.estimates import ALPHA, Estimate, estimate
 from reports.statistics.simultaneous import Evidence
@@ -243,3 +244,34 @@ def verdict_of(difference: float, p: float, p_tie: float | None, failures: Failu
     if difference > 0:
         return "worse" if failures.may_be_worse else "inconclusive"
     return "better" if failures.may_be_better else "inconclusive"
+
+
+FEWEST = 10
+"""Documents below which nothing is said of others: the differences then speak of this text."""
+TOLERANCE = 1e-5
+"""Nats by which the mean over documents may miss the difference of the losses, which are rounded by themselves."""
+
+
+def document_error(
+    losses: pl.DataFrame | None, pair: tuple[str, str], seeds: Sequence[int], values: Sequence[float]
+) -> float:
+    """Standard error of a pair's mean difference over held-out documents alone; 0 where the store does not tell.
+
+    With one loss per seed and document, both are random effects that cross (`reports.statistics.crossed`). The error
+    over seeds is that of the study's noise model; what documents add beyond it is given here, and no seed reduces it.
+    losses: of each arm, seed and document, the sum `nats` over a `weight`. values: the pair's differences by seed.
+    """
+    if losses is None or len(seeds) < 2:
+        return 0.0
+    known = losses.filter(pl.col("seed").is_in(list(seeds)))
+    own, theirs = (known.filter(arm=name) for name in pair)
+    cells = own.join(theirs, on=["seed", "item", "weight"], suffix="_base").sort("seed", "item")
+    items = cells["item"].n_unique()
+    if items < FEWEST or {own.height, theirs.height, cells.height} != {len(seeds) * items}:
+        return 0.0
+    sums, bases, weights = (cells[name].to_numpy().reshape(-1, items) for name in ("nats", "nats_base", "weight"))
+    means = (sums - bases).sum(axis=1) / weights.sum(axis=1)
+    if not np.allclose(means, values, rtol=0, atol=TOLERANCE):
+        return 0.0
+    table = crossed((sums - bases) / weights, weights[0])
+    return math.sqrt(max(table.column_square - table.residual_square, 0.0) / math.prod(table.shape))

@@ -10,7 +10,7 @@ from ablate.store.documents import StudyArm
 from reports.reading.collected import Collected
 from reports.reading.outcomes import FAILED
 from reports.sections import sections
-from reports.wording.listing import listed
+from reports.wording.arm_names import listed
 
 BUDGET_TOLERANCE = 0.01
 SECONDS_TOLERANCE = 0.05

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from reports.findings.study_summary import StudySummary
-from reports.ladders.change_words import VERBS
-from reports.ladders.rungs import Change
+from reports.ladders.rungs import Axis, Change, Word
 from reports.wording import words
-from reports.wording.listing import listed
+from reports.wording.arm_names import listed
 
 MOST_OPEN = 6
 """Most undecided changes that are listed one by one; beyond that, only their number is given."""
@@ -36,7 +35,7 @@ def sentence(found: Change) -> str:
     before, after = (words.signed(each.mean, digits) for each in (found.before, found.after))
     count = len(found.change.values)
     p = words.p_value(found.p) if found.p is not None else ""
-    ground = (f"change {words.interval(found.change)}", f"{count} seed{'s' * (count != 1)}", p, found.reason)
+    ground = (f"change {words.interval(found.change)}", words.seed_count(count), p, found.reason)
     return f"{said}: {before} at {found.rung}, {after} at {found.last} ({', '.join(filter(None, ground))})."
 
 
@@ -71,3 +70,37 @@ def rates(summary: StudySummary) -> str:
 
 def _tuned_at_each_rung(summary: StudySummary) -> bool:
     return all(rung.tuning for rung in summary.study.ladder)
+
+
+AXES: tuple[Axis, ...] = ("size", "length")
+MOST_NAMED = 6
+VERBS: dict[Word, str] = {"grows": "grows", "shrinks": "shrinks", "flips": "changes sign", "changes": "changes"}
+
+
+def clauses(changes: Sequence[Change]) -> str:
+    """` With length (half_length to full), the difference of double shrinks; cannot tell for post.`, for each axis.
+
+    Nothing where nothing is judged yet.
+    """
+    return "".join(_clause(axis, list(_farthest(changes, axis))) for axis in AXES)
+
+
+def _farthest(changes: Sequence[Change], axis: Axis) -> Iterator[Change]:
+    """The farthest change of each arm along an axis; rungs of an axis are listed from the farthest on."""
+    seen = set[str]()
+    for each in changes:
+        if each.axis == axis and each.arm not in seen and each.word != "no verdict":
+            seen.add(each.arm)
+            yield each
+
+
+def _clause(axis: Axis, found: Sequence[Change]) -> str:
+    if not found:
+        return ""
+    by = {word: [each.arm for each in found if each.word == word] for word in (*VERBS, "cannot tell")}
+    parts = [f"the difference of {listed(by[word])} {verb}" for word, verb in VERBS.items() if by[word]]
+    if by["cannot tell"]:
+        whether = "" if parts else " whether the difference changes"
+        names = by["cannot tell"]
+        parts.append(f"cannot tell{whether} for {listed(names) if len(names) <= MOST_NAMED else f'{len(names)} arms'}")
+    return f" With {axis} ({found[0].rung} to {found[0].last}), {'; '.join(parts)}."

@@ -21,7 +21,7 @@ from reports.pages.trade_offs import Group, Studied
 from reports.reading.imports import ImportedModel, Text, text_of
 from reports.statistics.estimates import Estimate, single
 from reports.wording import words
-from reports.wording.listing import listed
+from reports.wording.arm_names import listed
 from reports.wording.table import Columns, Table
 
 COSTS = ("parameters", "KV cache, bytes per token", "decoding, ms per token")

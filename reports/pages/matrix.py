@@ -6,11 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from markupsafe import Markup
-
-from reports.pages.templating import STYLES, environment, source
-
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+from reports.pages.templating import render_plain
 
 
 @dataclass(frozen=True)
@@ -52,20 +48,15 @@ def render_matrix(axes: Mapping[str, list[str]], conflicts: Mapping[str, list[li
         for axis, name in choices
     ]
     pairs = sum(not cell.same_axis for row in rows for cell in row.cells) // 2
-    page = (
-        environment()
-        .get_template("matrix.html.j2")
-        .render(
-            axes=axes,
-            rows=rows,
-            reasons=reasons,
-            pairs=pairs,
-            refused=len(refused) // 2,
-            style=Markup("".join(map(source, (*STYLES, "matrix.css")))),
-            policy=POLICY,
-        )
+    return render_plain(
+        "matrix.html.j2",
+        ("matrix.css",),
+        axes=axes,
+        rows=rows,
+        reasons=reasons,
+        pairs=pairs,
+        refused=len(refused) // 2,
     )
-    return page
 
 
 def _pairs(rows: list[list[str]]) -> tuple[str, ...]:

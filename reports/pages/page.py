@@ -34,10 +34,9 @@ from reports.wording import (
     title_words,
     words,
 )
-from reports.wording.arm_names import brief
-from reports.wording.glossary import TERMS
+from reports.wording.arm_names import brief, grouped
 from reports.wording.markup import latex, markdown
-from reports.wording.warning_words import grouped
+from reports.wording.method_words import TERMS
 
 SCRIPTS = (*FIGURES, "choice.js", "tables.js", "contents.js")
 WORDS = {

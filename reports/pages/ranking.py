@@ -16,8 +16,7 @@ from reports.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, exact
 from reports.statistics.front import surely_beaten
 from reports.verdicts import Verdict
 from reports.wording import arm_descriptions, cost_words, failure_words, words
-from reports.wording.arm_names import brief, spelled
-from reports.wording.listing import listed
+from reports.wording.arm_names import brief, listed, spelled
 
 MOST_COLUMNS = 5
 """Costs that have a column."""

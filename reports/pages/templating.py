@@ -9,12 +9,11 @@ import json
 import re
 import zlib
 from functools import cache
+from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-
-from reports.pages.plotly_js import plotly_js
 
 FIGURES = ("rows.js", "stamp.js", "labels.js", "figures.js")
 """The scripts of every page with figures."""
@@ -110,3 +109,49 @@ def _policy(*scripts: str) -> str:
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
+
+
+CARTESIAN = frozenset(
+    {
+        "bar",
+        "box",
+        "contour",
+        "heatmap",
+        "histogram",
+        "histogram2d",
+        "histogram2dcontour",
+        "image",
+        "pie",
+        "scatter",
+        "scatterternary",
+        "violin",
+    }
+)
+"""Kinds of traces that the smaller file draws."""
+
+
+def plotly_js(figures: Any) -> str:
+    """plotly.js as a browser reads it, so that its hash holds, for figures as the page's script takes them: that of its
+    cartesian traces where the page draws no others, a third of the whole.
+
+    `templates/plotly/plotly-cartesian.min.js` is the file of that name of the npm package
+    `plotly.js-cartesian-dist-min`, unchanged, of the version that the plotly of constraints.txt has within it. To renew
+    it: `npm pack plotly.js-cartesian-dist-min@VERSION`.
+    """
+    if not figures:
+        return ""
+    kinds = {trace.get("type", "scatter") for figure in figures for trace in figure["data"]}
+    return _cartesian() if kinds <= CARTESIAN else _whole()
+
+
+@cache
+def _cartesian() -> str:
+    file = resources.files("reports.pages") / "templates" / "plotly" / "plotly-cartesian.min.js"
+    return file.read_text(encoding="utf-8")
+
+
+@cache
+def _whole() -> str:
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415 (slow to load, and few pages need it)
+
+    return str(get_plotlyjs()).replace("\r\n", "\n")

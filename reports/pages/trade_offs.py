@@ -19,7 +19,7 @@ from reports.pages.templating import FIGURES, render
 from reports.sections._costs import all_one
 from reports.sections.trade_off import TradeOff
 from reports.statistics.estimates import Estimate
-from reports.wording.listing import listed
+from reports.wording.arm_names import listed
 from reports.wording.table import frame_table
 
 SCRIPTS = (*FIGURES, "trade_offs.js")

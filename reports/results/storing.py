@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ablate.store import Store, StudyFolder
+from ablate.store.documents import StudyArm, StudyDocument
 from ablate.store.documents.study import UNJUDGED
+from ablate.store.documents.tuning import RATE, untuned
 from reports.errors import ReportError
+from reports.findings.comparison import Comparison
+from reports.findings.study_summary import ArmSummary, StudySummary
 from reports.findings.summary import summarise_study
 from reports.reading.documents import StudyDocuments
 from reports.results import files
-from reports.results.document import RecordedResult
-from reports.results.recording import recorded
+from reports.results.document import (
+    Plain,
+    Range,
+    RecordedArm,
+    RecordedClaim,
+    RecordedContrast,
+    RecordedCost,
+    RecordedCurve,
+    RecordedEffect,
+    RecordedInterval,
+    RecordedResult,
+    RecordedRung,
+    RecordedSetting,
+    RecordedTrial,
+    own_parts,
+)
+from reports.sections.losses import Losses
+from reports.sections.rungs import Rungs
+from reports.sections.trade_off import TradeOff
+from reports.statistics.estimates import Estimate
+from reports.wording import answers
 
 
 def result_of(study_dir: Path, notes: Sequence[str] = ()) -> RecordedResult:
@@ -54,3 +80,183 @@ def results_of_store(root: Path) -> Iterator[tuple[RecordedResult, Path | None]]
         study = folder.read()
         if study is not None and study.scale not in UNJUDGED and StudyDocuments.of(folder.path).ended:
             yield result_of(folder.path), folder.report_path if folder.report_path.exists() else None
+
+
+def recorded(summary: StudySummary, documents: StudyDocuments, notes: Sequence[str] = ()) -> RecordedResult:
+    """The result of a study as it is kept. documents: the study's, for what its runs were. notes: for its readers."""
+    study, known = summary.study, dict(summary.environment)
+    runs = {arm.name: _run_of(documents, arm) for arm in study.arms}
+    parts = own_parts(runs)
+    return RecordedResult(
+        study=study.name,
+        scale=study.scale,
+        question=study.question,
+        citation=study.citation,
+        created=study.created,
+        recorded=datetime.now(UTC).date().isoformat(),
+        commit=_joined(known, "git_commit") or None,
+        machine=_joined(known, "device"),
+        threads=_joined(known, "threads"),
+        torch=_joined(known, "torch"),
+        command=_command(study),
+        notes=tuple(notes),
+        setting=_setting(summary),
+        answer=answers.headline(summary),
+        qualifiers=tuple(answers.qualifiers(summary)),
+        baseline=summary.baseline,
+        unit=summary.unit,
+        arms=tuple(_arm(summary, arm, runs[arm.name], parts[arm.name]) for arm in summary.arms),
+        effects=tuple(
+            RecordedEffect(
+                name=each.effect.name,
+                verdict=each.verdict,
+                difference=_difference(each.comparison),
+                detectable=_detectable(each.comparison),
+            )
+            for each in summary.effects
+        ),
+        contrasts=tuple(
+            RecordedContrast(
+                arm=each.arm, against=each.base, difference=_difference(each.comparison), verdict=each.verdict
+            )
+            for each in summary.contrasts
+        ),
+        rungs=tuple(_rungs(summary)),
+        claims=tuple(
+            RecordedClaim(
+                **each.claim.model_dump(),
+                outcome=each.outcome,
+                effect=interval(each.effect),
+                seen=_end(each.seen),
+                reason=each.reason,
+            )
+            for each in summary.claims
+        ),
+    )
+
+
+def _joined(environment: Mapping[str, tuple[str, ...]], key: str) -> str:
+    """The value of all runs, or every one that some run had."""
+    return ", ".join(environment.get(key, ()))
+
+
+def _command(study: StudyDocument) -> str:
+    """The command that repeats the study, wherever its file lies: from the folder above that of studies, or above the
+    file's. Plug-ins outside that folder are called by their names alone."""
+    if study.path is None:
+        return study.model_copy(update={"plugin_files": _named_from(None, study.plugin_files)}).command()
+    *folders, name = Path(study.path).parts
+    first = max((at for at, folder in enumerate(folders) if folder == "studies"), default=len(folders) - 1)
+    files = _named_from(Path(*folders[:first]), study.plugin_files)
+    path = Path(*folders[first:], name).as_posix()
+    return study.model_copy(update={"path": path, "plugin_files": files}).command()
+
+
+def _named_from(folder: Path | None, files: Sequence[str]) -> tuple[str, ...]:
+    """Files relative to a folder that they lie below; of others the name."""
+    paths = map(Path, files)
+    return tuple(
+        each.relative_to(folder).as_posix() if folder and each.is_relative_to(folder) else each.name for each in paths
+    )
+
+
+def _run_of(documents: StudyDocuments, arm: StudyArm) -> Plain:
+    """The model and training of an arm's first stored run as plain data; empty where none has started."""
+    for run in arm.runs:
+        found = documents.store.read_run(run.digest)
+        if found is not None:
+            return {**found.model, "train": found.train}
+    return {}
+
+
+def _setting(summary: StudySummary) -> RecordedSetting:
+    study = summary.study
+    contexts = summary.inputs.contexts
+    return RecordedSetting(
+        parameters=_range([arm.parameters_non_embedding for arm in study.arms]),
+        tokens_per_parameter=_range([arm.length.tokens_per_parameter for arm in study.arms]),
+        context=contexts[0] if len(contexts) == 1 else None,
+        matched=study.matched,
+        rates="each arm at its own tuned rate" if study.tuning else untuned(study.rates),
+        seeds=max((len(arm.seeds) + arm.failed for arm in summary.arms), default=0),
+        data=", ".join(sorted(summary.inputs.sources)),
+        vocabularies=summary.inputs.vocabularies,
+    )
+
+
+def _range(values: Sequence[float]) -> Range:
+    return float(min(values)), float(max(values))
+
+
+def _arm(summary: StudySummary, arm: ArmSummary, run: Plain, parts: tuple[str, ...]) -> RecordedArm:
+    loss = arm.loss
+    edits = {path: json.loads(text) for path, text in (*arm.edits, *arm.tuned, *arm.matching)}
+    rate = edits.get(RATE, run.get("train", {}).get("lr"))
+    section = summary.section(Losses)
+    curves = section.curves if section else ()
+    points = next((curve.points for curve in curves if (curve.arm, curve.kind) == (arm.name, "validation")), ())
+    trade_off = summary.section(TradeOff)
+    ratios = ((cost, cost.ratios.get(arm.name)) for cost in (trade_off.distinct if trade_off else ()))
+    costs = {
+        cost.key: RecordedCost(label=cost.label, ratio=ratio.mean, low=_end(ratio.low), high=_end(ratio.high))
+        for cost, ratio in ratios
+        if ratio is not None
+    }
+    return RecordedArm(
+        name=arm.name,
+        edits=edits,
+        parts=parts,
+        verdict=arm.verdict,
+        loss=interval(loss),
+        difference=_difference(arm.comparison) if arm.comparison else None,
+        detectable=_detectable(arm.comparison) if arm.comparison else None,
+        rate=float(rate) if isinstance(rate, int | float) else None,
+        seeds={str(seed): value for seed, value in zip(arm.seeds, loss.values, strict=True)} if loss else {},
+        stalled=arm.stalled,
+        diverged=arm.diverged,
+        tuning=tuple(_tuning(summary.study, arm.name)),
+        curve=RecordedCurve(steps=tuple(int(point.x) for point in points), loss=tuple(point.mean for point in points)),
+        costs=costs,
+    )
+
+
+def interval(value: Estimate | None, p: float | None = None) -> RecordedInterval | None:
+    if value is None:
+        return None
+    return RecordedInterval(mean=value.mean, low=_end(value.low), high=_end(value.high), p=p)
+
+
+def _end(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _difference(found: Comparison) -> RecordedInterval | None:
+    return interval(found.difference, found.p_holm)
+
+
+def _detectable(found: Comparison) -> float | None:
+    return _end(found.detectable.value) if found.detectable else None
+
+
+def _tuning(study: StudyDocument, arm: str) -> Iterator[RecordedTrial]:
+    """Every rate that an arm tried, where the rate was tuned."""
+    for tuning in study.tuning:
+        for trial in tuning.trials if tuning.arm == arm and RATE in tuning.chosen else ():
+            rate = trial.settings[RATE]
+            if isinstance(rate, int | float):
+                yield RecordedTrial(rate=float(rate), losses=trial.losses)
+
+
+def _rungs(summary: StudySummary) -> Iterator[RecordedRung]:
+    """The other rungs of a ladder, as far as they have results."""
+    section = summary.section(Rungs)
+    for rung in summary.study.ladder:
+        gaps = {gap.arm: interval(gap.difference) for gap in (section.gaps if section else ()) if gap.rung == rung.name}
+        if rung.axis is not None and gaps:
+            yield RecordedRung(
+                name=rung.name,
+                axis=rung.axis,
+                parameters=_range([arm.parameters_non_embedding for arm in rung.arms]),
+                tokens_per_parameter=_range([arm.length.tokens_per_parameter for arm in rung.arms]),
+                differences={arm: found for arm, found in gaps.items() if found is not None},
+            )

@@ -11,7 +11,7 @@ from reports.searches.search import SearchSummary
 from reports.searches.search_tables import setting_text, signed
 from reports.searches.selection_bias import DECLARED, selection_bias
 from reports.searches.standings import SearchStanding
-from reports.wording.listing import listed
+from reports.wording.arm_names import listed
 from reports.wording.words import decimals
 
 MOST_SETTINGS = 4

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.store.documents import SearchDocument
 from reports.searches.selection_bias import FreshScore
+from reports.statistics.estimates import Floats
 
 LEVEL = 0.05
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

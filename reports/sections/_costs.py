@@ -1,15 +1,20 @@
-"""Costs of arms as ratios to the baseline: those that the architecture declares, and those that were measured."""
+"""Costs of arms as ratios to the baseline, declared by the architecture or measured, and qualities as differences from
+it, with the intervals that verdicts use.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from reports.findings.costs import ArmCosts, study_costs
+from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
+from reports.scores.items import ItemDifference
 from reports.statistics.estimates import Estimate, exact
 from reports.wording.cost_words import TIME
+from reports.wording.tables import Better
 
 ALIKE = 5e-3
 """Declared costs that differ by less are the same."""
@@ -76,3 +81,41 @@ def _declared(data: Collected, key: str, label: str, by_arm: Mapping[str, float]
     base = by_arm.get(data.study.baseline)
     others = {name: value / base for name, value in by_arm.items() if name != data.study.baseline} if base else {}
     return Cost(key, label, {name: exact(ratio) for name, ratio in others.items() if ratio > 0}, declared=True)
+
+
+PERPLEXITIES = ("byte_perplexity", "word_perplexity")
+"""They say what bits per byte say, on a scale on which differences mean nothing."""
+
+
+@dataclass(frozen=True)
+class Quality:
+    """`differences` are arm − baseline, paired by seed."""
+
+    label: str
+    better: Better
+    differences: Mapping[str, Estimate]
+
+
+def qualities(summary: StudySummary) -> tuple[Quality, ...]:
+    """The loss, then scores of which it is known which way is better."""
+    losses = {arm.name: arm.comparison.difference for arm in summary.arms if arm.comparison}
+    known = {name: value for name, value in losses.items() if value is not None}
+    loss = Quality(f"difference in loss ({summary.unit})", "low", known)
+    return tuple(each for each in (loss, *_scores(summary)) if each.differences)
+
+
+def _scores(summary: StudySummary) -> Iterator[Quality]:
+    found: dict[tuple[str, str, bool], dict[str, Estimate]] = {}
+    for arm in summary.arms:
+        for item in arm.items:
+            if item.difference is not None and item.higher_is_better is not None and is_drawn(item, summary):
+                at = item.task, item.metric, item.higher_is_better
+                value = Estimate(item.difference, item.low, item.high, None, item.by_seed)
+                found.setdefault(at, {})[arm.name] = value
+    for (task, metric, higher), differences in found.items():
+        yield Quality(f"difference in {task}: {metric}", "high" if higher else "low", differences)
+
+
+def is_drawn(item: ItemDifference, summary: StudySummary) -> bool:
+    """Whether figures show it: tasks of groups are in tables."""
+    return item.task not in summary.grouped and item.metric not in PERPLEXITIES

@@ -34,8 +34,7 @@ class Contrasts(Section):
 
 def sentence(found: Judgement) -> str:
     """`swiglu − geglu: +0.019 ± 0.029 nats; inconclusive (3 seeds, p = 0.2).`"""
-    pairs = f"{len(found.comparison.seeds)} seed{'s' * (len(found.comparison.seeds) != 1)}"
     p = f", {words.p_value(found.comparison.p_holm)}" if found.comparison.p_holm is not None else ""
-    ground = f": {found.withheld}" if found.withheld else f" ({pairs}{p})"
+    ground = f": {found.withheld}" if found.withheld else f" ({words.seed_count(len(found.comparison.seeds))}{p})"
     said = ", ".join(filter(None, [words.difference(found.comparison), where_it_trains(found.comparison)]))
     return f"{found.arm} − {found.base}: {said}; {found.verdict}{ground}."

@@ -19,8 +19,7 @@ from reports.reading.collected import Collected
 from reports.reading.curves import Curve, CurvePoint
 from reports.reading.documents import StudyDocuments
 from reports.sections import Section
-from reports.sections._overhead import bound_by_overhead
-from reports.sections._serving import ALONE, MEASURES, PLAIN, SERVING, measured_rows, wrong_bytes
+from reports.sections._serving import ALONE, MEASURES, PLAIN, SERVING, bound_by_overhead, measured_rows, wrong_bytes
 from reports.wording import cost_words, words
 from reports.wording.table import frame_table
 

@@ -14,7 +14,7 @@ from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.statistics.estimates import NO_DIFFERENCE, Estimate
 from reports.wording import arm_descriptions, words
-from reports.wording.listing import listed
+from reports.wording.arm_names import listed
 from reports.wording.table import frame_table
 
 

@@ -14,7 +14,7 @@ from reports.reading.collected import Collected
 from reports.scores.items import ItemDifference
 from reports.scores.signal import signal_to_noise
 from reports.sections import Section
-from reports.sections._qualities import is_drawn
+from reports.sections._costs import is_drawn
 from reports.statistics.estimates import ALPHA
 from reports.wording import words
 from reports.wording.table import frame_table

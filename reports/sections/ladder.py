@@ -23,7 +23,7 @@ from reports.reading.outcomes import outcomes
 from reports.sections import Section
 from reports.statistics.estimates import single
 from reports.wording import words
-from reports.wording.listing import listed
+from reports.wording.arm_names import listed
 from reports.wording.table import frame_table
 
 LADDER = KEYS | {

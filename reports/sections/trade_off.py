@@ -13,13 +13,12 @@ from reports.figures.style import ArmStyle
 from reports.findings.study_summary import ArmSummary, StudySummary
 from reports.reading.collected import Collected
 from reports.sections import Section
-from reports.sections._costs import Cost, cost_ratios
-from reports.sections._qualities import Quality, qualities
+from reports.sections._costs import Cost, Quality, cost_ratios, qualities
 from reports.sections.costs import Costs
 from reports.statistics.estimates import NO_DIFFERENCE, SAME_RATIO
 from reports.wording import arm_descriptions, cost_words, title_words
+from reports.wording.arm_names import listed
 from reports.wording.failure_words import mark
-from reports.wording.listing import listed
 from reports.wording.table import frame_table
 
 FIRST = ("kv-", "training-time", "decode-", "flops-per-token")

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from ablate.store.documents import StudyPass, StudyTuning
-from ablate.store.documents.tuning import is_number
-from ablate.store.documents.tuning_words import share
+from ablate.store.documents.tuning import is_number, share
 from reports.figures.base import Figure, short
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank, label

@@ -9,7 +9,7 @@ from ablate.store.documents.study import UNJUDGED
 from reports.designs import effect_words
 from reports.findings.study_summary import RANKS, ArmSummary, EffectSummary, StudySummary
 from reports.findings.withheld import UNDERTRAINED, guesses
-from reports.ladders import change_words
+from reports.ladders import rung_words
 from reports.wording import arm_descriptions, failure_words, finding_words, short_answer, tables
 from reports.wording.length_words import undertrained
 from reports.wording.markup import Prose
@@ -45,7 +45,7 @@ def qualifiers(summary: StudySummary) -> Iterator[str]:
     said_already = any(arm.withheld == UNDERTRAINED for arm in summary.arms)
     yield from filter(None, [failure_words.left_out(summary).strip()])
     yield from filter(None, ["" if said_already else undertrained(summary.study).strip()])
-    yield from filter(None, [change_words.clauses(summary.changes).strip()])
+    yield from filter(None, [rung_words.clauses(summary.changes).strip()])
     yield from filter(None, (each.answer(summary) for each in summary.sections.values() if not each.is_the_question))
 
 

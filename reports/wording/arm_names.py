@@ -1,8 +1,8 @@
-"""Names of arms and settings as they are read."""
+"""Names of arms and settings as they are read, alone and several in a sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 
 def spelled(arm: str) -> str:
@@ -30,3 +30,38 @@ def _parts(arm: str) -> list[tuple[str, str]]:
 
 def _joined(parts: Sequence[tuple[str, str]]) -> str:
     return " · ".join(f"{setting_name(path)} {value}" if value else path for path, value in parts)
+
+
+SHOWN = 8
+"""Seeds that a sentence lists."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """`pre`, `pre and post`, `pre, post and double`."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def listed_seeds(seeds: Sequence[Hashable]) -> str:
+    """Seeds as words: `seeds 3, 4 and 90 more`."""
+    shown = ", ".join(map(str, seeds[:SHOWN]))
+    more = f" and {len(seeds) - SHOWN:,} more" if len(seeds) > SHOWN else ""
+    return f"seed{'s' if len(seeds) > 1 else ''} {shown}{more}"
+
+
+MOST_NAMED = 8
+
+
+def grouped(warnings: Iterable[str]) -> tuple[str, ...]:
+    """`pre: a seed diverged.` and `post: a seed diverged.` as `pre and post: a seed diverged.`, in order."""
+    arms: dict[str, list[str]] = {}
+    for warning in warnings:
+        arm, colon, said = warning.partition(": ")
+        arms.setdefault(said if colon else warning, []).extend([arm] if colon else [])
+    found = []
+    for said, names in arms.items():
+        if len(names) > MOST_NAMED:
+            who = f"{listed(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} others: "
+        else:
+            who = f"{listed(names)}: " if names else ""
+        found.append(who + said)
+    return tuple(found)

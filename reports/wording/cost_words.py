@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from reports.findings.costs import ArmCosts
 from reports.findings.study_summary import StudySummary
-from reports.sections._overhead import LITTLE
+from reports.sections._serving import LITTLE
 from reports.statistics.estimates import Estimate
-from reports.wording.listing import listed
+from reports.wording.arm_names import listed
 
 SAME_MEMORY = 0.02
 """Peak memory is that of a whole process: a share of it by which two runs of one arm may well differ, and which no

@@ -6,6 +6,7 @@ from ablate.noise.scatter import SPARED
 from reports.findings.comparison import Comparison
 from reports.findings.study_summary import ArmSummary, StudySummary
 from reports.statistics.stalled import Reliability
+from reports.wording import words
 from reports.wording.length_words import undertrained
 
 
@@ -59,8 +60,7 @@ def where_it_trains(comparison: Comparison) -> str:
     """`where both train (2 seeds), with failures between −0.3 and +2 nats`; nothing where no seed failed."""
     if not comparison.failures.any:
         return ""
-    number, overall = len(comparison.seeds), comparison.overall
-    trains = f"where both train ({number} seed{'' if number == 1 else 's'})"
+    overall, trains = comparison.overall, f"where both train ({words.seed_count(len(comparison.seeds))})"
     if overall is None:
         return trains
     return f"{trains}, with failures between {_signed(overall.low)} and {_signed(overall.high)} nats"

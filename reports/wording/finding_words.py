@@ -6,22 +6,32 @@ import math
 
 from reports.findings.comparison import Comparison
 from reports.findings.study_summary import ArmSummary, StudySummary
-from reports.ladders import change_words
+from reports.ladders import rung_words
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
 from reports.wording import failure_words, rate_words
+from reports.wording.arm_names import listed
 from reports.wording.cost_words import clear_costs, costs
 from reports.wording.length_words import conditions, undertrained
-from reports.wording.listing import listed
 from reports.wording.matching_words import but_for, continued, matched, terms
-from reports.wording.words import decimals, detectable, difference, more_seeds, nats, p_value, plus_minus, signed
+from reports.wording.words import (
+    decimals,
+    detectable,
+    difference,
+    more_seeds,
+    nats,
+    p_value,
+    plus_minus,
+    seed_count,
+    signed,
+)
 
 
 def sentence(summary: StudySummary, arm: ArmSummary) -> str:
     """One arm's finding: difference with interval, costs, verdict and what could have been seen."""
     comparison = arm.comparison
     if comparison is None:
-        spread = f"{'95 % interval over ' * (len(arm.seeds) > 1)}{_seeds(len(arm.seeds))}"
+        spread = f"{'95 % interval over ' * (len(arm.seeds) > 1)}{seed_count(len(arm.seeds))}"
         said = f"{plus_minus(arm.loss)} nats per {summary.study.per} ({spread})" if arm.loss else ""
         own = (said or "no seed finished", answers(arm), failure_words.failed(arm))
         what = "the baseline" if arm.name == summary.baseline else "a run of the design"
@@ -46,7 +56,7 @@ def answers(arm: ArmSummary) -> str:
 
 def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> str:
     """Why the verdict is what it is."""
-    pairs = _seeds(len(comparison.seeds))
+    pairs = seed_count(len(comparison.seeds))
     if arm.verdict == "cannot tell":
         alike = "have the same loss in both, which compute the same"
         if not comparison.has_equal_losses:
@@ -89,11 +99,7 @@ def verdict(summary: StudySummary, arm: ArmSummary) -> str:
     """For a table: `inconclusive (+11 seeds)` where so many would probably settle it, `no difference > 0.01`."""
     if arm.verdict == "no difference":
         return f"no difference > {summary.study.margin:g}"
-    return f"{arm.verdict} (+{_seeds(arm.seeds_needed)})" if arm.seeds_needed else arm.verdict
-
-
-def _seeds(n: int) -> str:
-    return f"{n} seed{'' if n == 1 else 's'}"
+    return f"{arm.verdict} (+{seed_count(arm.seeds_needed)})" if arm.seeds_needed else arm.verdict
 
 
 FEW = 3
@@ -136,7 +142,7 @@ def headline(summary: StudySummary) -> str:
     first = "".join(f"{section.answer(summary)} " for section in summary.sections.values() if section.is_the_question)
     others = (section.answer(summary) for section in summary.sections.values() if not section.is_the_question)
     last = "".join(f" {said}" for said in others if said)
-    return f"{first}{answer}{where}.{qualified}{change_words.clauses(summary.changes)}{last}"
+    return f"{first}{answer}{where}.{qualified}{rung_words.clauses(summary.changes)}{last}"
 
 
 def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ablate.store.documents import StudyArm, StudyDocument, length
 from ablate.store.documents.study_arm import taught_by
-from reports.wording.listing import listed
+from reports.wording.arm_names import listed
 from reports.wording.rate_words import rates
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from reports.findings.study_summary import ArmSummary, StudySummary
-from reports.wording.listing import listed
+from reports.wording.arm_names import listed
 
 MATCHED = {"flops": "FLOPs", "seconds": "training time"}
 

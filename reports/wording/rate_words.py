@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 
 from ablate.store.documents import StudyDocument, StudyPass, StudyTuning
-from ablate.store.documents.tuning import RATE
-from ablate.store.documents.tuning_words import share, trials, untuned
+from ablate.store.documents.tuning import RATE, share, trials, untuned
 from reports.statistics.interval import Interval
-from reports.wording.listing import listed
+from reports.wording.arm_names import listed
 
 
 def rates(study: StudyDocument) -> str:

@@ -12,9 +12,8 @@ from reports.findings.withheld import PILOT, UNDERTRAINED, UNLEARNT
 from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate
 from reports.wording import words
-from reports.wording.arm_names import brief
+from reports.wording.arm_names import brief, listed
 from reports.wording.cost_words import alike, all_measured, clear_costs, sure_changes, unknown_speed
-from reports.wording.listing import listed
 
 MOST_WORDS = 25
 MOST_NAMED = 3

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ablate.store.documents.tuning_words import untuned
+from ablate.store.documents.tuning import untuned
 from reports.findings.study_summary import RANKS, ArmSummary, StudySummary
 from reports.statistics.estimates import Estimate
 from reports.wording import cost_words, words
+from reports.wording.arm_names import listed
 from reports.wording.input_words import inputs
 from reports.wording.length_words import conditions, scale_of
-from reports.wording.listing import listed
 from reports.wording.matching_words import continued, matched
 
 SETTLED = {"no difference": "no relevant difference"}
@@ -31,11 +31,10 @@ def trade_off(summary: StudySummary, cost: str, ratios: Mapping[str, Estimate]) 
     found = told.comparison
     assert found is not None  # only those are compared
     change = cost_words.change_of(cost, ratios[told.name])
-    seeds = f"{len(found.seeds)} seed{'' if len(found.seeds) == 1 else 's'}"
     said = [change, words.difference(found)]
     if change.startswith((cost_words.NO_CHANGE, cost_words.SAME)):
         said.reverse()
-    return f"{told.name}: {', '.join(filter(None, [*said, seeds]))}: {settled(told)}"
+    return f"{told.name}: {', '.join(filter(None, [*said, words.seed_count(len(found.seeds))]))}: {settled(told)}"
 
 
 def _distance(arm: ArmSummary) -> float:
@@ -78,13 +77,12 @@ def small_print(summary: StudySummary) -> str:
     5 seeds · learning rates tuned earlier · 2026-11-25`."""
     study, seeds = summary.study, max((len(arm.seeds) for arm in summary.arms), default=0)
     rates = "each arm at its own tuned learning rate" if study.tuning else untuned(study.rates).partition(",")[0]
-    counted = f"{seeds} seed{'' if seeds == 1 else 's'}"
     return " · ".join(
         [
             continued(summary) or matched(summary),
             scale_of(study),
             *inputs(summary.inputs),
-            counted,
+            words.seed_count(seeds),
             rates,
             study.created[:10],
         ]
@@ -94,5 +92,5 @@ def small_print(summary: StudySummary) -> str:
 def source(summary: StudySummary) -> str:
     """Where a picture is from, and what it speaks of: `norm_placement, scale cpu · 57 k non-embedding parameters …`."""
     study, seeds = summary.study, max((len(arm.seeds) for arm in summary.arms), default=0)
-    counted = f"{seeds} seed{'' if seeds == 1 else 's'}"
-    return f"{study.name}, scale {study.scale} · {conditions(study)} · {counted} · {study.created[:10]}"
+    place = f"{study.name}, scale {study.scale}"
+    return f"{place} · {conditions(study)} · {words.seed_count(seeds)} · {study.created[:10]}"

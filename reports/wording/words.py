@@ -152,6 +152,10 @@ def more_seeds(needed: int | None) -> str:
     return f"{needed} more seed{'' if needed == 1 else 's'} would probably settle it"
 
 
+def seed_count(number: int) -> str:
+    return f"{number} seed{'' if number == 1 else 's'}"
+
+
 def nats(value: float) -> str:
     return f"{value:.{decimals(value)}f} nats"
 

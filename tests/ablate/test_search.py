@@ -14,7 +14,7 @@ from ablate.data.identity import DataIdentity
 from ablate.planning.make_plan import make_plan
 from ablate.running.request import Request
 from ablate.searching.asking import counts_of_illegal
-from ablate.searching.ranks import best_first, fronts
+from ablate.searching.racing import best_first, fronts
 from ablate.searching.samplers import ended, make_pruner
 from ablate.searching.space_check import check_space
 from ablate.searching.storage import Owner, open_storage

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 
 from ablate.data import Corpus, DataError, identify, parse, prepare
 from ablate.data.sources import TextSource
-from ablate.data.sources._token_files import documents
+from ablate.data.sources.tokens import documents
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers._encoder import EOS
 from ablate.data.tokenizers.bpe import train

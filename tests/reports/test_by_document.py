@@ -14,8 +14,8 @@ from scipy import stats
 import reports
 from ablate.store import Store
 from ablate.store.documents import ItemLoss
-from reports.findings.by_document import document_error
 from reports.findings.study_summary import StudySummary
+from reports.findings.verdicts import document_error
 from reports.wording import method_words
 from tests.regression import least_squares
 from tests.reports.factory import Arm, StudyOf

@@ -18,8 +18,7 @@ from scipy import stats
 from ablate.noise.difference import Difference
 from ablate.noise.power import detectable
 from ablate.store.documents import StudyContrast
-from reports.findings.by_document import document_error
-from reports.findings.verdicts import compare
+from reports.findings.verdicts import compare, document_error
 from reports.scores.items import _over_items
 from reports.statistics.costs import judge
 from reports.statistics.crossed import crossed

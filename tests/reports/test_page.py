@@ -17,8 +17,7 @@ import reports
 from reports.figures import CONFIG
 from reports.figures.style import PALETTE, label, looks
 from reports.findings.summary import summarise_study
-from reports.pages.plotly_js import CARTESIAN, plotly_js
-from reports.pages.templating import coded
+from reports.pages.templating import CARTESIAN, coded, plotly_js
 from reports.sections import draw
 from reports.sections.losses import Losses
 from tests.reports.browsing import data_of, unpacked

@@ -17,7 +17,7 @@ from ablate.store import Store
 from reports.errors import ReportError
 from reports.findings.losses import ArmLosses, judge, noise_of
 from reports.results import files
-from reports.results.parts import own_parts, parts_of
+from reports.results.document import own_parts, parts_of
 from tests.reports.factory import Arm, StudyOf, changed
 from tests.test_imports import ROOT
 

@@ -11,8 +11,7 @@ import reports
 from ablate.store import Store
 from ablate.store.documents import Choices, Distribution, Range, TrialRecord
 from reports.figures.parallel import parallel
-from reports.figures.pareto import front_figure
-from reports.figures.search import draw_search
+from reports.figures.search import draw_search, front_figure
 from reports.figures.setting_axes import setting_axes
 from reports.pages.search_page import render_page
 from reports.searches import search_words

@@ -20,7 +20,7 @@ from reports.sections import difference_curves
 from reports.sections.difference_curves import DifferenceCurves
 from reports.sections.losses import Losses
 from reports.wording import finding_words
-from reports.wording.measures import ARM_MEASURES
+from reports.wording.tables import ARM_MEASURES
 from tests.documents import quartiles
 from tests.regression import dunnett, dunnett_level, pooled
 from tests.reports.factory import Arm, StudyOf, arm_documents, changed, shown, typical

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from ablate.data.paths import matches
 from ablate.data.sources import TextSource
-from ablate.data.sources._token_files import documents
 from ablate.data.sources.files import Paths
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers.bpe import BpeTokenizer
@@ -60,3 +62,126 @@ class TokensSource(TextSource):
                     sizes = f"the id {wrong:,}, and the tokenizer {many:,} tokens"
                     raise DataError(f"{path} has {sizes}: name the one that made it in data.encoder")
                 yield maker.tokenizer.decode(ids.tolist(), skip_special_tokens=False)
+
+
+Ids = NDArray[np.int64]
+
+HEADER_BYTES = 1024
+"""256 int32: a magic number, a version, the number of tokens, and zeros (llm.c, dev/data/data_common.py)."""
+HEADED = {(20240520, 1): "<u2", (20240801, 7): "<u4"}
+"""Magic number and version, and the type of the ids: of GPT-2, and of Llama 3."""
+MEGATRON = b"MMIDIDX\x00\x00"
+MEGATRON_TYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
+"""Types by their codes (megatron/core/datasets/indexed_dataset.py); 6 and 7 are floats, which ids never have."""
+NUMPY = b"\x93NUMPY"
+BARE_TYPES = ("int64", "uint32", "uint16")
+"""Types of ids in bare files, the widest first."""
+AT_ONCE = 1 << 22
+
+
+def documents(path: Path, dtype: str, eos: int, vocabulary: int) -> Iterator[Ids]:
+    """The ids of each document, without what ends it.
+
+    path: a `.bin` or `.npy`; with an `.idx` of the same name beside it the documents are those of the index, and
+    without one they end with `eos`. dtype: of ids in a file without a header, which are less than `vocabulary`.
+
+    Raises:
+        DataError: a file cannot be read, or is not what it begins like.
+    """
+    try:
+        index = path.with_suffix(".idx")
+        found = _indexed(path, index) if index.exists() else _cut(_ids(path, dtype, vocabulary), eos)
+        for each in found:
+            ids = np.asarray(each, dtype=np.int64)
+            yield ids[:-1] if len(ids) and ids[-1] == eos else ids
+    except (OSError, ValueError, OverflowError, struct.error) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+
+
+def _ids(path: Path, dtype: str, vocabulary: int) -> NDArray[Any]:
+    """Memory-map a whole file."""
+    with path.open("rb") as file:
+        head = file.read(12)
+    magic = struct.unpack("<3i", head) if len(head) == 12 else (0, 0, 0)
+    known = HEADED.get((magic[0], magic[1]))
+    if head.startswith(NUMPY):
+        array: NDArray[Any] = np.load(path, mmap_mode="r")
+        if not np.issubdtype(array.dtype, np.integer):
+            raise DataError(f"{path} holds {array.dtype}, and ids are whole numbers")
+        return array.reshape(-1)
+    if known is None:
+        _check_type(path, dtype, vocabulary)
+        return _mapped(path, dtype, 0)
+    found = _mapped(path, known, HEADER_BYTES)
+    if len(found) != magic[2]:
+        raise DataError(f"{path}: its header says {magic[2]:,} tokens, and it has {len(found):,}")
+    return found
+
+
+def _check_type(path: Path, dtype: str, vocabulary: int) -> None:
+    """Raise DataError where the ids at the start of a bare file are of another type.
+
+    Ids of a wide type are made of narrow ones of which every second is (almost) always 0, so that they are in the
+    vocabulary too; ids of a narrow type, taken in pairs, are never all in it. Hence the widest type that fits is right.
+    """
+    fitting = [name for name in BARE_TYPES if _fits(path, name, vocabulary)]
+    # Bytes that are all 0 fit every type.
+    if fitting and fitting[0] != dtype and not (dtype in fitting and not np.fromfile(path, np.uint8, AT_ONCE).any()):
+        raise DataError(f"{path} does not hold ids of {dtype}: they are {fitting[0]}: set data.dtype to {fitting[0]}")
+
+
+def _fits(path: Path, dtype: str, vocabulary: int) -> bool:
+    """Whether the first ids, read as this type, are of the vocabulary."""
+    ids = np.fromfile(path, dtype, AT_ONCE)
+    whole = path.stat().st_size % ids.itemsize == 0
+    return whole and len(ids) > 0 and bool(ids.min() >= 0 and ids.max() < vocabulary)
+
+
+def _mapped(path: Path, dtype: str, offset: int) -> NDArray[Any]:
+    size = path.stat().st_size - offset
+    if size % np.dtype(dtype).itemsize:
+        raise DataError(f"{path} does not hold whole ids of {np.dtype(dtype).name}: set data.dtype")
+    if size == 0:
+        return np.empty(0, dtype)
+    return np.memmap(path, dtype=dtype, mode="r", offset=offset)
+
+
+def _cut(ids: NDArray[Any], eos: int) -> Iterator[NDArray[Any]]:
+    """Between `eos`, some at a time; the last stretch need not end with one."""
+    rest: list[NDArray[Any]] = []
+    for start in range(0, len(ids), AT_ONCE):
+        block = ids[start : start + AT_ONCE]
+        ends = np.flatnonzero(block == eos)
+        begin = 0
+        for end in ends.tolist():
+            yield np.concatenate([*rest, block[begin:end]])
+            rest, begin = [], end + 1
+        rest.append(block[begin:])
+    yield np.concatenate([*rest, np.empty(0, ids.dtype)])
+
+
+def _indexed(path: Path, index: Path) -> Iterator[NDArray[Any]]:
+    """Documents by an index: sequences by their lengths in ids and their offsets in bytes, and documents of several
+    sequences."""
+    content = index.read_bytes()
+    if not content.startswith(MEGATRON):
+        raise DataError(f"{index} is no index of Megatron: it does not begin with MMIDIDX")
+    version, code, sequences, many = struct.unpack_from("<QBQQ", content, len(MEGATRON))
+    if version != 1 or code not in MEGATRON_TYPES:
+        raise DataError(f"{index} has version {version} and type {code}: only version 1 with whole numbers can be read")
+    start = len(MEGATRON) + struct.calcsize("<QBQQ")
+    lengths = np.frombuffer(content, "<i4", sequences, start)
+    offsets = np.frombuffer(content, "<i8", sequences, start + lengths.nbytes)
+    bounds = np.frombuffer(content, "<i8", many, start + lengths.nbytes + offsets.nbytes)
+    dtype = np.dtype(MEGATRON_TYPES[code])
+    ids = _mapped(path, dtype.str, 0)
+    if min(lengths.min(initial=0), offsets.min(initial=0)) < 0 or (offsets % dtype.itemsize).any():
+        raise DataError(f"{index} is damaged: a sequence has a negative length or begins inside an id")
+    if list(bounds[:1]) != [0] or bounds[-1] != sequences or (np.diff(bounds) < 0).any():
+        raise DataError(f"{index} is damaged: its documents are not made of its {sequences:,} sequences in order")
+    for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        begins = (offsets[first:last] // dtype.itemsize).tolist()
+        parts = [ids[at : at + size] for at, size in zip(begins, lengths[first:last].tolist(), strict=True)]
+        if sum(map(len, parts)) != lengths[first:last].sum():
+            raise DataError(f"{path} is shorter than {index.name} says")
+        yield np.concatenate([*parts, np.empty(0, dtype)])

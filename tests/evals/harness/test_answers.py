@@ -12,8 +12,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 import zoo
-from evals.harness.fingerprint import fingerprint
-from evals.harness.lm import ZooLM
+from evals.harness.lm import ZooLM, fingerprint
 from evals.reading.batches import MOST_TOKENS, Batches
 from tests.evals.bytelevel import EOS
 from zoo.model import Decoder

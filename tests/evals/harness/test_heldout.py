@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 
 from evals.harness.datafiles import TaskDataError
-from evals.harness.stderr import jackknife_stderr
+from evals.harness.evaluate import jackknife_stderr
 from evals.harness.tasks import heldout
 
 PAIR = {"items": 200, "context_characters": 40, "continuation_characters": 16}
