@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib import metadata
 from types import ModuleType, SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -23,8 +21,7 @@ from ablate.training.memory import foreseen
 from ablate.training.spec import TrainSpec
 from tests.zoo.slow import layer_of, random_stream
 from zoo.attend import executed_backends
-from zoo.kernels import fla
-from zoo.kernels.fla import ScanKernels, can_scan, kernels_in_use, use_fla
+from zoo.kernels.fla import ScanKernels, can_scan, kernels_in_use, scan_kernels, use_fla
 from zoo.kernels.fla_operators import NAMES
 from zoo.mixers import Mixer
 from zoo.mixers._delta import delta_scan
@@ -51,13 +48,6 @@ MIXERS: dict[str, Mixer] = {
     "mamba2": Mamba2(heads=4, head_dim=8, state=16, groups=2),
     "mamba3": Mamba3(heads=4, head_dim=8, state=16, groups=2),
 }
-
-
-@contextmanager
-def scan_kernels(kernels: ScanKernels | None) -> Iterator[None]:
-    """Let these kernels compute the scans inside the block; None for the scan as it is written."""
-    with patch.object(fla, "_in_use", [] if kernels is None else [kernels]):
-        yield
 
 
 def by_token(

@@ -8,6 +8,8 @@ by timing them when a kernel first runs, so two processes need not agree to the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -47,6 +49,17 @@ _in_use: list[ScanKernels] = []
 def kernels_in_use() -> ScanKernels | None:
     """The kernels that compute the scans of this process; None where they are computed as they are written."""
     return _in_use[-1] if _in_use else None
+
+
+@contextmanager
+def scan_kernels(kernels: ScanKernels | None) -> Iterator[None]:
+    """Let these kernels compute the scans inside the block; None for the scan as it is written."""
+    before = list(_in_use)
+    _in_use[:] = [] if kernels is None else [kernels]
+    try:
+        yield
+    finally:
+        _in_use[:] = before
 
 
 def use_fla() -> bool:
