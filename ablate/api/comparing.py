@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +13,13 @@ import polars as pl
 from pydantic import JsonValue
 
 from ablate.api.logs_of_others import ended, is_pattern, read_logs
+from ablate.api.loss_metrics import facing, notes_on
 from ablate.api.loss_table import LossTable, read_table
 from ablate.errors import ArgumentError
 from ablate.store.documents import JsonObject
 from reports.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
 from reports.wording.arm_names import listed_seeds
+from reports.wording.method_words import quiet_pair
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def compare(
             *_failed(frame),
             *_without_pair(found),
             *_notes(arms, base),
+            *map(quiet_pair, noise.quiet),
             *_shared_with_tuning(frame),
         ),
         _unused_frame(found, frame.schema["seed"]),
@@ -264,39 +266,3 @@ def frame_rows(frame: pl.DataFrame) -> list[JsonValue]:
         {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
         for row in frame.iter_rows(named=True)
     ]
-
-
-HIGHER_IS_BETTER = re.compile(
-    "acc(uracy)?|auc|au(pr|ro)c|bleu|chrf|correct|elo|em|exact|f1|iou|kappa|map|mcc|meteor|mrr|ndcg|pass|pearson|"
-    "precision|psnr|r2|recall|returns?|rewards?|rouge(1|2|l|lsum)?|scores?|spearman|ssim|success|top[15]|win(s|rate)?"
-)
-"""Words in the names of metrics of which more is better."""
-LOWER_IS_BETTER = re.compile(
-    "bits|bp[bt]|brier|[ctw]er|cost|entropy|errors?|loss(es)?|mae|r?mse|negative|nll|perplexity|ppl|regret|time"
-)
-"""Words beside which the others tell nothing: `score_error`, `negative_reward`."""
-
-
-def seems_higher_is_better(metric: str) -> bool:
-    """Whether the name of a metric says that more is better: `eval/acc_norm,none`, `winRate`, `Exact match`."""
-    spaced = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", metric)
-    words = re.findall(r"[a-z]+\d*", spaced.casefold())
-    return any(map(HIGHER_IS_BETTER.fullmatch, words)) and not any(map(LOWER_IS_BETTER.fullmatch, words))
-
-
-def notes_on(metric: str, higher_is_better: bool) -> list[str]:
-    """A sentence on which way the metric is judged, where a reader may expect the other."""
-    if higher_is_better:
-        return [f"more `{metric}` counts as better"]
-    if seems_higher_is_better(metric):
-        remedy = "if more is better, use --higher-is-better (in Python higher_is_better=True)"
-        return [f"less `{metric}` counts as better, as of a loss: {remedy}"]
-    return []
-
-
-def facing(contrast: ArmContrast) -> ArmContrast:
-    """The contrast of negated values, in those that were given: the verdict stays."""
-    low, high, difference = (
-        None if value is None else -value for value in (contrast.high, contrast.low, contrast.difference)
-    )
-    return replace(contrast, difference=difference, low=low, high=high)

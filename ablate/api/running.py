@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 import reports
 from ablate.api.code_trust import refuse_code
 from ablate.api.planning import plan_in
+from ablate.api.promoting import promote_effects, refuse_promotion
 from ablate.api.prospects import Prospects
 from ablate.api.result import StudyResult
 from ablate.api.study_names import StudyLike, refuse_namesake
-from ablate.errors import ArgumentError
 from ablate.machine.numerics import restored
 from ablate.planning.campaign import CampaignOutcome
 from ablate.running.context import RunContext, open_context
@@ -21,13 +20,9 @@ from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.running.stages import StudyRunner
 from ablate.store.documents.shell import plugin_options
-from ablate.study.promoting import confirming, refuse_edited, write_study
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
-from ablate.study.yamlfile import StudyMap
-from reports.findings.study_summary import StudySummary
-from zoo.settings.edits import merge
 from zoo.settings.registry import plugin_files
 
 
@@ -115,42 +110,3 @@ def _foretold(context: RunContext, study: Study, outcome: CampaignOutcome | None
     yield from plan.prospects.lines()
     if context.engine.here:
         yield f"the whole study, {plan.at_once} at once: {plan.time}"
-
-
-SEEDS = 5
-TOGETHER = "together"
-
-
-def refuse_promotion(study: Study, path: str | Path) -> None:
-    """Raises ArgumentError where nothing could be promoted, or the file would replace the study or somebody's edits."""
-    if study.screen is None:
-        raise ArgumentError("promote", f"{study.name} has no design: only a screen of factors has effects to confirm")
-    if study.path is not None and Path(path).resolve() == study.path.resolve():
-        raise ArgumentError("promote", "is the study itself: name another file", str(path))
-    refuse_edited(Path(path))
-
-
-def promote_effects(study: Study, summary: StudySummary, path: str | Path) -> Path | None:
-    """Write the study; None where no effect lowers the loss surely.
-
-    An interaction that does is an arm with both factors. Seeds follow those of the screen.
-    """
-    survivors = [each.effect.factors for each in summary.effects if each.verdict == "better"]
-    if not survivors:
-        return None
-    arms = {"+".join(factors): _edits(study, factors) for factors in survivors}
-    every = [name for name in study.sections.factors if any(name in factors for factors in survivors)]
-    if "+".join(every) not in arms:
-        arms[TOGETHER] = _edits(study, every)
-    first = 1 + max(run.seed for arm in summary.study.arms for run in arm.runs)
-    question = f"Do the effects that the screen {study.name} found hold with fresh seeds?"
-    comment = (
-        f"What lowered the loss in the screen {study.name}, at scale {study.scale}, with seeds that it did not use."
-    )
-    document = confirming(study, question, arms, range(first, first + SEEDS))
-    return write_study(Path(path), comment, document)
-
-
-def _edits(study: Study, factors: list[str] | tuple[str, ...]) -> StudyMap:
-    nothing: Any = {}
-    return dict(reduce(merge, (study.sections.factors[name] for name in factors), nothing))

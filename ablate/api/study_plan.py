@@ -113,7 +113,8 @@ class StudyPlan:
         tuning = self._tuning_seconds / faster if seeds else None
         seconds = None if tuning is None else trained / faster + tuning
         after, reason = max(judged.seeds, default=None), self.prospects.without_verdicts
-        return Detection(difference, seeds, seconds, after, judged.fresh, reason, tuning)
+        tunes = self.asked.tune is not None
+        return Detection(difference, seeds, seconds, after, judged.fresh, reason, tuning, tunes)
 
     def document(self) -> JsonObject:
         """JSON form, for `ablate plan --json`."""

@@ -68,7 +68,7 @@ def tool_server(store: str | Path = "runs") -> MCPServer:
         """Judge losses of anybody's runs: a CSV, parquet or JSON-lines file with columns arm, seed, loss.
 
         file: or a pattern of logs, such as `logs/{arm}-s{seed}/trainer_state.json`. metric: the name of the loss in it.
-        higher_is_better: of metrics of which more is better, such as an accuracy.
+        higher_is_better: true of metrics such as an accuracy.
         """
         options = {"--baseline": baseline, "--margin": margin, "--metric": metric}
         given = [word for option, value in options.items() for word in _given(option, value)]

@@ -68,6 +68,7 @@ class Detection:
         level: the risk of a false verdict that is left to the question.
         unjudged: why the study has no verdicts, and so finds nothing; None where it may.
         tuning_seconds: how much of the time is tuning.
+        tunes: whether rates are tuned, which leaves something open that no seeds settle.
     """
 
     difference: float
@@ -77,6 +78,7 @@ class Detection:
     level: float
     unjudged: str | None = None
     tuning_seconds: float | None = None
+    tunes: bool = False
 
     def __str__(self) -> str:
         if self.unjudged is not None:
@@ -87,7 +89,7 @@ class Detection:
         if self.tuning_seconds:
             time += f" and tuning (tuning {clock(max(1.0, self.tuning_seconds))})"
         time += ", without measuring and evaluation"
-        seen = f"{self.difference:g} nats with 80 % power"
+        seen = f"{self.difference:g} nats{', plus what tuning leaves open,' * self.tunes} with 80 % power"
         if self.after is None:
             return f"{self.seeds} seeds detect {seen} (--set seeds={self.seeds}): {time}"
         left = f"{100 * self.level:.2g} % that is left to this question of the 5 %"

@@ -19,6 +19,7 @@ from ablate.study.study import Study, StudyError
 from ablate.training.depth_transfer import depth_refusals
 from ablate.training.transfer import refusals
 from zoo.costs import Cost
+from zoo.settings.edits import flatten
 from zoo.settings.registry import versions_of
 from zoo.spec import ModelSpec
 
@@ -181,11 +182,13 @@ def _identity(study: Study, arm: Arm, workload: Workload, data: DataIdentity, st
 
 def _check_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:
     found = {"width_transfer": refusals(spec, arm.train), "depth_transfer": depth_refusals(spec, arm.train)}
-    problems = [
-        study.origins.problem(("train", name), f"{reason} (in arm {arm.name})")
-        for name, reasons in found.items()
-        for reason in reasons
-    ]
+    own = {path for path, _ in flatten(arm.edits)}
+    problems = []
+    for name, reasons in found.items():
+        setting = f"train.{name}"
+        is_own = any(path.startswith(setting) for path in own)
+        place = arm.place(setting) if is_own else setting
+        problems += [study.origins.problem(tuple(place.split(".")), f"{each} (in arm {arm.name})") for each in reasons]
     if problems:
         raise StudyError(problems)
 

@@ -269,7 +269,9 @@ def _reasons(
     said = [f"{found.paired} paired seeds" if pair.shared else _unpaired(arm, base)]
     if pair.shared and found.paired < len(pair.shared):
         whole = sign * fmean(arm.judging[seed] - base.judging[seed] for seed in pair.shared)
-        said.append(f"for runs that go well: over all {len(pair.shared)} seeds the difference is {whole:+.2g}")
+        unlucky = all(pair.scatter.odd[name].above > 0 for name in pair.left_out)
+        for_which = "for runs that go well" if unlucky else "without the seed that stands apart"
+        said.append(f"{for_which}: over all {len(pair.shared)} seeds the difference is {whole:+.2g}")
     for each, other in ((arm, base), (base, arm)):
         lone = [run.seed for run in found.unused if run.arm == each.name and run.why != "odd"]
         if lone:
@@ -289,8 +291,8 @@ def _reasons(
             said.append(f"{failed} of {each.reliability.runs} runs of {each.name} failed{forbids}")
         if each.tuning and not noise.penalty(each.name).is_bounded:
             said.append(f"the best rate of {each.name} is at the edge of those tried")
-    if pair.shared and {arm.name, base.name} in map(set, noise.alike):
-        said.append("the two seem to move together from seed to seed, so they count as one arm in the noise")
+    if frozenset({arm.name, base.name}) in pair.scatter.quiet:
+        said.append("the two scatter less about each other than about the rest, so this pair's own scatter is used")
     if verdict == "inconclusive" and found.detectable is not None:
         said.append(f"would detect {found.detectable:.2g} with 80 % power")
     return said

@@ -191,12 +191,12 @@ def step_words(step: NextStep, at_once: int = 1) -> str:
 
 def promise(step: NextStep, at_once: int = 1) -> str:
     """`about 12 minutes of training, 80 % chance`: what a step takes, and how likely it settles what it is for."""
-    if step.seconds is None:
-        return "ablate plan in place of ablate run says how long"
-    minutes = step.seconds / at_once / 60
-    took = f"about {math.ceil(minutes)} minute{'' if minutes <= 1 else 's'} of training"
-    known = [took + " and tuning" * step.tunes + ", one run after another" * (at_once == 1)]
-    return ", ".join([*known, f"{100 * step.chance:.0f} % chance"] if step.chance is not None else known)
+    takes = "run ablate plan instead to see how long it takes"
+    if step.seconds is not None:
+        minutes = step.seconds / at_once / 60
+        takes = f"about {math.ceil(minutes)} minute{'' if minutes <= 1 else 's'} of training"
+        takes += " and tuning" * step.tunes + ", one run after another" * (at_once == 1)
+    return takes if step.chance is None else f"{takes}, {100 * step.chance:.0f} % chance"
 
 
 def training_seconds(summary: StudySummary, seeds: int, factor: float = 1.0, *, tunes: bool = False) -> float | None:

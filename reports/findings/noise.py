@@ -108,10 +108,11 @@ class StudyNoise:
         return tuple(row for row in self.scatter.noisier if isinstance(row, str))
 
     @property
-    def alike(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of arms whose judging runs move together, so that they count as one in the noise."""
+    def quiet(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of arms that differ plainly less from seed to seed than from the others."""
         pairs = self.scatter.alike.items()
-        return tuple((other, row) for row, other in pairs if isinstance(row, str) and isinstance(other, str))
+        found = ((str(other), str(row)) for row, other in pairs if frozenset({row, other}) in self.scatter.quiet)
+        return tuple(found)
 
     @cached_property
     def choices(self) -> Mapping[str, TunedChoice]:

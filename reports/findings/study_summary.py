@@ -143,7 +143,8 @@ class NoiseSummary:
 
     `detectable` are the smallest true differences that would have shown with 80 % probability: in the arm where
     least suffices, and in the one that takes most. `run` is that of one run, pooled over the study's; `noisier` arms
-    have their own, and each pair of `alike` arms counts as one.
+    have their own, and each pair of `quiet` arms, which differ less from seed to seed than
+    from the others, counts as one.
     """
 
     run: Noise | None
@@ -151,7 +152,7 @@ class NoiseSummary:
     difference_sd: float | None
     detectable: tuple[Interval, Interval] | None
     noisier: tuple[str, ...] = ()
-    alike: tuple[tuple[str, str], ...] = ()
+    quiet: tuple[tuple[str, str], ...] = ()
 
 
 class SectionSummary:

@@ -227,7 +227,7 @@ def _noise(noise: StudyNoise, arms: tuple[ArmSummary, ...], effects: tuple[Effec
         difference_sd=_pooled([comparison.difference for comparison in comparisons]),
         detectable=(min(seen, key=by_value), max(seen, key=by_value)) if seen else None,
         noisier=noise.noisier,
-        alike=noise.alike,
+        quiet=noise.quiet,
     )
 
 

@@ -20,7 +20,7 @@ PANELS = {
     "first token": "time to first token",
     "decode memory": "peak memory of decoding",
 }
-"""Kinds of `reports.reading.curves.SERVING` whose ratio to a plain cache is drawn."""
+"""Kinds of `reports.sections._serving.SERVING` whose ratio to a plain cache is drawn."""
 TIMES = ("output token", "first token")
 """Those that every batch is drawn of."""
 COLUMNS = {
@@ -38,7 +38,7 @@ COLUMNS = {
 @dataclass(frozen=True)
 class CacheCost:
     """One arm with one kind of cache, at one context × batch. `values` and `ratios`, to a plain cache of the same run,
-    are over seeds, by the kinds of `reports.reading.curves.SERVING`."""
+    are over seeds, by the kinds of `reports.sections._serving.SERVING`."""
 
     arm: str
     cache: str

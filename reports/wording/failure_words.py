@@ -41,7 +41,7 @@ def _outlying(arm: ArmSummary) -> str:
     """`Seed 1 of post ended 0.8 nats above what its arm and its seed explain`: what stalled nowhere is in the means."""
     assert arm.outlier is not None
     then = (
-        "differences leave it out and hold for runs that go well"
+        "differences leave it out" + " and hold for runs that go well" * (arm.outlier.above > 0)
         if arm.outlier.left_out
         else f"of fewer than {SPARED} seeds none is left out, and intervals are wide"
     )

@@ -57,14 +57,16 @@ def detectable(summary: StudySummary) -> str:
 def unlike(summary: StudySummary) -> str:
     """The arms whose noise is not simply that of all, by name; empty where all have one."""
     found = summary.noise
-    several, pairs = len(found.noisier) > 1, [listed(pair) for pair in found.alike]
-    own = "are noisier than the others: each has" if several else "is noisier than the others: it has"
+    own = "are noisier than the others: each has" if len(found.noisier) > 1 else "is noisier than the others: it has"
     parts = [f"{listed(found.noisier)} {own} its own noise."] if found.noisier else []
-    parts += [
-        f"{pair} seem to move together from seed to seed: to be careful, they count as one arm in the noise."
-        for pair in pairs
-    ]
+    parts += [f"{quiet_pair(pair)}." for pair in found.quiet]
     return " ".join(parts)
+
+
+def quiet_pair(pair: tuple[str, str]) -> str:
+    """Why two arms count as one in the noise of the others."""
+    scatter = "scatter less about each other than about the rest: they count as one arm in the noise"
+    return f"{listed(pair)} {scatter}, and are compared by their own differences"
 
 
 def method(summary: StudySummary) -> str:

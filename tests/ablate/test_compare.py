@@ -151,18 +151,44 @@ def test_what_is_detectable_holds_for_the_noisiest_pair() -> None:
     assert found.detectable > with_a
 
 
-def test_arms_that_move_together_are_said_to_count_as_one() -> None:
+def test_arms_that_scatter_less_about_each_other_are_named() -> None:
     base = [2.400, 2.412, 2.391, 2.403, 2.397, 2.409]
     losses = {
+        "other": [2.431, 2.415, 2.44, 2.42, 2.436, 2.418],
         "base": base,
         "near": [loss + off for loss, off in zip(base, (0.010, 0.0101, 0.0099, 0.01, 0.0102, 0.0098), strict=True)],
-        "other": [2.431, 2.415, 2.44, 2.42, 2.436, 2.418],
     }
     rows = [(arm, seed, loss) for arm, of in losses.items() for seed, loss in enumerate(of)]
-    found = ablate.compare(pl.DataFrame(rows, schema=["arm", "seed", "loss"], orient="row"))
-    near, other = found.contrasts["reason"]
-    assert "the two seem to move together from seed to seed" in near
-    assert "move together" not in other
+    frame = pl.DataFrame(rows, schema=["arm", "seed", "loss"], orient="row")
+    note = "base and near scatter less about each other than about the rest: they count as one arm in the noise"
+    against_other, against_base = (ablate.compare(frame, baseline=name) for name in ("other", "base"))
+    assert any(said.startswith(note) for said in against_other.notes)
+    assert not against_other.contrasts["reason"].str.contains("about each other").any()
+    near = against_base.contrasts.filter(arm="near")["reason"].item()
+    assert "the two scatter less about each other than about the rest, so this pair's own scatter is used" in near
+
+
+@pytest.mark.parametrize("arms", [3, 4])
+def test_one_bad_seed_is_named_and_of_more_than_three_arms_makes_no_others_alike(arms: int) -> None:
+    """Of three, the two others differ less than the one with the bad seed does, which is all that a note may say."""
+    draw = np.random.default_rng(arms)
+    for _ in range(40):
+        losses = draw.normal(2.4, 0.012, (arms, 5))
+        losses[0, 0] += 0.5
+        rows = [(f"arm {arm}", seed, loss) for arm, of in enumerate(losses.tolist()) for seed, loss in enumerate(of)]
+        found = ablate.compare(pl.DataFrame(rows, schema=["arm", "seed", "loss"], orient="row"), baseline="arm 1")
+        assert "seed 0 of arm 0 ended" in found.contrasts.filter(arm="arm 0")["reason"].item()
+        assert arms == 3 or not any("about each other" in note for note in found.notes)
+
+
+def test_a_run_that_ended_better_than_the_others_is_not_one_that_went_badly() -> None:
+    draw = np.random.default_rng(5)
+    losses = draw.normal(2.4, 0.01, (4, 6))
+    losses[1, 2] -= 0.3
+    rows = [(f"arm {arm}", seed, loss) for arm, of in enumerate(losses.tolist()) for seed, loss in enumerate(of)]
+    reasons = ablate.compare(pl.DataFrame(rows, schema=["arm", "seed", "loss"], orient="row")).contrasts["reason"]
+    assert "without the seed that stands apart: over all 6 seeds" in reasons[0]
+    assert not reasons.str.contains("go well").any()
 
 
 def test_pairs_are_counted_without_the_seeds_that_are_left_out() -> None:

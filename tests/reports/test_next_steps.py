@@ -269,4 +269,4 @@ def test_page_and_terminal_say_what_a_step_takes_or_how_to_ask() -> None:
     known, unknown = NextStep("ablate run x", "see", 90.0, 0.8), NextStep("ablate run x --scale gpu-hour", "see")
     assert promise(known) == "about 2 minutes of training, one run after another, 80 % chance"
     assert promise(known, at_once=2) == "about 1 minute of training, 80 % chance"
-    assert promise(unknown) == "ablate plan in place of ablate run says how long"
+    assert promise(unknown) == "run ablate plan instead to see how long it takes"

@@ -114,10 +114,10 @@ def test_arms_whose_noise_is_not_that_of_all_are_named(tmp_path: Path) -> None:
     loud = [2.3, 2.9, 2.1, 2.6, 2.8, 2.2]
     arms = [Arm("base", base), Arm("near", near), Arm("other", other), Arm("loud", loud)]
     summary = reports.summarise(StudyOf(arms).write(tmp_path))
-    assert (summary.noise.noisier, summary.noise.alike) == (("loud",), (("base", "near"),))
+    assert (summary.noise.noisier, summary.noise.quiet) == (("loud",), (("base", "near"),))
     said = (
-        "loud is noisier than the others: it has its own noise. base and near seem to move together from seed to seed: "
-        "to be careful, they count as one arm in the noise."
+        "loud is noisier than the others: it has its own noise. base and near scatter less about each other than about "
+        "the rest: they count as one arm in the noise, and are compared by their own differences."
     )
     assert said in reports.notes(summary) and said in method_words.noise(summary)
 

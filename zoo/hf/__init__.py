@@ -252,7 +252,7 @@ def _first_that_fits(spec: ModelSpec, candidates: list[Candidate]) -> tuple[Fami
     nearest = min(obstacles)[1]
     if len(candidates) == 1:
         raise UnsupportedError("", f"cannot be expressed as {nearest}")
-    raise UnsupportedError("", f"no family of transformers expresses this model; the nearest, {nearest}")
+    raise UnsupportedError("", f"no family of transformers expresses this model; the nearest is {nearest}")
 
 
 def _try(spec: ModelSpec, name: str, family: Family, arguments: ConfigJson) -> tuple[Any, list[str]]:
@@ -267,7 +267,7 @@ def _differences(candidate: ModelSpec, wanted: ModelSpec) -> list[str]:
     """Where the resolved architectures differ."""
     theirs, ours = (dict(_leaves(spec)) for spec in (candidate, wanted))
     return [
-        f"{path}: {ours.get(path)}, not {theirs.get(path)}"
+        f"{path}: {ours[path]}" + (f", not {theirs[path]}" if path in theirs else "") if path in ours else f"no {path}"
         for path in [*ours, *(path for path in theirs if path not in ours)]
         if ours.get(path) != theirs.get(path)
     ]

@@ -70,6 +70,8 @@ class Attention(MultiHead):
     def resolve(self, d_model: int) -> Self:
         if self.forget and self.reuse_kv:
             raise SpecError("forget", "forget gates are cached beside keys, and those are a layer below's (reuse_kv)")
+        if self.scale_in == "queries" and self.qk_norm is not None:
+            raise SpecError("scale_in", "a norm of queries undoes what their weights start with (qk_norm)")
         if self.exclusive and self.window == 1:
             raise SpecError("exclusive", "nothing is left of a token that sees itself alone (a window of 1)")
         if self.value_scale != 1 and self.reuse_kv:

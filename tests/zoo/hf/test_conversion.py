@@ -221,7 +221,7 @@ def test_a_model_trained_here_goes_to_the_plainest_family() -> None:
 def test_what_no_family_expresses_is_said() -> None:
     edits = {"block.norm_placement": "double", "final_softcap": 30.0}
     spec = zoo.load("small", d_model=16, n_layers=2, embedding_scale=1.0, **edits)
-    none = r"no family .* expresses this model; the nearest, \w+, which differs in"
+    none = r"no family .* expresses this model; the nearest is \w+, which differs in"
     with pytest.raises(zoo.UnsupportedError, match=none):
         zoo.to_hf(zoo.build(spec))
     named = (

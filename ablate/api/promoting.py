@@ -1,0 +1,52 @@
+"""The study that confirms what a screen found: the factors that lowered the loss, alone and together."""
+
+from __future__ import annotations
+
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from ablate.errors import ArgumentError
+from ablate.study.promoting import confirming, refuse_edited, write_study
+from ablate.study.study import Study
+from ablate.study.yamlfile import StudyMap
+from reports.findings.study_summary import StudySummary
+from zoo.settings.edits import merge
+
+SEEDS = 5
+TOGETHER = "together"
+
+
+def refuse_promotion(study: Study, path: str | Path) -> None:
+    """Raises ArgumentError where nothing could be promoted, or the file would replace the study or somebody's edits."""
+    if study.screen is None:
+        raise ArgumentError("promote", f"{study.name} has no design: only a screen of factors has effects to confirm")
+    if study.path is not None and Path(path).resolve() == study.path.resolve():
+        raise ArgumentError("promote", "is the study itself: name another file", str(path))
+    refuse_edited(Path(path))
+
+
+def promote_effects(study: Study, summary: StudySummary, path: str | Path) -> Path | None:
+    """Write the study; None where no effect lowers the loss surely.
+
+    An interaction that does is an arm with both factors. Seeds follow those of the screen.
+    """
+    survivors = [each.effect.factors for each in summary.effects if each.verdict == "better"]
+    if not survivors:
+        return None
+    arms = {"+".join(factors): _edits(study, factors) for factors in survivors}
+    every = [name for name in study.sections.factors if any(name in factors for factors in survivors)]
+    if "+".join(every) not in arms:
+        arms[TOGETHER] = _edits(study, every)
+    first = 1 + max(run.seed for arm in summary.study.arms for run in arm.runs)
+    question = f"Do the effects that the screen {study.name} found hold with fresh seeds?"
+    comment = (
+        f"What lowered the loss in the screen {study.name}, at scale {study.scale}, with seeds that it did not use."
+    )
+    document = confirming(study, question, arms, range(first, first + SEEDS))
+    return write_study(Path(path), comment, document)
+
+
+def _edits(study: Study, factors: list[str] | tuple[str, ...]) -> StudyMap:
+    nothing: Any = {}
+    return dict(reduce(merge, (study.sections.factors[name] for name in factors), nothing))
