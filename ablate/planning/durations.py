@@ -38,9 +38,11 @@ class Duration:
         known = {what: seconds for what, seconds in parts.items() if seconds}
         text = ", ".join(f"{_clock(seconds)} of {what}" for what, seconds in known.items())
         if len(known) > 1:
-            text = f"{_clock(sum(known.values()))} in all: {text}"
-        unknown = "evaluation not counted: its time is known once a run of this store has had it"
-        return ", ".join(filter(None, [text and f"about {text}", unknown * (self.evaluating is None)]))
+            text = f"{_clock(sum(known.values()))}{' in all' if self.evaluating is not None else ''}: {text}"
+        if self.evaluating is not None:
+            return text and f"about {text}"
+        evaluation = "evaluation, whose time is known once a run of this store has had it"
+        return f"about {text}, and {evaluation}" if text else evaluation
 
     def document(self) -> JsonObject:
         """Seconds in all and of each part; `evaluating` is null where it is not known, and not in the total."""

@@ -65,7 +65,7 @@ class Attention(MultiHead):
         Field(default="scores", exclude_if=lambda place: place == "scores")
     )
     """Where the scale is: on the scores of every pass, or on the weights of queries as they start, which training may
-    change (T5, Raffel et al. 2020, arXiv:1910.10683)."""
+    change (T5, Raffel et al. 2020, arXiv:1910.10683) and `unit_weights` would undo."""
 
     def resolve(self, d_model: int) -> Self:
         if self.forget and self.reuse_kv:
