@@ -62,6 +62,7 @@ RULES = [
     (r"keys are the values, and \w+ treats values in another way", {"mixer.keys_as_values", "pattern"}),
     (r"there is no matrix of values to have one \(keys_as_values\): .+", {"mixer.keys_as_values"}),
     (r"the values are a layer below's \(reuse_kv\)", {"pattern"}),
+    (r"a norm of queries undoes what their weights start with \(qk_norm\)", {"mixer.scale_in"}),
     (r"its threshold leaves nothing below zero, where α_n would act", {"ffn.sparsity"}),
     (r"\w+ has no heads to take the number from: set it", {"mixer", "encoder"}),
     (r"there is no \w+ for it to be before: before: \[\w+\]", {"canon", "gated_norm"}),
