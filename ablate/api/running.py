@@ -102,7 +102,7 @@ def run(
 
 
 def _foretold(context: RunContext, study: Study, outcome: CampaignOutcome | None) -> Iterator[str]:
-    """What the study will probably see; before tuning, which has no outcome yet, also how long it takes in all."""
+    """Say what the study will probably see and, before tuning, which has no outcome yet, how long it takes in all."""
     if outcome is not None:
         yield from Prospects(outcome, context.store, study).lines()
         return

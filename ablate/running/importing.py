@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -28,13 +27,6 @@ from zoo.lengths import longest_text
 
 TOKENS_AT_ONCE = 4096
 """Read in one pass."""
-UNTRAINED: dict[str, Any] = dict.fromkeys(
-    (
-        *("reason", "accuracy", "floor", "judging_loss", "judging_bits_per_byte", "start_loss", "train_loss"),
-        *("tokens_per_second", "loss_spikes", "mfu"),
-    )
-)
-"""Fields of a result that describe training, or a synthetic task: null of an imported model."""
 
 
 def imported_run(
@@ -103,7 +95,17 @@ def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corp
             bits_per_byte=found.bits_per_byte,
             loss_spike_steps=(),
             grad_norm=GradNorm(median=None, max=None, spikes=0),
-            **UNTRAINED,
+            # Without what describes training.
+            reason=None,
+            accuracy=None,
+            floor=None,
+            judging_loss=None,
+            judging_bits_per_byte=None,
+            start_loss=None,
+            train_loss=None,
+            tokens_per_second=None,
+            loss_spikes=None,
+            mfu=None,
             matmul_flops_per_second=matmul.peak_flops_per_second(numerics.device, numerics.torch_dtype),
             peak_memory_bytes=memory.bytes,
             peak_memory_source=memory.source,

@@ -97,8 +97,9 @@ def _train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
         waiting() as waited,
         watched(device) as sensors,
     ):
-        how = store, request.identity, corpus, numerics, request.execution
-        session = Session(*how, group=group, stop=lambda: stop.asked)
+        session = Session(
+            store, request.identity, corpus, numerics, request.execution, group=group, stop=lambda: stop.asked
+        )
         with stop.deferred():
             ending = session.run()
     if ending.status == "finished":

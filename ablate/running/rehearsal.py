@@ -136,8 +136,14 @@ def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> Co
     """Training steps as runs take them, each reading its batch."""
     sessions: dict[str, Session] = {}
     for arm in arms:
-        what = Store(request.store), arm.identity, open_corpus(Path(arm.corpus)), _enforced(arm.identity)
-        sessions[arm.name] = Session(*what, request.execution, rest_seconds=TURN_SECONDS)
+        sessions[arm.name] = Session(
+            Store(request.store),
+            arm.identity,
+            open_corpus(Path(arm.corpus)),
+            _enforced(arm.identity),
+            request.execution,
+            rest_seconds=TURN_SECONDS,
+        )
     host_bound = [name for name, each in sessions.items() if each.numerics.device == "cuda" and not each.spec.compile]
     reasons = dict.fromkeys(host_bound, HOST_BOUND)
     turns = {name: _training_turn(session) for name, session in sessions.items() if name not in reasons}

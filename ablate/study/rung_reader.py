@@ -20,8 +20,9 @@ from ablate.study.arm_problems import (
 )
 from ablate.study.arms import TRAIN, Arm, ArmBuilder, Edit, edits_in
 from ablate.study.complaints import complaints
+from ablate.study.design_runs import design_runs
 from ablate.study.design_spec import FEWEST_SPARE, DesignError, Screen, screen
-from ablate.study.grid import cells, design_runs
+from ablate.study.grid import cells
 from ablate.study.layering import together
 from ablate.study.layers import Layer, Origins, Target
 from ablate.study.problems import Problem, StudyError

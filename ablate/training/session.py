@@ -110,8 +110,8 @@ class Session:
         self.sharded = self._shared_out(identity) if execution.shard else None
         subject = self.sharded.model if self.sharded else self.model
         self.part = trained_part(subject, self.spec, self.seed)
-        size = self.model.spec.d_model, self.model.spec.n_layers
-        optimizer = build_optimizer(self.part, zoo.roles(self.part), self.spec, *size)
+        spec = self.model.spec
+        optimizer = build_optimizer(self.part, zoo.roles(self.part), self.spec, spec.d_model, spec.n_layers)
         if self.sharded is not None:
             optimizer = self.sharded.updates(optimizer)
         loss: Loss = compiled(subject.loss) if self.spec.compile else subject.loss
@@ -188,8 +188,15 @@ class Session:
             self._rested = time.perf_counter()
 
     def _train(self) -> Generator[list[TrainingStep]]:
-        what = self.learner, self.reader.batch, self.steps, self._rests
-        stretches = train(*what, done=self.place.step, seconds=self.place.seconds, watcher=self.prober)
+        stretches = train(
+            self.learner,
+            self.reader.batch,
+            self.steps,
+            self._rests,
+            done=self.place.step,
+            seconds=self.place.seconds,
+            watcher=self.prober,
+        )
         return stretches if self.sharded is None else self._gathered(stretches, self.sharded)
 
     def _gathered(self, stretches: Generator[list[TrainingStep]], sharded: Sharded) -> Generator[list[TrainingStep]]:

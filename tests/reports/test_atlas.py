@@ -26,9 +26,11 @@ from reports.atlas.findings import MOST_WORDS, findings, findings_files, picture
 from reports.atlas.forest import axis_over, forest, ratio_ticks
 from reports.atlas.models import COLUMNS
 from reports.atlas.readme import tables_file, with_tables
-from reports.atlas.site import atlas_pages, ranked_result, variants_in
+from reports.atlas.result_pages import ranked_result
+from reports.atlas.site import atlas_pages
 from reports.atlas.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting, year_of
 from reports.atlas.topics import topics_of
+from reports.atlas.variants import variants_in
 from reports.errors import ReportError
 from reports.findings.summary import summarise_study as summarise
 from reports.pages.ranking import ranked

@@ -72,4 +72,4 @@ class Backend(Protocol):
         """Why it cannot do what is asked for; None where it can."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
-        """As `zoo.attend.attend`."""
+        """Attention of one backend; see `zoo.attend.attend`."""

@@ -41,6 +41,14 @@ def convolved(width: int | None) -> int:
 
 BIAS = Key("bias", write=bool)
 CONV = Key("conv", write=convolved)
+DELTANET: Keys = {
+    "linear_num_value_heads": "heads",
+    "linear_num_key_heads": "k_heads",
+    "linear_key_head_dim": "head_dim",
+    "linear_value_head_dim": "v_dim",
+    "linear_conv_kernel_dim": CONV,
+}
+"""Settings of Gated DeltaNet in models that have attention too."""
 QKV_BIAS = Key("bias", lambda biased: list(QKV) if biased else False, bool)
 DROPOUT = Key("dropout", float)
 WIDTH = Key("d_ff", resolved="width")

@@ -19,7 +19,19 @@ from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 
-class Bloom(FusedQKV):
+class _BloomNames(FusedQKV):
+    """Names of BLOOM's weights, which Falcon kept."""
+
+    norm_keys: ClassVar[Keys] = {"layer_norm_epsilon": "eps"}
+    norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
+    table_name: ClassVar[str] = "transformer.word_embeddings"
+    final_norm_name: ClassVar[str] = "transformer.ln_f"
+    layers_name: ClassVar[str] = "transformer.h"
+    mixer_name: ClassVar[str] = "self_attention"
+    ffn_names: ClassVar[Mapping[str, str]] = {"up": "dense_h_to_4h", "down": "dense_4h_to_h"}
+
+
+class Bloom(_BloomNames):
     """BLOOM. BigScience 2022, arXiv:2211.05100."""
 
     model_types: ClassVar[tuple[str, ...]] = ("bloom",)
@@ -45,16 +57,9 @@ class Bloom(FusedQKV):
         "hidden_dropout": "dropout",
         "apply_residual_connection_post_layernorm": either("norm_placement", "normed", "pre"),
     }
-    norm_keys: ClassVar[Keys] = {"layer_norm_epsilon": "eps"}
-    norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
     mixer_keys: ClassVar[Keys] = {"n_head": "heads", "attention_dropout": "dropout"}
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "bias": True}
     fixed_position: ClassVar[SpecJson | None] = {"kind": "alibi"}
-    table_name: ClassVar[str] = "transformer.word_embeddings"
-    final_norm_name: ClassVar[str] = "transformer.ln_f"
-    layers_name: ClassVar[str] = "transformer.h"
-    mixer_name: ClassVar[str] = "self_attention"
-    ffn_names: ClassVar[Mapping[str, str]] = {"up": "dense_h_to_4h", "down": "dense_4h_to_h"}
 
     def spec(self, config: Config) -> SpecJson:
         if config["slow_but_exact"] and config["pretraining_tp"] > 1:
@@ -72,22 +77,15 @@ class Bloom(FusedQKV):
         yield from norm_weights(spec.block.norm, "embedding_norm", "transformer.word_embeddings_layernorm")
 
 
-class Falcon(FusedQKV):
+class Falcon(_BloomNames):
     """Falcon 7B, 40B and 180B, Falcon RW, Falcon 2 11B. Almazrouei et al. 2023, arXiv:2311.16867."""
 
     model_types: ClassVar[tuple[str, ...]] = ("falcon",)
 
-    norm_keys: ClassVar[Keys] = {"layer_norm_epsilon": "eps"}
-    norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
     mixer_keys: ClassVar[Keys] = {"num_attention_heads": "heads", "bias": BIAS}
     activation_key: ClassVar[str] = "activation"
     gated: ClassVar[bool] = False
     ffn_keys: ClassVar[Keys] = {"ffn_hidden_size": WIDTH, "bias": "bias"}
-    table_name: ClassVar[str] = "transformer.word_embeddings"
-    final_norm_name: ClassVar[str] = "transformer.ln_f"
-    layers_name: ClassVar[str] = "transformer.h"
-    mixer_name: ClassVar[str] = "self_attention"
-    ffn_names: ClassVar[Mapping[str, str]] = {"up": "dense_h_to_4h", "down": "dense_4h_to_h"}
 
     def spec(self, config: Config) -> SpecJson:
         config.only("hidden_dropout", 0.0)

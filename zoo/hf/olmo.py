@@ -8,7 +8,7 @@ from typing import ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keyed import OUTPUT, PRE, LlamaLike
-from zoo.hf._keys import BIAS, CONV, WIDTH, Keys, without
+from zoo.hf._keys import BIAS, DELTANET, WIDTH, Keys, without
 from zoo.hf._layered import LINEAR, ExpertsEverywhere, Hybrid
 from zoo.hf._layered_experts import QwenExperts
 from zoo.hf._pairs import Pair, same
@@ -84,11 +84,7 @@ class OlmoHybrid(Hybrid):
     state_class: ClassVar[type[Mixer]] = GatedDeltaNet
     state_fixed: ClassVar[SpecJson] = {"kind": "gated_deltanet", "head_norm": {"kind": "rmsnorm", "eps": 1e-5}}
     state_keys: ClassVar[Keys] = {
-        "linear_num_value_heads": "heads",
-        "linear_num_key_heads": "k_heads",
-        "linear_key_head_dim": "head_dim",
-        "linear_value_head_dim": "v_dim",
-        "linear_conv_kernel_dim": CONV,
+        **DELTANET,
         "linear_allow_neg_eigval": "negative_eigenvalues",
     }
 

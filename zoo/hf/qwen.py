@@ -10,7 +10,7 @@ from zoo.ffns._moe import MoE
 from zoo.hf._common import attention
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keyed import LlamaLike
-from zoo.hf._keys import BIAS, CONV, QKV, QKV_BIAS, Key, Keys, convolved, without
+from zoo.hf._keys import BIAS, DELTANET, QKV, QKV_BIAS, Key, Keys, convolved, without
 from zoo.hf._layered import ExpertsEverywhere, Hybrid, NoExperts
 from zoo.hf._layered_experts import QwenExperts, QwenSharedExperts
 from zoo.hf._layers import SLIDING, sliding_types, used_window_config, windows
@@ -97,13 +97,7 @@ class Qwen3Next(Hybrid, QwenSharedExperts):
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "gate": "feature"}
     state_class: ClassVar[type[Mixer]] = GatedDeltaNet
     state_fixed: ClassVar[SpecJson] = {"kind": "gated_deltanet"}
-    state_keys: ClassVar[Keys] = {
-        "linear_num_value_heads": "heads",
-        "linear_num_key_heads": "k_heads",
-        "linear_key_head_dim": "head_dim",
-        "linear_value_head_dim": "v_dim",
-        "linear_conv_kernel_dim": CONV,
-    }
+    state_keys: ClassVar[Keys] = DELTANET
 
     def state(self, config: Config) -> SpecJson:
         return {**super().state(config), "head_norm": {"kind": "rmsnorm", "eps": config["rms_norm_eps"]}}

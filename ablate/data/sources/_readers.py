@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import codecs
-import csv
 import io
-import json
-import tarfile
 from collections.abc import Iterator
-from itertools import groupby
-from pathlib import Path, PurePosixPath
-from typing import IO, Any, Literal, Self
+from pathlib import Path
+from typing import IO, Literal
 
-from ablate.data.sources._json import BEGINS, no_column, no_json, records, string, text_of
+from ablate.data.sources._json import BEGINS, records, string, text_of
+from ablate.data.sources._tables import DELIMITERS, cells
+from ablate.data.sources._tar import texts
 from ablate.data.sources._unpacking import BROKEN, PACKED, head_of, packing, unpacked, unreadable
 from ablate.errors import DataError
 
@@ -97,6 +95,8 @@ def read(path: Path, column: str, format: Format | None = None) -> Iterator[str]
     """
     format = format or recognised(path)
     if format == "parquet":
+        from ablate.data.sources._parquet import rows  # noqa: PLC0415 (pyarrow takes 0.1 s to load)
+
         if packing(path):
             raise DataError(f"{path} is a packed parquet file: unpack it")
         yield from (string(value, column, str(path)) for value in rows(path, column))
@@ -127,115 +127,3 @@ def _documents(stream: IO[bytes], format: Format, path: Path, column: str) -> It
         with io.TextIOWrapper(stream, encoding, errors) as lines:
             found = (text_of(record, column, where) for where, record in records(lines, str(path)))
             yield from (text for text in found if text is not None)
-
-
-def rows(path: Path, column: str) -> Iterator[Any]:
-    """The values of `column` that are not null, a few at a time.
-
-    Raises:
-        DataError: `path` is no parquet file, or has no such column.
-    """
-    import pyarrow.parquet  # type: ignore[import-untyped]  # noqa: PLC0415 (takes 0.1 s to load)
-
-    try:
-        file = pyarrow.parquet.ParquetFile(path)
-    except pyarrow.ArrowInvalid as error:
-        raise DataError(f"{path} is not a parquet file: {error}") from error
-    with file:
-        names = file.schema_arrow.names
-        if column not in names:
-            raise DataError(f"{path} has no column {column!r}; there is: {', '.join(names)}")
-        for batch in file.iter_batches(batch_size=64, columns=[column]):
-            yield from (value for value in batch.column(0).to_pylist() if value is not None)
-
-
-DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}
-"""What may stand between cells, by the file's suffix."""
-LARGEST_CELL = (1 << 31) - 1
-
-
-def cells(stream: IO[str], name: str, suffix: str, column: str) -> Iterator[str]:
-    """Cells of `column`, row by row.
-
-    Raises:
-        DataError: there is no such column, a row has more or fewer cells, or a quote is not closed.
-    """
-    csv.field_size_limit(LARGEST_CELL)  # 131,072 characters otherwise, and documents are longer
-    first = stream.readline()
-    line = first.strip("\r\n")
-    heads = [(mark, next(csv.reader(io.StringIO(line), delimiter=mark), [])) for mark in DELIMITERS[suffix]]
-    mark, columns = next((head for head in heads if column in head[1]), heads[0])
-    if column not in columns:
-        raise no_column(name, column, columns)
-    place, rows = columns.index(column), csv.reader(stream, delimiter=mark, strict=True)
-    try:
-        for row in rows:
-            if row and len(row) != len(columns):
-                where = f"{name}, line {1 + rows.line_num}"
-                raise DataError(f"{where} has {len(row)} cells, and the first line names {len(columns)} columns")
-            if row:
-                yield row[place]
-    except csv.Error as error:
-        raise DataError(f"{name}, line {1 + rows.line_num} is not {suffix}: {error}") from error
-
-
-Member = tuple[str, str, bytes]
-"""The sample's key, the rest of the name, and the content."""
-AT_ONCE = 1 << 20
-
-
-class _Header(tarfile.TarInfo):
-    """A member's header; tarfile takes one that is cut or broken for the end of the archive, which is zeros."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        try:
-            return super().frombuf(buf, encoding, errors)
-        except tarfile.HeaderError as error:
-            if buf and not any(buf):
-                raise
-            raise tarfile.ReadError(f"cut, or broken after a member ({error})") from error
-
-
-def texts(stream: IO[bytes], path: Path, column: str) -> Iterator[object]:
-    """One text for each sample: its `.txt`, or `.<column>`, or that column of its `.json`.
-
-    Raises:
-        DataError: it is no whole tar, or a sample has none of them.
-    """
-    try:
-        for key, members in groupby(_members(stream, path), key=lambda member: member[0]):
-            yield _text({suffix: content for _, suffix, content in members}, column, f"{path}: {key}")
-    except tarfile.TarError as error:
-        raise DataError(f"{path} is not a whole tar: {error}") from error
-
-
-def _members(stream: IO[bytes], path: Path) -> Iterator[Member]:
-    # read once from the start, as streams must be
-    with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
-        for member in archive:
-            if member.islnk() or member.issym():  # what it names may be behind, or in no archive
-                raise DataError(f"{path}: {member.name} is a link to {member.linkname}: pack the file itself")
-            file = archive.extractfile(member)  # None of a folder
-            if file is not None:
-                name = PurePosixPath(member.name)
-                stem, _, suffix = name.name.partition(".")
-                yield str(name.parent / stem), suffix, file.read()
-        while rest := archive.fileobj.read(AT_ONCE):
-            if any(rest):
-                raise DataError(f"{path}: more follows the end of the archive: unpack it, or pack it as one")
-
-
-def _text(sample: dict[str, bytes], column: str, where: str) -> object:
-    """None where the column is null."""
-    for suffix in ("txt", column):
-        if suffix in sample:
-            return sample[suffix].decode("utf-8-sig")
-    try:
-        record = json.loads(sample["json"]) if "json" in sample else None
-    except (ValueError, RecursionError) as error:
-        raise no_json(f"{where}.json", error) from error
-    if not isinstance(record, dict) or column not in record:
-        there = ", ".join([*sample, *(f"json with {name}" for name in (record if isinstance(record, dict) else ()))])
-        raise DataError(f"{where} has no .txt, no .{column} and no {column!r} in a .json; there is: {there}")
-    return record[column]

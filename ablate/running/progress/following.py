@@ -111,7 +111,7 @@ class Progress:
     finished: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
     stage: str = field(default="", init=False)
-    """The stage that is under way, if others follow: what is left is left of it."""
+    """Name of the current stage if others follow: the time left is then of this stage alone."""
     _pace: WorkRate = field(default_factory=lambda: WorkRate(0.0, 0.0), init=False)
     _spent: float = field(default=0.0, init=False)
     """Seconds that runs took which were carried out from start to end."""
