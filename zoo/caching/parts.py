@@ -17,7 +17,7 @@ class Composite(ABC):
     @property
     @abstractmethod
     def made_of(self) -> Sequence[LayerCache]:
-        """Those."""
+        """The caches that it is made of."""
 
     @property
     def capacity(self) -> int | None:
