@@ -53,7 +53,9 @@ def run(options: argparse.Namespace) -> int:
         rows = [("study", "scale", "runs", "answer")]
         rows += [(row["name"], row["scale"], f"{row['ended']}/{row['runs']}", _short(row["answer"])) for row in stored]
         print_table(rows, text_columns=4)
-    if with_shipped:
+    if not stored and not shipped:
+        print(f"No study's name or question has {' and '.join(map(repr, options.words))}: `ablate list` shows all.")
+    if shipped:
         from ablate.api.recorded import sentence
 
         table = [("shipped study", "question, and what was found")]

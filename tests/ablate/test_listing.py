@@ -30,6 +30,11 @@ def test_words_choose_by_name_and_question(tmp_path: Path, capsys: pytest.Captur
     assert "gqa_groups" in out and "moe" not in out
 
 
+def test_words_that_no_study_has_are_said_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = listed(capsys, "no", "such thing", "--store", str(tmp_path))
+    assert out == "No study's name or question has 'no' and 'such thing': `ablate list` shows all.\n"
+
+
 def test_a_shipped_study_has_what_was_recorded_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads((RESULTS / "norm_placement@cpu.json").read_text(encoding="utf-8"))
     out = listed(capsys, "norm_placement", "--store", str(tmp_path))
