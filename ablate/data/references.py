@@ -56,7 +56,7 @@ def unigram_probabilities(train: Tokens, vocab_size: int) -> Floats:
 def bigram_probabilities(train: Tokens, unigrams: Floats, held_out: Tokens) -> Floats:
     """(n − 1,): of each held-out token but the first, given the one before it."""
     vocab_size = len(unigrams)
-    pairs, counts = np.unique(_pairs(train, vocab_size), return_counts=True)
+    pairs, counts = _counted(_pairs(train, vocab_size), vocab_size)
     first = pairs // vocab_size
     followers = np.bincount(first, minlength=vocab_size)
     seen = np.bincount(first, weights=counts, minlength=vocab_size)
@@ -68,6 +68,16 @@ def bigram_probabilities(train: Tokens, unigrams: Floats, held_out: Tokens) -> F
     weight = np.where(followers[before], followers[before], 1)
     found: Floats = (together + weight * unigrams[after]) / (seen[before] + weight)
     return found
+
+
+def _counted(pairs: NDArray[np.int64], vocab_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The different pairs in order, and the number of each. A table of all that there can be takes a tenth of the time
+    of sorting, where it is not larger than the text."""
+    if vocab_size**2 > len(pairs):
+        return np.unique(pairs, return_counts=True)
+    table = np.bincount(pairs)
+    found = np.flatnonzero(table)
+    return found, table[found]
 
 
 def _pairs(tokens: Tokens, vocab_size: int) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,12 @@ def machine() -> dict[str, str]:
     """Facts of the machine that a figure depends on, beside what its name says."""
     chosen = {name: value for name, value in sorted(os.environ.items()) if name.startswith(LIBRARIES)}
     processor = {"processor": cpu_name(), "instructions": cpu_instructions()}
-    return {**processor, "torch": metadata.version("torch"), **chosen}
+    return {**processor, "torch": _version(), **chosen}
+
+
+@cache
+def _version() -> str:
+    return metadata.version("torch")
 
 
 def _holds(value: Any, taken: Any) -> bool:

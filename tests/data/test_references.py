@@ -59,11 +59,17 @@ def test_gzip_is_gzip_s(corpus: Corpus) -> None:
     assert found.gzip == pytest.approx(bits * math.log(2) / len(corpus.tokens("test")), rel=1e-3)
 
 
-def test_probabilities_sum_to_one_after_any_token() -> None:
-    """After one that is never followed by anything too."""
-    train = np.array([0, 1, 2, 1, 1, 0, 3], dtype="<u2")
-    unigrams = unigram_probabilities(train, 5)
+@pytest.mark.parametrize("tokens", [7, 700])
+def test_probabilities_sum_to_one_after_any_token(tokens: int) -> None:
+    """After one that is never followed by anything too. Of a text with more tokens than there are pairs, these are
+    counted in a table."""
+    train = np.resize(np.array([0, 1, 2, 1, 1, 0, 1], dtype="<u2"), tokens)
+    train[-1] = 3
+    unigrams, model = unigram_probabilities(train, 5), Counted(train.tolist(), 5)
     assert unigrams.sum() == pytest.approx(1)
+    assert bigram_probabilities(train, unigrams, np.array([0, 1, 1, 4]))[:2] == pytest.approx(
+        [model.bigram(0, 1), model.bigram(1, 1)]
+    )
     for before in range(5):
         pairs = [bigram_probabilities(train, unigrams, np.array([before, after]))[0] for after in range(5)]
         assert sum(pairs) == pytest.approx(1)

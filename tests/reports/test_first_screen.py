@@ -206,7 +206,10 @@ FIRST = """() => {
 
 @pytest.mark.processes
 @no_chromium
-@pytest.mark.parametrize(("arms", "width"), [(2, 390), (2, 1920), (8, 390), (8, 1280), (40, 390), (40, 1280)])
+@pytest.mark.parametrize(
+    ("arms", "width"),
+    [(2, 390), (2, 1920), (8, 390), (8, 1280), (40, 1280), pytest.param(40, 390, marks=pytest.mark.slow)],
+)
 def test_the_first_screen_in_a_browser(browser: playwright.Browser, tmp_path: Path, arms: int, width: int) -> None:
     draw = np.random.default_rng(arms)
     means = [2.4, *(2.4 + draw.choice([-0.03, 0, 0.02, 0.1], arms - 1))]
@@ -298,7 +301,10 @@ NAMES = """() => {
 
 @pytest.mark.processes
 @no_chromium
-@pytest.mark.parametrize(("arms", "width", "least"), [(8, 390, 3), (8, 1280, 8), (40, 390, 2), (40, 1280, 6)])
+@pytest.mark.parametrize(
+    ("arms", "width", "least"),
+    [(8, 390, 3), (8, 1280, 8), (40, 390, 2), pytest.param(40, 1280, 6, marks=pytest.mark.slow)],
+)
 def test_names_in_the_trade_off_plane_cover_nothing(
     browser: playwright.Browser, tmp_path: Path, arms: int, width: int, least: int
 ) -> None:

@@ -20,12 +20,12 @@ from tests.evals.costs.plain_decoder import Shape
 from zoo.loss import LOGITS_AT_ONCE
 
 QUICK = (
-    Shape(d=256, layers=1, vocabulary=8192, context=512, batch=64, heads=4, kv_heads=4, d_ff=704),
     Shape(d=128, layers=2, vocabulary=512, context=128, batch=8, heads=2, kv_heads=1, d_ff=344, window=32),
     Shape(d=512, layers=1, vocabulary=2048, context=512, batch=32, heads=8, kv_heads=8, d_ff=704, experts=8),
     Shape(d=4096, layers=1, vocabulary=8192, context=512, batch=32, heads=32, kv_heads=8, d_ff=11008),
 )
 SLOW = (
+    Shape(d=256, layers=1, vocabulary=8192, context=512, batch=64, heads=4, kv_heads=4, d_ff=704),
     Shape(d=256, layers=6, vocabulary=8192, context=512, batch=64, heads=4, kv_heads=4, d_ff=704),  # gpu-minutes
     Shape(d=384, layers=8, vocabulary=8192, context=1024, batch=64, heads=6, kv_heads=6, d_ff=1024),  # gpu-hour
     Shape(d=384, layers=2, vocabulary=8192, context=1024, batch=64, heads=6, kv_heads=2, d_ff=1024),
