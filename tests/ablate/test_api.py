@@ -151,7 +151,9 @@ def test_a_plan_says_that_its_arms_tune_first(question: dict[str, Any], tmp_path
 TAUGHT = {"block.ffn": "gelu", "teacher": {"arm": "post"}}
 
 
-@pytest.mark.parametrize("arms", [{}, {"taught": TAUGHT}], ids=["alone", "taught"])
+@pytest.mark.parametrize(
+    "arms", [pytest.param({}, id="alone", marks=pytest.mark.slow), pytest.param({"taught": TAUGHT}, id="taught")]
+)
 def test_a_plan_says_how_far_tuning_is(question: dict[str, Any], tmp_path: Path, arms: dict[str, Any]) -> None:
     """Two rates at a quarter of the length, then three with two seeds: of each arm 0.5 + 6 runs of the whole. A teacher
     is trained for its student's trials, and is none of them."""

@@ -217,6 +217,7 @@ def test_a_stopped_command_is_replaced_and_goes_on_when_it_wakes(study, undistur
     assert outcome(store) == undisturbed
 
 
+@pytest.mark.slow
 def test_random_signals(tmp_path):
     """At commands that train by themselves. In a process of its own, of which they are copies."""
     done = subprocess.run(

@@ -21,16 +21,14 @@ from zoo.conformance.combinations import Row, choices, covering, legal, opening
 @cache
 def rows_and_opening() -> tuple[list[Row], int]:
     """`covering()` and `opening()`."""
-    found = _once("covering", lambda: {"rows": [_names(row.values()) for row in covering()], "opening": opening()})
-    rows = [{option.axis: option for option in _options(row)} for row in found["rows"]]
-    return rows, found["opening"]
+    rows = [{option.axis: option for option in _options(row)} for row in _covering()["rows"]]
+    return rows, _covering()["opening"]
 
 
 @cache
 def legal_pairs() -> frozenset[frozenset[AxisOption]]:
     """`legal` of every two choices."""
-    found = _once("legal", lambda: [_names(pair) for pair in legal(2, tuple(choices()))])
-    return frozenset(frozenset(_options(pair)) for pair in found)
+    return frozenset(frozenset(_options(pair)) for pair in _covering()["legal"])
 
 
 @cache
@@ -38,6 +36,16 @@ def matrix_pairs() -> list[tuple[AxisOption, AxisOption, str | None]]:
     """`matrix.pairs()`."""
     found = _once("pairs", lambda: [[*_names((a, b)), reason] for a, b, reason in matrix.pairs()])
     return [(*_options((a, b)), reason) for a, b, reason in found]
+
+
+@cache
+def _covering() -> dict[str, Any]:
+    def make() -> dict[str, Any]:
+        pairs = [_names(pair) for pair in legal(2, tuple(choices()))]  # of which `covering` is made
+        return {"rows": [_names(row.values()) for row in covering()], "opening": opening(), "legal": pairs}
+
+    found: dict[str, Any] = _once("covering", make)
+    return found
 
 
 def _names(options: Any) -> list[str]:

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType, NoneType, UnionType
-from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -69,6 +69,10 @@ class Spec(BaseModel):
         """Whether the part at a setting has as many features in a wider model, so that it need not support operations
         on widths (`OF_VALUES`)."""
         return False
+
+    def __deepcopy__(self, _memo: Any) -> Self:
+        """Itself, since it never changes: copies of a model share their specs."""
+        return self
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
