@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 import subprocess
@@ -178,3 +179,10 @@ def test_importing_zoo_loads_no_torch() -> None:
         "zoo.build; assert 'torch._dynamo' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_copy_of_a_model_shares_its_specs_and_no_weight() -> None:
+    model = zoo.build(zoo.load("small", vocab_size=32, d_model=16, n_layers=2))
+    copied = copy.deepcopy(model)
+    assert copied.spec is model.spec
+    assert {each.data_ptr() for each in copied.parameters()}.isdisjoint(each.data_ptr() for each in model.parameters())
