@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -20,6 +21,7 @@ from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.running.stages import StudyRunner
 from ablate.store.documents.shell import plugin_options
+from ablate.study.problems import StudyError
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
@@ -87,6 +89,7 @@ def run(
         before,
         open_arms=lambda: reports.open_arms(folder),
         foretell=lambda outcome: _foretold(context, chosen, outcome),
+        seconds_at=lambda scale: _seconds_at(context, chosen, scale),
     )
     try:
         runner.run()
@@ -99,6 +102,19 @@ def run(
     summary = reports.summarise(folder, context.store)
     promoted = None if promote is None else promote_effects(chosen, summary, promote)
     return StudyResult.of(runner, summary, reports.render(folder, summary), promoted)
+
+
+def _seconds_at(context: RunContext, study: Study, scale: str) -> float | None:
+    """Seconds of tuning and training at another scale as the file has it, one run after another; None where runs are
+    not trained here, where the scale is for another kind of machine, and where steps would have to be timed."""
+    if not context.engine.here or scale.startswith("gpu") != (context.device == "cuda"):
+        return None
+    try:
+        there = load_study(replace(study, written=replace(study.written, sets=())), scale)
+        plan = None if there.budget.given == "seconds" else plan_in(context, there)
+    except StudyError:  # which that command will say
+        return None
+    return None if plan is None else (plan.time.tuning + plan.time.training) * plan.execution.speed_up(plan.at_once)
 
 
 def _foretold(context: RunContext, study: Study, outcome: CampaignOutcome | None) -> Iterator[str]:

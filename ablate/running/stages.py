@@ -60,7 +60,7 @@ class StudyRunner:
 
     before: the document that the store had of the study. `open_arms` says, after a stage that trained seeds, which arms
     more seeds could settle, and `foretell`, before anything is trained, what the study will probably see, given the
-    outcome or, before tuning, None.
+    outcome or, before tuning, None. `seconds_at` are those of tuning and training at another scale, if they are known.
     """
 
     def __init__(
@@ -70,9 +70,11 @@ class StudyRunner:
         before: StudyDocument | None,
         open_arms: Callable[[], Sequence[str]],
         foretell: Callable[[CampaignOutcome | None], Iterable[str]],
+        seconds_at: Callable[[str], float | None],
     ) -> None:
         self.study, self.context, self.store, self._before = study, context, context.store, before
         self.planner, self._open_arms, self._foretell = context.planner(study), open_arms, foretell
+        self._seconds_at = seconds_at
         self.to_train: dict[str, bool] = {}
         """Every run met so far, and whether it was still to be trained then."""
         self.labels: dict[str, tuple[str, int]] = {}
@@ -151,7 +153,8 @@ class StudyRunner:
             progress.say(self._expected(stage, missing))
         if stage.outcome is not None:
             document = study_document(stage.outcome, aliases=self.store.aliases)
-            document = document.model_copy(update={"costs": self._costing(stage.outcome).digest})
+            known = {"costs": self._costing(stage.outcome).digest, "seconds_after": self._beyond(document, trains)}
+            document = document.model_copy(update=known)
             folder = self.store.study(self.study.name, self.study.scale)
             registered = with_registrations(document, self.study, list(folder.registrations.records()))
             self._before = with_dates(
@@ -165,6 +168,13 @@ class StudyRunner:
                 progress.say(line)
         if todo := [self.context.request(plan, run.identity) for plan, run in runs.values() if missing[run.digest]]:
             self._run(stage, todo, missing, progress)
+
+    def _beyond(self, document: StudyDocument, trains: bool) -> float | None:
+        """Seconds of the next scale: foretold where there is something to train, else as they were."""
+        if not trains:
+            return None if self._before is None else self._before.seconds_after
+        scale = document.scale_after
+        return None if scale is None else self._seconds_at(scale)
 
     def _status(self, digest: str) -> Status:
         """Status of a run in the store, which is asked until the run has ended: there may be a hundred thousand."""

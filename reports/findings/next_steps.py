@@ -59,7 +59,8 @@ def next_steps(summary: StudySummary) -> tuple[NextStep, ...]:
 def _steps(summary: StudySummary) -> Iterator[NextStep]:
     study, verdicts = summary.study, {judgement.verdict for judgement in summary.judgements}
     if study.scale in UNJUDGED:
-        yield NextStep(summary.command(scale="cpu"), "answer the question")
+        command = summary.command(scale=study.scale_after)
+        yield NextStep(command, "answer the question", study.seconds_after, tunes=True)
     elif study.pilot and all_undertrained(study.arms):
         longer = wanting(arm.length for arm in study.arms)
         # a study that says `pilot: true` would be one at any length
@@ -176,7 +177,7 @@ def _larger(summary: StudySummary, why_not: str) -> NextStep:
     if larger:
         where = f"the larger scale {larger}{' on a GPU' if larger.startswith('gpu') else ''}"
         reason = f"see whether it holds at {where}" if holds else f"see whether {where} separates them"
-        return NextStep(summary.command(scale=larger), f"{reason}{because}")
+        return NextStep(summary.command(scale=larger), f"{reason}{because}", study.seconds_after, tunes=True)
     factor = max(FURTHER, wanting(arm.length for arm in study.arms))
     longer = f"trained {factor:g} × as long" if holds else f"a training {factor:g} × as long"
     reason = f"see whether it holds when {longer}" if holds else f"see whether {longer} separates them"
@@ -193,8 +194,9 @@ def promise(step: NextStep, at_once: int = 1) -> str:
     """`about 12 minutes of training, 80 % chance`: what a step takes, and how likely it settles what it is for."""
     takes = "run ablate plan instead to see how long it takes"
     if step.seconds is not None:
-        minutes = step.seconds / at_once / 60
-        takes = f"about {math.ceil(minutes)} minute{'' if minutes <= 1 else 's'} of training"
+        minutes = math.ceil(step.seconds / at_once / 60)
+        long = f"{minutes / 60:.1f} hours" if minutes > 120 else f"{minutes} minute{'' if minutes == 1 else 's'}"
+        takes = f"about {long} of training"
         takes += " and tuning" * step.tunes + ", one run after another" * (at_once == 1)
     return takes if step.chance is None else f"{takes}, {100 * step.chance:.0f} % chance"
 

@@ -93,6 +93,23 @@ def test_a_run_says_first_what_it_will_probably_see(
     assert "probably" not in capsys.readouterr().err  # where nothing is trained
 
 
+def test_a_run_says_how_long_it_takes_at_the_next_scale(study: Path, tmp_path: Path) -> None:
+    """As that scale's plan has it, one run after another, also where nothing is trained."""
+    store, written = tmp_path / "runs", study.parent / "longer.yaml"
+    small, _, _ = study.read_text(encoding="utf-8").partition("scales:")
+    larger = "scales:\n  cpu: {budget.tokens: 1e3}\n  cpu-long: {budget.tokens: 1e5, tune: auto}\n  gpu: {}\n"
+    written.write_text(small + larger, encoding="utf-8")
+    given = ["run", str(written), "--scale", "cpu", "--store", str(store), "--device", "cpu", "--engine", "inprocess"]
+    sets = ["--set", "pilot=false", "--set", "measure=null", "--set", "evals=null", "--json"]
+    for _ in range(2):
+        assert main([*given, *sets]) == 0
+        document = ablate.open(store).store.study("longer", "cpu").read()
+        assert document is not None and document.scale_after == "cpu-long" and document.seconds_after is not None
+    plan = ablate.plan(written, scale="cpu-long", store=store, device="cpu", engine="inprocess")
+    foretold = plan.document()["seconds"]
+    assert document.seconds_after == pytest.approx(foretold["training"] + foretold["tuning"], rel=0.02)
+
+
 def test_times_say_what_they_cover(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Those of `--detect` have tuning and no measuring; the total has all that is known."""
     settings = ["--store", str(tmp_path / "runs"), "--device", "cpu", "--set", "pilot=false", "--set", "seeds=3"]

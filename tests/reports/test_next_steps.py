@@ -35,6 +35,17 @@ def test_a_settled_study_goes_to_the_next_scale(tmp_path: Path) -> None:
     assert found[-1] == f"ablate run norm_placement --scale cpu-long --store {tmp_path}"
 
 
+def test_the_next_scale_comes_with_the_time_that_the_store_has(tmp_path: Path) -> None:
+    study = StudyOf([Arm("base", BASE), Arm("arm", [2.6, 2.62, 2.58, 2.605, 2.595])])
+    summary = reports.summarise(study.write(tmp_path))
+    known = replace(summary, study=summary.study.model_copy(update={"seconds_after": 7000.0}))
+    assert (next_steps(summary)[-1].seconds, next_steps(known)[-1].seconds) == (None, 7000.0)
+    smoke = replace(summary, study=summary.study.model_copy(update={"scale": "smoke", "seconds_after": 60.0}))
+    assert [(step.command.partition(" --store")[0], step.seconds) for step in next_steps(smoke)] == [
+        ("ablate run norm_placement --scale cpu", 60.0)
+    ]
+
+
 def test_an_open_study_gets_fresh_seeds_that_have_the_power_they_promise(tmp_path: Path) -> None:
     """Against the noncentral t, at what a second round may spend: a tenth of 5 %."""
     study = StudyOf([Arm("base", BASE), Arm("arm", [2.41, 2.40, 2.41, 2.39, 2.40])])
@@ -269,4 +280,7 @@ def test_page_and_terminal_say_what_a_step_takes_or_how_to_ask() -> None:
     known, unknown = NextStep("ablate run x", "see", 90.0, 0.8), NextStep("ablate run x --scale gpu-hour", "see")
     assert promise(known) == "about 2 minutes of training, one run after another, 80 % chance"
     assert promise(known, at_once=2) == "about 1 minute of training, 80 % chance"
+    assert promise(NextStep("ablate run x", "see", 9000.0, tunes=True), 1).startswith(
+        "about 2.5 hours of training and tuning"
+    )
     assert promise(unknown) == "run ablate plan instead to see how long it takes"

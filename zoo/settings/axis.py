@@ -70,7 +70,7 @@ class Spec(BaseModel):
         on widths (`OF_VALUES`)."""
         return False
 
-    def __deepcopy__(self, _memo: Any) -> Self:
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         """Itself, since it never changes: copies of a model share their specs."""
         return self
 

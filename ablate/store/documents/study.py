@@ -120,6 +120,9 @@ class StudyDocument(Document):
     """The text of the scale that came with the tool, if it was one."""
     next_scale: str | None = Field(default=None, exclude_if=is_none)
     """The next larger scale at which its models are larger, or trained for longer; null where it has none."""
+    seconds_after: float | None = Field(default=None, exclude_if=is_none)
+    """Foretold seconds of tuning and training at `scale_after`, one run after another; null where this machine cannot
+    tell."""
     sets: dict[str, JsonValue] = Field(default={}, exclude_if=operator.not_)
     """Edits by path that the command gave beside the file (`--set`)."""
     plugin_files: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
@@ -181,6 +184,11 @@ class StudyDocument(Document):
         tunings = [*self.tuning, *(tuning for rung in self.ladder for tuning in rung.tuning)]
         trials = (trial for each in tunings for part in (each, *each.coarse) for trial in part.trials)
         return {*(run.digest for arm in arms for run in arm.runs), *(run for trial in trials for run in trial.runs)}
+
+    @property
+    def scale_after(self) -> str | None:
+        """The scale at which it is asked next: `cpu` after one that answers nothing, else `next_scale`."""
+        return "cpu" if self.scale in UNJUDGED else self.next_scale
 
     def command(self, *options: str, scale: str | None = None) -> str:
         """The command that runs it, edited as it was and with its plug-ins, at its own scale unless another is given.
