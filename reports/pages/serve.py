@@ -118,9 +118,8 @@ def _written(documents: StudyDocuments) -> Written:
 class _Server(ThreadingHTTPServer):
     """One thread for each connection, up to `CONNECTIONS`: others are closed at once, and a browser asks again."""
 
-    request_queue_size = (
-        2 * CONNECTIONS
-    )  # of more than the 5 of the standard library, the kernel has some wait a second
+    request_queue_size = 2 * CONNECTIONS
+    """Number of clients that may wait to be accepted; of more, the kernel lets some try again a second later."""
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__(address, handler)
