@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
+
+from pydantic import JsonValue
 
 import reports
 from ablate.api.code_trust import refuse_code
@@ -14,6 +16,7 @@ from ablate.api.promoting import promote_effects, refuse_promotion
 from ablate.api.prospects import Prospects
 from ablate.api.result import StudyResult
 from ablate.api.study_names import StudyLike, refuse_namesake
+from ablate.errors import AblateError
 from ablate.machine.numerics import restored
 from ablate.planning.campaign import CampaignOutcome
 from ablate.running.context import RunContext, open_context
@@ -21,7 +24,7 @@ from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.running.stages import StudyRunner
 from ablate.store.documents.shell import plugin_options
-from ablate.study.problems import StudyError
+from ablate.store.documents.study import ScaleForecast
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
@@ -89,7 +92,7 @@ def run(
         before,
         open_arms=lambda: reports.open_arms(folder),
         foretell=lambda outcome: _foretold(context, chosen, outcome),
-        seconds_at=lambda scale: _seconds_at(context, chosen, scale),
+        forecast=lambda scale, edits: _forecast(context, chosen, scale, edits),
     )
     try:
         runner.run()
@@ -104,17 +107,20 @@ def run(
     return StudyResult.of(runner, summary, reports.render(folder, summary), promoted)
 
 
-def _seconds_at(context: RunContext, study: Study, scale: str) -> float | None:
-    """Seconds of tuning and training at another scale as the file has it, one run after another; None where runs are
-    not trained here, where the scale is for another kind of machine, and where steps would have to be timed."""
-    if not context.engine.here or scale.startswith("gpu") != (context.device == "cuda"):
+def _forecast(context: RunContext, study: Study, scale: str, edits: Mapping[str, JsonValue]) -> ScaleForecast | None:
+    """The time at another scale. None on a GPU, whose memory the runs need, if runs are trained elsewhere or the scale
+    is for a GPU, if its budget is in seconds, since every arm's steps would be timed, and if it cannot be planned."""
+    if context.device != "cpu" or not context.engine.here or scale.startswith("gpu"):
         return None
     try:
-        there = load_study(replace(study, written=replace(study.written, sets=())), scale)
-        plan = None if there.budget.given == "seconds" else plan_in(context, there)
-    except StudyError:  # which that command will say
+        there = load_study(replace(study, written=replace(study.written, sets=())), scale, edits)
+        if there.budget.given == "seconds":
+            return None
+        plan = plan_in(context, there)
+        tuning, training = (plan.at_once * seconds for seconds in (plan.time.tuning, plan.time.training))
+    except (AblateError, OSError, RuntimeError, MemoryError):  # a forecast ends no run: that command will say why
         return None
-    return None if plan is None else (plan.time.tuning + plan.time.training) * plan.execution.speed_up(plan.at_once)
+    return ScaleForecast(scale=scale, tuning=tuning, training=training) if tuning + training else None
 
 
 def _foretold(context: RunContext, study: Study, outcome: CampaignOutcome | None) -> Iterator[str]:

@@ -54,7 +54,8 @@ def run(options: argparse.Namespace) -> int:
         rows += [(row["name"], row["scale"], f"{row['ended']}/{row['runs']}", _short(row["answer"])) for row in stored]
         print_table(rows, text_columns=4)
     if not stored and not shipped:
-        print(f"No study's name or question has {' and '.join(map(repr, options.words))}: `ablate list` shows all.")
+        words = " and ".join(map(repr, options.words))
+        print(f"No study matches {words} in its name or question: `ablate list --shipped` shows those that ship.")
     if shipped:
         from ablate.api.recorded import sentence
 

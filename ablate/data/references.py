@@ -71,8 +71,8 @@ def bigram_probabilities(train: Tokens, unigrams: Floats, held_out: Tokens) -> F
 
 
 def _counted(pairs: NDArray[np.int64], vocab_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The different pairs in order, and the number of each. A table of all that there can be takes a tenth of the time
-    of sorting, where it is not larger than the text."""
+    """The different pairs in order, and the number of each. Counting in a table of all possible pairs takes a tenth of
+    the time of sorting; it is done if the table is no larger than the text."""
     if vocab_size**2 > len(pairs):
         return np.unique(pairs, return_counts=True)
     table = np.bincount(pairs)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from ablate.planning.campaign import CampaignOutcome, Stage, Stages
 from ablate.planning.claims import with_dates
 from ablate.planning.durations import duration
@@ -25,6 +27,7 @@ from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request, phases_after
 from ablate.store import Store
 from ablate.store.documents import JsonObject, RunDocument, StudyDocument
+from ablate.store.documents.study import ScaleForecast
 from ablate.store.store import Status
 from ablate.study.study import Study
 from ablate.tracking import Trackers
@@ -60,7 +63,7 @@ class StudyRunner:
 
     before: the document that the store had of the study. `open_arms` says, after a stage that trained seeds, which arms
     more seeds could settle, and `foretell`, before anything is trained, what the study will probably see, given the
-    outcome or, before tuning, None. `seconds_at` are those of tuning and training at another scale, if they are known.
+    outcome or, before tuning, None. `forecast` plans the study at another scale, with edits, and says how long it is.
     """
 
     def __init__(
@@ -70,11 +73,11 @@ class StudyRunner:
         before: StudyDocument | None,
         open_arms: Callable[[], Sequence[str]],
         foretell: Callable[[CampaignOutcome | None], Iterable[str]],
-        seconds_at: Callable[[str], float | None],
+        forecast: Callable[[str, Mapping[str, JsonValue]], ScaleForecast | None],
     ) -> None:
         self.study, self.context, self.store, self._before = study, context, context.store, before
         self.planner, self._open_arms, self._foretell = context.planner(study), open_arms, foretell
-        self._seconds_at = seconds_at
+        self._forecast = forecast
         self.to_train: dict[str, bool] = {}
         """Every run met so far, and whether it was still to be trained then."""
         self.labels: dict[str, tuple[str, int]] = {}
@@ -153,8 +156,8 @@ class StudyRunner:
             progress.say(self._expected(stage, missing))
         if stage.outcome is not None:
             document = study_document(stage.outcome, aliases=self.store.aliases)
-            known = {"costs": self._costing(stage.outcome).digest, "seconds_after": self._beyond(document, trains)}
-            document = document.model_copy(update=known)
+            forecast = self._foreseen(document, trains)
+            document = document.model_copy(update={"costs": self._costing(stage.outcome).digest, "forecast": forecast})
             folder = self.store.study(self.study.name, self.study.scale)
             registered = with_registrations(document, self.study, list(folder.registrations.records()))
             self._before = with_dates(
@@ -169,12 +172,13 @@ class StudyRunner:
         if todo := [self.context.request(plan, run.identity) for plan, run in runs.values() if missing[run.digest]]:
             self._run(stage, todo, missing, progress)
 
-    def _beyond(self, document: StudyDocument, trains: bool) -> float | None:
-        """Seconds of the next scale: foretold where there is something to train, else as they were."""
-        if not trains:
-            return None if self._before is None else self._before.seconds_after
-        scale = document.scale_after
-        return None if scale is None else self._seconds_at(scale)
+    def _foreseen(self, document: StudyDocument, trains: bool) -> ScaleForecast | None:
+        """The time at the scale that comes next: what the store has of the same study, else a forecast if there is
+        something to train."""
+        before, scale = self._before, document.scale_after
+        if before is not None and before.forecast is not None and _asked(before) == _asked(document):
+            return before.forecast
+        return self._forecast(scale, document.edits_at(scale)) if trains and scale is not None else None
 
     def _status(self, digest: str) -> Status:
         """Status of a run in the store, which is asked until the run has ended: there may be a hundred thousand."""
@@ -250,3 +254,8 @@ def _reuse(stage: str, missing: dict[str, list[str]]) -> str:
     more = sum(bool(phases) and "train" not in phases for phases in missing.values())
     text = f"{stage}: {len(missing)} runs, {to_train} to train, {reused} in the store already"
     return text + (f", of which {more} to measure or evaluate" if more else "")
+
+
+def _asked(document: StudyDocument) -> tuple[object, ...]:
+    """What a study's document was made of, and the scale that comes next."""
+    return document.source, document.scale_source, document.sets, document.scale_after

@@ -59,8 +59,7 @@ def next_steps(summary: StudySummary) -> tuple[NextStep, ...]:
 def _steps(summary: StudySummary) -> Iterator[NextStep]:
     study, verdicts = summary.study, {judgement.verdict for judgement in summary.judgements}
     if study.scale in UNJUDGED:
-        command = summary.command(scale=study.scale_after)
-        yield NextStep(command, "answer the question", study.seconds_after, tunes=True)
+        yield _at_scale(summary, "cpu", "answer the question")
     elif study.pilot and all_undertrained(study.arms):
         longer = wanting(arm.length for arm in study.arms)
         # a study that says `pilot: true` would be one at any length
@@ -177,11 +176,18 @@ def _larger(summary: StudySummary, why_not: str) -> NextStep:
     if larger:
         where = f"the larger scale {larger}{' on a GPU' if larger.startswith('gpu') else ''}"
         reason = f"see whether it holds at {where}" if holds else f"see whether {where} separates them"
-        return NextStep(summary.command(scale=larger), f"{reason}{because}", study.seconds_after, tunes=True)
+        return _at_scale(summary, larger, f"{reason}{because}")
     factor = max(FURTHER, wanting(arm.length for arm in study.arms))
     longer = f"trained {factor:g} × as long" if holds else f"a training {factor:g} × as long"
     reason = f"see whether it holds when {longer}" if holds else f"see whether {longer} separates them"
     return _longer(summary, factor, f"{reason}{because}")
+
+
+def _at_scale(summary: StudySummary, scale: str, reason: str) -> NextStep:
+    found = summary.study.forecast
+    known = found is not None and found.scale == scale
+    seconds, tunes = (found.tuning + found.training, found.tuning > 0) if found and known else (None, False)
+    return NextStep(summary.command(scale=scale), reason, seconds, tunes=tunes)
 
 
 def step_words(step: NextStep, at_once: int = 1) -> str:

@@ -93,21 +93,41 @@ def test_a_run_says_first_what_it_will_probably_see(
     assert "probably" not in capsys.readouterr().err  # where nothing is trained
 
 
-def test_a_run_says_how_long_it_takes_at_the_next_scale(study: Path, tmp_path: Path) -> None:
-    """As that scale's plan has it, one run after another, also where nothing is trained."""
-    store, written = tmp_path / "runs", study.parent / "longer.yaml"
-    small, _, _ = study.read_text(encoding="utf-8").partition("scales:")
-    larger = "scales:\n  cpu: {budget.tokens: 1e3}\n  cpu-long: {budget.tokens: 1e5, tune: auto}\n  gpu: {}\n"
+@pytest.mark.parametrize("engine", ["inprocess", pytest.param("local", marks=pytest.mark.slow)])
+def test_a_run_says_how_long_it_takes_at_the_next_scale(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: str
+) -> None:
+    """As that scale's plan has it with the edits that the next command repeats, also where nothing is trained."""
+    store, written = tmp_path / "runs", tmp_path / "longer.yaml"
+    small = study.read_text(encoding="utf-8").replace("texts/", f"{study.parent}/texts/")
+    larger = "scales:\n  cpu: {budget.tokens: 1e3}\n  cpu-long: {budget.tokens: 1e5, tune: auto}\n"
     written.write_text(small + larger, encoding="utf-8")
-    given = ["run", str(written), "--scale", "cpu", "--store", str(store), "--device", "cpu", "--engine", "inprocess"]
-    sets = ["--set", "pilot=false", "--set", "measure=null", "--set", "evals=null", "--json"]
+    edit = ["--set", "base.block.ffn=gelu"]
+    given = ["run", str(written), "--scale", "cpu", "--store", str(store), "--device", "cpu", "--engine", engine]
     for _ in range(2):
-        assert main([*given, *sets]) == 0
-        document = ablate.open(store).store.study("longer", "cpu").read()
-        assert document is not None and document.scale_after == "cpu-long" and document.seconds_after is not None
-    plan = ablate.plan(written, scale="cpu-long", store=store, device="cpu", engine="inprocess")
-    foretold = plan.document()["seconds"]
-    assert document.seconds_after == pytest.approx(foretold["training"] + foretold["tuning"], rel=0.02)
+        assert main([*given, *edit, "--set", "train.lr=2e-3", "--json"]) == 0
+        (step,) = [
+            each for each in json.loads(capsys.readouterr().out)["next"] if "--scale cpu-long" in each["command"]
+        ]
+        assert "base.block.ffn" in step["command"] and "train.lr" not in step["command"]
+    plan = ["plan", str(written), "--scale", "cpu-long", "--store", str(store), "--device", "cpu", "--json"]
+    assert main([*plan, "--workers", "1", *edit]) == 0
+    foretold = json.loads(capsys.readouterr().out)["seconds"]
+    at_once = 1 if engine == "inprocess" else ablate.plan(written, scale="cpu", store=store, device="cpu").at_once
+    assert step["seconds"] * at_once == pytest.approx(foretold["training"] + foretold["tuning"], rel=0.02)
+
+
+def test_a_next_scale_that_cannot_be_planned_stops_no_run(study: Path, tmp_path: Path) -> None:
+    """Nor does it keep the time that it had before the file changed."""
+    store, written = tmp_path / "runs", tmp_path / "longer.yaml"
+    small = study.read_text(encoding="utf-8").replace("texts/", f"{study.parent}/texts/")
+    given = ["run", str(written), "--scale", "cpu", "--store", str(store), "--device", "cpu", "--engine", "inprocess"]
+    found = []
+    for tokens, sets in (("1e5", "seeds=1"), ("3", "seeds=2")):  # no step at all
+        written.write_text(f"{small}scales:\n  cpu: {{budget.tokens: 1e3}}\n  cpu-long: {{budget.tokens: {tokens}}}\n")
+        assert main([*given, "--set", sets]) == 0
+        found.append(ablate.open(store).store.study("longer", "cpu").read())
+    assert found[0].forecast is not None and found[1].forecast is None
 
 
 def test_times_say_what_they_cover(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,10 @@ def test_words_choose_by_name_and_question(tmp_path: Path, capsys: pytest.Captur
 
 def test_words_that_no_study_has_are_said_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = listed(capsys, "no", "such thing", "--store", str(tmp_path))
-    assert out == "No study's name or question has 'no' and 'such thing': `ablate list` shows all.\n"
+    assert out == (
+        "No study matches 'no' and 'such thing' in its name or question: "
+        "`ablate list --shipped` shows those that ship.\n"
+    )
 
 
 def test_a_shipped_study_has_what_was_recorded_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

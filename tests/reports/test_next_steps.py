@@ -15,6 +15,7 @@ import reports
 from ablate.api.result import StudyResult
 from ablate.cli import main
 from ablate.store import Store
+from ablate.store.documents.study import ScaleForecast
 from ablate.store.documents.tuning import StudyPass, StudyRates, StudyTrial, StudyTuning
 from reports.findings.next_steps import NextStep, next_steps, promise, step_words
 from tests.reports.factory import Arm, StudyOf
@@ -35,15 +36,23 @@ def test_a_settled_study_goes_to_the_next_scale(tmp_path: Path) -> None:
     assert found[-1] == f"ablate run norm_placement --scale cpu-long --store {tmp_path}"
 
 
-def test_the_next_scale_comes_with_the_time_that_the_store_has(tmp_path: Path) -> None:
+def test_the_next_scale_comes_with_the_time_that_was_foretold_for_it(tmp_path: Path) -> None:
     study = StudyOf([Arm("base", BASE), Arm("arm", [2.6, 2.62, 2.58, 2.605, 2.595])])
     summary = reports.summarise(study.write(tmp_path))
-    known = replace(summary, study=summary.study.model_copy(update={"seconds_after": 7000.0}))
-    assert (next_steps(summary)[-1].seconds, next_steps(known)[-1].seconds) == (None, 7000.0)
-    smoke = replace(summary, study=summary.study.model_copy(update={"scale": "smoke", "seconds_after": 60.0}))
-    assert [(step.command.partition(" --store")[0], step.seconds) for step in next_steps(smoke)] == [
-        ("ablate run norm_placement --scale cpu", 60.0)
-    ]
+
+    def last(scale: str, forecast: ScaleForecast | None) -> tuple[str, float | None, bool]:
+        changed = summary.study.model_copy(update={"scale": scale, "forecast": forecast})
+        step = next_steps(replace(summary, study=changed))[-1]
+        return step.command.partition(" --store")[0], step.seconds, step.tunes
+
+    longer, carried = (
+        ScaleForecast(scale="cpu-long", tuning=60, training=20),
+        ScaleForecast(scale="cpu", tuning=0, training=9),
+    )
+    assert last("cpu", None) == ("ablate run norm_placement --scale cpu-long", None, False)
+    assert last("cpu", longer) == ("ablate run norm_placement --scale cpu-long", 80, True)
+    assert last("cpu", carried)[1] is None  # that of another scale
+    assert last("smoke", carried) == ("ablate run norm_placement --scale cpu", 9, False)
 
 
 def test_an_open_study_gets_fresh_seeds_that_have_the_power_they_promise(tmp_path: Path) -> None:

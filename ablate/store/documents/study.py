@@ -100,6 +100,17 @@ class StudyRung(Part):
     """Tuning of its arms."""
 
 
+class ScaleForecast(Part):
+    """Time of a study at another scale, as it was planned there: that of all runs, one after another."""
+
+    scale: str
+    """The scale."""
+    tuning: Seconds
+    """Estimated time of the tuning runs."""
+    training: Seconds
+    """Estimated time of the runs that are judged, without measuring and evaluating."""
+
+
 class StudyDocument(Document):
     """A study at one scale. The first arm is the baseline."""
 
@@ -120,9 +131,8 @@ class StudyDocument(Document):
     """The text of the scale that came with the tool, if it was one."""
     next_scale: str | None = Field(default=None, exclude_if=is_none)
     """The next larger scale at which its models are larger, or trained for longer; null where it has none."""
-    seconds_after: float | None = Field(default=None, exclude_if=is_none)
-    """Foretold seconds of tuning and training at `scale_after`, one run after another; null where this machine cannot
-    tell."""
+    forecast: ScaleForecast | None = Field(default=None, exclude_if=is_none)
+    """Time that the next command takes, where that runs it at another scale; null where nothing could tell."""
     sets: dict[str, JsonValue] = Field(default={}, exclude_if=operator.not_)
     """Edits by path that the command gave beside the file (`--set`)."""
     plugin_files: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
@@ -190,15 +200,18 @@ class StudyDocument(Document):
         """The scale at which it is asked next: `cpu` after one that answers nothing, else `next_scale`."""
         return "cpu" if self.scale in UNJUDGED else self.next_scale
 
+    def edits_at(self, scale: str) -> dict[str, JsonValue]:
+        """The edits that hold at a scale: at another, without those of what scales set."""
+        return {path: value for path, value in self.sets.items() if scale == self.scale or not _is_scaled(path)}
+
     def command(self, *options: str, scale: str | None = None) -> str:
         """The command that runs it, edited as it was and with its plug-ins, at its own scale unless another is given.
 
         A file is named as seen from here. options: `--set PATH=VALUE` replaces an edit of that path. Edits of what
         scales set, such as sizes and budgets, would undo another scale, and are left out there.
         """
-        at, edited = scale or self.scale, self.sets
-        if at != self.scale:
-            edited = {path: value for path, value in edited.items() if not _is_scaled(path)}
+        at = scale or self.scale
+        edited = self.edits_at(at)
         study = shlex.quote(from_here(Path(self.path))) if self.path else self.name
         kept = {path: value for path, value in edited.items() if not any(_edits(each, path) for each in options)}
         edits = [f"--set {shlex.quote(f'{path}={json.dumps(value)}')}" for path, value in kept.items()]
