@@ -70,16 +70,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError as error:
         return _of_plugin(error)
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_unwritten()
         return UNREAD
     except (OSError, MemoryError, RuntimeError) as error:  # a full disk, a folder that may not be written
         if isinstance(error, RuntimeError) and not str(error).startswith("Symlink loop"):  # OSError from 3.13 on
             raise
         print(f"ablate: {str(error) or 'out of memory'}", file=sys.stderr)
+        _drop_unwritten()
         return BAD_INPUT
     except KeyboardInterrupt as end:
         print("ablate: stopped. Run the same command again to resume.", file=sys.stderr)
         return 128 + (end.number if isinstance(end, Stopped) else signal.SIGINT)
+
+
+def _drop_unwritten() -> None:
+    """Send output that cannot be written to the null device: Python tries once more as it ends, with a traceback and a
+    status of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _of_plugin(error: ImportError) -> int:

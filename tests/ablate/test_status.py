@@ -123,8 +123,10 @@ def test_a_reader_that_left_gets_no_message(command: str, tmp_path: Path) -> Non
     assert (done.returncode in (0, 1, 141), done.stderr) == (True, "")
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("command", ["--help", "run --help", "list"])
-def test_what_cannot_be_written_is_an_error(command: str) -> None:
-    line = f"{sys.executable} -m ablate {command} > /dev/full"
+def test_what_cannot_be_written_is_an_error(command: str, unbuffered: str) -> None:
+    """Output that a buffer still holds as the command ends is not written either."""
+    line = f"PYTHONUNBUFFERED={unbuffered} {sys.executable} -m ablate {command} > /dev/full"
     done = subprocess.run(["bash", "-c", line], check=False, capture_output=True, text=True, cwd=ROOT)
     assert (done.returncode, done.stderr) == (2, "ablate: [Errno 28] No space left on device\n")
