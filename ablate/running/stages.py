@@ -257,5 +257,5 @@ def _reuse(stage: str, missing: dict[str, list[str]]) -> str:
 
 
 def _asked(document: StudyDocument) -> tuple[object, ...]:
-    """What a study's document was made of, and the scale that comes next."""
+    """Text, scale and edits of a study, and the scale that comes next: a forecast holds while these stay the same."""
     return document.source, document.scale_source, document.sets, document.scale_after

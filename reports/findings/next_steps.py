@@ -184,10 +184,11 @@ def _larger(summary: StudySummary, why_not: str) -> NextStep:
 
 
 def _at_scale(summary: StudySummary, scale: str, reason: str) -> NextStep:
-    found = summary.study.forecast
-    known = found is not None and found.scale == scale
-    seconds, tunes = (found.tuning + found.training, found.tuning > 0) if found and known else (None, False)
-    return NextStep(summary.command(scale=scale), reason, seconds, tunes=tunes)
+    """The step that runs it at another scale, with the time that was foretold for that scale."""
+    command, found = summary.command(scale=scale), summary.study.forecast
+    if found is None or found.scale != scale:
+        return NextStep(command, reason)
+    return NextStep(command, reason, found.tuning + found.training, tunes=found.tuning > 0)
 
 
 def step_words(step: NextStep, at_once: int = 1) -> str:
