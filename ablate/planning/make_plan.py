@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ablate.data import DataError, DataIdentity, DataSource, UnreachableError, identify, vocabulary
-from ablate.planning.budgets import Clock, StepTime, Workload, price_of_step, training_cost
+from ablate.planning.budgets import Clock, StepTime, Workload, in_flops, steps_of, training_cost
 from ablate.planning.checks import check, evaluated
 from ablate.planning.identity import RunPlan, canonical_model, digests
 from ablate.planning.matching import Matched, match_parameters
@@ -54,7 +53,7 @@ def make_plan(
     identities = [identify(arm.data) for arm in study.arms]
     specs = [_with_vocabulary(study, arm, data) for arm, data in zip(study.arms, identities, strict=True)]
     matched = match_parameters(study, specs)
-    study = _in_flops(study, matched[0])
+    study = in_flops(study, matched[0].arm.train, matched[0].spec)
     work = [
         Workload(
             each.spec, each.arm.train, RunNumerics(device=device, dtype=each.arm.train.dtype, matmul=matmul, gpu=gpu)
@@ -73,16 +72,6 @@ def make_plan(
         arms.append(_plan_arm(study, each, workload, data, step_time, teacher, arms[0] if arms else None))
     arms = with_sources(study, arms)
     return Plan(study, tuple(arms), study.measure, evals)
-
-
-def _in_flops(study: Study, baseline: Matched) -> Study:
-    """The study with the FLOPs that a budget in tokens per parameter comes to: the same for every arm."""
-    if study.budget.tokens_per_parameter is None:
-        return study
-    train = baseline.arm.train
-    costs = training_cost(train, baseline.spec, study.data.widths(train.context))
-    budget = study.budget.in_flops(costs.params - costs.params_embedding, costs.flops_per_token)
-    return replace(study, sections=study.sections.model_copy(update={"budget": budget}))
 
 
 def identifying(study: Study, root: Path | None = None, *, unread: bool = False) -> Identify:
@@ -134,8 +123,8 @@ def _plan_arm(
     arm, spec = matched.arm, matched.spec
     _check_transfer(study, arm, spec)
     costs = training_cost(arm.train, spec, study.data.widths(arm.train.context), teacher)
-    steps = _steps(_budgeted(study, arm), arm, costs, step_time.seconds if step_time else None)
-    tokens = steps * arm.train.batch * arm.train.context
+    steps = steps_of(study, arm, costs, step_time.seconds if step_time else None)
+    tokens = steps * arm.train.tokens
     spent = {"tokens": tokens, "flops": tokens * costs.flops_per_token, "parameters": costs.params}
     if step_time is not None:
         spent["seconds"] = steps * step_time.seconds
@@ -191,27 +180,6 @@ def _check_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:
         problems += [study.origins.problem(tuple(place.split(".")), f"{each} (in arm {arm.name})") for each in reasons]
     if problems:
         raise StudyError(problems)
-
-
-def _budgeted(study: Study, arm: Arm) -> Study:
-    """The study with what an arm may spend that starts from trained weights, or is tried on a short run."""
-    share = arm.share * (arm.start.share if arm.start else 1)
-    if share == 1:
-        return study
-    sections = study.sections.model_copy(update={"budget": study.budget.scaled(share)})
-    place = "tune.fraction" if arm.share < 1 else ".".join((*arm.target, "start.fraction"))
-    return replace(study, sections=sections, budget_share=place)
-
-
-def _steps(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) -> int:
-    """Number of steps that the budget pays for, rounded to the nearest."""
-    kind, budget = study.budget.kind, study.budget.amount
-    per_step = price_of_step(kind, arm.train, costs.flops_per_token, seconds_per_step)
-    if budget < per_step:
-        step = f"{per_step:.3g} for {arm.train.batch} rows of {arm.train.context:,} tokens"
-        reason = f"{budget:.3g} {kind} are less than one step of arm {arm.name} ({step})"
-        raise study.error(study.budget_share or f"budget.{kind}", reason)
-    return round(budget / per_step)
 
 
 def _cache_bytes(study: Study, arm: Arm, costs: Cost) -> tuple[tuple[int, int], ...]:

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import islice
 
-from ablate.planning.budgets import MatchError, parameters, solve
 from ablate.study.arms import Arm
+from ablate.study.budget_spec import ParameterMatch
 from ablate.study.study import Study, StudyError
-from zoo.costs import cost
+from zoo.costs import Cost, cost
+from zoo.errors import SpecError
 from zoo.settings.edits import flatten
 from zoo.spec import ModelSpec
 
 SETTING = "budget.parameters"
+TOLERANCE = 0.005
+"""Parameters that differ by at most this share are matched."""
+LARGEST = 2**24
+"""No knob is turned further."""
+REFUSALS = 1024
+"""After so many values in a row that a model refuses, no further one is expected to be legal."""
+
+Count = Callable[[int], int | None]
+"""Value of a knob → parameters; None where the model refuses the value."""
+
+
+class MatchError(ValueError):
+    """No value of a knob matches the parameters. The text says why, of the knob."""
 
 
 @dataclass(frozen=True)
@@ -67,3 +85,87 @@ def _refuse_own(study: Study, knob: str, arm: Arm) -> None:
     for path, value in flatten(arm.edits):
         if path == knob and isinstance(value, int):
             raise study.error(arm.place(path), f"{SETTING} sets {knob} in every arm: no arm can set it to a number")
+
+
+def parameters(costs: Cost, match: ParameterMatch) -> int:
+    """The parameters that `match` counts."""
+    return costs.params - costs.params_embedding * (match.count == "non_embedding")
+
+
+def solve(spec: ModelSpec, target: int, match: ParameterMatch) -> tuple[ModelSpec, dict[str, int]]:
+    """The spec with the knob at the legal value that comes nearest to `target` parameters, and that edit.
+
+    A spec that is at least as near as it stands is left as it is, with no edit.
+
+    Raises:
+        MatchError: the spec has no such knob, the knob is not a number or does not change the parameters, or the
+            nearest value misses by more than `TOLERANCE`.
+    """
+
+    refusals: dict[int, str] = {}
+
+    @cache
+    def count(value: int) -> int | None:
+        try:
+            return parameters(cost(spec.edit({match.knob: value})), match)
+        except SpecError as error:
+            refusals[value] = error.reason if error.path == match.knob else str(error)
+            return None
+
+    value = nearest(count, target, match.step)
+    if value is None:
+        raise MatchError(refusals[match.step])
+    solved = spec.edit({match.knob: value})
+    found, own = (parameters(cost(each), match) for each in (solved, spec))
+    kept = abs(own - target) <= abs(found - target)
+    if abs((own if kept else found) - target) > TOLERANCE * target:
+        miss = 100 * (found / target - 1)
+        raise MatchError(f"cannot give {target:,} parameters: the nearest, {value}, gives {found:,} ({miss:+.1f} %)")
+    return (spec, {}) if kept else (solved, {match.knob: value})
+
+
+def nearest(count: Count, target: int, step: int = 1) -> int | None:
+    """The legal multiple of `step` whose count is nearest to `target`, the smaller of two; None where none is legal.
+
+    The count has to rise, or to fall, with the value throughout: a doubling finds an upper end, a bisection the place.
+
+    Raises:
+        MatchError: several values are legal, and the count is the same for all.
+    """
+
+    def legal(values: Iterable[int]) -> int | None:
+        return next((value for value in islice(values, REFUSALS) if count(value) is not None), None)
+
+    def miss(value: int) -> int:
+        found = count(value)
+        assert found is not None  # asked of legal values only
+        return found - target
+
+    first = legal(itertools.count(step, step))
+    if first is None:
+        return None
+    last = _upper_end(first, step, legal, miss)
+    if last == first:
+        return first
+    if miss(last) == miss(first):
+        raise MatchError("does not change the parameters")
+    sign = 1 if miss(last) > miss(first) else -1
+    values = range(first, last + 1, step)
+    index = bisect_left(values, 0, key=lambda value: sign * miss(legal(range(value, last + 1, step)) or last))
+    above = legal(values[index:]) or last
+    below = legal(reversed(values[:index])) or first
+    return min(below, above, key=lambda value: (abs(miss(value)), value))
+
+
+def _upper_end(first: int, step: int, legal: Callable[[Iterable[int]], int | None], miss: Callable[[int], int]) -> int:
+    """A legal value past the target, or the last one before values end or begin to lead away from it."""
+    last, above = first, miss(first) > 0
+    while last < LARGEST and (miss(last) > 0) == above:
+        beyond = itertools.count(2 * last, step)
+        further = legal(beyond) or legal(range(2 * last - step, last, -step))
+        if further is None:
+            break
+        if (miss(further) > 0) == above and abs(miss(further)) > abs(miss(last)):
+            break
+        last = further
+    return last
