@@ -6,13 +6,13 @@ import logging
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import zoo
-from ablate.machine.numerics import Numerics, deterministic
+from ablate.machine.numerics import Numerics
 from ablate.store import Store
 from ablate.store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes
 from ablate.training.accumulation import Accumulation
@@ -31,12 +31,12 @@ from ablate.training.optim import build_optimizer, trained_part
 from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
 from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError
-from ablate.training.reader import HeldOut, TrainingData, TrainingReader
+from ablate.training.reader import TrainingData, TrainingReader
 from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
 from ablate.training.trained import source_model
-from ablate.training.validation import HeldOutScores, score
+from ablate.training.validation import HeldOutScores, Validation
 from zoo.adapting import after_update, counts_of
 from zoo.attend import executed_backends
 
@@ -117,22 +117,23 @@ class Session:
         loss: Loss = compiled(subject.loss) if self.spec.compile else subject.loss
         self.taught = DistillationLoss.by(store, identity.teacher, loss, numerics.device) if identity.teacher else None
         accumulation = Accumulation(execution.microbatch, self.model.spec.couples_rows, group=group)
-        self.average = WeightAverage(self.part, self.spec.average, self.steps) if self.spec.average else None
+        average = WeightAverage(self.part, self.spec.average, self.steps) if self.spec.average else None
         self.learner = Learner(
-            *(self.taught or loss, optimizer, self.spec, numerics, self.seed, accumulation, self.average),
+            *(self.taught or loss, optimizer, self.spec, numerics, self.seed, accumulation, average),
             after_update=partial(after_update, subject, constrain=self.adapters is None),
             counts=counts_of(subject),
         )
         before = identity.start.batches_before if identity.start else 0
         self.reader = TrainingReader(corpus, self.spec, self.model.spec.vocab_size, self.seed, numerics.device, before)
+        self.validation = Validation(self.model, self.reader, numerics, average)
         self.prober = self._prober(identity.probes)
         self._began = self._rested = time.perf_counter()
         self._save_at = self._began + self.checkpoint_seconds
         self._saved: dict[str, HasState] = {"model": self.model, "optimizer": optimizer}
         if self.adapters is not None:
             self._saved["adapters"] = self.adapters
-        if self.average is not None:
-            self._saved["average"] = self.average
+        if average is not None:
+            self._saved["average"] = average
         self.place = load_state(store, self.digest, self._saved)
         if self.sharded is not None:
             self.sharded.spread()
@@ -237,14 +238,9 @@ class Session:
         every = max(1.0, self.spec.validate_every * self.steps)
         return step == self.steps or step // every > (step - 1) // every
 
-    @cached_property
-    def _on_the_way(self) -> HeldOut:
-        return self.reader.held_out("judging", whole=False)
-
     def _validate(self) -> float:
-        """Score some of the judging part with the weights that would be stored now, and log it."""
-        with self.average.in_model() if self.average else nullcontext():
-            found = self._score(self._on_the_way)
+        """Score some of the judging part, and log it."""
+        found = self.validation.on_the_way()
         self.place.validation_loss = found.nats
         LOG.info("step %d/%d: validation loss %.4f", self.place.step, self.steps, found.nats)
         record = MetricsRecord(
@@ -257,10 +253,6 @@ class Session:
         )
         self.store.append_metrics(self.digest, record)
         return found.nats
-
-    def _score(self, held_out: HeldOut) -> HeldOutScores:
-        with deterministic(self.spec.deterministic):
-            return score(self.model, held_out, self.numerics.autocast)
 
     def _save_when_due(self) -> None:
         stop, now = self.stop(), time.perf_counter()
@@ -286,10 +278,7 @@ class Session:
         start, last = self.place.start_validation_loss, self.place.validation_loss
         if start is None or last is None:
             raise RuntimeError(f"run {self.digest} ended without a validation loss")
-        if self.average is not None:
-            self.average.settle()
-        found = self._score(self.reader.held_out(self.reads))
-        judged = self._score(self.reader.held_out("judging")) if self.reads == "test" else None
+        found, judged = self.validation.at_the_end(self.reads)
         # The start was scored on some of the judging part: only their own end compares with it.
         end = last if math.isfinite(found.nats) else found.nats
         reason = final_reason(start, end, math.log(self.model.spec.vocab_size))

@@ -1,20 +1,23 @@
-"""Scores on a held-out part."""
+"""Scores on a held-out part, during training and after it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ablate.store.documents import ItemLoss
+from ablate.machine.numerics import Numerics, deterministic
+from ablate.store.documents import HeldOutPart, ItemLoss
+from ablate.training.average import WeightAverage
 from ablate.training.batch import Batch
-from ablate.training.reader import HeldOut
+from ablate.training.reader import HeldOut, TrainingReader
 from zoo.model import Decoder
 
 Autocast = Callable[[], AbstractContextManager[object]]
@@ -52,6 +55,36 @@ class HeldOutScores:
     bits_per_byte: float | None
     accuracy: float | None
     items: tuple[ItemLoss, ...]
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Scores of a model in training, as they are with the weights that would be stored now."""
+
+    model: Decoder
+    reader: TrainingReader
+    numerics: Numerics
+    average: WeightAverage | None
+
+    @cached_property
+    def _rows_on_the_way(self) -> HeldOut:
+        return self.reader.held_out("judging", whole=False)
+
+    def on_the_way(self) -> HeldOutScores:
+        """Of some of the judging part. The model has its own weights again afterwards."""
+        with self.average.in_model() if self.average else nullcontext():
+            return self._score(self._rows_on_the_way)
+
+    def at_the_end(self, part: HeldOutPart) -> tuple[HeldOutScores, HeldOutScores | None]:
+        """Of all of a part, and, where that is the test part, of the judging part. The model keeps the average."""
+        if self.average is not None:
+            self.average.settle()
+        found = self._score(self.reader.held_out(part))
+        return found, self._score(self.reader.held_out("judging")) if part == "test" else None
+
+    def _score(self, held_out: HeldOut) -> HeldOutScores:
+        with deterministic(self.reader.spec.deterministic):
+            return score(self.model, held_out, self.numerics.autocast)
 
 
 def score(model: Decoder, held_out: HeldOut, autocast: Autocast) -> HeldOutScores:

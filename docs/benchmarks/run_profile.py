@@ -19,12 +19,14 @@ import torch._dynamo  # noqa: F401
 
 from ablate.running import phases
 from ablate.running.context import open_context
+from ablate.running.phases import training
 from ablate.store import Store
 from ablate.study.reading import load_study
 from ablate.training import session
 from ablate.training.learner import Learner
 from ablate.training.reader import TrainingReader
 from ablate.training.stop import StopSignal
+from ablate.training.validation import Validation
 
 seconds: dict[str, float] = {}
 calls: dict[str, int] = {}
@@ -62,15 +64,15 @@ def beside(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 PARTS: dict[str, list[tuple[Any, str]]] = {
     "training steps": [(Learner, "learn")],
-    "validation on the way": [(session.Session, "_validate")],
-    "final losses": [(session.Session, "_scored")],
-    "model, optimizer, data": [(phases, "Session")],
+    "validation on the way": [(Validation, "on_the_way")],
+    "final losses": [(Validation, "at_the_end")],
+    "model, optimizer, data": [(training, "Session")],
     "logging": [(session.Session, "_note")],
-    "saving": [(session, "save_state"), (phases, "keep_trained")],
+    "saving": [(session, "save_state"), (training, "keep_trained")],
     "the rest of the loop": [(session.Session, "run")],
-    "ceiling of matrix products": [(phases, "recent_peak_flops_per_second")],
-    "measuring": [(phases, "_measure")],
-    "evaluating": [(phases, "_evaluate")],
+    "ceiling of matrix products": [(training, "recent_peak_flops_per_second")],
+    "measuring": [(phases, "measure")],
+    "evaluating": [(phases, "evaluate")],
     "documents": [(phases, "run_phases")],
 }
 BESIDE = "batches, in a thread beside"

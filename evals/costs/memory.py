@@ -44,8 +44,8 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
 
 def forget(device: str) -> None:
-    """Start over after memory ran out: give back what the allocator keeps, and let peaks of what failed not count."""
-    gc.collect()  # tensors of what failed may be held in cycles, by its traceback's frames for one
+    """Let go of what is no longer used, and let its peaks not count: after memory ran out, or between two phases."""
+    gc.collect()  # tensors may be held in cycles, by the frames of a traceback for one
     if device == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
