@@ -24,13 +24,13 @@ class Comparison:
     It is over the `seeds` that trained in both, odd ones left out, and `gap` says what it is tested by, None where it
     is not. `failures` counts the other seeds, and `overall` is the difference with what they may cost.
 
-    `p_holm` is that of the difference, `p_equivalence` that of the tests against the study's margin, both corrected
-    for all that was judged for the question, looks included; they are None with fewer than two pairs or none that
-    differ, and where the verdict is withheld. The interval of `difference` excludes zero where `p_holm` is significant.
-    A test that is `repeated` has neither. `tuning_room` is how much further the interval reaches for the noise of
-    tuning. `alpha` is the level of its look. `detectable` is the smallest true difference that was found with 80 %
-    probability, as far as the scatter of so few seeds says it; so many `seeds_needed` more would settle the pair with
-    that probability, None where none would or where seeds are not added by plan. `test` is what the ledger keeps.
+    `p_holm` is that of the difference, `p_equivalence` that of the tests against the study's margin, both corrected for
+    all that was judged for the question, looks included; they are None with fewer than two pairs or none that differ,
+    and where the verdict is withheld. The interval of `difference` lies on one side of zero where `p_holm` is
+    significant. A test that is `repeated` has neither. `tuning_room` is how much further the interval reaches for the
+    noise of tuning. `alpha` is the level of its look. `detectable` is the smallest true difference that was found with
+    80 % probability, as far as the scatter of so few seeds says it; so many `seeds_needed` more would settle the pair
+    with that probability, None where none would or where seeds are not added by plan. `test` is what the ledger keeps.
     Where the best setting of either lies beyond those that were tried, the interval has no end on one side, the room is
     infinite, and neither of those two is known.
 

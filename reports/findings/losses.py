@@ -258,7 +258,9 @@ def _why_untested(pair: _Pair) -> str:
         return f"{' and '.join(few)} finished with one seed{' each' * (len(few) > 1)}: the noise is not known"
     if not pair.shared:
         return "all seeds of an arm have the same loss: the noise is not known"
-    return "all seeds differ by the same amount" if len(pair.seeds) > 1 else "fewer than two paired seeds"
+    if len(pair.seeds) > 1:
+        return "all seeds differ by the same amount, as rounded losses may: the noise is not known"
+    return "fewer than two paired seeds"
 
 
 def _reasons(

@@ -52,7 +52,7 @@ def of_p(p: float | None) -> Evidence:
 def together(
     tests: Sequence[Evidence], correction: Correction = "holm", alpha: float = ALPHA, joint: Joint | None = None
 ) -> tuple[tuple[float, ...], tuple[Interval, ...]]:
-    """Corrected p-values, and intervals that exclude zero where those are below `alpha`."""
+    """Corrected p-values, and intervals that lie on one side of zero where those are below `alpha`."""
     p_values = [test.p for test in tests]
     if correction == "holm":
         return holm(p_values, joint), difference_intervals(tests, alpha, joint)
@@ -66,7 +66,8 @@ def together(
 def difference_intervals(
     tests: Sequence[Evidence], alpha: float = ALPHA, joint: Joint | None = None
 ) -> tuple[Interval, ...]:
-    """One interval per arm; it excludes zero exactly where the corrected p is below `alpha`."""
+    """One interval per arm: on one side of zero exactly where the corrected p is below `alpha`, and ending there where
+    only a later step of Holm's says so."""
     found = []
     for test, p in zip(tests, holm([test.p for test in tests], joint), strict=True):
         low, high = test.interval(level_of_each(alpha, len(tests), joint))

@@ -267,7 +267,11 @@ def test_failed_runs_are_named_with_their_cells(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("losses", "difference", "reason"),
     [
-        (frame(a=PRE, b=np.add(PRE, 0.05).tolist()), 0.05, "all seeds differ by the same amount"),
+        (
+            frame(a=PRE, b=np.add(PRE, 0.05).tolist()),
+            0.05,
+            "all seeds differ by the same amount, as rounded losses may: the noise is not known",
+        ),
         (frame(a=[3.0], b=[3.1]), 0.1, "b and a finished with one seed each: the noise is not known"),
         (frame(a=PRE, b=[4.2, math.nan]), 4.2 - np.mean(PRE), "b finished with one seed: the noise is not known"),
         (frame(a=[math.nan] * 5, b=PRE), None, "no run of a has a finite loss"),

@@ -486,6 +486,8 @@ def test_a_malformed_study_says_where_and_why(case: str, tmp_path: Path) -> None
         ),
         ("arms.post.block.norm_placement=pre", "arms.post: changes nothing in the base"),
         ("scales.cpu.seeds=3", "--set scales.cpu.seeds=3: scales.cpu.seeds: unknown key"),
+        ("measure.contexts=[0]", "measure.contexts.0: must be greater than 0, not 0"),
+        ("measure.contexts=[]", "measure.contexts: needs at least one"),
     ],
 )
 def test_a_wrong_setting_on_the_command_line_is_quoted(setting: str, message: str, tmp_path: Path) -> None:
