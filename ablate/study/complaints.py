@@ -28,7 +28,7 @@ class Complaint(NamedTuple):
 def complaints(error: ValidationError, data: Any, schema: Schema) -> Iterator[Complaint]:
     """Each complaint about `data`, whose JSON Schema is `schema`."""
     found: dict[tuple[tuple[str, ...], Kind], list[str]] = {}
-    for details in error.errors(include_url=False):
+    for details in explain.details_of(error):
         path = user_path(details["loc"], data, missing=details["type"] == "missing")
         if details["type"] in ("union_tag_invalid", "union_tag_not_found"):
             path, reason = _choice(details, path)

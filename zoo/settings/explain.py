@@ -46,10 +46,14 @@ def checked(model: type[Checked], data: Mapping[str, object]) -> Checked:
 
 def explain(error: ValidationError, model: type[BaseModel]) -> list[SpecError]:
     """One SpecError per complaint about data for `model`, in the order of the fields."""
+    return [_explain(details, model) for details in details_of(error)]
+
+
+def details_of(error: ValidationError) -> list[ErrorDetails]:
+    """pydantic's complaints, each said once: a list whose every value is refused is not also too short."""
     found = error.errors(include_url=False)
-    refused = {details["loc"][:-1] for details in found}  # lists whose every value was: they are not too short
-    said = [each for each in found if each["type"] != "too_short" or each["loc"] not in refused]
-    return [_explain(details, model) for details in said]
+    around = {details["loc"][:-1] for details in found}
+    return [details for details in found if details["type"] != "too_short" or details["loc"] not in around]
 
 
 def _explain(details: ErrorDetails, model: type[BaseModel]) -> SpecError:
