@@ -158,7 +158,7 @@ def _foretold(study: Study, device: Device) -> Foretold:
 
 
 def _unread(study: Study) -> Identify:
-    """Of a text, costs depend on its vocabulary alone."""
+    """Costs depend on the vocabulary of a text alone."""
 
     def identity(data: DataSource) -> DataIdentity:
         return DataIdentity.open(vocabulary(data, study.folder), "not read")

@@ -1,4 +1,4 @@
-"""What training costs, and the steps that a budget pays for. Pure arithmetic."""
+"""The cost of training, and the steps that a budget pays for. Pure arithmetic."""
 
 from __future__ import annotations
 

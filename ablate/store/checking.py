@@ -213,7 +213,7 @@ class Check:
             self._note_unbound(path)
 
     def _note_unbound(self, path: Path) -> None:
-        """What cannot be read was told of by whoever read it."""
+        """Count a file without a checksum or a place of its own. What cannot be read, its reader has reported."""
         with suppress(OSError):
             if not jsonfile.is_bound(path):
                 # without the digest of a request

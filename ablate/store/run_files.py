@@ -1,4 +1,4 @@
-"""What a store keeps of each run: its documents, logs and state. Each has a reader and a writer here."""
+"""The files of a run in a store: its documents, logs and state. Each has a reader and a writer here."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class HeldOutScores:
 
 @dataclass(frozen=True)
 class Validation:
-    """Scores of a model in training, as they are with the weights that would be stored now."""
+    """Scores of a model in training, with the weights that would be stored now."""
 
     model: Decoder
     reader: TrainingReader
@@ -71,12 +71,12 @@ class Validation:
         return self.reader.held_out("judging", whole=False)
 
     def on_the_way(self) -> HeldOutScores:
-        """Of some of the judging part. The model has its own weights again afterwards."""
+        """Scores on some of the judging part. The model has its own weights again afterwards."""
         with self.average.in_model() if self.average else nullcontext():
             return self._score(self._rows_on_the_way)
 
     def at_the_end(self, part: HeldOutPart) -> tuple[HeldOutScores, HeldOutScores | None]:
-        """Of all of a part, and, where that is the test part, of the judging part. The model keeps the average."""
+        """Scores on all of a part, and on the judging part where that is the test part. The model keeps the average."""
         if self.average is not None:
             self.average.settle()
         found = self._score(self.reader.held_out(part))

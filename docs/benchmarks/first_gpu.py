@@ -96,7 +96,7 @@ def versions(device: str) -> Items:
 
 
 def _kernel_of(heads: int, device: str) -> str:
-    """What torch takes for heads of 64 features in training."""
+    """The attention backend that torch chooses for heads of 64 features in training."""
     shape = 1, heads, LENGTH, 64
     q, k, v = (torch.empty(shape, device=device, dtype=_kind(device), requires_grad=True) for _ in range(3))
     return f"{heads} heads: {chosen_kernel(q, k, v)}"

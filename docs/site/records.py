@@ -26,7 +26,7 @@ def entries(path: str, text: str) -> dict[str, str]:
 
 
 def index(path: str, text: str) -> str:
-    """What stands before the first entry, and links to all."""
+    """The text before the first entry, and links to all of them."""
     folder = PurePosixPath(path).stem
     before, *_ = HEADING.split(text)
     links = (f"- [{title}]({folder}/{PurePosixPath(page).name})" for page, title in _titles(path, text))

@@ -1,4 +1,4 @@
-"""What the atlas is made of, beside recorded results: studies as they are written, and the catalogue of the zoo."""
+"""The sources of the atlas beside recorded results: studies as they are written, and the catalogue of the zoo."""
 
 from __future__ import annotations
 

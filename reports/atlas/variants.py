@@ -1,4 +1,4 @@
-"""What is known of each variant: the claims about it, and the published models that have it."""
+"""Everything known of each variant: the claims about it, and the published models that have it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How differences, losses and the order of arms change along a ladder of sizes or lengths."""
+"""Changes of differences, losses and the order of arms along a ladder of sizes or lengths."""

@@ -1,1 +1,1 @@
-"""What a search found: its best settings, which settings matter, and what fresh seeds say of both."""
+"""The findings of a search: its best settings, which settings matter, and what fresh seeds say of both."""

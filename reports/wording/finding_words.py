@@ -1,4 +1,4 @@
-"""What a study found, in words: one arm in a sentence, and the answer to the question."""
+"""The findings of a study in words: one arm in a sentence, and the answer to the question."""
 
 from __future__ import annotations
 
