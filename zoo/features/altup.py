@@ -43,7 +43,7 @@ class AltUp(Feature):
     streams: Annotated[int, Field(ge=2)] = 4
     """n: number of residual streams."""
     active: NonNegativeInt = 0
-    """a: stream that the layers run on, counted from 0."""
+    """a: index of the stream that the layers run on, counted from 0."""
     clip: Annotated[PositiveFloat | None, Fact.TRAINING] = 120.0
     """Bound in training: entries of W_p and W_c are clamped to ± this value; null for no bound."""
 
@@ -111,7 +111,7 @@ class AltUpLayer(nn.Module):
 
     def forward(self, x: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
         mixing = self._asked(self.predict, x[..., self.active, :]).unflatten(-1, (x.shape[-2], x.shape[-2]))
-        predicted = x + mixing.to(x.dtype) @ x
+        predicted = x + mixing.to(x.dtype) @ x  # X̂: (B, T, n, D)
         active = predicted[..., self.active, :]
         out = layer(active)
         weights = 1 + self._asked(self.correct, out)

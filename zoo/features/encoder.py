@@ -1,4 +1,4 @@
-"""An encoder beside the decoder."""
+"""The encoder of an encoder-decoder model."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class RecursiveLoop(Runner):
             target = chosen.to(weights.dtype)
             step.losses.append(self.spec.loss * F.binary_cross_entropy_with_logits(weights, target))
         step.tap(f"turns.{number}.routed", lambda: chosen)
-        which, there = arranged(chosen, most)
+        which, there = arranged(chosen, most)  # (B, most) each: indices into the M tokens, and whether they are chosen
         index = which[..., None].expand(-1, -1, x.shape[-1])
         gates = (self.spec.alpha * weights.gather(1, which).sigmoid()).masked_fill(~there, 0.0)[..., None]
         places = step.positions.expand(x.shape[:2]).gather(1, which)

@@ -39,8 +39,8 @@ class Gathered(Sparsity):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
         length, size = q.shape[2], self.queries_at_once
         count = -(-length // size)
-        keys = self.keys_of(torch.arange(count, device=q.device)[:, None])[:, None]
-        queries = torch.arange(count * size, device=q.device).view(count, size, 1)
+        keys = self.keys_of(torch.arange(count, device=q.device)[:, None])[:, None]  # (N, 1, M) positions
+        queries = torch.arange(count * size, device=q.device).view(count, size, 1)  # (N, b, 1) positions
         seen = (keys >= 0) & (keys <= queries) & self.sees(queries, keys)
         places = keys[:, 0].clamp(0, length - 1)
         q = F.pad(q, (0, 0, 0, count * size - length)).unflatten(2, (count, size))

@@ -53,9 +53,9 @@ class Strided(Sparsity):
         length, stride, heads = q.shape[2], self.stride, k.shape[1]
         rows = -(-length // stride)
         q, k, v = (F.pad(x, (0, 0, 0, rows * stride - length)).unflatten(2, (rows, stride)) for x in (q, k, v))
-        q, k, v = q.unflatten(1, (heads, -1)), k[:, :, None], v[:, :, None]
-        near = q @ with_previous(k).transpose(-1, -2)
-        column = q.transpose(-3, -2) @ k.transpose(-3, -2).transpose(-1, -2)
+        q, k, v = q.unflatten(1, (heads, -1)), k[:, :, None], v[:, :, None]  # (B, K, H/K or 1, N, l, d)
+        near = q @ with_previous(k).transpose(-1, -2)  # (B, K, H/K, N, l, 2l)
+        column = q.transpose(-3, -2) @ k.transpose(-3, -2).transpose(-1, -2)  # (B, K, H/K, l, N, N)
         scores = torch.cat((near, column.transpose(-3, -2)), dim=-1) * scoring.scale
         weights = scores.masked_fill(~self._seen(rows, q.device), float("-inf")).softmax(dim=-1)
         near, column = F.dropout(weights, scoring.dropout).split((2 * stride, rows), dim=-1)
