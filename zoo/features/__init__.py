@@ -80,10 +80,9 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Predicting:
-    """Inputs of a feature that adds to the training objective.
-
-    embedded: (B, T, D). stream: (B, T, D), output of the last layer. targets: (B, T). count: number of scored targets.
-    norm: the final norm. head_after(norm): a norm and the head as one. close: a layer's stream → (B, T, D)."""
+    """Inputs of a feature that adds to the training objective. embedded: (B, T, D). stream: (B, T, D), output of the
+    last layer. targets: (B, T). count: number of scored targets. norm: the final norm. head_after(norm): a norm and the
+    head as one. close: a layer's stream → (B, T, D)."""
 
     embedded: Tensor
     stream: Tensor
