@@ -48,7 +48,7 @@ class Sharing(Feature):
     coda: Annotated[NonNegativeInt, Field(exclude_if=is_off), Supports(*EVERY_OPERATION)] = 0
     """Number of last layers that share no weights."""
     injection: Annotated[bool, Field(exclude_if=is_off), Supports(Operation.SHARDING)] = False
-    """Whether each turn of the loop also reads the prelude's output, the first turn beside an initial state."""
+    """Whether each turn of the loop also reads the prelude's output, and the loop starts from a state of its own."""
     state_std: Annotated[NonNegativeFloat, Field(exclude_if=is_off), Fact.TRAINING, Supports(*OF_MODULES)] = 0.0
     """Standard deviation of the initial state in training, √(2/5) in Huginn; in evaluation the state is zero."""
     random_depth: Annotated[RandomDepth | None, Field(exclude_if=is_off), Fact.TRAINING] = None

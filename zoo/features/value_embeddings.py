@@ -24,7 +24,7 @@ class ValueEmbeddings(Feature):
     """v ← λ₁ v + λ₂ E[token] in the first and the last layers, E a table with K·d features per token. Jordan et al.
     2024 (modded-nanogpt), https://github.com/KellerJordan/modded-nanogpt, after ResFormer, arXiv:2410.17897.
 
-    Of n tables, layers i and L − n + i read table i. λ = (½, ½) in each of these layers at the start; tables start as
+    With n tables, layers i and L − n + i read table i. λ = (½, ½) in each of these layers at the start; tables start as
     N(0, 1), the scale of the values. Tables cost no FLOPs.
     """
 
