@@ -1,8 +1,8 @@
-"""Features of a whole model: what stands around its layers and between them. One file per feature.
+"""Features of a whole model: parts that act around and between its layers. One file per feature.
 
-A feature declares what it needs and breaks (`zoo.compatibility.traits`), which operations it supports, what it costs,
-what it caches and how it shrinks, and builds a `FeatureLayer`, a part of the stream. `zoo.stack` runs the parts in the
-order of their `shell`, and a model's costs are the sum of its features' (`zoo.costs`): neither knows them by name.
+A feature declares its needs and breaks (`zoo.compatibility.traits`), the operations it supports, its cost, its cache
+size and how it shrinks, and builds a `FeatureLayer`, a part of the stack. `zoo.stack` runs the parts in the order of
+their `shell`, and `zoo.costs` adds up the features' costs; neither knows any feature by name.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from zoo.settings.edits import SpecJson
 from zoo.site import ForwardPass, Mask, PartCost
 
 Layers = Callable[[range, Tensor, ForwardPass, Sequence[LayerCache | None]], Tensor]
-"""Runs some layers: their numbers, the stream (B, T, D), the pass and a cache for each → (B, T, D)."""
+"""Runs some layers: layer indices, stream (B, T, D), pass and one cache per layer → (B, T, D)."""
 
 NewCache = Callable[[int, int], LayerCache]
-"""An empty cache of a layer, by its number, for so many rows."""
+"""(layer index, batch size) → an empty cache of that layer."""
 
 
 class Model(Protocol):
-    """The facts about a model that its features may ask for."""
+    """Properties of a model that its features may read."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -57,32 +57,32 @@ class Model(Protocol):
 
 
 class Subset(Protocol):
-    """A choice of tokens, or chunks of them, that a layer runs on in place of all."""
+    """Subset of the tokens, or chunks of tokens, that a layer runs on."""
 
     @property
     def ratio(self) -> float:
-        """Tokens of a text for each that the layer runs on."""
+        """Tokens of a text per token, or chunk, that the layer runs on."""
 
     def count(self, tokens: int) -> int:
-        """Expected number of those that the layer runs on, in a text of `tokens`."""
+        """Expected number of tokens, or chunks, that the layer runs on in a text of `tokens` tokens."""
 
 
 class Table(NamedTuple):
-    """A token table of a feature: so many rows, of so many features."""
+    """A feature's token table: `rows` embeddings of `width` features."""
 
     rows: int
     width: int
 
     def parameters(self, tokens: int | None = None) -> int:
-        """All of them, or those in the rows that so many tokens read."""
+        """Number of parameters; with `tokens`, at most those in the rows that this many tokens read."""
         return (self.rows if tokens is None else min(tokens, self.rows)) * self.width
 
 
 @dataclass(frozen=True)
 class Predicting:
-    """Inputs of a feature that adds to the training objective. embedded: (B, T, D); stream: (B, T, D), as it leaves
-    the last layer; targets: (B, T). count: the targets that count. head_after: a norm and the head as one. close: what
-    makes (B, T, D) of the stream."""
+    """Inputs of a feature that adds to the training objective. embedded: (B, T, D). stream: (B, T, D), output of the
+    last layer. targets: (B, T). count: number of scored targets. norm: the final norm. head_after(norm): a norm and the
+    head as one. close: a layer's stream → (B, T, D)."""
 
     embedded: Tensor
     stream: Tensor
@@ -95,114 +95,114 @@ class Predicting:
 
 
 class Feature(Spec):
-    """Spec of a feature. `needs`, `breaks` and `supports` are to be declared: a feature that does not declare them is
-    refused beside every other one, and by every operation (`zoo.compatibility.support`)."""
+    """Spec of a feature. Subclasses declare `needs`, `breaks` and `supports`: the defaults conflict with every other
+    feature and support no operation (`zoo.compatibility.support`)."""
 
     needs: ClassVar[Grounds] = ALL
-    """Grounds that it relies on."""
+    """Grounds that the feature relies on."""
     breaks: ClassVar[Grounds] = ALL
-    """Grounds that others cannot rely on beside it."""
+    """Grounds that other parts cannot rely on beside it."""
     writes_after_layers: ClassVar[bool] = False
-    """Whether it writes to the stream after the last layer, which is then not normalised by that layer's residual."""
+    """Whether it changes the stream after a layer's residual, so that a post-norm no longer normalises the output."""
 
     @property
     def has_norms(self) -> bool:
-        """Whether it may have norms of the model's kind, which is then part of what a model is (`new_norm`)."""
+        """Whether it may build norms of the model's kind (`new_norm`), which then belongs to the model's identity."""
         return True
 
     @property
     def couples_rows(self) -> str | None:
-        """Reason why training on one row of a batch depends on the others; None where nothing does."""
+        """Reason why training on one row of a batch depends on the other rows; None if rows are independent."""
         return None
 
     def check(self, model: Model) -> None:
-        """Raise SpecError where the model cannot have it, for a reason of its own."""
+        """Feature-specific compatibility check. Raises SpecError if the model cannot have the feature."""
 
     def claims(self, path: str, model: Model) -> Iterator[Claim]:
-        """Claims of the feature. path: where the model has it."""
+        """Claims of the feature. path: its path in the model's spec."""
         yield Claim(path, self.needs, self.breaks)
 
     def build(self, model: Model) -> FeatureLayer | None:
-        """Its part of the model; None where it has none."""
+        """The feature's part of the model; None if it has no module."""
         return None
 
     def cost(self, model: Model, context: int) -> PartCost:
-        """Per token of a forward pass over `context` tokens: what it adds to the layers. Tables are not counted."""
+        """Cost beyond the layers, per token of a forward pass over `context` tokens, without token tables."""
         return PartCost(0)
 
     def training_cost(self, model: Model, context: int, memory: int) -> PartCost:
-        """A third of what a training step costs beyond three forward passes: work that evaluation does not do. memory:
-        tokens of the encoder's."""
+        """One third of a training step's cost beyond three forward passes: work that evaluation does not do. memory:
+        number of encoder tokens."""
         return PartCost(0)
 
     def pass_flops(self, model: Model, context: int) -> float:
-        """FLOPs of passes of its own, in training alone, however many rows there are (see `Mixer.pass_flops`)."""
+        """FLOPs of training-only work per pass, independent of the batch size (see `Mixer.pass_flops`)."""
         return 0.0
 
     def closing_flops(self, model: Model) -> float:
-        """FLOPs per token of closing several streams into the one that the head reads, once more for each further layer
-        that is read out. `cost` has them once."""
+        """FLOPs per token of merging several streams into the one that the head reads. `cost` includes them once; each
+        further layer that is read out adds them again."""
         return 0.0
 
     def token_tables(self, model: Model) -> Sequence[Table]:
-        """Those that it has, which count as embedding and cost no FLOPs."""
+        """The feature's token tables: they count as embedding parameters and cost no FLOPs."""
         return ()
 
     def cache_elements(self, model: Model) -> int:
-        """Numbers kept per sequence, beside what layers keep."""
+        """Numbers cached per sequence, beyond the layers' own caches."""
         return 0
 
     def subset(self, model: Model, layer: int) -> Subset | None:
-        """The choice of tokens that a layer runs on; None for all."""
+        """Subset of the tokens that a layer runs on; None for all tokens."""
         return None
 
     def least_layers(self, first: int, alike: bool) -> int:
-        """Fewest layers of a small model with it. first: layers before the pattern. alike: whether all are of one
-        kind."""
+        """Minimum number of layers of a shrunk model. first: layers before the pattern. alike: whether all layers are
+        of one kind."""
         return first + 2
 
     def shrunk(self, small: SpecJson, alike: bool) -> SpecJson:
-        """Plain data of the feature in a small model. small: the same with its widths cut. alike: whether all layers
-        are of one kind."""
+        """Feature settings of a shrunk model, as plain data. small: these settings with reduced widths. alike: whether
+        all layers are of one kind."""
         return small
 
 
 class FeatureLayer(nn.Module):
-    """A part of the stack. Whatever it does not override changes nothing."""
+    """A part of the stack. Methods that a subclass does not override change nothing."""
 
     name: ClassVar[str]
-    """Name of the module in the model and its weights."""
+    """Name of the module in the model and in its state dict."""
     shell: ClassVar[int]
-    """Parts of a smaller number are nearer to the layers: they act later before a layer, and sooner after it."""
+    """Nesting depth: parts with a smaller number are closer to the layers, last before a layer and first after it."""
     reads_out: ClassVar[bool] = False
-    """Whether it serves the training objective alone, and comes after the final norm among the model's modules."""
+    """Whether it serves only the training objective, so that its modules are registered after the final norm."""
 
     def begin(self, embedded: Tensor, step: ForwardPass) -> None:
-        """Called once a pass with the embedded tokens (B, T, D); what layers need of them goes to `step.states`."""
+        """Called once per pass with the embedded tokens (B, T, D); state for the layers goes into `step.states`."""
 
     def before(self, x: Tensor, layer: int, step: ForwardPass) -> Tensor:
-        """The stream as a layer reads it."""
+        """The stream entering a layer, as the layer reads it."""
         return x
 
     def around(self, layer: int, run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """The stream that leaves a layer, which `run` runs."""
+        """The layer's output stream. `run` runs the layer."""
         return run(x)
 
     def after(self, x: Tensor, layer: int, step: ForwardPass) -> Tensor:
-        """The stream that leaves a layer, as those above it read it."""
+        """The stream leaving a layer, as the layers above read it."""
         return x
 
     def objective(self, given: Predicting) -> Iterator[Tensor]:
-        """Terms that it adds to the training objective, already weighted."""
+        """Weighted terms that the feature adds to the training objective."""
         yield from ()
 
     def gains_before_head(self) -> Iterator[str]:
-        """Names of gains, beside the model's own, that scale what a tied head reads."""
+        """Parameter names of norm gains, beside the model's own, that scale the input of a tied head."""
         yield from ()
 
 
 class Streams(FeatureLayer):
-    """A part that makes several streams of one, on which layers run, and one of them at the end."""
+    """A part that expands the stream into several, which the layers run on, and merges them at the end."""
 
     def open(self, x: Tensor) -> Tensor:
         """(B, T, D) embedded tokens → the streams."""
@@ -214,36 +214,36 @@ class Streams(FeatureLayer):
 
 
 class Runner(FeatureLayer):
-    """A part that runs some of the layers itself, around which no other part acts."""
+    """A part that runs some of the layers itself. No other part acts around those layers."""
 
     own_streams: ClassVar[bool] = True
-    """Whether its layers have a stream of their own, opened before them and closed after them, and so those before
-    and those after them; or all share one."""
+    """Whether the layers before, inside and after the runner each open and close a residual stream of their own; if
+    not, all share one."""
     layers: range
-    """Those that it runs."""
+    """Layers that the runner runs."""
 
     def takes(self, cached: bool) -> bool:
-        """Whether it runs them in this pass, or leaves them to the stack."""
+        """Whether it runs its layers in this pass; if not, the stack does."""
         return True
 
     def run(self, x: Tensor, step: ForwardPass, kept: Sequence[LayerCache | None], run: Layers) -> Tensor:
-        """The stream through its layers. kept: its entries of the cache."""
+        """The stream after its layers. kept: its cache entries."""
         raise NotImplementedError
 
     def entries(self) -> int:
-        """Number of its entries in a cache."""
+        """Number of its cache entries."""
         return 1
 
     def new_entries(self, new: NewCache, batch: int, dtype: torch.dtype) -> list[LayerCache]:
-        """Those entries, empty."""
+        """Its cache entries, empty. new: makes an empty cache of a layer."""
         raise NotImplementedError
 
 
 def norm_parameters(model: Model, width: int | None = None) -> int:
-    """Parameters of one of the model's norms, over the stream unless told."""
+    """Parameters of one of the model's norms over `width` features; None: d_model."""
     return model.block.norm.parameters(model.d_model if width is None else width)
 
 
 def new_norm(model: Model) -> nn.Module:
-    """One of the model's norms, over the stream."""
+    """A new norm of the model's kind, over d_model features."""
     return model.block.norm.build(model.d_model)

@@ -1,4 +1,4 @@
-"""Alternating updates: a stream several times as wide as the layers that run on a part of it."""
+"""Alternating updates: a residual stream several times as wide as its layers, each of which runs on one part."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class AltUp(Feature):
     y = layer(x̂_a)
     x_i ← x̂_i + (1 + [W_c m(y)]_i)(y − x̂_a)
 
-    The first stream starts as the embedded token e, stream i as W_i e; they end as the mean of x_0 and U_i x_i. W_i e
-    and U_i x_i are scaled to the root mean square of e and x_0. In the paper a layer reads x_a itself, and P and the
-    weights of y − x̂_a are learned numbers that do not depend on the token.
+    Stream 0 starts as the embedded token e, stream i as W_i e; the output is the mean of x_0 and all U_i x_i. W_i e and
+    U_i x_i are scaled to the root mean square of e and x_0. In the paper a layer reads x_a itself, and the coefficients
+    of the prediction X̂ and of y − x̂_a are learned numbers that do not depend on the token.
     """
 
     needs: ClassVar[Grounds] = frozenset({Ground.PLAIN_STREAM, Ground.WHOLE_BLOCKS, Ground.WHOLE_STREAM})
@@ -43,9 +43,9 @@ class AltUp(Feature):
     streams: Annotated[int, Field(ge=2)] = 4
     """n: number of residual streams."""
     active: NonNegativeInt = 0
-    """a: stream that the layers run on, counted from 0."""
+    """a: index of the stream that the layers run on, counted from 0."""
     clip: Annotated[PositiveFloat | None, Fact.TRAINING] = 120.0
-    """While training, the entries of W_p and W_c count as ± this at most; null for no bound."""
+    """Bound in training: entries of W_p and W_c are clamped to ± this value; null for no bound."""
 
     @model_validator(mode="after")
     def _among_the_streams(self) -> AltUp:
@@ -68,7 +68,7 @@ class AltUp(Feature):
 
 
 class AltUpStreams(Streams):
-    """Expansion into n streams, prediction and correction around each layer, and the mean of the streams."""
+    """Expands the stream into n, predicts and corrects around each layer, and averages the streams at the end."""
 
     name: ClassVar[str] = "altup"
     shell: ClassVar[int] = 0
@@ -98,7 +98,7 @@ class AltUpStreams(Streams):
 
 
 class AltUpLayer(nn.Module):
-    """X: (B, T, n, D) and a layer (B, T, D) → (B, T, D) → (B, T, n, D)."""
+    """X: (B, T, n, D), layer: (B, T, D) → (B, T, D); returns X after the layer: (B, T, n, D)."""
 
     def __init__(self, spec: AltUp, norm: nn.Module, d_model: int) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class AltUpLayer(nn.Module):
 
     def forward(self, x: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
         mixing = self._asked(self.predict, x[..., self.active, :]).unflatten(-1, (x.shape[-2], x.shape[-2]))
-        predicted = x + mixing.to(x.dtype) @ x
+        predicted = x + mixing.to(x.dtype) @ x  # X̂: (B, T, n, D)
         active = predicted[..., self.active, :]
         out = layer(active)
         weights = 1 + self._asked(self.correct, out)
@@ -119,7 +119,7 @@ class AltUpLayer(nn.Module):
         return corrected
 
     def _asked(self, project: Linear, x: Tensor) -> Tensor:
-        """x: (B, T, D) → what a projection makes of m(x)."""
+        """x: (B, T, D) → the projection of m(x): (B, T, outputs)."""
         routed = self.router(self.norm(x) / x.shape[-1]).float().tanh().to(x.dtype)
         weight = project.weight
         if self.training and self.clip is not None:
@@ -128,6 +128,6 @@ class AltUpLayer(nn.Module):
 
 
 def as_large(x: Tensor, like: Tensor) -> Tensor:
-    """x with the root mean square of `like`, over the last dimension."""
+    """x rescaled to the root mean square of `like`, over the last dimension."""
     wanted = like.square().mean(dim=-1, keepdim=True).sqrt()
     return x * wanted / x.square().mean(dim=-1, keepdim=True).clamp(min=LEAST_MEAN_SQUARE).sqrt()

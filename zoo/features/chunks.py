@@ -1,4 +1,4 @@
-"""Layers that run on chunks of tokens, whose borders the model chooses: for models of bytes."""
+"""Layers that run on chunks of tokens with learned borders, for byte-level models."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from zoo.settings.field_tags import Fact
 from zoo.site import ForwardPass, PartCost, matmul_cost
 
 BORDER = 0.5
-"""The least probability of a border where there is one."""
+"""Threshold: a chunk begins where the border probability is at least this."""
 KEY, SMOOTHED = BORDERS
 
 
 class Chunks(Feature):
     """Dynamic chunking with one stage. Hwang et al. 2025 (H-Net), arXiv:2507.07955 §2.2.
 
-    x: (T, D) leaves the first layers, the encoder, normalised. A chunk begins where a token is unlike the one before:
-    p_t = ½ (1 − cos(W_q x_t, W_k x_{t−1})), p_1 = 1, b_t = [p_t ≥ ½].
-    The layers between run on the M tokens that begin a chunk: ẑ = layers(x[b]): (M, D), normalised.
-    z̄_j = P_j ẑ_j + (1 − P_j) z̄_{j−1}, with P = p[b].
-    The last layers, the decoder, read c_t z̄ + W_r x_t + r, with z̄ that of the token's chunk. c_t = p_t where b_t, else
-    1 − p_t, counts as 1 and has its own gradient (straight through).
-    The objective gets `loss` · N/(N−1) · ((N−1) F G + (1−F)(1−G)), with F the mean of b and G that of p over a text, in
-    the mean over texts, as in the paper, or over the batch: 1 where one token in N begins a chunk.
+    x: (T, D) is the normalised output of the first layers, the encoder. A chunk begins at a token unlike its
+    predecessor: p_t = ½ (1 − cos(W_q x_t, W_k x_{t−1})), p_1 = 1, b_t = [p_t ≥ ½].
+    The inner layers run on the M tokens that begin a chunk: ẑ = layers(x[b]): (M, D), normalised.
+    Smoothing: z̄_j = P_j ẑ_j + (1 − P_j) z̄_{j−1}, with P = p[b].
+    The last layers, the decoder, read c_t z̄ + W_r x_t + r, with z̄ of the token's chunk. c_t = p_t if b_t, 1 − p_t if
+    not; its value is replaced by 1, its gradient kept (straight-through estimator).
+    The objective gains `loss` · N/(N−1) · ((N−1) F G + (1−F)(1−G)), with F the mean of b and G the mean of p, over each
+    text and then averaged, as in the paper, or over the batch. The factor of `loss` is 1 if F = G = 1/N.
 
-    W_q and W_k start as the identity, W_r as zero. Layers between number chunks, not tokens, and have the same width as
-    the others, where the paper's are wider. Costs are declared for a border at every N-th token.
+    W_q and W_k start as the identity, W_r as zero. Positions in the inner layers count chunks, not tokens. The inner
+    layers are as wide as the others; the paper's are wider. Costs are declared for a border at every N-th token.
     """
 
     needs: ClassVar[Grounds] = frozenset({Ground.CAUSAL, Ground.WHOLE_BLOCKS})
@@ -50,19 +50,19 @@ class Chunks(Feature):
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
 
     ratio: Annotated[float, Field(gt=1)] = 6.0
-    """N, tokens per chunk that training aims at."""
+    """N: target number of tokens per chunk."""
     encoder_layers: PositiveInt = 2
-    """First layers, which run on all tokens."""
+    """Number of first layers, which run on all tokens."""
     decoder_layers: PositiveInt = 2
-    """Last layers, which run on all tokens again."""
+    """Number of last layers, which run on all tokens again."""
     loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.03
-    """Weight in the objective of the loss that draws the chunks' mean length to N tokens."""
+    """Weight of the loss that pulls the mean chunk length towards N tokens."""
 
     loss_over: Annotated[Literal["text", "batch"], Fact.TRAINING] = Field(
         default="text", exclude_if=lambda over: over == "text"
     )
-    """Tokens over which F and G are means: each text, as in the paper, or the batch, as in the authors' code
-    (https://github.com/goombalab/hnet), where texts may differ in their ratios."""
+    """Tokens over which F and G are averaged: each text, as in the paper, or the batch, as in the authors' code
+    (https://github.com/goombalab/hnet), which lets texts differ in their chunk lengths."""
 
     @property
     def couples_rows(self) -> str | None:
@@ -73,7 +73,7 @@ class Chunks(Feature):
         return range(self.encoder_layers, n_layers - self.decoder_layers)
 
     def count(self, tokens: int) -> int:
-        """Chunks that so many tokens are expected to make."""
+        """Expected number of chunks in `tokens` tokens."""
         return math.ceil(tokens / self.ratio)
 
     def check(self, model: Model) -> None:
@@ -105,7 +105,7 @@ class Chunks(Feature):
 
 
 class FromStart(Linear):
-    """A projection that starts as a matrix of its own."""
+    """A linear projection initialised to a given matrix. start: (out, in)."""
 
     def __init__(self, start: Tensor, *, bias: bool = False) -> None:
         super().__init__(*start.shape, bias=bias, role="input")
@@ -114,7 +114,7 @@ class FromStart(Linear):
 
 
 class Chunking(Runner):
-    """x: (B, T, D), from the encoder → (B, T, D), for the decoder. Shows `borders`: (B, T), where chunks begin."""
+    """Encoder output (B, T, D) → decoder input (B, T, D). Taps `borders`: (B, T), true where a chunk begins."""
 
     name: ClassVar[str] = "chunking"
     shell: ClassVar[int] = 4
@@ -127,8 +127,8 @@ class Chunking(Runner):
         self.q, self.k = FromStart(torch.eye(d_model)), FromStart(torch.eye(d_model))
         self.residual = FromStart(torch.zeros(d_model, d_model), bias=True)
 
-    # How many chunks there are is in the data: a program that torch compiles for one number would serve no other.
-    # torch.compiler.disable is the same, but loads the compiler with this file, which takes seconds.
+    # The number of chunks depends on the data: a graph that torch compiles for one number would fit no other.
+    # torch.compiler.disable does the same, but loads the compiler on import, which takes seconds.
     @_disable_dynamo
     def run(self, x: Tensor, step: ForwardPass, kept: Sequence[LayerCache | None], run: Layers) -> Tensor:
         cache = kept_by(self, kept[0], ChunkCache)
@@ -140,16 +140,16 @@ class Chunking(Runner):
         if self.training:
             step.losses.append(self.spec.loss * ratio_loss(p, borders, self.spec.ratio, self.spec.loss_over))
         counts = self._counts(borders)
-        # (B, M): the places where chunks begin, in their order. Rows that have fewer are filled up with other places.
+        # (B, M): positions where chunks begin, in order. Rows with fewer chunks are padded with other positions.
         first = borders.logical_not().to(torch.int8).argsort(dim=1, stable=True)[:, : max(1, *counts)]
         chunks = x.gather(1, first[..., None].expand(-1, -1, x.shape[-1]))
         if cache is None:
-            # What fills rows up comes after all that is read, and no layer sees ahead.
+            # Padding comes after a row's real chunks, and the layers are causal, so it affects nothing that is read.
             out = run(self.layers, chunks, step.inner(chunks.shape[1]), [None] * len(self.layers))
         else:
             out = self._row_by_row(run, chunks, counts, step, cache)
         z = self._smoothed(self.main_norm(out), p.gather(1, first), cache, counts)
-        # A token before the first chunk of its pass is of the chunk that the last pass ended with: z's first.
+        # Tokens before the first border of this pass belong to the last chunk of the previous pass: entry 0 of z.
         z = z.gather(1, borders.cumsum(dim=1)[..., None].expand_as(x))
         certain = torch.where(borders, p, 1 - p)[..., None]
         residual: Tensor = self.residual(x)
@@ -161,17 +161,17 @@ class Chunking(Runner):
         return [ChunkCache(rows, StateCache.zeros(batch, shapes, self.q.weight, dtype))]
 
     def begins(self, p: Tensor) -> Tensor:
-        """Where chunks begin, by the probability of a border."""
+        """Border probabilities → mask of the tokens that begin a chunk."""
         return p >= BORDER
 
     def _counts(self, borders: Tensor) -> list[int]:
-        """Chunks of every row. Where there is only a shape, as when memory is foreseen, the expected number."""
+        """Number of chunks in each row. For fake tensors, as when memory is predicted, the expected number."""
         if is_fake(borders):
             return [self.spec.count(borders.shape[1])] * len(borders)
         return borders.sum(dim=1).tolist()
 
     def _probabilities(self, x: Tensor, cache: ChunkCache | None) -> Tensor:
-        """(B, T), of a border before each token."""
+        """p: (B, T), the probability of a border before each token."""
         q, k = self.q(x), self.k(x)
         before = cache.read(KEY, k.dtype) if cache is not None else None
         before = torch.zeros_like(k[:, 0]) if before is None else before
@@ -182,7 +182,7 @@ class Chunking(Runner):
         return (1 - F.cosine_similarity(q.to(kind), keys.to(kind), dim=-1)) / 2
 
     def _smoothed(self, chunks: Tensor, p: Tensor, cache: ChunkCache | None, counts: Sequence[int]) -> Tensor:
-        """ẑ: (B, M, D), P: (B, M) → (B, 1 + M, D), z̄, that before the first of them at the head."""
+        """ẑ: (B, M, D), P: (B, M) → z̄: (B, 1 + M, D), the first from the previous pass, or zero without one."""
         kind = torch.promote_types(chunks.dtype, torch.float32)
         before = cache.read(SMOOTHED, kind) if cache is not None else None
         found = [torch.zeros_like(chunks[:, 0], dtype=kind) if before is None else before]
@@ -196,7 +196,7 @@ class Chunking(Runner):
     def _row_by_row(
         self, run: Layers, chunks: Tensor, counts: Sequence[int], step: ForwardPass, cache: ChunkCache
     ) -> Tensor:
-        """Each row by itself, after as many chunks as it has had."""
+        """Inner layers on each row separately, since cached rows differ in their number of earlier chunks."""
         out = torch.zeros_like(chunks)
         for row, count in enumerate(counts):
             if count:
@@ -213,7 +213,7 @@ def _one_text(x: Tensor) -> Tensor:
 
 
 def ratio_loss(p: Tensor, borders: Tensor, ratio: float, over: Literal["text", "batch"] = "text") -> Tensor:
-    """p, borders: (B, T) → (), which is 1 where one token in N begins a chunk. over: whose share of borders counts."""
+    """p, borders: (B, T) → the ratio loss (), 1 if F = G = 1/N. over: tokens over which F and G are averaged."""
     if over == "batch":
         p, borders = _one_text(p), _one_text(borders)
     f, g = borders.to(p.dtype).mean(dim=1), p.mean(dim=1)

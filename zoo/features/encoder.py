@@ -1,4 +1,4 @@
-"""An encoder beside the decoder."""
+"""The encoder of an encoder-decoder model."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class EncoderSpec(Feature):
-    """A bidirectional stack of blocks, to whose output the decoder attends through `block.cross`.
+    """A bidirectional stack of blocks. The decoder attends to its output through `block.cross`.
 
-    It has the decoder's d_model, token table and ways to embed; tables of positions are its own. `block` is edits of
-    the decoder's base block, `blocks` edits of that; layers are named as those of the decoder are.
+    The encoder shares the decoder's d_model, token table and embedding settings, but has its own position tables.
+    `block` edits the decoder's base block, `blocks` edit the result; layers are named as in the decoder.
     """
 
     needs: ClassVar[Grounds] = NONE
@@ -31,7 +31,7 @@ class EncoderSpec(Feature):
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
 
     n_layers: Annotated[PositiveInt, Field(le=MAX_LAYERS)] = 4
-    """Number of the encoder's layers."""
+    """Number of encoder layers."""
     block: SpecJson = Field(default={})
     """Edits of the decoder's base block, by path, for all blocks of the encoder: `{mixer.window: 128}`."""
     blocks: dict[str, SpecJson] = Field(default={})
@@ -41,8 +41,8 @@ class EncoderSpec(Feature):
     pattern: Annotated[Names, Field(min_length=1)] = ("block",)
     """Names of blocks, repeated over the layers after `first`; `block` is the base block."""
     final_norm: bool | None = None
-    """Whether a norm ends the encoder; null means: unless its last block leaves the stream normalised, as post-norm
-    does."""
+    """Whether the encoder ends with a norm; null: only if its last block does not already normalise the stream, as
+    post-norm does."""
 
     @property
     def has_norms(self) -> bool:
@@ -58,8 +58,8 @@ class EncoderSpec(Feature):
             raise SpecError("", "a model with visible: all is an encoder itself")
 
     def settings(self, decoder: Spec, block: BlockSpec, features: Iterable[str]) -> dict[str, Any]:
-        """The encoder as a model of its own, with all that it shares with the decoder. block, features: the decoder's
-        base and the names of its features, none of which the encoder has."""
+        """Settings of the encoder as a model of its own, including those shared with the decoder. block: the decoder's
+        base block. features: names of the decoder's features, which the encoder does not have."""
         own = {*EncoderSpec.model_fields, *features}
         shared = {name: getattr(decoder, name) for name in type(decoder).model_fields if name not in own}
         base = merge(block.model_copy(update={"cross": None}).model_dump(), self.block)

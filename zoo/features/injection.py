@@ -1,4 +1,4 @@
-"""A loop over shared layers that reads its input in every turn."""
+"""A loop over shared layers that reads its input again in every turn."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from zoo.init import Linear
 from zoo.site import ForwardPass
 
 TURNS = "loop.turns"
-"""Key of a pass's state that has the number of turns which are drawn for it."""
+"""Key in `ForwardPass.states` of the number of turns drawn for the pass."""
 
 
 class Loop(Runner):
-    """x ← layers(W [x; e]), again and again, with e the stream that leaves the prelude; norm(x) enters the coda.
-    Geiping et al. 2025 (Huginn), arXiv:2502.05171 §3.2.
+    """x ← layers(W [x; e]) in each turn, with e the output of the prelude; norm(x) enters the coda. Geiping et al. 2025
+    (Huginn), arXiv:2502.05171 §3.2.
 
-    x, e: (B, T, D), W: (2D, D). The first x is drawn for every token from N(0, σ²) while training, and zero otherwise:
-    the paper draws it then too, and a token that is decoded could not be what it is in one pass over the text. Without
-    a coda the model's final norm takes the place of the norm; the paper's are one and the same.
+    x, e: (B, T, D), W: (2D, D). The initial x is drawn per token from N(0, σ²) in training and is zero otherwise. The
+    paper draws it in evaluation too; cached decoding would then differ from one pass over the text. Without a coda the
+    model's final norm takes the place of this norm; in the paper both are the same module.
 
-    Turns are as many as the model's layers are, or a random number while training (`zoo.features.random_depth`).
+    The number of turns follows from the model's layers, or is random in training (`zoo.features.random_depth`).
     """
 
     name: ClassVar[str] = "loop"
@@ -36,7 +36,7 @@ class Loop(Runner):
     own_streams: ClassVar[bool] = False
 
     def __init__(self, model: Model, turns: range, std: float, depth: RandomDepth | None) -> None:
-        """turns: the layers with which turns begin, and as many apart as a turn has layers. std: σ."""
+        """turns: first layer of each turn; the range's step is the number of layers per turn. std: σ."""
         super().__init__()
         self.turns, self.std, self.depth = turns, std, depth
         self.layers = range(turns.start, turns.stop)
@@ -58,16 +58,16 @@ class Loop(Runner):
     def takes(self, cached: bool) -> bool:
         return self.depth is not None and self.training and not cached
 
-    # A program that torch compiles for one number of turns would serve no other (as in `zoo.features.chunks`).
+    # A graph that torch compiles for one number of turns would fit no other (as in `zoo.features.chunks`).
     @_disable_dynamo
     def _drawn(self, embedded: Tensor) -> int:
-        """Turns of this pass."""
+        """Number of turns drawn for this pass."""
         return drawn(cast(RandomDepth, self.depth), len(self.turns), embedded)
 
     @_disable_dynamo
     def run(self, x: Tensor, step: ForwardPass, kept: Sequence[LayerCache | None], run: Layers) -> Tensor:
-        """Run as many turns as are drawn. What turns without a gradient leave in the step, such as a table of biases,
-        is not for those that have one."""
+        """Run the drawn number of turns. Turns without gradients run on a copy of the step, so that what they memoise,
+        such as a bias table, is not reused by turns with gradients."""
         e, x, turns = x, self._first(x), step.states[TURNS]
         trained = cast(RandomDepth, self.depth).backward or math.inf
         core = range(self.turns.start, self.turns.start + self.turns.step)
@@ -87,9 +87,9 @@ class Loop(Runner):
         return [new(layer, batch) for layer in self.layers]
 
     def _first(self, e: Tensor) -> Tensor:
-        """The first x."""
+        """Initial state x: (B, T, D)."""
         return torch.randn_like(e) * self.std if self.training and self.std else torch.zeros_like(e)
 
     def _turn(self, x: Tensor, e: Tensor) -> Tensor:
-        """Input of the layers of a turn."""
+        """W [x; e]: input of a turn's layers."""
         return self.adapter(torch.cat((x, e), dim=-1))

@@ -1,4 +1,4 @@
-"""A training objective in which every layer predicts."""
+"""An auxiliary next-token loss at every layer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from zoo.site import ForwardPass, PartCost
 
 
 class LayerLoss(Feature):
-    """weight · mean_l L_l, where L_l is the loss of layer l, but for the last, through the model's own final norm and
-    head. Al-Rfou et al. 2018, arXiv:1808.04444, who drop the lower layers' losses with time."""
+    """Adds weight · mean_l L_l to the objective: L_l is the next-token loss of the output of layer l, for all layers
+    but the last, through the model's own final norm and head. Al-Rfou et al. 2018, arXiv:1808.04444, who drop the
+    lower layers' losses as training proceeds."""
 
     needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_STREAM, Ground.FIXED_DEPTH})
     breaks: ClassVar[Grounds] = frozenset({Ground.ONE_END})
     supports: ClassVar[Operations] = frozenset({Operation.WIDENING, Operation.SHARDING})
 
     weight: NonNegativeFloat
-    """Weight of the layers' mean loss in the training objective."""
+    """Weight of the mean layer loss in the training objective."""
 
     @property
     def has_norms(self) -> bool:
@@ -38,7 +39,7 @@ class LayerLoss(Feature):
 
 
 class LayerLosses(FeatureLayer):
-    """Keeps the streams that leave the layers until the objective reads them."""
+    """Keeps the outputs of the lower layers until the objective reads them."""
 
     name: ClassVar[str] = "layer_loss"
     shell: ClassVar[int] = 7

@@ -1,4 +1,4 @@
-"""Multi-token prediction: modules that look further ahead while training."""
+"""Multi-token prediction: modules that predict tokens further ahead."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 class MultiTokenPrediction(Feature):
     """Module k = 1 … depth predicts t_{i+k+1} at token i. DeepSeek V3, arXiv:2412.19437 §2.2.
 
-    h^k = block(W [norm(h^{k−1}_i); norm(emb(t_{i+k}))]), with h⁰ the stream that leaves the last layer, a block of the
-    last layer's kind, and the model's own embedding, final norm and head. The objective gets weight/depth · Σ_k L_k,
-    where L_k is the sum of module k's losses over the number of the model's own targets. Forward passes and decoding
-    do not run the modules.
+    h^k = block(W [norm(h^{k−1}_i); norm(emb(t_{i+k}))]), with h⁰ the output of the last layer, a block of the last
+    layer's kind, and the model's own embedding, final norm and head. The objective gains weight/depth · Σ_k L_k, where
+    L_k is the sum of module k's losses divided by the number of the model's own targets. Forward passes do not run the
+    modules, and of the decoders only `zoo.decode.lookahead` does.
 
-    With `final_norm: own`, h^k = norm_k(block(…)) is what the head and the next module read, and h⁰ is the stream after
-    the model's final norm. So are the modules in the released weights of DeepSeek-V3 and Qwen3-Next.
+    With `final_norm: own`, the head and the next module read h^k = norm_k(block(…)), and h⁰ is the stream after the
+    model's final norm, as in the released weights of DeepSeek-V3 and Qwen3-Next.
     """
 
     needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_BLOCKS, Ground.CAUSAL})
@@ -38,11 +38,11 @@ class MultiTokenPrediction(Feature):
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
 
     depth: PositiveInt = 1
-    """Number of modules, hence of further tokens predicted at each token."""
+    """Number of modules, which is the number of additional tokens predicted at each token."""
     weight: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.3
     """Weight of the modules' mean loss in the training objective."""
     final_norm: Literal["shared", "own"] = Field(default="shared", exclude_if=lambda whose: whose == "shared")
-    """The norm before the head: the model's, or one of each module's own."""
+    """Norm before the head: `shared`, the model's final norm; `own`, one per module."""
 
     def check(self, model: Model) -> None:
         if model.layers[-1].mixer.borrows:
@@ -54,7 +54,7 @@ class MultiTokenPrediction(Feature):
         return MtpModules(self, model)
 
     def training_cost(self, model: Model, context: int, memory: int) -> PartCost:
-        """Module k sees k tokens fewer than the text has."""
+        """Cost of all modules: module k runs on k tokens fewer than the text has."""
         total, d_model, last = PartCost(0), model.d_model, model.layers[-1]
         matrix, norms = 2 * d_model * d_model, (3 if self.final_norm == "own" else 2) * norm_parameters(model)
         for k in range(1, self.depth + 1):
@@ -70,7 +70,7 @@ class MultiTokenPrediction(Feature):
 
 
 class MtpModules(FeatureLayer, nn.ModuleList):
-    """Module k looks k + 1 tokens further than the model."""
+    """The modules, numbered from 1 in formulas and from 0 in names: module k predicts t_{i+k+1} at token i."""
 
     name: ClassVar[str] = "mtp"
     shell: ClassVar[int] = 8
@@ -83,19 +83,19 @@ class MtpModules(FeatureLayer, nn.ModuleList):
     def objective(self, given: Predicting) -> Iterator[Tensor]:
         before, after = self.norms(given.norm)
         head, hidden, step = given.head_after(after), before(given.stream), given.step
-        total = hidden.new_zeros((), dtype=torch.float32)  # Σ_k L_k, but for the division by `count`
+        total = hidden.new_zeros((), dtype=torch.float32)  # Σ_k L_k before the division by `count`
         for k, module in enumerate(self, start=1):
             if k >= given.targets.shape[1]:
                 break
             ahead = ForwardPass(step.index[k:], shared=step.shared, start=step.start + k, losses=step.losses)
             ahead.recorder, ahead.prefix = step.recorder, f"{self.name}.{k - 1}."
-            ahead.tokens = None if step.tokens is None else step.tokens[:, k:]  # of which `embedded` is the embedding
+            ahead.tokens = None if step.tokens is None else step.tokens[:, k:]  # the ids behind embedded[:, k:]
             hidden, goals = module(hidden[:, :-1], given.embedded[:, k:], ahead), given.targets[:, k:]
             total = total + summed_loss(head, hidden, goals).objective
         yield self.spec.weight / self.spec.depth * (total / given.count)
 
     def norms(self, norm: nn.Module) -> tuple[nn.Module, nn.Module]:
-        """The model's final norm, by which the stream becomes h⁰, and h^k is normed before the head."""
+        """Two norms made from the model's final norm: stream → h⁰, and h^k → input of the head."""
         own = self.spec.final_norm == "own"
         return (norm, nn.Identity()) if own else (nn.Identity(), norm)
 

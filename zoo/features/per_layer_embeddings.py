@@ -1,4 +1,4 @@
-"""Token tables that every layer reads for itself."""
+"""A token embedding of its own for every layer."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class PerLayerEmbeddings(Feature):
     """x ← x + norm(W_o (act(W_g x) ⊙ e_l)) after layer l, with e_l = (norm(W_l e / √D) + √P E_l[token]) / √2: (P,).
     Gemma 3n (Google 2025), https://ai.google.dev/gemma/docs/gemma-3n.
 
-    e: the embedded token. E is one table of L·P features for each token, which counts as embedding and costs no FLOPs;
-    W_l has no bias, and the norm of W_l e is one for all layers. With AltUp W_g reads the active stream, and what it
-    makes is added to all streams but the first.
+    e: the embedded token. E is one table with L·P features per token; it counts as embedding and costs no FLOPs. W_l
+    has no bias, and all layers share the norm of W_l e. With AltUp, W_g reads the active stream, and the update is
+    added to all streams but the first.
     """
 
     needs: ClassVar[Grounds] = frozenset({Ground.PLAIN_STREAM, Ground.WHOLE_STREAM, Ground.FIXED_DEPTH})
@@ -36,13 +36,13 @@ class PerLayerEmbeddings(Feature):
     writes_after_layers: ClassVar[bool] = True
 
     features: Annotated[PositiveInt, Fact.WIDTH] = 256
-    """P: features per token and layer."""
+    """P: embedding features per token and layer."""
     activation: PlainActivation = "gelu_tanh"
     """Activation of the gate W_g x, (P,)."""
     vocabulary: Annotated[PositiveInt | None, Fact.SIZE] = None
-    """Rows of E; null for one for each token. Tokens beyond them read the first."""
+    """Rows of E; null: one per token of the vocabulary. Token ids beyond the table read row 0."""
     scaled: Annotated[bool, Field(exclude_if=is_off)] = False
-    """Whether each feature that W_g reads has a learned gain (Gemma 3n's `correct_output_scale`)."""
+    """Whether the input of W_g is scaled by a learned gain per feature (Gemma 3n's `correct_output_scale`)."""
 
     def rows(self, vocabulary: int) -> int:
         """Rows of the table E."""
@@ -74,7 +74,7 @@ class LayerTable(Embedding):
 
 
 class PerLayerInputs(FeatureLayer):
-    """The table, its counterpart from the embedded token, and how each layer's block reads both."""
+    """The table, the projection of the embedded token, and the modules with which each layer reads their sum."""
 
     name: ClassVar[str] = "per_layer"
     shell: ClassVar[int] = 1
@@ -93,7 +93,7 @@ class PerLayerInputs(FeatureLayer):
         step.states[self.name] = self(step.tokens, embedded)
 
     def after(self, x: Tensor, layer: int, step: ForwardPass) -> Tensor:
-        """The stream, with what the layer makes of its own embedding of the tokens."""
+        """Adds the update of the layer's own token embedding to the stream."""
         read, own = self.layers[self.block_of_each[layer]], step.states[self.name][..., layer, :]
         if self.active is None:
             out: Tensor = x + read(x, own)
@@ -112,7 +112,7 @@ class PerLayerInputs(FeatureLayer):
 
 
 class PerLayerInput(nn.Module):
-    """x: (B, T, D), e_l: (B, T, P) → what is added: (B, T, D)."""
+    """x: (B, T, D), e_l: (B, T, P) → the update to x: (B, T, D)."""
 
     roles: ClassVar = {"gain": "gain"}
 

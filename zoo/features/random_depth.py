@@ -1,4 +1,4 @@
-"""A loop that runs a random number of turns while training."""
+"""A loop that runs a random number of turns in training."""
 
 from __future__ import annotations
 
@@ -20,30 +20,29 @@ NODES = 1001
 
 
 class RandomDepth(Spec):
-    """r ~ Poisson(e^τ) + 1 turns in each training pass, τ ~ N(log r̄ − σ²/2, σ²), so that E r = r̄ + 1. The last k of
-    them are trained: gradients go through these and into what they read of the prelude, and the turns before them run
-    without (truncated backpropagation). Geiping et al. 2025 (Huginn), arXiv:2502.05171 §3.3, with σ = ½ and k = 8.
+    """r ~ Poisson(e^τ) + 1 turns in each training pass, τ ~ N(log r̄ − σ²/2, σ²), so that E r = r̄ + 1. Truncated
+    backpropagation: gradients flow through the last k turns and from them into the prelude's output; earlier turns run
+    without gradients. Geiping et al. 2025 (Huginn), arXiv:2502.05171 §3.3, with σ = ½ and k = 8.
 
-    In evaluation the loop runs the turns that the model's layers are. All rows of a pass have one r, drawn by torch's
-    generator of the CPU, which training seeds by run and step; each part of a batch (`microbatch`) draws its own, as in
-    the paper. Training FLOPs are declared for E r turns forward and E min(r, k) backward, and the FLOPs of a run
-    are that to within chance.
+    In evaluation the model's layers fix the number of turns. All rows of a pass share one r, drawn from torch's CPU
+    generator, which training seeds by run and step; each microbatch draws its own, as in the paper. Declared training
+    FLOPs are those of E r turns forward and E min(r, k) backward; a run's actual FLOPs vary around them by chance.
     """
 
     needs: ClassVar[Grounds] = NONE
     breaks: ClassVar[Grounds] = frozenset({Ground.FIXED_DEPTH, Ground.LOWER_LAYERS, Ground.SAME_WORK})
-    # Not SHARDING: each process would draw turns of its own, and they would wait for one another.
+    # Not SHARDING: processes would draw different numbers of turns and deadlock.
     supports: ClassVar[Operations] = frozenset({Operation.WIDTH_TRANSFER, Operation.WIDENING, Operation.LORA})
 
     mean: Annotated[PositiveInt | None, Supports(*EVERY_OPERATION)] = None
-    """r̄; null for as many as the turns in evaluation."""
+    """r̄; null: the number of turns in evaluation."""
     spread: Annotated[NonNegativeFloat, Field(le=1.5)] = 0.5
     """σ: standard deviation of τ, the logarithm of the Poisson distribution's mean."""
     backward: PositiveInt | None = 8
-    """k; null for all turns."""
+    """k: number of last turns that gradients flow through; null for all turns."""
 
     def draw(self, turns: int) -> int:
-        """r, where the model has so many turns in evaluation."""
+        """Draw r. turns: number of turns in evaluation."""
         tau = float(torch.randn((), dtype=torch.float64)) * self.spread + self._centre(turns)
         return 1 + int(torch.poisson(torch.tensor(math.exp(tau), dtype=torch.float64)))
 
@@ -51,15 +50,15 @@ class RandomDepth(Spec):
         return math.log(self.mean or turns) - self.spread**2 / 2
 
     def expected(self, turns: int) -> tuple[float, float]:
-        """E r and E min(r, k)."""
+        """(E r, E min(r, k)). turns: number of turns in evaluation."""
         forward = 1.0 + (self.mean or turns)
         if self.backward is None:
             return forward, forward
         return forward, _expected_least(self._centre(turns), self.spread, self.backward)
 
     def training_change(self, turn: PartCost, turns: int) -> PartCost:
-        """Training cost beyond a forward pass of `turns` turns and twice as much backward, divided by three. turn: the
-        cost of one turn, with its adapter."""
+        """One third of the training cost beyond `turns` turns forward and backward (twice a forward's cost). turn: cost
+        of one turn, adapter included."""
         forward, backward = self.expected(turns)
         change = turn.for_share((forward + 2 * backward) / 3 - turns)
         return PartCost(0, change.flops, change.flops_square, change.flops_executed)
@@ -67,8 +66,8 @@ class RandomDepth(Spec):
 
 @cache
 def _expected_least(centre: float, spread: float, most: int) -> float:
-    """E min(r, k) = k − Σ_{n<k−1} (k − 1 − n) P(r − 1 = n), the Poisson distribution meaned over τ by the trapezoid
-    rule. In floats alone: memory is foreseen with tensors that have no data."""
+    """E min(r, k) = k − Σ_{n<k−1} (k − 1 − n) P(r − 1 = n), averaged over τ by the trapezoidal rule. most: k. Uses
+    Python floats only, since memory is predicted with fake tensors, which hold no data."""
     total = weights = 0.0
     for node in range(NODES):
         z = 24 * node / (NODES - 1) - 12
@@ -83,5 +82,5 @@ def _expected_least(centre: float, spread: float, most: int) -> float:
 
 
 def drawn(depth: RandomDepth, turns: int, like: torch.Tensor) -> int:
-    """r of a pass over `like`. Where there is only a shape, as when memory is foreseen, the expected number."""
+    """r for a pass over `like`. For fake tensors, as when memory is predicted, the rounded expected number."""
     return round(depth.expected(turns)[0]) if is_fake(like) else depth.draw(turns)

@@ -1,4 +1,4 @@
-"""A loop in which each turn runs on fewer of the tokens than the one before, which it chooses."""
+"""A loop in which each turn selects a subset of the tokens of the turn before and runs on those alone."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ Caches = Sequence[LayerCache | None]
 
 class Recursion(Spec):
     """x_t ← x_t + g_t f(x)_t for the tokens that turn r of R chooses among those that turn r − 1 chose; the others
-    leave the loop as they are. g = α σ(w_r · x), x: (B, T, D), f: the loop's layers, their residuals included, on the
-    chosen tokens alone, at their places in the text. Mixture-of-Recursions with expert-choice routing, a linear router
-    and keys and values for each turn, Bae et al. 2025, arXiv:2507.10524 §2.2, whose best model has layers of its own
-    around the loop (`prelude` and `coda` 1). The shares of tokens fall evenly, as there; α and `loss` are those of a
+    leave the loop unchanged. g = α σ(w_r · x), x: (B, T, D); f: the loop's layers with their residuals, run on the
+    chosen tokens alone, at their positions in the text. Mixture-of-Recursions with expert-choice routing, a linear
+    router and a KV cache per turn, Bae et al. 2025, arXiv:2507.10524 §2.2, whose best model has unshared layers around
+    the loop (`prelude` and `coda` 1). The share of tokens falls linearly, as there; α and `loss` come from a
     configuration in a public fork of the authors' code.
 
-    While training, turn r = 0, 1, … takes the ⌊(R − r)/R · T⌋ tokens of a text with the largest g of those left, all in
-    the first, so that a token's choice depends on later ones, and training has the FLOPs that are declared. Anywhere
-    else the choice is causal: the first turn takes all tokens, another those left with σ(w_r · x) > ½. For that the
-    objective gets `loss` times the binary cross-entropy of σ(w_r · x) with the choice, for each turn its mean over the
-    tokens left. So the loss that a training step reports is of another choice than the losses of evaluations, and more
-    or fewer tokens may be chosen there than costs declare (as for `zoo.block_features.depth_routing`).
+    In training, turn r = 0, 1, … takes the ⌊(R − r)/R · T⌋ remaining tokens of a text with the largest g, so that the
+    first turn takes all. A token's choice then depends on later tokens, and the FLOPs are those declared. In evaluation
+    and decoding the choice is causal: the first turn takes all tokens, later turns the remaining tokens with
+    σ(w_r · x) > ½. To train this rule the objective gains `loss` times the binary cross-entropy of σ(w_r · x) with the
+    training choice, averaged over the remaining tokens of each turn. Training and evaluation losses therefore rest on
+    different choices, and evaluation may choose more or fewer tokens than costs declare (as for
+    `zoo.block_features.depth_routing`).
     """
 
     needs: ClassVar[Grounds] = frozenset({Ground.CAUSAL, Ground.SINGLE_STREAM, Ground.FIXED_DEPTH})
@@ -46,12 +47,12 @@ class Recursion(Spec):
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
 
     alpha: PositiveFloat = 0.1
-    """α, the largest gate."""
+    """α: upper bound of the gate."""
     loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.001
-    """Weight in the objective of the router's cross-entropy with its own choice in training."""
+    """Weight of the router's cross-entropy with its own training choice in the objective."""
 
     def cost(self, turns: int, d_model: int, context: int) -> PartCost:
-        """Per token: each router reads the tokens that the turn before it left."""
+        """Routers' cost per token: each router reads the tokens that the turn before it chose."""
         left = (context if number == 0 else LoopTurn(number - 1, turns).count(context) for number in range(turns))
         return PartCost.of(turns * d_model, sum(2.0 * d_model * count / context for count in left))
 
@@ -64,7 +65,7 @@ class LoopTurn(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Tokens of a text for each that it runs on."""
+        """Tokens of a text per token that the turn runs on."""
         return self.turns / (self.turns - self.number)
 
     def count(self, tokens: int) -> int:
@@ -73,20 +74,20 @@ class LoopTurn(NamedTuple):
 
 
 class LoopPass(NamedTuple):
-    """Arguments that all turns of a pass over texts of `length` tokens share."""
+    """Arguments that all turns of a pass share. length: tokens per text."""
 
     run: Layers
     length: int
 
 
 class RecursiveLoop(Runner):
-    """x: (B, T, D) → the same. Shows `routed`, (B, M): of the tokens left, which ones a turn runs on."""
+    """x: (B, T, D) → (B, T, D). Taps `turns.r.routed`: (B, M), which of the M remaining tokens turn r runs on."""
 
     name: ClassVar[str] = "recursion"
     shell: ClassVar[int] = 3
 
     def __init__(self, spec: Recursion, turns: range, d_model: int) -> None:
-        """turns: the layers with which turns begin, and as many apart as a turn has layers."""
+        """turns: first layer of each turn; the range's step is the number of layers per turn."""
         super().__init__()
         self.spec, self.turns = spec, turns
         self.layers = range(turns.start, turns.start + len(turns) * turns.step)
@@ -96,14 +97,14 @@ class RecursiveLoop(Runner):
         return [ChunkCache([self._kept(new, 0) for _ in range(batch)], StateCache({}))]
 
     def _kept(self, new: NewCache, number: int) -> list[LayerCache]:
-        """Caches of one row for a turn: those of its layers, and that of the turn after it."""
+        """One row's caches for a turn: one per layer, then a `ChunkCache` for the next turn, if there is one."""
         own = [new(layer, 1) for layer in self._of(number)]
         if number + 1 == len(self.turns):
             return own
         return [*own, ChunkCache([self._kept(new, number + 1)], StateCache({}))]
 
     def _of(self, number: int) -> range:
-        """The layers of a turn."""
+        """Layers of a turn."""
         return range(self.turns[number], self.turns[number] + self.turns.step)
 
     def run(self, x: Tensor, step: ForwardPass, kept: Caches, run: Layers) -> Tensor:
@@ -112,14 +113,14 @@ class RecursiveLoop(Runner):
     def _turn(
         self, of: LoopPass, number: int, x: Tensor, left: Tensor | None, step: ForwardPass, kept: ChunkCache | None
     ) -> Tensor:
-        """One turn and those after it. x: (B, M, D), the tokens left; left: (B, M), false for what fills up a row."""
+        """This turn and the turns after it. x: (B, M, D), remaining tokens. left: (B, M), false on padding."""
         weights: Tensor = self.routers[number](x)[..., 0]
         chosen, most = self._choose(number, weights, of.length, left)
         if self.training:
             target = chosen.to(weights.dtype)
             step.losses.append(self.spec.loss * F.binary_cross_entropy_with_logits(weights, target))
         step.tap(f"turns.{number}.routed", lambda: chosen)
-        which, there = arranged(chosen, most)
+        which, there = arranged(chosen, most)  # (B, most) each: indices into the M tokens, and whether they are chosen
         index = which[..., None].expand(-1, -1, x.shape[-1])
         gates = (self.spec.alpha * weights.gather(1, which).sigmoid()).masked_fill(~there, 0.0)[..., None]
         places = step.positions.expand(x.shape[:2]).gather(1, which)
@@ -129,7 +130,7 @@ class RecursiveLoop(Runner):
             return x.scatter(1, index, out)
         out = read.clone()
         for row, count in enumerate(there.sum(dim=1).tolist()):
-            if count:  # each row by itself, after as many tokens as it has had
+            if count:  # row by row, since cached rows differ in their number of earlier tokens
                 own = (slice(row, row + 1), slice(count))
                 after = step.inner(count, kept.lengths[row], places[own])
                 out[own] = self._deeper(of, number, read[own], gates[own], there[own], after, kept.rows[row])
@@ -139,7 +140,7 @@ class RecursiveLoop(Runner):
     def _deeper(
         self, of: LoopPass, number: int, read: Tensor, gates: Tensor, there: Tensor, step: ForwardPass, kept: Caches
     ) -> Tensor:
-        """Tokens that a turn processes, after it and after the further turns that some of them continue to."""
+        """read: (B, M, D), the turn's tokens → the same after this turn and the turns that some of them go on to."""
         made = of.run(self._of(number), read, step, kept[: self.turns.step])
         out = read + (gates * made).to(read.dtype)
         if number + 1 == len(self.turns):
@@ -148,14 +149,14 @@ class RecursiveLoop(Runner):
         return self._turn(of, number + 1, out, there, step, further)
 
     def _choose(self, number: int, weights: Tensor, length: int, left: Tensor | None) -> tuple[Tensor, int]:
-        """Which tokens a turn runs on, and the most that a row has, one at least."""
+        """Mask of the tokens that a turn runs on, and the maximum number of them in a row, at least 1."""
         count = LoopTurn(number, len(self.turns)).count(length)
         if self.training:
             return largest(weights, count), count
         chosen = weights > 0 if number else torch.ones_like(weights, dtype=torch.bool)
         if left is not None:
             chosen = chosen & left
-        # Where there is only a shape, as when memory is foreseen, the expected number.
+        # Fake tensors, as when memory is predicted: the expected number.
         if is_fake(chosen):
             return chosen, min(count, chosen.shape[1])
         return chosen, max(1, int(chosen.sum(dim=1).max()))

@@ -1,4 +1,4 @@
-"""Layers that have their weights in common."""
+"""Layers that share weights."""
 
 from __future__ import annotations
 
@@ -19,48 +19,49 @@ from zoo.settings.field_tags import Fact, Supports
 from zoo.site import PartCost, matmul_cost
 
 INJECTION: Grounds = frozenset({Ground.SINGLE_STREAM, Ground.ONE_STACK})
-"""Grounds of a loop whose turns read what the prelude made."""
+"""Grounds needed by a loop whose turns read the prelude's output."""
 
 
 class Sharing(Feature):
     """All layers but the prelude's and the coda's share `blocks` distinct blocks: fewer parameters, the same FLOPs and
     caches.
 
-    `cycle`: layer i is block i mod n, a stack of n layers run again and again (looped, Universal Transformers, Dehghani
-    et al. 2018, arXiv:1807.03819); `sequence`: block ⌊i n / L⌋, groups of neighbours (ALBERT, Lan et al. 2019,
-    arXiv:1909.11942, whose own choice is one block for all layers). Names after Takase & Kiyono 2021, arXiv:2104.06022.
-    A loop between layers of their own is the shape of Geiping et al. 2025 (Huginn), arXiv:2502.05171, and `injection`
-    its loop from a state of its own (`zoo.features.injection`), with `random_depth` as it is trained.
+    `cycle`: layer i is block i mod n, so that a stack of n layers is looped (Universal Transformers, Dehghani et al.
+    2018, arXiv:1807.03819); `sequence`: block ⌊i n / L⌋, groups of neighbouring layers (ALBERT, Lan et al. 2019,
+    arXiv:1909.11942, which uses one block for all layers). i counts from the prelude's end, L without prelude and coda.
+    Names after Takase & Kiyono 2021, arXiv:2104.06022. A loop between unshared layers is the architecture of Geiping et
+    al. 2025 (Huginn), arXiv:2502.05171; `injection` adds its initial state (`zoo.features.injection`), `random_depth`
+    its training.
     """
 
     needs: ClassVar[Grounds] = NONE
     breaks: ClassVar[Grounds] = frozenset({Ground.OWN_WEIGHTS})
-    # Weights that several layers read get the sum of their gradients, a constant factor at most.
+    # Shared weights get the sum of their layers' gradients, which differs by a constant factor at most.
     supports: ClassVar[Operations] = EVERY_OPERATION
 
     blocks: PositiveInt = 1
-    """n: distinct blocks between prelude and coda."""
+    """n: number of distinct blocks between prelude and coda."""
     order: Literal["cycle", "sequence"] = "cycle"
     """Order of the shared blocks: `cycle`, 1 2 3 1 2 3; `sequence`, 1 1 2 2 3 3."""
     prelude: Annotated[NonNegativeInt, Field(exclude_if=is_off), Supports(*EVERY_OPERATION)] = 0
-    """First layers that share nothing."""
+    """Number of first layers that share no weights."""
     coda: Annotated[NonNegativeInt, Field(exclude_if=is_off), Supports(*EVERY_OPERATION)] = 0
-    """Last layers that share nothing."""
+    """Number of last layers that share no weights."""
     injection: Annotated[bool, Field(exclude_if=is_off), Supports(Operation.SHARDING)] = False
-    """Whether each turn of the loop reads what the prelude made, and the first begins with a state of its own."""
+    """Whether each turn of the loop also reads the prelude's output, and the loop starts from a state of its own."""
     state_std: Annotated[NonNegativeFloat, Field(exclude_if=is_off), Fact.TRAINING, Supports(*OF_MODULES)] = 0.0
-    """Standard deviation of that state while training, √(2/5) in Huginn; 0 otherwise."""
+    """Standard deviation of the initial state in training, √(2/5) in Huginn; in evaluation the state is zero."""
     random_depth: Annotated[RandomDepth | None, Field(exclude_if=is_off), Fact.TRAINING] = None
-    """Numbers of turns that training runs and trains; null for all turns of the model."""
+    """Random number of turns in training, and how many of them have gradients; null for all turns of the model."""
     recursion: Annotated[Recursion | None, Field(exclude_if=is_off)] = None
-    """Choice of the tokens that each turn of the loop runs on; null for all tokens in every turn."""
+    """Routing of tokens to turns of the loop; null for all tokens in every turn."""
 
     @property
     def has_norms(self) -> bool:
         return self.injection
 
     def block_of_each(self, n_layers: int) -> tuple[int, ...]:
-        """Which block each layer is."""
+        """Block index of each layer."""
         length = n_layers - self.prelude - self.coda
         if self.order == "cycle":
             core = [i % self.blocks for i in range(length)]
@@ -70,7 +71,7 @@ class Sharing(Feature):
         return (*range(self.prelude), *(self.prelude + i for i in core), *range(end, end + self.coda))
 
     def turns(self, n_layers: int) -> range:
-        """The layers with which each turn of a loop begins."""
+        """First layer of each turn of a loop."""
         return range(self.prelude, n_layers - self.coda, self.blocks)
 
     def claims(self, path: str, model: Model) -> Iterator[Claim]:
@@ -98,7 +99,7 @@ class Sharing(Feature):
         return PartCost(0) if self.recursion is None else self.recursion.cost(turns, d_model, context)
 
     def training_cost(self, model: Model, context: int, memory: int) -> PartCost:
-        """A random number of turns, of which some have no backward pass."""
+        """Change of the cost by a random number of turns, some without a backward pass."""
         if self.random_depth is None:
             return PartCost(0)
         turns = self.turns(model.n_layers)
@@ -119,8 +120,7 @@ class Sharing(Feature):
         return self.prelude + 2 * self.blocks + self.coda
 
     def shrunk(self, small: SpecJson, alike: bool) -> SpecJson:
-        """One layer before a loop of one, run twice, and one after it, where there are such layers and all are
-        alike."""
+        """If all layers are of one kind: a loop over one layer, run twice, with at most one layer before and after."""
         if not alike:
             return self.model_dump()
         depth = self.random_depth and self.random_depth.model_copy(update={"mean": None, "backward": 1})
@@ -128,7 +128,7 @@ class Sharing(Feature):
         return self.model_copy(update={"blocks": 1, **ends, "random_depth": depth}).model_dump()
 
     def check(self, model: Model) -> None:
-        """Raise SpecError where layers that share are not alike, or make no turns of a loop."""
+        """Raise SpecError if layers that share a block differ, or if they form no whole turns of a loop."""
         names = model.layer_names
         if self.injection and self.order != "cycle":
             raise SpecError("order", "injection is before each turn of a loop, and a sequence has none: order cycle")
@@ -153,7 +153,7 @@ class Sharing(Feature):
                 raise SpecError("blocks", reason)
 
     def _check_recursion(self, left: int) -> None:
-        """left: layers of the loop."""
+        """left: number of layers in the loop."""
         if self.order != "cycle":
             raise SpecError("order", "recursion is of the turns of a loop, and a sequence has none: order cycle")
         if self.injection:

@@ -1,4 +1,4 @@
-"""Skips from the lower half of the layers to the upper half."""
+"""Skip connections from the lower half of the layers to the upper half."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from zoo.site import ForwardPass, PartCost
 
 
 class UNetSkips(Feature):
-    """x_{L−1−i} ← x_{L−1−i} + w_i y_i for i < ⌊L/2⌋: a layer of the upper half reads what left its mirror image in the
-    lower half too. Jordan et al. 2024 (modded-nanogpt), https://github.com/KellerJordan/modded-nanogpt, after U-Net
-    (Ronneberger et al. 2015, arXiv:1505.04597).
+    """x_{L−1−i} ← x_{L−1−i} + w_i y_i for i < ⌊L/2⌋: a layer of the upper half also reads the output of its mirror
+    image in the lower half. Jordan et al. 2024 (modded-nanogpt), https://github.com/KellerJordan/modded-nanogpt, after
+    U-Net (Ronneberger et al. 2015, arXiv:1505.04597).
 
-    x_l: (B, T, D) enters layer l, y_l leaves it; w = 1 at the start. With an even number of layers the lowest of the
-    upper half reads y of the layer right below it, twice, as published.
+    x_l: (B, T, D) is the input of layer l, y_l its output; w = 1 at the start. If L is even, the lowest layer of the
+    upper half reads the output of the layer below twice, as published.
     """
 
     needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_STREAM, Ground.FIXED_DEPTH})
@@ -42,7 +42,7 @@ class UNetSkips(Feature):
 
 
 class UNetSkipsLayer(FeatureLayer):
-    """The weights, and the streams that wait for the layers that read them."""
+    """Skip weights w; the lower outputs are stacked in the pass's state until their mirror layers read them."""
 
     name: ClassVar[str] = "skips"
     shell: ClassVar[int] = 6

@@ -1,4 +1,4 @@
-"""Token tables that add to the values of attention."""
+"""Token embeddings added to the values of attention."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from zoo.init import Embedding
 from zoo.site import ForwardPass, PartCost
 
 HeadsOfValues = tuple[int, int]
-"""Number of value heads of a layer, and their features."""
+"""Number of a layer's value heads, and features per head."""
 
 
 class ValueEmbeddings(Feature):
-    """v ← λ₁ v + λ₂ E[token] in the first and the last layers, E a table of K·d features for each token. Jordan et al.
+    """v ← λ₁ v + λ₂ E[token] in the first and the last layers, E a table with K·d features per token. Jordan et al.
     2024 (modded-nanogpt), https://github.com/KellerJordan/modded-nanogpt, after ResFormer, arXiv:2410.17897.
 
-    With n tables, table i is read by layers i and L − n + i. λ = (½, ½) in each of these layers at the start; tables
-    start as N(0, 1), as large as values do. Tables cost no FLOPs.
+    With n tables, layers i and L − n + i read table i. λ = (½, ½) in each of these layers at the start; tables start as
+    N(0, 1), the scale of the values. Tables cost no FLOPs.
     """
 
     needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_BLOCKS, Ground.WHOLE_STREAM, Ground.FIXED_DEPTH})
@@ -33,7 +33,7 @@ class ValueEmbeddings(Feature):
     supports: ClassVar[Operations] = frozenset({Operation.LORA, Operation.SHARDING})
 
     tables: PositiveInt = 1
-    """n: tables, each read by one of the first and one of the last layers."""
+    """n: number of tables, each read by one of the first and one of the last layers."""
 
     @property
     def has_norms(self) -> bool:
@@ -52,7 +52,7 @@ class ValueEmbeddings(Feature):
         return [Table(model.vocab_size, width) for width in self._widths(model)]
 
     def table_of_each(self, n_layers: int) -> tuple[int | None, ...]:
-        """Which table each layer reads, if any. Raises SpecError where there are more than layers to read them."""
+        """Table that each layer reads; None for no table. Raises SpecError if there are too few layers."""
         if 2 * self.tables > n_layers:
             raise SpecError(
                 "tables", f"each is read by two layers: {self.tables} need {2 * self.tables}, not {n_layers}"
@@ -61,7 +61,7 @@ class ValueEmbeddings(Feature):
         return (*tables, *[None] * (n_layers - 2 * self.tables), *tables)
 
     def _widths(self, model: Model) -> list[int]:
-        """Features of each table. Raises SpecError for layers that cannot share one."""
+        """Width of each table. Raises SpecError if a layer has no value heads, or its heads do not fit the table."""
         found: dict[int, HeadsOfValues] = {}
         for layer, (table, block) in enumerate(zip(self.table_of_each(model.n_layers), model.layers, strict=True)):
             if table is None:
@@ -98,17 +98,17 @@ class ValueEmbeddingLayers(FeatureLayer):
         self.table_of_each = table_of_each
         self.tables = nn.ModuleList(ValueTable(vocabulary, width) for width in widths)
         self.shares = nn.Parameter(torch.full((2 * spec.tables, 2), 0.5))
-        # Which row of `shares` each layer has.
+        # Layer → its row of `shares`.
         self.rows = {layer: row for row, layer in enumerate(i for i, t in enumerate(table_of_each) if t is not None)}
 
     def before(self, x: Tensor, layer: int, step: ForwardPass) -> Tensor:
-        """Leaves in the step what the layer does to its values, or that it does nothing."""
+        """Set the function that the layer applies to its values, `step.revalue`; None for no change."""
         table, tokens = self.table_of_each[layer], cast(Tensor, step.tokens)
         step.revalue = None if table is None else partial(self._mixed, layer=layer, table=table, tokens=tokens)
         return x
 
     def _mixed(self, v: Tensor, *, layer: int, table: int, tokens: Tensor) -> Tensor:
-        """v: (B, K, T, d)."""
+        """λ₁ v + λ₂ E[token]. v: (B, K, T, d)."""
         heads = self.tables[table](tokens).unflatten(-1, (v.shape[1], v.shape[3])).transpose(1, 2)
         own, embedded = self.shares[self.rows[layer]]
         out: Tensor = own * v + embedded * heads

@@ -1,4 +1,4 @@
-"""Feed-forward layers: what happens to each token by itself. One file per variant."""
+"""Feed-forward layers, which act on each token separately. One file per variant."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Ffn(Variant):
     """Builds a module (x: (B, T, D), step) → (B, T, D) and declares what it costs."""
 
     absent: ClassVar[bool] = False
-    """Whether the block has no residual, and so no norm, for it."""
+    """Whether the block has no FFN branch, hence no residual and no norm for it."""
     sees_text: ClassVar[bool] = False
-    """Whether what it does to a token depends on all others of a text."""
+    """Whether a token's output depends on all other tokens of the text, later ones included."""
     reads_tokens: ClassVar[bool] = False
-    """Whether it reads the ids of tokens."""
+    """Whether it reads token ids."""
 
     def resolve(self, d_model: int) -> Self:
-        """The same layer with ratios turned into numbers. Raises SpecError for what cannot be built."""
+        """This spec with ratios to d_model replaced by numbers. Raises SpecError if it cannot be built."""
         return self
 
     @abstractmethod
@@ -34,14 +34,14 @@ class Ffn(Variant):
 
     @abstractmethod
     def cost(self, d_model: int) -> PartCost:
-        """Per token of a forward pass. Called on a resolved spec."""
+        """Cost per token of a forward pass. Called on a resolved spec."""
 
     def cost_at(self, d_model: int, context: int) -> PartCost:
-        """The same in texts of `context` tokens, where that matters. Called on a resolved spec."""
+        """Cost per token in texts of `context` tokens, if it depends on that. Called on a resolved spec."""
         return self.cost(d_model)
 
     def check_causal(self) -> None:
-        """Raise SpecError where what comes after a token cannot be kept from it, as all but encoders ask."""
+        """Raise SpecError if later tokens affect earlier ones, which only encoders allow."""
 
     def dropped_flops(self, d_model: int) -> float:
         """FLOPs per token that `cost` declares but a training pass drops. Called on a resolved spec."""
@@ -49,16 +49,16 @@ class Ffn(Variant):
 
     @property
     def couples_rows(self) -> str | None:
-        """Reason why training on one row of a batch depends on the others; None where nothing does."""
+        """Reason why training on one row of a batch depends on the other rows; None if rows are independent."""
         return None
 
     @property
     def reaches_back(self) -> bool:
-        """Whether it sees tokens before its own."""
+        """Whether it reads earlier tokens."""
         return False
 
     def cache_elements(self, d_model: int) -> int:
-        """Numbers kept per sequence. Called on a resolved spec."""
+        """Numbers cached per sequence. Called on a resolved spec."""
         return 0
 
     def parameters_read(self, d_model: int, tokens: int) -> float:
@@ -70,14 +70,14 @@ class FfnLayer(nn.Module, ABC):
     """x: (B, T, D) → (B, T, D)."""
 
     def __init__(self, conv: ShortConv | None = None) -> None:
-        """conv: of the hidden features, where there is one."""
+        """conv: causal convolution of the hidden features; None for none."""
         super().__init__()
         self.conv = conv
 
     @abstractmethod
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
-        """Each token by itself, but for what the cache holds; auxiliary losses go to `step.losses`."""
+        """x: (B, T, D) → (B, T, D). cache: state of earlier tokens. Auxiliary losses are appended to `step.losses`."""
 
     def new_cache(self, batch: int, dtype: torch.dtype) -> LayerCache | None:
-        """An empty cache for `batch` rows; None where each token is by itself."""
+        """An empty cache for `batch` rows; None if the layer reads no earlier tokens."""
         return None if self.conv is None else self.conv.new_cache(batch, dtype)

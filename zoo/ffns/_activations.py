@@ -1,4 +1,4 @@
-"""Hidden features of a feed-forward layer: act(up), or act(gate) ⊙ up."""
+"""Activations of feed-forward layers: act(up), or act(gate) ⊙ up."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def gelu_10(z: Tensor) -> Tensor:
 
 
 def laplace(z: Tensor) -> Tensor:
-    """½(1 + erf((z − μ)/(σ√2))), μ = √½, σ = √(1/4π), as rounded in transformers. Ma et al. 2022 (Mega),
+    """½(1 + erf((z − μ)/(σ√2))), μ = √½, σ = √(1/4π), both rounded as in transformers. Ma et al. 2022 (Mega),
     arXiv:2209.10655 §3.2."""
     return 0.5 * (1 + torch.erf((z - 0.707107) / (0.282095 * math.sqrt(2))))
 
@@ -61,8 +61,8 @@ def clamped_swiglu(gate: Tensor, up: Tensor, alpha: float, limit: float) -> Tens
 
 
 def sparse(z: Tensor, quantile: float) -> Tensor:
-    """max(0, z − (μ + σ·quantile)), with mean μ and standard deviation σ of the last dimension: were z normal, a
-    share of Φ(quantile) would be zero. Gemma 3n; You et al. 2025 (Spark Transformer, statistical top-k),
+    """max(0, z − (μ + σ·quantile)), with mean μ and standard deviation σ over the last dimension. If z is normal, a
+    fraction Φ(quantile) of it becomes zero. Gemma 3n; You et al. 2025 (Spark Transformer, statistical top-k),
     arXiv:2506.06644."""
     wide = z.float()
     threshold = wide.mean(-1, keepdim=True) + quantile * wide.std(-1, keepdim=True, unbiased=False)
@@ -70,21 +70,21 @@ def sparse(z: Tensor, quantile: float) -> Tensor:
 
 
 OtherActivation = Literal["gelu_10", "hardswish", "laplace", "leaky_relu", "linear", "mish", "relu6", "tanh"]
-"""Those that no kind of FFN is named after, by the names that transformers gives them. Not its `prelu`, which learns
-parameters, as does `xielu`, a kind of its own, and not `sqrtsoftplus`, a score of routers whose gradient is no number
-where eᶻ rounds to 0."""
+"""Activations without an FFN kind of their own, by their names in transformers. Excluded are `prelu`, which has
+learned parameters (so has `xielu`, a kind of its own), and `sqrtsoftplus`, a router score whose gradient is NaN where
+eᶻ underflows to 0."""
 
 PlainActivation = Literal[
     "relu", "relu2", "silu", "gelu", "gelu_tanh", "gelu_sigmoid", "sigmoid", "elu", OtherActivation
 ]
-"""Those of one tensor, by name."""
+"""Names of ungated activations, act(up)."""
 
 GatedActivation = Literal[
     "glu", "reglu", "swiglu", "geglu", "geglu_tanh", "geglu_sigmoid", "clamped_swiglu",
     "glu_relu2", "glu_gelu_10", "glu_hardswish", "glu_laplace", "glu_leaky_relu", "glu_linear", "glu_mish",
     "glu_relu6", "glu_tanh",
 ]  # fmt: skip
-"""Those of gate and up, by name."""
+"""Names of gated activations, act(gate) ⊙ up."""
 
 UNGATED: dict[str, Activation] = {
     "relu": F.relu,
@@ -113,7 +113,7 @@ OF_GATES = {
     "geglu_sigmoid": "gelu_sigmoid",
     **{f"glu_{name}": name for name in ("relu2", *get_args(OtherActivation))},
 }
-"""The activation of the gate, by the name of both."""
+"""Gated activation → activation of its gate."""
 GATED: dict[str, Activation] = {
     **{name: partial(gate_with, UNGATED[plain]) for name, plain in OF_GATES.items()},
     "clamped_swiglu": clamped_swiglu,
@@ -121,5 +121,5 @@ GATED: dict[str, Activation] = {
 
 
 def approximated(name: str, approximate: Approximation) -> str:
-    """The name of GELU or GEGLU in the tables above."""
+    """Name of a form of GELU or GEGLU in the tables above."""
     return name if approximate == "none" else f"{name}_{approximate}"

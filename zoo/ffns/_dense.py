@@ -1,4 +1,4 @@
-"""Common code of ungated and gated feed-forward layers."""
+"""Shared code of ungated and gated feed-forward layers."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ Width = Annotated[
 
 
 def features(width: int | str, d_model: int, multiple_of: int) -> int:
-    """A width as a number. Ratios are rounded to the nearest multiple of `multiple_of` (halves up); numbers are
-    kept."""
+    """A width as a number of features. Ratios are rounded to the nearest multiple of `multiple_of` (halves up, at
+    least one multiple); numbers stay as they are. Raises ValueError for a string that is no ratio."""
     if isinstance(width, int):
         return width
     match = RATIO.fullmatch(width)
@@ -60,7 +60,7 @@ def features(width: int | str, d_model: int, multiple_of: int) -> int:
 
 
 def _sparse(activation: Activation, quantile: float, first: Tensor, *others: Tensor) -> Tensor:
-    """`quantile` is a number by now: torch.compile cannot trace how it is found."""
+    """act(sparse(first), *others). quantile: a float, since torch.compile cannot trace its computation."""
     return activation(sparse(first, quantile), *others)
 
 
@@ -75,17 +75,17 @@ class Dense(Ffn):
     bias: Annotated[bool, Supports(*EVERY_OPERATION)] = False
     """Whether the matrices have biases."""
     dropout: Dropout = 0.0
-    """On the hidden features, while training."""
+    """Dropout probability of the hidden features in training."""
     conv: Annotated[PositiveInt | None, Supports(*ALL_BUT_TRANSFER)] = Field(default=None, exclude_if=is_off)
-    """Tokens that a causal convolution of each hidden feature sees, before the activation (place D of
+    """Width in tokens of a causal convolution of each hidden feature, before the activation (position D of
     Allen-Zhu 2025, arXiv:2512.17351); null for none."""
 
     sparsity: Annotated[float, Field(ge=0, lt=1, exclude_if=is_off), ValuesInTests(0.3), Supports(*OF_MODULES)] = 0.0
-    """Share of the hidden features that a threshold, from their mean and spread, sets to zero before the activation
-    (Gemma 3n); 0 for no threshold."""
+    """Approximate share of the hidden features that a threshold, computed from their mean and standard deviation, sets
+    to zero before the activation (Gemma 3n); 0 for no threshold."""
 
     def hidden(self) -> Activation:
-        """act(up), or act(gate, up) where the layer is gated."""
+        """The activation: act(up), or act(gate, up) if the layer is gated."""
         return (GATED if self.gated else UNGATED)[self.kind]
 
     def resolve(self, d_model: int) -> Self:
@@ -101,17 +101,17 @@ class Dense(Ffn):
         return self.layer(site.d_model, activation=activation, **settings)
 
     def layer(self, d_model: int, **settings: Any) -> FfnLayer:
-        """The module, given its settings."""
+        """The module with these settings."""
         return DenseLayer(d_model, self.width, **settings)
 
     @property
     def width(self) -> int:
-        """F of a resolved spec."""
+        """F: hidden features of a resolved spec."""
         return number(self.d_ff if isinstance(self.d_ff, int) else None)
 
     @property
     def channels(self) -> int:
-        """Hidden features and gates of a resolved spec."""
+        """Outputs of the up and gate projections of a resolved spec: F, or 2F if gated."""
         return (1 + self.gated) * self.width
 
     def cost(self, d_model: int) -> PartCost:
@@ -166,7 +166,7 @@ class DenseLayer(FfnLayer):
         return self.down(self.dropout(self.activation(*parts)))
 
     def weighted(self, x: Tensor, weights: Tensor) -> Tensor:
-        """Σ_e w_e FFN_e(x), where the hidden features are those of several experts, one after the other. weights:
+        """Σ_e w_e FFN_e(x), if the hidden features are a concatenation of several experts' features. weights:
         (B, T, experts)."""
         hidden = self.activation(*self.project(x)).unflatten(-1, (weights.shape[-1], -1))
         return self.down(self.dropout((hidden * weights[..., None].to(hidden.dtype)).flatten(-2)))

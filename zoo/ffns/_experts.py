@@ -1,4 +1,4 @@
-"""Expert feed-forward layers, each run on the tokens sent to it and no others."""
+"""Expert feed-forward layers. Each runs only on the tokens sent to it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from zoo.kernels.tracing import is_fake
 
 
 class Experts(nn.Module):
-    """y_n = Σ_j w_nj · W_down,e act(W_up,e x_n) with e = chosen_nj, or Σ_j W_down,e act(W_up,e (w_nj · x_n)) where
-    weights are on the inputs; gated where the activation is.
+    """y_n = Σ_j w_nj · W_down,e act(W_up,e x_n) with e = chosen_nj, or Σ_j W_down,e act(W_up,e (w_nj · x_n)) if
+    `weights_inputs`. With a gated activation, act also reads W_gate,e x_n.
 
-    rows: (N, D), chosen and weights: (N, k) → (N, D). Rows are sorted by expert, so that each expert is one product
-    over the rows that chose it: N·k rows in all, which is what `cost` declares. On a GPU one kernel does all products,
-    where there is one (`zoo.kernels.grouped`). Rows sent to experts `beside` these, of higher numbers, are none of
-    theirs.
+    rows: (N, D), chosen and weights: (N, k) → (N, D). Rows are sorted by expert, so that each expert is one matrix
+    product over its rows: N·k rows in total, as `cost` declares. On a GPU a grouped kernel computes all products at
+    once, where available (`zoo.kernels.grouped`). Rows sent to the `beside` experts, which have higher indices, are
+    ignored here.
     """
 
     weights_inputs: bool = False
     beside: int = 0
-    """Number of other experts that rows can be sent to."""
+    """Number of experts without an FFN that rows can also be sent to."""
     share: float = 1.0
-    """Share of the assignments that these experts get of a balanced load."""
+    """Share of all assignments that these experts get if the load is balanced."""
 
     def __init__(
         self, experts: int, d_model: int, d_ff: int, activation: Activation, *, gated: bool, bias: bool, dropout: float
@@ -40,12 +40,12 @@ class Experts(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, rows: Tensor, chosen: Tensor, weights: Tensor, capacity: int | None = None) -> Tensor:
-        """capacity: how many rows an expert takes, those that come first in the batch; the others lose its share."""
+        """capacity: maximum rows per expert, the first ones of the batch; further rows get nothing from that expert."""
         k = chosen.shape[-1]
         places = chosen.flatten()
-        # Stable, so that within an expert rows keep their order, and what a row loses to capacity depends on earlier
+        # Stable, so that rows keep their order within an expert, and whether capacity drops a row depends on earlier
         # rows only.
-        order = places.argsort(stable=True)
+        order = places.argsort(stable=True)  # (N·k,) assignments, by expert
         load = load_of(places, self.up.experts + self.beside)
         if capacity is not None:
             order, load = _within(capacity, order, load)
@@ -57,7 +57,8 @@ class Experts(nn.Module):
             weighted = sent
         else:
             weighted = self._run(sent * share, load) if self.weights_inputs else self._run(sent, load) * share
-        # Each row's k results, back in its own order: a gather, whose sum is the same at every run on every device.
+        # Bring each row's k results back into its own order. A gather, since its sum is deterministic on every device.
+        # `at` is the inverse of `order`; dropped assignments point at the row of zeros appended below.
         at = torch.full_like(places, order.shape[0]).scatter(
             0, order, torch.arange(order.shape[0], device=order.device)
         )
@@ -67,7 +68,7 @@ class Experts(nn.Module):
         return out
 
     def each(self, rows: Tensor) -> Tensor:
-        """rows: (E, M, D), M for each expert → (E, M, D)."""
+        """rows: (E, M, D), M rows per expert → (E, M, D)."""
         count, many = rows.shape[:2]
         load = rows.new_full((count,), many, dtype=torch.long)
         flat = rows.flatten(0, 1)
@@ -76,7 +77,7 @@ class Experts(nn.Module):
         return out
 
     def _run(self, rows: Tensor, load: Tensor | list[int]) -> Tensor:
-        """rows: (M, D), the first load[0] of them for expert 0, and so on → (M, D)."""
+        """rows: (M, D), sorted by expert, load[e] rows for expert e → (M, D)."""
         if not isinstance(load, list) and not can_group(rows, self.up.weight):
             load = sizes_on_host(load, len(rows))
         up = self.up(rows, load)
@@ -86,25 +87,25 @@ class Experts(nn.Module):
 
 
 def sizes_on_host(load: Tensor, rows: int) -> list[int]:
-    """`load` on the host. Where there is only its shape, as when memory is foreseen, an even one."""
+    """`load` as a list on the host. For a fake tensor, as when memory is predicted, an even load of `rows` rows."""
     if is_fake(load):
         return [(rows + expert) // len(load) for expert in range(len(load))]
     return load.tolist()
 
 
 def load_of(chosen: Tensor, experts: int) -> Tensor:
-    """Number of tokens sent to each expert: (E,). bincount would read the largest index on the host."""
+    """Number of tokens sent to each expert: (E,). Not bincount, which synchronises to read the largest index."""
     chosen = chosen.flatten()
     return chosen.new_zeros(experts).scatter_add(0, chosen, torch.ones_like(chosen))
 
 
 def _within(capacity: int, order: Tensor, load: Tensor) -> tuple[Tensor, Tensor]:
-    """The places in `order`, sorted by expert, that find room, and the load that is left."""
+    """Assignments of `order`, sorted by expert, that fit the capacity, and the load that remains."""
     first = load.cumsum(0) - load
     rank = torch.arange(order.shape[0], device=order.device) - first.repeat_interleave(load)
     return order[rank < capacity], load.clamp(max=capacity)
 
 
 def expert_capacity(factor: float, tokens: int, top_k: int, experts: int) -> int:
-    """⌈factor · N·k/E⌉: the load of a perfectly balanced expert times a factor."""
+    """⌈factor · N·k/E⌉: a factor times the balanced load."""
     return ceil(factor * tokens * top_k / experts)

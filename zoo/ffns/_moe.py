@@ -1,4 +1,4 @@
-"""Common code of mixtures of experts: costs, shared experts, auxiliary losses, capacity. Each routes in its own way."""
+"""Shared code of mixtures of experts: costs, shared experts, auxiliary losses, capacity. Each variant has a router."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 class MoE(Routed):
     """y = Σ_{e chosen} w_e FFN_e(x) + FFN_shared(x). Shazeer et al. 2017, arXiv:1701.06538.
 
-    Declared FLOPs are those of the chosen and the shared experts and of the router, less what a capacity below an even
-    load is certain to drop in training; what uneven routing drops beyond that is counted as if it were not dropped.
+    Declared FLOPs are those of the router, the chosen and the shared experts, minus those that a capacity below the
+    balanced load is certain to drop in training. Further drops, from uneven routing, are not subtracted.
     """
 
     d_ff: Annotated[Width, Fact.SIZE, Fact.WIDTH] = "4/3x"
@@ -36,7 +36,7 @@ class MoE(Routed):
     multiple_of: PositiveInt = 8
     """A ratio is rounded to the nearest multiple of this."""
     activation: Literal[PlainActivation, GatedActivation] = "swiglu"
-    """Activation of every expert; gated ones have the gate's matrix too."""
+    """Activation of every expert; a gated one adds a gate matrix to each expert."""
     swiglu_alpha: PositiveFloat | None = None
     """α of clamped_swiglu; null for gpt-oss's 1.702."""
     swiglu_limit: PositiveFloat | None = None
@@ -44,37 +44,38 @@ class MoE(Routed):
     bias: bool = False
     """Whether the experts have biases."""
     dropout: Dropout = 0.0
-    """On the hidden features, while training."""
+    """Dropout probability of the hidden features in training."""
     shared_experts: Annotated[NonNegativeInt, MaxInTests(1)] = 0
-    """Experts that every token uses, built as one layer of that many times d_ff (DeepSeekMoE, arXiv:2401.06066)."""
+    """Number of experts that every token uses, built as one layer of shared_experts · d_ff hidden features
+    (DeepSeekMoE, arXiv:2401.06066)."""
     shared_d_ff: Annotated[PositiveInt | None, Fact.SIZE, Fact.WIDTH] = Field(default=None, exclude_if=is_off)
-    """Hidden features of that layer where they are no multiple of d_ff (Qwen2-MoE); null for shared_experts · d_ff."""
+    """Hidden features of the shared layer (Qwen2-MoE); null for shared_experts · d_ff."""
     shared_bias: bool = False
     """Whether the shared experts have biases."""
     shared_gate: bool = False
     """Whether the shared experts' output is multiplied by σ(w·x) (Qwen2-MoE, arXiv:2407.10671)."""
     shared_mean: bool = Field(default=False, exclude_if=is_off)
-    """Whether routed and shared experts are averaged, (y + y_shared) / 2, and not added up (Command A+)."""
+    """Whether the outputs of routed and shared experts are averaged, (y + y_shared) / 2, not added (Command A+)."""
     latent: Features | None = Field(default=None, exclude_if=is_off)
-    """ℓ: features that routed experts read and write, between two matrices that all of them share, y =
-    W_up Σ w_e FFN_e(W_down x) (LatentMoE, Elango et al. 2026, arXiv:2601.18089); null for d_model."""
+    """ℓ: width of the routed experts' input and output, between two matrices that all of them share:
+    y = W_up Σ w_e FFN_e(W_down x) (LatentMoE, Elango et al. 2026, arXiv:2601.18089); null for d_model."""
     router_hidden: Annotated[Features | None, Supports(Operation.SHARDING)] = Field(default=None, exclude_if=is_off)
-    """R: the router's logits are read from z = gelu(W₂ gelu(W₁ rms(W₀ x + b₀) ⊙ g + b₁) + b₂) of R features (ZAYA1,
-    arXiv:2511.17127, without its average over layers); null for x."""
+    """R: width of an MLP that the router reads instead of x, z = gelu(W₂ gelu(W₁ (rms(W₀ x + b₀) ⊙ g) + b₁) + b₂)
+    (ZAYA1, arXiv:2511.17127, without its average over layers); null for x."""
     weights_on: Literal["output", "input"] = Field(default="output", exclude_if=lambda on: on == "output")
     """Whether w_e multiplies the expert's output, or its input, FFN_e(w_e x) (Llama 4)."""
     balance_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.0
-    """Weight of E/k · Σ_e f_e P_e in the training objective, for each layer: f_e is the share of tokens sent to e, P_e
-    the mean probability of e; 1 where both are even (Switch Transformer, arXiv:2101.03961 §2.2)."""
+    """Weight of E/k · Σ_e f_e P_e, per layer, in the training objective: f_e is the share of tokens sent to e, P_e the
+    mean probability of e; the sum is 1 if both are uniform (Switch Transformer, arXiv:2101.03961 §2.2)."""
     router_z_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.0
-    """Weight of mean(logsumexp(router logits)²), for each layer (ST-MoE, arXiv:2202.08906, uses 1e-3)."""
+    """Weight of mean(logsumexp(router logits)²), per layer (ST-MoE, arXiv:2202.08906, uses 1e-3)."""
     capacity_factor: Annotated[PositiveFloat | None, Fact.TRAINING] = None
-    """While training, an expert takes the first ⌈factor·N·k/E⌉ of the batch's N tokens sent to it; the others lose its
-    share. Null for no limit."""
+    """In training, an expert takes the first ⌈factor·N·k/E⌉ tokens sent to it from the batch's N tokens; the others get
+    nothing from it. Null for no limit."""
 
     @abstractmethod
     def router(self, d_model: int) -> Router:
-        """The module that chooses experts."""
+        """Module that chooses experts."""
 
     @property
     def couples_rows(self) -> str | None:
@@ -86,12 +87,12 @@ class MoE(Routed):
 
     @property
     def router_rows(self) -> int:
-        """Number of logits that the router reads."""
+        """Number of the router's logits."""
         return self.choices
 
     @property
     def router_bias_parameters(self) -> int:
-        """Parameters of the router beyond its matrix."""
+        """Number of the router's bias parameters."""
         return 0
 
     @property
@@ -115,7 +116,7 @@ class MoE(Routed):
         return self.model_copy(update=numbers | self._clamp())
 
     def _shared(self, width: int) -> dict[str, int | None]:
-        """One spelling for each width of the shared layer: as experts of `width` where it is so many of them."""
+        """Canonical form of the shared layer's width: a number of experts if it is a multiple of `width`."""
         if self.shared_d_ff is None or not self.shared_experts:
             return {"shared_d_ff": None}
         count, rest = divmod(self.shared_d_ff, width)
@@ -136,16 +137,16 @@ class MoE(Routed):
 
     @property
     def width(self) -> int:
-        """F of a resolved spec."""
+        """F: hidden features of an expert of a resolved spec."""
         return number(self.d_ff if isinstance(self.d_ff, int) else None)
 
     @property
     def shared_width(self) -> int:
-        """Hidden features of the shared layer, of a resolved spec; 0 for none."""
+        """Hidden features of a resolved spec's shared layer; 0 without one."""
         return self.shared_d_ff or self.shared_experts * self.width
 
     def hidden(self) -> Activation:
-        """The activation of a resolved spec."""
+        """Activation of a resolved spec."""
         if self.activation == "clamped_swiglu":
             return partial(GATED[self.activation], alpha=self.swiglu_alpha, limit=self.swiglu_limit)
         return (GATED if self.gated else UNGATED)[self.activation]
@@ -173,7 +174,7 @@ class MoE(Routed):
         return total
 
     def router_cost(self, d_model: int) -> PartCost:
-        """Cost of choosing experts, per token."""
+        """Cost of the router per token."""
         parameters, matrices = 0, 0
         if self.router_hidden is not None:
             parameters, matrices = RouterMLP.sizes(d_model, self.router_hidden)
@@ -181,20 +182,21 @@ class MoE(Routed):
         return matmul_cost(parameters + matrix + self.router_bias_parameters, matrices + matrix)
 
     def dropped_flops(self, d_model: int) -> float:
-        """FLOPs dropped by capacity however tokens are routed: full experts take a share of `capacity_factor` of them.
-        Further drops from uneven routing cannot be known in advance."""
+        """FLOPs per token that capacity drops under any routing: experts that are all full take a share
+        `capacity_factor` of the assignments. Further drops, from uneven routing, cannot be known in advance."""
         left_out = 1 - min(1.0, self.capacity_factor or 1.0)
         return left_out * self.top_k * self._expert_cost(d_model).flops
 
     def parameters_read(self, d_model: int, tokens: int) -> float:
-        """All but those of the E (1 − k/E)^tokens experts, k those of a token with an FFN, to which, in expectation, no
-        token is sent, where each is as likely to be sent to one expert as to another, whatever the others do."""
+        """All parameters but those of idle experts. If tokens are routed uniformly and independently, the expected
+        number of idle experts is E (1 − k/E)^tokens, with k = `ffns_per_token`."""
         idle = self.experts * (1 - self.ffns_per_token / self.experts) ** tokens
         return self.cost(d_model).parameters - idle * self._expert_cost(d_model).parameters
 
 
 class MoELayer(FfnLayer):
-    """x: (B, T, D) → (B, T, D). Shows `ffn.load`: (E,), the share of the assignments that each expert got."""
+    """x: (B, T, D) → (B, T, D). Taps `ffn.load`: (choices,), each expert's share of the assignments, those without an
+    FFN included."""
 
     def __init__(self, spec: MoE, d_model: int) -> None:
         super().__init__()
@@ -245,7 +247,7 @@ class MoELayer(FfnLayer):
         return out if self.shared_gate is None else out * self.shared_gate(x).sigmoid()
 
     def routed(self, read: Tensor, routing: Routing, step: ForwardPass) -> Tensor:
-        """Outputs of the chosen experts. read: (B, T, D or ℓ) → the same."""
+        """Weighted sum of the chosen experts' outputs. read: (B, T, D or ℓ) → the same shape."""
         rows, chosen, weights = (t.flatten(0, -2) for t in (read, routing.chosen, routing.weights))
         out: Tensor = self.experts(rows, chosen, weights, self._capacity(rows.shape[0]))
         if self.zero_compute is not None:
@@ -264,7 +266,7 @@ class MoELayer(FfnLayer):
         return expert_capacity(self.spec.capacity_factor, tokens, self.spec.top_k, self.spec.experts)
 
     def _losses(self, routing: Routing) -> list[Tensor]:
-        """Weighted."""
+        """Auxiliary losses, weighted."""
         spec, losses = self.spec, []
         if spec.balance_loss:
             penalties = None if spec.tau == 1 else [1.0] * spec.experts + [spec.tau] * spec.zero_compute

@@ -1,4 +1,4 @@
-"""Routers of mixtures of experts: which experts a token is sent to, and what each weighs."""
+"""Routers of mixtures of experts: they choose each token's experts and weight their outputs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ NORM_EPS = 1e-5
 
 @dataclass(frozen=True)
 class Routing:
-    """Where tokens go.
+    """Each token's experts.
 
     logits, probabilities: (..., E), float32; probabilities sum to one. chosen, weights: (..., k).
-    counted: (..., k), the experts that the balance loss counts as having got the token.
-    shared: (..., S), weights of the shared experts; None where they are not weighted.
+    counted: (..., k), the experts that the balance loss counts for the token.
+    shared: (..., S), weights of the shared experts; None if they are unweighted.
     """
 
     logits: Tensor
@@ -35,22 +35,22 @@ class Routing:
 
 
 class Router(nn.Module, ABC):
-    """x: (..., D), tokens: (...,) int64, their ids → `Routing`."""
+    """x: (..., D), tokens: (...,) int64, token ids → `Routing`."""
 
     @abstractmethod
     def forward(self, x: Tensor, tokens: Tensor | None = None) -> Routing:
-        """tokens: None in a pass over parts of texts, which layers that read them refuse."""
+        """tokens: None in a pass inside the model over selected tokens or chunks; routers that read ids then raise."""
 
     def count(self, load: Tensor) -> None:
-        """Take note of a training pass. load: (E,), the tokens that it sent to each expert."""
+        """Record a training pass. load: (E,), number of tokens sent to each expert."""
 
 
 class LinearRouter(Router):
-    """A router with a logit of each expert. They are float32 whatever the model's type: rounding them changes who is
-    chosen."""
+    """A router with one logit per expert. Logits are float32 whatever the model's dtype, since rounding them can change
+    the choice."""
 
     def __init__(self, d_model: int, experts: int, bias: bool = False, hidden: int | None = None) -> None:
-        """hidden: R of a `RouterMLP` that the logits are read from; None for the stream itself."""
+        """hidden: R of a `RouterMLP` before the logits; None to read the stream itself."""
         super().__init__()
         self.mlp = RouterMLP(d_model, hidden) if hidden is not None else None
         self.weight = nn.Parameter(torch.empty(experts, hidden or d_model))
@@ -66,7 +66,7 @@ class LinearRouter(Router):
 
 
 class RouterMLP(nn.Module):
-    """x: (..., D) float32 → (..., R): gelu(W₂ gelu(W₁ rms(W₀ x + b₀) ⊙ g + b₁) + b₂)."""
+    """x: (..., D) float32 → (..., R): gelu(W₂ gelu(W₁ (rms(W₀ x + b₀) ⊙ g) + b₁) + b₂)."""
 
     roles: ClassVar = {"gain": "gain"}
 
@@ -83,7 +83,7 @@ class RouterMLP(nn.Module):
 
     @staticmethod
     def sizes(d_model: int, hidden: int) -> tuple[int, int]:
-        """Parameters, and those of its matrices."""
+        """(all parameters, parameters of the matrices)."""
         matrices = d_model * hidden + 2 * hidden**2
         return matrices + 4 * hidden, matrices
 
@@ -95,8 +95,8 @@ def _in_float32(layer: Linear, x: Tensor) -> Tensor:
 def balance_loss(
     routing: Routing, over: Literal["batch", "sequence"], penalties: Sequence[float] | None = None
 ) -> Tensor:
-    """E/k · Σ_e η_e f_e P_e, with f and P means over the batch, or over each sequence and then the mean of the results.
-    penalties: η; None for 1."""
+    """E/k · Σ_e η_e f_e P_e, with f and P averaged over the batch, or over each sequence, whose losses are then
+    averaged. penalties: η, (E,); None for 1."""
     tokens = (0, 1) if over == "batch" else (1,)
     probabilities = routing.probabilities
     sent = torch.zeros_like(probabilities).scatter(-1, routing.counted, 1.0)

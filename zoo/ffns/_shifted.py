@@ -1,4 +1,4 @@
-"""Base of feed-forward layers that read the token before."""
+"""Base of feed-forward layers with a token shift."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zoo.settings.field_tags import Fact
 
 
 class TokenShifted(Ffn):
-    """Base of layers with hidden features that read the token before, too."""
+    """Base of layers whose hidden features also read the previous token."""
 
     d_ff: Annotated[Width, Fact.SIZE, Fact.WIDTH] = "4x"
     """Hidden features: a number, or a ratio to d_model."""
@@ -25,7 +25,7 @@ class TokenShifted(Ffn):
 
     @property
     def width(self) -> int:
-        """F of a resolved spec."""
+        """F: hidden features of a resolved spec."""
         return number(self.d_ff if isinstance(self.d_ff, int) else None)
 
     @property

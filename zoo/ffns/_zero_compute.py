@@ -17,37 +17,37 @@ from zoo.settings.field_tags import MaxInTests, Supports
 
 
 class Routed(Ffn):
-    """Base of layers that send a token to some of several experts, with an FFN or without."""
+    """Base of layers that route tokens to experts, with an FFN or without."""
 
     experts: Annotated[PositiveInt, MaxInTests(8)] = 8
-    """E: routed experts of a layer, shared ones not counted."""
+    """E: number of routed experts with an FFN; shared experts are not counted."""
     top_k: Annotated[PositiveInt, MaxInTests(2)] = 2
-    """Experts that a token is sent to."""
+    """k: number of experts that a token is sent to."""
     zero_experts: Annotated[NonNegativeInt, MaxInTests(1), Supports(Operation.SHARDING)] = Field(
         default=0, exclude_if=is_off
     )
-    """Further experts that a token can be sent to, which give nothing, E(x) = 0 (MoE++, arXiv:2410.07348)."""
+    """Number of further experts that a token can be sent to with output zero, E(x) = 0 (MoE++, arXiv:2410.07348)."""
     copy_experts: Annotated[NonNegativeInt, MaxInTests(1), Supports(Operation.SHARDING)] = Field(
         default=0, exclude_if=is_off
     )
-    """Further experts that give what they read, E(x) = x (MoE++; LongCat-Flash, arXiv:2509.01322)."""
+    """Number of further experts that return their input, E(x) = x (MoE++; LongCat-Flash, arXiv:2509.01322)."""
     constant_experts: Annotated[NonNegativeInt, MaxInTests(1), Supports(Operation.SHARDING)] = Field(
         default=0, exclude_if=is_off
     )
-    """Further experts that put a learned vector in part in the place of what they read, E(x) = α₁ x + α₂ v, α =
-    softmax(W_c x) (MoE++)."""
+    """Number of further experts that mix their input with a learned vector v, E(x) = α₁ x + α₂ v,
+    α = softmax(W_c x) (MoE++)."""
     tau: PositiveFloat = Field(default=1.0, exclude_if=lambda tau: tau == 1.0)
-    """τ: tokens that balancing sends to an expert with an FFN, for each that it sends to one without (MoE++). FLOPs are
-    declared for that load; a router that strays from it takes more or fewer."""
+    """τ: target load of an expert with an FFN, relative to one without (MoE++). FLOPs are declared for that load; a
+    router that deviates from it uses more or fewer."""
 
     def check_zero_compute(self) -> None:
-        """Raise SpecError for a τ without experts that it concerns."""
+        """Raise SpecError if τ is set without zero-compute experts."""
         if self.tau != 1 and not self.zero_compute:
             raise SpecError("tau", "there are no zero, copy or constant experts")
 
     @property
     def zero_compute(self) -> int:
-        """Number of experts without an FFN."""
+        """Number of routed experts without an FFN."""
         return self.zero_experts + self.copy_experts + self.constant_experts
 
     @property
@@ -57,13 +57,13 @@ class Routed(Ffn):
 
     @property
     def even_load(self) -> list[float]:
-        """Share of the assignments of each expert where the load is balanced."""
+        """Each expert's share of the assignments if the load is balanced."""
         total = self.tau * self.experts + self.zero_compute
         return [self.tau / total] * self.experts + [1 / total] * self.zero_compute
 
     @property
     def ffns_per_token(self) -> float:
-        """Number of experts with an FFN that a token is sent to, in the mean of a balanced load."""
+        """Mean number of experts with an FFN that a token is sent to, if the load is balanced."""
         if not self.zero_compute:
             return self.top_k
         return self.top_k * self.tau * self.experts / (self.tau * self.experts + self.zero_compute)
@@ -73,8 +73,8 @@ class ZeroComputeExperts(nn.Module):
     """Σ_j w_j E_j(x) over the chosen experts j that have no FFN: E(x) = 0, E(x) = x, or E(x) = α₁ x + α₂ v with
     α = softmax(W_c x). Jin et al. 2024 (MoE++), arXiv:2410.07348, eq. 3 to 5.
 
-    rows: (N, D), chosen and weights: (N, k) → (N, D). Experts with an FFN come first, then these: zero, copy, constant.
-    W_c of every constant expert reads all rows: that is two numbers for each.
+    rows: (N, D), chosen and weights: (N, k) → (N, D). Expert indices: those with an FFN, then zero, copy, constant. W_c
+    of every constant expert reads all rows, chosen or not, which costs only two outputs per row and expert.
     """
 
     roles: ClassVar = {"constants": "bias"}
@@ -85,9 +85,9 @@ class ZeroComputeExperts(nn.Module):
         self.copies = range(first + zeros, first + zeros + copies)
         self.first_constant = self.copies.stop
         self.shares = Linear(features, 2 * constants, role="input") if constants else None
-        """W_c."""
+        """W_c: (2C, D)."""
         self.constants = nn.Parameter(torch.zeros(constants, features)) if constants else None
-        """v."""
+        """v: (C, D)."""
 
     def forward(self, rows: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
         copied = ((chosen >= self.copies.start) & (chosen < self.copies.stop)) * weights

@@ -1,4 +1,4 @@
-"""DeepSeek's mixture of experts: fine-grained and shared experts, groups, balance without a loss."""
+"""DeepSeek's mixture of experts: fine-grained and shared experts, expert groups, loss-free load balancing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zoo.settings.field_tags import Fact, MaxInTests
 
 
 def sqrt_softplus(z: Tensor) -> Tensor:
-    """√log(1 + eᶻ), from 1e-15: the root of 0 has no finite gradient."""
+    """√log(1 + eᶻ), at least 1e-15, since the square root has no finite gradient at 0."""
     return F.softplus(z).clamp(min=1e-30).sqrt()
 
 
@@ -36,13 +36,13 @@ SCORES: dict[str, Callable[[Tensor], Tensor]] = {
 class DeepSeekMoE(MoE):
     """y = Σ_{e chosen} w_e FFN_e(x) + FFN_shared(x), with scores s = σ(W_router x) or their softmax.
 
-    V3 (arXiv:2412.19437 §2.1.2) chooses by s + b: of the `groups` of experts the `top_groups` with the largest sum of
-    their two best, and in them the `top_k` experts; w is s over the chosen, normalised, times `scale`. b is no
-    parameter: after each training step it moves by `bias_rate`·sign(mean load − load) (arXiv:2408.15664). V2
-    (arXiv:2405.04434) is `score: softmax`, `group_score: max`, `normalise: false`, `bias_rate: null`. x: (B, T, D).
-    The balance loss of V3 counts the k largest s of all experts, whatever b and the groups choose (eq. 18); V2's, which
-    has no b, counts who was chosen. With the default widths a token costs what it costs in a SwiGLU layer of 8/3x, and
-    the router.
+    V3 (arXiv:2412.19437 §2.1.2) chooses by s + b: first the `top_groups` of the `groups` of experts whose two best
+    experts have the largest sum, then the `top_k` experts in these groups. w is s of the chosen experts, normalised,
+    times `scale`. b is a buffer: each training step changes it by `bias_rate`·sign(mean load − load)
+    (arXiv:2408.15664). V2 (arXiv:2405.04434) is `score: softmax`, `group_score: max`, `normalise: false`,
+    `bias_rate: null`. The balance loss of V3 counts the k largest s of all experts, whatever b and the groups choose
+    (eq. 18); that of V2, without b, counts the chosen experts. At the default widths a token costs as much as in a
+    SwiGLU layer of 8/3x, plus the router. x: (B, T, D).
     """
 
     examples: ClassVar[Examples] = (
@@ -63,29 +63,30 @@ class DeepSeekMoE(MoE):
     shared_experts: NonNegativeInt = 1
     score: Literal["sigmoid", "softmax", "sqrt_softplus"] = "sigmoid"
     """Scores s of the experts: the sigmoid of each logit z (V3), √softplus(z) (DeepSeek-V4), or the softmax over all
-    (V2)."""
+    experts (V2)."""
     router_softcap: PositiveFloat | None = Field(default=None, exclude_if=is_off)
-    """z ← c · tanh(z / c), of the router's logits (Laguna); null for no cap."""
+    """c: soft cap of the router's logits, z ← c · tanh(z / c) (Laguna); null for no cap."""
     groups: Annotated[PositiveInt, MaxInTests(4)] = 1
-    """Equal groups that the experts are divided into, from which `top_groups` are chosen first."""
+    """Number of equal groups that the experts are divided into."""
     top_groups: Annotated[PositiveInt, MaxInTests(2)] = 1
-    """Groups that the experts of a token are chosen from, at most `groups`."""
+    """Number of groups that a token's experts are chosen from, at most `groups`."""
     group_score: Literal["top2", "max"] = "top2"
-    """A group's score: the sum of its two best experts', or its best one's."""
+    """Score of a group: the sum of its two best experts' scores, or the best expert's score."""
     normalise: bool = True
-    """Whether the chosen experts' weights are divided by their sum: with one chosen, only losses teach the router."""
+    """Whether the chosen experts' weights are divided by their sum. If top_k is 1, only auxiliary losses then train the
+    router."""
     scale: PositiveFloat = 1.0
-    """Factor on the weights w of the chosen experts, and of the shared ones where `shared_sink` gives them weights."""
+    """Factor on the weights w of the chosen experts, and of the shared experts if `shared_sink` weights them."""
     shared_sink: bool = Field(default=False, exclude_if=is_off)
-    """Whether every shared expert has a logit, too, and a weight as the chosen ones have, normalised together with
-    theirs: it takes what they leave (Inkling, Thinking Machines Lab 2026)."""
+    """Whether every shared expert also has a logit and a weight, normalised together with the chosen experts' weights,
+    so that it absorbs what they leave (Inkling, Thinking Machines Lab 2026)."""
     bias_rate: Annotated[NonNegativeFloat | None, Fact.TRAINING_UNLESS_NULL] = 1e-3
-    """γ; null for no bias."""
+    """Step size of the updates of b; null for no bias b."""
     bias_on: Literal["score", "logit"] = Field(default="score", exclude_if=lambda on: on == "score")
-    """Whether b is added to the scores s, or to the logits z (Kolibri 1), for choosing alone."""
+    """Whether b is added to the scores s or to the logits z (Kolibri 1). It affects the choice, not the weights."""
     balance_loss: NonNegativeFloat = 1e-4
     loss_over: Annotated[Literal["sequence", "batch"], Fact.TRAINING] = "sequence"
-    """Tokens over which the balance loss averages."""
+    """Tokens over which the balance loss averages: each sequence, or the batch."""
 
     def resolve(self, d_model: int) -> Self:
         if self.shared_sink:
@@ -135,7 +136,7 @@ class DeepSeekMoE(MoE):
 class DeepSeekRouter(LinearRouter, Adapting):
     """x: (..., D) → `Routing`. Probabilities are the scores divided by their sum.
 
-    counts: (E,), the tokens that training passes have sent to each expert since the last update.
+    counts: (choices,), tokens that training passes have sent to each expert since the last update of b.
     """
 
     selection_bias: Tensor | None
@@ -170,14 +171,14 @@ class DeepSeekRouter(LinearRouter, Adapting):
         return Routing(logits, probabilities, chosen, weights * self.spec.scale, counted, shared)
 
     def _choose(self, scores: Tensor) -> Tensor:
-        """scores, or logits where those have the bias: (..., E) → (..., k), the chosen experts."""
+        """Scores, or logits if the bias applies to them: (..., E) → chosen experts: (..., k)."""
         if self.selection_bias is not None:
             scores = scores + self.selection_bias
         if self.spec.top_groups < self.spec.groups:
             grouped = scores.unflatten(-1, (self.spec.groups, -1))
             best = grouped.topk(2 if self.spec.group_score == "top2" else 1, dim=-1).values.sum(-1)
             kept = torch.zeros_like(best).scatter(-1, best.topk(self.spec.top_groups, dim=-1).indices, 1.0)
-            # −∞ and not 0: a biased score can be negative, and an excluded expert must not beat it.
+            # −∞, not 0: a biased score can be negative, and an excluded expert must not beat it.
             scores = grouped.masked_fill(kept[..., None] == 0, float("-inf")).flatten(-2)
         return scores.topk(self.spec.top_k, dim=-1).indices
 

@@ -1,4 +1,4 @@
-"""Mixture of experts that choose tokens."""
+"""Mixture of experts with expert-choice routing."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ from zoo.settings.field_tags import MaxInTests
 from zoo.site import ForwardPass, LayerSite, PartCost
 
 ALONE = ("capacity_factor", "balance_loss", "router_z_loss", "zero_experts", "copy_experts", "constant_experts")
-"""Settings of mixtures whose tokens choose."""
+"""Settings that apply only if tokens choose experts."""
 
 
 class ExpertChoiceMoE(MoE):
     """y_t = Σ_{e: t ∈ top-k_t′(S_t′e)} S_te FFN_e(x_t), S = softmax_e(W_router x): every expert takes the k = c·T/E
-    tokens of a text that score highest with it, so that all have the same load, and a token may have no expert, or
-    several. Zhou et al. 2022, arXiv:2202.09368.
+    tokens of a text with its highest scores. All experts have the same load; a token may have none or several. Zhou et
+    al. 2022, arXiv:2202.09368.
 
-    Whether a token is chosen depends on those after it. So this is for models that see all of a text, encoders: in a
-    causal model the choice tells a token about its future, and one token at a time could not be chosen as a whole text
-    was. The paper chooses among the tokens of a batch; here each text is by itself, padding left out, k is rounded up,
-    and of equal scores the earlier token's counts as larger.
+    A token's choice depends on later tokens, so only bidirectional models (encoders) can use it: in a causal model it
+    would leak the future, and decoding token by token could not reproduce it. The paper chooses among the tokens of a
+    batch; here each text is routed separately, without its padding. k is rounded up, and ties go to the earlier token.
     """
 
     examples: ClassVar[Examples] = ({"d_ff": 20, "experts": 5},)
@@ -41,7 +40,7 @@ class ExpertChoiceMoE(MoE):
     kind: Literal["expert_choice_moe"] = "expert_choice_moe"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     top_k: Annotated[PositiveInt, MaxInTests(2)] = 2
-    """c: experts of a token in the mean."""
+    """c: mean number of experts per token."""
 
     def resolve(self, d_model: int) -> Self:
         for name in ALONE:
@@ -55,7 +54,7 @@ class ExpertChoiceMoE(MoE):
         raise SpecError("", "expert_choice_moe chooses among all tokens of a text: it cannot hide later ones")
 
     def taken(self, tokens: int) -> int:
-        """k: tokens that an expert takes of a text of `tokens`."""
+        """k: number of tokens that an expert takes from a text of `tokens` tokens."""
         return math.ceil(self.top_k * tokens / self.experts)
 
     def cost_at(self, d_model: int, context: int) -> PartCost:
@@ -74,7 +73,7 @@ class ExpertChoiceMoE(MoE):
 
 
 class ExpertChoiceRouter(LinearRouter):
-    """x: (B, T, D) → `Routing` whose probabilities are S. It is the experts that choose, so nobody is chosen here."""
+    """x: (B, T, D) → `Routing` with probabilities S and empty choices, since the experts choose in `routed`."""
 
     def forward(self, x: Tensor, tokens: Tensor | None = None) -> Routing:
         logits = self.logits(x)
@@ -92,18 +91,18 @@ class ExpertChoiceLayer(MoELayer):
         text = step.text
         if text is not None:
             scores = scores.masked_fill(~text[:, None], -1.0)
-        # Tokens of one id have equal scores where nothing has told them apart yet: hence a stable order.
+        # Stable, since equal tokens without positions or context have equal scores.
         ranked = scores.sort(dim=-1, descending=True, stable=True)
         weights, places = (each[..., : self.spec.taken(read.shape[1])] for each in ranked)  # (B, E, k)
         if text is not None:
-            # A text with padding has fewer tokens: of the k places in this row, its own number counts.
+            # A text with padding has fewer tokens: its own k applies, and the weights of further places become 0.
             own = torch.ceil(self.spec.top_k * text.sum(1, keepdim=True) / self.spec.experts)
             weights = weights * (torch.arange(weights.shape[-1], device=read.device) < own)[:, None]
         index = places[..., None].expand(-1, -1, -1, read.shape[-1])
         rows = read[:, None].expand(-1, self.spec.experts, -1, -1).gather(2, index)  # (B, E, k, D)
         given = self.experts.each(rows.transpose(0, 1).flatten(1, 2)).unflatten(1, (read.shape[0], -1))  # (E, B, k, D)
         out: Tensor = given.new_zeros(read.shape)
-        # Expert by expert, which has a token once at most: so no sum depends on an order that a device chooses.
+        # Expert by expert, each with a token at most once, so that the order of the sum is deterministic.
         for number, part in enumerate(given):
             out = out.scatter_add(1, index[:, number], part * weights[:, number, :, None].to(part.dtype))
         step.tap("ffn.load", lambda: scores.new_full((self.spec.experts,), 1 / self.spec.experts))

@@ -13,7 +13,7 @@ from zoo.settings.axis import Examples
 class GEGLU(Gated):
     """y = W_down (GELU(W_gate x) ⊙ W_up x). Shazeer 2020, arXiv:2002.05202.
 
-    T5 v1.1 and Gemma approximate GELU by tanh.
+    T5 v1.1 and Gemma use the tanh approximation of GELU.
     """
 
     examples: ClassVar[Examples] = ({}, {"approximate": "tanh"})

@@ -12,7 +12,7 @@ from zoo.ffns._dense import Dense
 class GELU(Dense):
     """y = W_down GELU(W_up x), with GELU(z) = z·Φ(z). Hendrycks & Gimpel 2016, arXiv:1606.08415.
 
-    GPT-2 and its kin approximate it by tanh.
+    GPT-2 and its derivatives use the tanh approximation.
     """
 
     kind: Literal["gelu"] = "gelu"

@@ -14,7 +14,7 @@ from zoo.ffns._dense import Gated
 class GLU(Gated):
     """y = W_down (σ(W_gate x) ⊙ W_up x). Dauphin et al. 2017, arXiv:1612.08083; Shazeer 2020, arXiv:2002.05202.
 
-    `activation` exchanges σ: `linear` is Shazeer's bilinear layer. ReGLU, GEGLU and SwiGLU are kinds of their own.
+    `activation` replaces σ: `linear` is Shazeer's bilinear layer. ReGLU, GEGLU and SwiGLU are kinds of their own.
     """
 
     kind: Literal["glu"] = "glu"

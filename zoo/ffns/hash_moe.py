@@ -1,4 +1,4 @@
-"""Mixture of experts, routed by a hash of the token."""
+"""Mixture of experts, routed by a hash of the token id."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from zoo.settings.axis import Examples
 from zoo.site import PartCost
 
 WORD = (1 << 32) - 1
-"""Hashes are of 32 bits."""
+"""Mask of 32 bits, the size of a hash."""
 
 
 class HashMoE(MoE):
-    """y = Σ_{e ∈ hash(token)} w_e FFN_e(x): a token's id alone says which experts it is sent to, in every text and from
-    the first step on. Roller et al. 2021, arXiv:2106.04426.
+    """y = Σ_{e ∈ hash(token)} w_e FFN_e(x): the token id alone determines the experts, in every text and from the first
+    step on. Roller et al. 2021, arXiv:2106.04426.
 
-    The hash is the paper's random one: each id has k experts, as good as drawn at random, which nothing changes. The
-    paper draws each of several hashes by itself (MultiHash), so that two may name one expert; here they are k
-    different ones. w = 1, and nothing is learned about routing; or, with a `score`, w_e are the chosen experts' scores
-    of W_router x, divided by their sum and times `scale`, as in DeepSeek-V4's first layers. The paper's balanced hash,
-    which needs the counts of a corpus, is left out.
+    The hash is the paper's random hash: each id has k fixed pseudo-random experts. The paper draws several hashes
+    independently (MultiHash), so that two may name the same expert; here the k experts are distinct. w = 1, and routing
+    has no learned part; or, with a `score`, w_e are the chosen experts' scores of W_router x, divided by their sum
+    and multiplied by `scale`, as in DeepSeek-V4's first layers. The paper's balanced hash, which needs token counts of
+    a corpus, is not implemented.
     """
 
     examples: ClassVar[Examples] = (
@@ -40,13 +40,13 @@ class HashMoE(MoE):
     kind: Literal["hash_moe"] = "hash_moe"
     supports: ClassVar[Operations] = OF_MODULES
     seed: NonNegativeInt = 0
-    """Number of the hash function. All layers have the same unless `blocks` have others."""
+    """Seed of the hash function. All layers share it unless `blocks` set others."""
     score: Literal["sigmoid", "softmax", "sqrt_softplus"] | None = None
-    """Scores that the chosen experts are weighted by; null for a weight of 1 each."""
+    """Score of W_router x that weights the chosen experts; null for a weight of 1 each."""
     normalise: bool = True
-    """Whether these weights are divided by their sum."""
+    """Whether the chosen experts' scores are divided by their sum."""
     scale: PositiveFloat = 1.0
-    """Factor on these weights."""
+    """Factor on the weights of the chosen experts."""
 
     def resolve(self, d_model: int) -> Self:
         for name in ("balance_loss", "router_z_loss"):
@@ -76,11 +76,11 @@ class HashRouter(Router):
     def forward(self, x: Tensor, tokens: Tensor | None = None) -> Routing:
         chosen = self.hash(given(tokens))
         one = torch.ones_like(chosen, dtype=torch.float32)
-        return Routing(one, one, chosen, one, chosen)  # nobody reads logits: there are no losses
+        return Routing(one, one, chosen, one, chosen)  # without auxiliary losses, the logits are unused
 
 
 class ScoredHashRouter(LinearRouter):
-    """x: (..., D), tokens: (...,) → `Routing` with the scores of the chosen experts."""
+    """x: (..., D), tokens: (...,) → `Routing` weighted by the scores of the chosen experts."""
 
     def __init__(self, spec: HashMoE, d_model: int) -> None:
         super().__init__(d_model, spec.choices, hidden=spec.router_hidden)
@@ -97,25 +97,25 @@ class ScoredHashRouter(LinearRouter):
 
 
 def given(tokens: Tensor | None) -> Tensor:
-    """Ids that the pass must have. Raises ValueError without them."""
+    """The token ids of a pass. Raises ValueError if it has none."""
     if tokens is None:
         raise ValueError("hash_moe reads the ids of tokens, which this pass does not give")
     return tokens
 
 
 def hashed(tokens: Tensor, experts: int, count: int, seed: int) -> Tensor:
-    """tokens: (...,) → (..., count): the experts e whose mix(mix(mix(seed) + token) + e) is largest, largest first.
+    """tokens: (...,) → (..., count): the experts e with the largest mix(mix(mix(seed) + token) + e), largest first.
 
-    Rendezvous hashing: every id ranks the experts in an order of its own, so that no table of ids is kept."""
+    Rendezvous hashing: each id ranks the experts in its own order, without a table of ids."""
     start = torch.full((), seed & WORD, device=tokens.device)
     number = torch.arange(experts, device=tokens.device)
     ranks = _mixed((_mixed(_mixed(start) + tokens))[..., None] + number)
-    # Below the hash the expert's own number, so that no two are equal and the order is the same on every device.
+    # The expert's index as lowest digit: ranks are distinct, so their order is the same on every device.
     return (ranks * experts + number).topk(count, dim=-1).indices
 
 
 def _mixed(x: Tensor) -> Tensor:
-    """Murmur3's last step on 32-bit numbers, held in int64, whose products wrap around."""
+    """Murmur3's finaliser on 32-bit numbers. They are held in int64, whose overflow leaves the low 32 bits exact."""
     x = x & WORD
     x = ((x ^ (x >> 16)) * 0x85EBCA6B) & WORD
     x = ((x ^ (x >> 13)) * 0xC2B2AE35) & WORD

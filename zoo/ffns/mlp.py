@@ -1,4 +1,4 @@
-"""Ungated feed-forward layer with an activation that no other kind is named after."""
+"""Ungated feed-forward layer with an activation that has no kind of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoo.ffns._dense import Dense
 class MLP(Dense):
     """y = W_down tanh(W_up x). Bengio et al. 2003, https://www.jmlr.org/papers/v3/bengio03a.html.
 
-    `activation` exchanges tanh. ReLU, squared ReLU, GELU and SiLU are kinds of their own.
+    `activation` replaces tanh. ReLU, squared ReLU, GELU, SiLU and ELU are kinds of their own.
     """
 
     kind: Literal["mlp"] = "mlp"

@@ -14,7 +14,7 @@ from zoo.site import ForwardPass, LayerSite, PartCost
 
 
 class NoFfn(Ffn):
-    """No FFN: the block is its mixer alone, as in Mamba (Gu & Dao 2023, arXiv:2312.00752), without a second norm."""
+    """No FFN: the block is only a mixer, as in Mamba (Gu & Dao 2023, arXiv:2312.00752), without a second norm."""
 
     absent: ClassVar[bool] = True
     kind: Literal["none"] = "none"
@@ -28,7 +28,7 @@ class NoFfn(Ffn):
 
 
 class NoFfnLayer(FfnLayer):
-    """x: (B, T, D) → zero."""
+    """x: (B, T, D) → zeros: (B, T, D)."""
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         return torch.zeros_like(x)

@@ -45,7 +45,7 @@ class GatedChannelMixLayer(FfnLayer):
         super().__init__()
         self.shift = TokenShift(d_model)
         self.shares = nn.Parameter(torch.full((2, d_model), 0.5))
-        """μ_k and μ_r."""
+        """μ_k and μ_r: (2, D)."""
         self.up = Linear(d_model, spec.width, role="input")
         self.down = Linear(spec.width, d_model, role="output")
         self.gate = Linear(d_model, d_model, role="input")

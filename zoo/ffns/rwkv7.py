@@ -19,7 +19,7 @@ from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 class ChannelMix(TokenShifted):
     """y_t = W_v max(0, W_k (x_t + (x_{t−1} − x_t) ⊙ μ))². Peng et al. 2025 (RWKV-7), arXiv:2503.14456.
 
-    μ is one number for each feature.
+    μ: (D,).
     """
 
     kind: Literal["rwkv7"] = "rwkv7"

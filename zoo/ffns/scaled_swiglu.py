@@ -1,4 +1,4 @@
-"""SwiGLU with a learned scale of each hidden feature."""
+"""SwiGLU with a learned scale per hidden feature."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from zoo.site import PartCost
 
 
 class ScaledSwiGLU(Gated):
-    """y = W_down (SiLU(√D s_v ⊙ W_gate x) ⊙ s_u ⊙ W_up x), s_u, s_v: (F,) from one. Loshchilov et al. 2024 (nGPT),
-    arXiv:2410.01131, where rows of the matrices and x have length 1, and √D makes up for that."""
+    """y = W_down (SiLU(√D s_v ⊙ W_gate x) ⊙ s_u ⊙ W_up x), s_u, s_v: (F,), initially 1. Loshchilov et al. 2024 (nGPT),
+    arXiv:2410.01131, where x and the matrices' rows have unit norm, for which √D compensates."""
 
     kind: Literal["scaled_swiglu"] = "scaled_swiglu"
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER

@@ -17,8 +17,8 @@ class TopKMoE(MoE):
     """y = Σ_{e ∈ top-k(z)} w_e FFN_e(x), z = W_router x. Mixtral, arXiv:2401.04088; gpt-oss, arXiv:2508.10925.
 
     w is the softmax of z over the chosen experts, or over all of them (Switch Transformer, arXiv:2101.03961; OLMoE,
-    arXiv:2409.02060). x: (B, T, D). With the default widths a token costs what it costs in a SwiGLU layer of 8/3x, and
-    the router.
+    arXiv:2409.02060). x: (B, T, D). At the default widths a token costs as much as in a SwiGLU layer of 8/3x, plus the
+    router.
     """
 
     examples: ClassVar[Examples] = (
@@ -31,7 +31,8 @@ class TopKMoE(MoE):
     kind: Literal["topk_moe"] = "topk_moe"
     supports: ClassVar[Operations] = OF_MODULES
     softmax_over: Literal["chosen", "all"] = "chosen"
-    """Over one chosen expert it is always 1, and then only the auxiliary losses teach the router."""
+    """Experts in the softmax of the weights w. With top_k 1, `chosen` makes w = 1, so that only auxiliary losses train
+    the router."""
     router_bias: bool = False
     """Whether the router's logits z have a learned bias, (E,)."""
     balance_loss: NonNegativeFloat = 0.01

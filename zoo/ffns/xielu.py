@@ -16,7 +16,7 @@ from zoo.ffns._dense import Dense
 from zoo.site import PartCost
 
 SLOPE, START = 0.5, 0.8
-"""β: the slope at zero; initial value of α_p and α_n."""
+"""β, the slope at zero; initial value of α_p and α_n."""
 
 
 class XIELU(Dense):
@@ -52,6 +52,6 @@ class XIELUActivation(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         above = F.softplus(self.positive).to(z.dtype) * z.square()
-        # Of the smaller of z and 0 alone, or the exponential of a large z would make the gradient no number.
+        # Clamped, since the exponential of a large z would overflow and make the gradient NaN.
         below = (SLOPE + F.softplus(self.negative)).to(z.dtype) * (torch.expm1(z.clamp(max=0.0)) - z)
         return torch.where(z > 0, above, below) + SLOPE * z

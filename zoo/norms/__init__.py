@@ -14,7 +14,7 @@ class Norm(Variant):
     """x: (..., D) → (..., D)."""
 
     normalises: ClassVar[bool] = True
-    """Whether it bounds what it gives."""
+    """Whether its output is bounded."""
 
     @abstractmethod
     def build(self, dim: int) -> nn.Module:

@@ -13,12 +13,12 @@ from zoo.norms import Norm
 
 
 class DyT(Norm):
-    """y = tanh(α·x) · g + b, with one learned number α: no statistics. Zhu et al. 2025, arXiv:2503.10622."""
+    """y = tanh(α·x) · g + b, with a learned scalar α and no statistics. Zhu et al. 2025, arXiv:2503.10622."""
 
     kind: Literal["dyt"] = "dyt"
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     alpha: PositiveFloat = 0.5
-    """Where α starts."""
+    """Initial value of α."""
 
     def build(self, dim: int) -> nn.Module:
         return DyTLayer(dim, self.alpha)

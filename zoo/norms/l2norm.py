@@ -15,13 +15,13 @@ from zoo.norms import Norm
 
 
 class L2Norm(Norm):
-    """y = g · x / max(‖x‖₂, ε) with one learned number g, from √D. ScaleNorm, Nguyen & Salazar 2019,
+    """y = g · x / max(‖x‖₂, ε) with a learned scalar g, initially √D. ScaleNorm, Nguyen & Salazar 2019,
     arXiv:1910.05895."""
 
     kind: Literal["l2norm"] = "l2norm"
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     eps: PositiveFloat = 1e-5
-    """ε: least ‖x‖₂ that is divided by, against division by zero."""
+    """ε: lower bound of the divisor, against division by zero."""
 
     def build(self, dim: int) -> nn.Module:
         return L2NormLayer(dim, self.eps)
@@ -31,7 +31,7 @@ class L2Norm(Norm):
 
 
 class L2NormLayer(nn.Module):
-    """x: (..., D) → (..., D). The length is taken in float32 whatever the input's type."""
+    """x: (..., D) → (..., D). ‖x‖₂ is computed in float32 whatever the input's dtype."""
 
     roles: ClassVar = {"gain": "gain"}
 

@@ -31,9 +31,9 @@ class LayerNorm(Norm):
     bias: bool = True
     """Whether there is a learned bias b, (D,)."""
     gain: bool = True
-    """Without gain and bias it is OLMo's, arXiv:2402.00838."""
+    """Whether there is a learned gain g, (D,). OLMo, arXiv:2402.00838, has neither gain nor bias."""
     unit_offset: Annotated[bool, Supports(*EVERY_OPERATION)] = False
-    """The gain is 1 + w with w from zero (LayerNorm1P of Nemotron-4, arXiv:2402.16819)."""
+    """Whether the gain is 1 + w with w initially zero (LayerNorm1P of Nemotron-4, arXiv:2402.16819)."""
 
     @model_validator(mode="after")
     def _offset_of_a_gain(self) -> Self:

@@ -11,7 +11,7 @@ from zoo.norms import Norm
 
 
 class NoNorm(Norm):
-    """y = x: the stream is left as it is."""
+    """y = x: no normalisation."""
 
     kind: Literal["none"] = "none"
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER

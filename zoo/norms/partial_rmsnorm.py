@@ -17,8 +17,8 @@ from zoo.settings.axis import Examples
 class PartialRMSNorm(Norm):
     """y = x · rsqrt(mean(x_1² … x_k²) + ε) · g, k = ⌈p·D⌉: the root mean square is estimated from the first features.
 
-    pRMSNorm of Zhang & Sennrich 2019, arXiv:1910.07467, §4, where p is 6.25 %. Where the first k features are near zero
-    and the others are not, as behind a rectifier, y is large: up to x/√ε.
+    pRMSNorm of Zhang & Sennrich 2019, arXiv:1910.07467, §4, with p = 6.25 %. If the first k features are near zero and
+    the others are not, as after a ReLU, y is large: up to x/√ε.
     """
 
     examples: ClassVar[Examples] = ({"fraction": 0.5},)
@@ -27,7 +27,7 @@ class PartialRMSNorm(Norm):
     eps: PositiveFloat = 1e-6
     """ε: added to the mean square, against division by zero."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 0.0625
-    """p: share of the features, the first ones, that the root mean square is taken over."""
+    """p: share of the features, the first ones, from which the root mean square is computed."""
 
     def build(self, dim: int) -> nn.Module:
         return PartialRMSNormLayer(dim, math.ceil(dim * self.fraction), self.eps)
@@ -37,7 +37,7 @@ class PartialRMSNorm(Norm):
 
 
 class PartialRMSNormLayer(nn.Module):
-    """x: (..., D) → (..., D). The mean is taken in float32 whatever the input's type."""
+    """x: (..., D) → (..., D). The mean square is computed in float32 whatever the input's dtype."""
 
     roles: ClassVar = {"gain": "gain"}
 

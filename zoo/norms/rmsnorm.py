@@ -25,9 +25,9 @@ class RMSNorm(Norm):
     eps: Annotated[PositiveFloat, ValuesInTests()] = 1e-6
     """ε: added to the mean square, against division by zero."""
     unit_offset: Annotated[bool, Supports(*EVERY_OPERATION)] = False
-    """The gain is 1 + w with w from zero (Gemma, arXiv:2403.08295)."""
+    """Whether the gain is 1 + w with w initially zero (Gemma, arXiv:2403.08295)."""
     gain: Annotated[bool, ValuesInTests()] = Field(default=True, exclude_if=lambda gain: gain)
-    """Whether there is one: Llama 4's norm of queries and keys has none."""
+    """Whether there is a learned gain g, (D,). Llama 4's norm of queries and keys has none."""
 
     @model_validator(mode="after")
     def _offset_of_a_gain(self) -> Self:
@@ -43,9 +43,9 @@ class RMSNorm(Norm):
 
 
 class RMSNormLayer(nn.Module):
-    """x: (..., D) → (..., D). The mean is taken in float32 whatever the input's type.
+    """x: (..., D) → (..., D). The mean square is computed in float32 whatever the input's dtype.
 
-    The result is cast back before the gain, as in Llama, and after it with a unit offset, as in Gemma.
+    Off CUDA the result is cast back before the gain, as in Llama, or after it with `unit_offset`, as in Gemma.
     """
 
     roles: ClassVar = {"gain": "gain"}
@@ -58,7 +58,7 @@ class RMSNormLayer(nn.Module):
         self.gain = nn.Parameter(torch.full((dim,), self.initial["gain"])) if spec.gain else None
 
     def forward(self, x: Tensor) -> Tensor:
-        # On a GPU torch's own is one kernel in place of six. It takes an input of the gain's type, and rounds once.
+        # On CUDA torch's rms_norm is one kernel instead of six. It needs the gain's dtype as input, and rounds once.
         if device_type(x) == "cuda":
             gain = self.gain + self.gain_offset if self.gain is not None and self.gain_offset else self.gain
             return rms_norm(x if gain is None else x.to(torch.promote_types(x.dtype, gain.dtype)), gain, self.eps)

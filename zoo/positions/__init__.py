@@ -1,7 +1,7 @@
 """Position schemes: one file per scheme.
 
-A scheme acts in one or more of three places: it is added to the embedded tokens (absolute), it turns queries and keys
-(rotary), or it is added to the scores (bias).
+A scheme acts in one or more of three places: it is added to the embedded tokens (absolute), it changes queries and keys
+(rotary), or it is added to the attention scores (bias).
 """
 
 from __future__ import annotations
@@ -16,69 +16,69 @@ from zoo.site import ForwardPass, Keys, PartCost
 
 
 class Position(Variant):
-    """Builds what a layer does with positions, and what the model holds for all layers that share the scheme."""
+    """Builds a layer's position module, and the module that all layers of the model with this scheme share."""
 
     absolute: ClassVar[bool] = False
-    """Whether the scheme is added to the embedded tokens, once for the model, if any layer asks for it."""
+    """Whether the scheme is added to the embedded tokens, once per model, if any layer has it."""
 
     adds_to_scores: ClassVar[bool] = False
-    """Whether its layer has a `bias`, which mixers without scores of single keys cannot take."""
+    """Whether its layer adds a `bias` to scores. Mixers without a score per key cannot take one."""
 
     reads_queries: ClassVar[bool] = False
-    """Whether what it adds to scores is made of the queries, which only mixers that say so hand to it."""
+    """Whether the bias depends on the queries. Only mixers that declare it pass them."""
 
     takes_places: ClassVar[bool] = True
-    """Whether tokens may be told where they are; otherwise they are where they stand in the stream."""
+    """Whether callers may pass positions (`places`); if not, positions are always those of the stream."""
 
     @property
     def longest(self) -> int | None:
-        """The most tokens that a text may have; None for any number."""
+        """Maximum number of tokens in a text; None for no limit."""
         return None
 
     @property
     def by_length(self) -> bool:
-        """Whether a token's position means something else in a longer text: then padding changes what is computed."""
+        """Whether the encoding of a position depends on the text's length, so that padding changes the result."""
         return False
 
     @property
     def score_factor(self) -> float:
-        """Factor on the mixer's own score scale, 1/√d; a scale that the spec gives stands as it is."""
+        """Factor on the mixer's default score scale, 1/√d. A scale set in the spec is not multiplied."""
         return 1.0
 
     @abstractmethod
     def build(self, head_dim: int, heads: int) -> PositionLayer:
-        """A layer's part, for heads of `head_dim` features."""
+        """A layer's position module, for `heads` heads of `head_dim` features."""
 
     def check(self, head_dim: int) -> None:
-        """Raise SpecError where the scheme cannot serve heads of this size."""
+        """Raise SpecError if the scheme does not fit heads of this size."""
 
     def check_ahead(self) -> None:
-        """Raise SpecError where the scheme has no meaning for a query and a key that comes after it."""
+        """Raise SpecError if the scheme is undefined for keys after the query."""
 
     def layer_cost(self, head_dim: int, heads: int, keys: Keys) -> PartCost:
-        """Parameters of a layer's part and what it takes of each token, for so many keys of a query."""
+        """Parameters of a layer's part and its cost per token. keys: mean keys per query."""
         return PartCost(0)
 
     def pass_flops(self, head_dim: int, heads: int, distances: int) -> float:
-        """FLOPs of a layer's part in a forward pass that do not depend on its number of rows."""
+        """FLOPs of a layer's part per forward pass, independent of the batch size. distances: their number."""
         return 0.0
 
     def build_shared(self, d_model: int, heads: int) -> nn.Module | None:
-        """The model's part. For an absolute scheme: step → (T, D) or (B, T, D) to add to the embedded tokens."""
+        """The model's shared part. Absolute schemes: step → (T, D) or (B, T, D), added to the embedded tokens."""
         return None
 
     def name_for(self, heads: int) -> str:
-        """Key of the model's shared part for `heads` heads in a pass. torch.compile cannot trace the hash of a spec."""
+        """Key of the shared part for `heads` heads. A string, since torch.compile cannot trace the hash of a spec."""
         return f"{self!r} for {heads} heads"
 
     def shared_parameters(self, d_model: int, heads: int) -> int:
-        """Parameters of the model's part."""
+        """Parameters of the model's shared part."""
         return 0
 
 
 class Queries(NamedTuple):
-    """Inputs of a scheme that `reads_queries`. q: (B, H, T, d), with positions applied; the factor on QKᵀ; how many
-    keys a query sees, None for all up to its own."""
+    """Inputs of a scheme that `reads_queries`. q: (B, H, T, d), with positions applied. scale: factor on QKᵀ. window:
+    maximum number of keys that a query sees, its own included; None for all up to its own."""
 
     q: Tensor
     scale: float
@@ -86,7 +86,7 @@ class Queries(NamedTuple):
 
 
 class PositionLayer(nn.Module):
-    """Does nothing, which is NoPE; schemes override what they need."""
+    """Position module of a layer. The base class does nothing (NoPE); schemes override what they need."""
 
     def rotate_queries(self, q: Tensor, step: ForwardPass) -> Tensor:
         """q: (B, H, T, d) → the same shape, with positions applied."""
@@ -97,16 +97,16 @@ class PositionLayer(nn.Module):
         return k
 
     def moved(self, k: Tensor, by: int) -> Tensor:
-        """k: (B, K, T, d) with positions applied → what it would be `by` places further on."""
+        """k: (B, K, T, d) with positions applied → the same keys `by` positions later."""
         return k
 
     def bias(self, step: ForwardPass, places: Tensor) -> Tensor | None:
-        """Bias on the scores of the step's queries for keys at `places` (S,): what broadcasts to
-        (H, T, S) or (B, H, T, S), or None."""
+        """Bias on the scores of the step's queries for keys at `places` (S,); broadcasts to (H, T, S) or (B, H, T, S).
+        None for no bias."""
         return None
 
     def bias_for(self, queries: Queries, step: ForwardPass, places: Tensor) -> Tensor | None:
-        """The same, from a mixer that hands over its queries."""
+        """`bias` for a mixer that passes its queries."""
         return self.bias(step, places)
 
 
@@ -114,7 +114,7 @@ P = TypeVar("P", bound=Position)
 
 
 class BiasLayer(PositionLayer, Generic[P]):
-    """A bias that layers of the same scheme and heads compute once for all, where they see the same keys."""
+    """A bias computed once per pass for all layers with the same scheme, heads and keys."""
 
     def __init__(self, spec: P, head_dim: int, heads: int) -> None:
         super().__init__()
@@ -130,4 +130,4 @@ class BiasLayer(PositionLayer, Generic[P]):
 
     @abstractmethod
     def compute(self, step: ForwardPass, places: Tensor) -> Tensor:
-        """places: (S,) → what broadcasts to (H, T, S) or (B, H, T, S)."""
+        """places: (S,) → bias that broadcasts to (H, T, S) or (B, H, T, S)."""

@@ -1,4 +1,4 @@
-"""Common code of rotary schemes."""
+"""Shared code of rotary schemes."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from zoo.site import ForwardPass
 
 
 class Rotary(Position):
-    """Pair i of a query or key at position m turns by m·θ_i, θ_i = base^(−2i/d), or as `scaling` says.
+    """Pair i of a query or key at position m is rotated by m·θ_i, θ_i = base^(−2i/d), or θ' of `scaling`.
 
-    `layout` says which features form pair i: `half` (i, i + d/2), as in Llama; `interleaved` (2i, 2i + 1), as in
-    RoFormer and GPT-J. `fraction` of the head's features are turned, the first ones: an odd number is rounded up to
-    whole pairs, but d in θ is the odd number, as in transformers.
+    `layout`: pair i is `half` (i, i + d/2), as in Llama, or `interleaved` (2i, 2i + 1), as in RoFormer and GPT-J. A
+    `fraction` of the head's features, the first ones, is rotated: d of them, rounded up to whole pairs if d is odd, but
+    with the odd d in θ, as in transformers.
     """
 
     base: Annotated[float, Field(ge=1), ValuesInTests()] = 10_000.0
-    """Base of the frequencies θ_i = base^(−2i/d): larger ones turn more slowly, for longer texts; with 1 all pairs turn
-    alike. Below 1 later pairs would turn faster than a radian per token, which no text resolves."""
+    """Base of the frequencies θ_i = base^(−2i/d): a larger base rotates more slowly, for longer texts; with 1 all pairs
+    rotate alike. Below 1, later pairs would rotate by more than a radian per token, too fast to resolve positions."""
     layout: Literal["half", "interleaved"] = "half"
     """Features that form pair i: `half`, i and i + d/2; `interleaved`, 2i and 2i + 1."""
     fraction: Annotated[float, Field(gt=0, le=1), ValuesInTests(0.34)] = 1.0
     """Share of a head's features, the first ones, that are rotated."""
     scaling: Annotated[Scaling, Choice("zoo.positions.scalings")] | None = None
-    """Change of frequencies for longer texts; null for none."""
+    """Scaling of the frequencies for longer texts; null for none."""
 
     def check(self, head_dim: int) -> None:
         counted, turned = self.counted(head_dim), self.turned(head_dim)
@@ -53,20 +53,20 @@ class Rotary(Position):
 
     @property
     def by_length(self) -> bool:
-        """Whether frequencies are others in a longer text."""
+        """Whether frequencies depend on the text's length."""
         return self.scaling is not None and self.scaling.by_length
 
     def counted(self, head_dim: int) -> int:
-        """d in θ_i = base^(−2i/d)."""
+        """d in θ_i = base^(−2i/d): `fraction` of the head's features, rounded down."""
         return int(head_dim * self.fraction)
 
     def turned(self, head_dim: int) -> int:
-        """Number of rotated features of a head: whole pairs."""
+        """Number of rotated features of a head: d, rounded up to whole pairs."""
         counted = self.counted(head_dim)
         return counted + counted % 2
 
     def frequencies(self, dim: int, length: Tensor) -> Tensor:
-        """θ: (dim/2,) radians per position, float32, for a text of length () tokens."""
+        """θ: (⌈dim/2⌉,) radians per position, float32. length: () int64, tokens of the longest text."""
         if self.scaling is None:
             return rotation(self.base, dim, length.device)
         return self.scaling.frequencies(self.base, dim, length)
@@ -89,7 +89,7 @@ class RotaryLayer(PositionLayer):
         return self._turn(k, step)
 
     def moved(self, k: Tensor, by: int) -> Tensor:
-        """Rotations add up, as long as frequencies stay what they are."""
+        """Rotates by `by` further positions. Raises UnsupportedError if frequencies depend on the text's length."""
         if self.spec.by_length:
             reason = "frequencies change with the length of the text, and what is cached was turned by others"
             raise UnsupportedError("position.scaling", reason)
@@ -97,12 +97,12 @@ class RotaryLayer(PositionLayer):
         return self.rotate_keys(k, step) / self.spec.magnitude
 
     def _turn(self, x: Tensor, step: ForwardPass, sign: int = 0) -> Tensor:
-        """sign: +1 for queries and −1 for keys, where a scheme tells them apart."""
+        """sign: +1 for queries, −1 for keys, 0 if the scheme treats both alike."""
         cos, sin = step.once((self.key, x.dtype, sign), lambda: self._table(step, x.dtype, sign))
         return turn_pairs(x, cos, sin, self.spec.layout)
 
     def _table(self, step: ForwardPass, dtype: torch.dtype, sign: int) -> tuple[Tensor, Tensor]:
-        """cos, sin: (T, dim/2), or (B, 1, T, dim/2) where rows have their own positions."""
+        """cos, sin: (T, ⌈dim/2⌉), or (B, 1, T, ⌈dim/2⌉) if rows have their own positions."""
         positions = step.positions
         places = (positions if positions.dim() == 1 else positions[:, None])[..., None].float()
         angles = places * self.spec.frequencies(self.dim, positions.max() + 1)
@@ -110,12 +110,12 @@ class RotaryLayer(PositionLayer):
         return (angles.cos() * size).to(dtype), (angles.sin() * size).to(dtype)
 
     def amplitude(self, places: Tensor, sign: int) -> Tensor | float:
-        """Factor on what is turned, for places (…, T, 1): broadcasts to (…, T, dim/2)."""
+        """Factor on the rotated features at places (…, T, 1): broadcasts to (…, T, ⌈dim/2⌉)."""
         return self.spec.magnitude
 
 
 def turn_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
-    """x: (…, d) → the same, its first features turned in pairs: cos and sin: (…, pairs). layout as in `Rotary`."""
+    """x: (…, d) → x with its first 2·pairs features rotated in pairs. cos, sin: (…, pairs). layout: as in `Rotary`."""
     count = 2 * cos.shape[-1]
     turned = x[..., :count]
     if layout == "half":

@@ -20,8 +20,8 @@ from zoo.site import ForwardPass
 class ALiBi(Position):
     """score(i, j) −= m_h·|i − j|, slopes m_h = 2^(−8h/n) for h = 1…n. Press et al. 2021, arXiv:2108.12409.
 
-    For H heads n is the greatest power of two up to H; the other H − n heads take the slopes half-way between,
-    2^(−8(h − ½)/n). A row's scores may all be shifted alike, so m_h·j (BLOOM, MPT) is the same scheme.
+    For H heads, n is the largest power of two up to H; the other H − n heads take intermediate slopes, 2^(−8(h − ½)/n).
+    Softmax ignores a constant shift of a row's scores, so m_h·j (BLOOM, MPT) is the same scheme.
     """
 
     examples: ClassVar[Examples] = ({}, {"rounded": True, "scaled": True})
@@ -30,11 +30,11 @@ class ALiBi(Position):
     adds_to_scores: ClassVar[bool] = True
     takes_places: ClassVar[bool] = False
     max_exponent: PositiveFloat = 8.0
-    """The least slope is 2 to the minus this (MPT's alibi_bias_max)."""
+    """Exponent of the smallest slope, 2^(−max_exponent) (MPT's alibi_bias_max)."""
     scaled: Annotated[bool, Supports(*EVERY_OPERATION)] = False
-    """Slopes are divided by √d, as scores are (Falcon)."""
+    """Whether slopes are divided by √d, like scores (Falcon)."""
     rounded: Annotated[bool, Supports(*EVERY_OPERATION)] = False
-    """m_h·j is computed in bfloat16 whatever the model's type (Falcon)."""
+    """Whether the bias is m_h·j, computed in bfloat16 whatever the model's dtype (Falcon)."""
     factor: PositiveFloat = 1.0
     """Factor on every slope."""
 
@@ -46,7 +46,7 @@ class ALiBi(Position):
             raise SpecError("rounded", "m·j is a distance to earlier tokens only")
 
     def slopes(self, heads: int) -> list[float]:
-        """m: one per head."""
+        """Slopes m_h, one per head."""
         power = 2 ** int(math.log2(heads))
         between = range(heads - power)
         exponents = [*(h + 1 for h in range(power)), *(h + 0.5 for h in between)]
@@ -54,7 +54,7 @@ class ALiBi(Position):
 
 
 class ALiBiLayer(BiasLayer[ALiBi]):
-    """A constant bias: the fused backend takes it."""
+    """A constant bias, which the fused attention backend supports."""
 
     def compute(self, step: ForwardPass, places: Tensor) -> Tensor:
         slopes = on_device(self.spec.slopes(self.heads), places.device)[:, None, None]
@@ -65,7 +65,7 @@ class ALiBiLayer(BiasLayer[ALiBi]):
         return bias * (self.spec.factor * (self.head_dim**-0.5 if self.spec.scaled else 1.0))
 
     def _own_places(self, step: ForwardPass, places: Tensor) -> Tensor:
-        """Keys' places in their row's own text, 0 on padding: (S,), or (B, 1, 1, S) where rows are padded."""
+        """Positions of keys within their row's text, 0 on padding: (S,), or (B, 1, 1, S) if rows are padded."""
         if step.left_pad is None:
             return places.clamp(min=0)
         return (places - step.left_pad[:, None, None, None]).clamp(min=0)

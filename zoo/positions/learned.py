@@ -18,10 +18,10 @@ from zoo.site import ForwardPass
 
 
 class Learned(Position):
-    """A learned vector per place is added to the embedded tokens. Radford et al. 2018 (GPT); Gehring et al. 2017,
+    """Adds a learned vector per position to the embedded tokens. Radford et al. 2018 (GPT); Gehring et al. 2017,
     arXiv:1705.03122.
 
-    Texts of more than `length` tokens are refused. The table has `offset` rows before that of place 0 (2 in OPT).
+    Texts of more than `length` tokens are refused. The table has `offset` rows before that of position 0 (2 in OPT).
     """
 
     examples: ClassVar[Examples] = ({"length": 23, "offset": 2},)
@@ -29,9 +29,9 @@ class Learned(Position):
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     absolute: ClassVar[bool] = True
     length: Annotated[PositiveInt, MaxInTests(512)] = 1024
-    """Places in the table: longest text, in tokens."""
+    """Number of positions in the table: the longest text, in tokens."""
     offset: Annotated[NonNegativeInt, Supports(*EVERY_OPERATION)] = 0
-    """Rows of the table before that of place 0 (2 in OPT)."""
+    """Rows of the table before that of position 0 (2 in OPT)."""
 
     @property
     def longest(self) -> int | None:
@@ -48,7 +48,7 @@ class Learned(Position):
 
 
 class LearnedTable(nn.Module):
-    """step → (T, D), or (B, T, D) where rows are padded. Padding takes the vector of place 0."""
+    """step → (T, D), or (B, T, D) if rows have their own positions. Padding takes the vector of position 0."""
 
     def __init__(self, spec: Learned, d_model: int) -> None:
         super().__init__()
@@ -61,14 +61,14 @@ class LearnedTable(nn.Module):
 
 
 def check_length(step: ForwardPass, length: int) -> None:
-    """Raise ValueError for a pass at places beyond `length`, as far as that can be seen without halting a device."""
+    """Raise ValueError if a pass has positions beyond `length`, unless finding out would synchronise the device."""
     for end in _ends(step):
         if end is not None and end > length:
             raise ValueError(f"a text of {end} tokens: the model has learned positions for {length}")
 
 
 def _ends(step: ForwardPass) -> Iterator[int | None]:
-    """Number of positions that a pass needs, counted from 0, by each way of counting; None where it cannot be read."""
+    """Number of positions that a pass needs, one for each source of positions; None if it cannot be read."""
     for places in (step.places, step.block_places):
         if places is not None:
             last = most(places)

@@ -10,10 +10,10 @@ from zoo.positions._rotary import Rotary, RotaryLayer
 
 
 class RoPE(Rotary):
-    """Pair i of a query or key at position m turns by m·θ_i, θ_i = base^(−2i/d). Su et al. 2021, arXiv:2104.09864.
+    """Pair i of a query or key at position m is rotated by m·θ_i, θ_i = base^(−2i/d). Su et al. 2021, arXiv:2104.09864.
 
-    `layout` says which features form pair i: `half` (i, i + d/2), as in Llama; `interleaved` (2i, 2i + 1), as in
-    RoFormer and GPT-J. `fraction` of the head's features are turned, the first ones. `scaling` changes θ.
+    `layout`: pair i is `half` (i, i + d/2), as in Llama, or `interleaved` (2i, 2i + 1), as in RoFormer and GPT-J. A
+    `fraction` of the head's features, the first ones, is rotated. `scaling` changes θ.
     """
 
     kind: Literal["rope"] = "rope"

@@ -16,11 +16,11 @@ from zoo.site import ForwardPass
 
 
 class Sinusoidal(Position):
-    """Added to the embedded token at place p: sines and cosines of p·θ_i. Vaswani et al. 2017, arXiv:1706.03762.
+    """Adds sines and cosines of p·θ_i to the embedded token at position p. Vaswani et al. 2017, arXiv:1706.03762.
 
     `layout: interleaved`, the paper's §3.5: features 2i and 2i + 1 are sin and cos, θ_i = base^(−2i/D).
     `concatenated`, the authors' tensor2tensor: all sines, then all cosines, θ_i = base^(−i/(D/2 − 1)), so that the
-    slowest is 1/base exactly; an odd last feature is zero.
+    lowest frequency is exactly 1/base; an odd last feature is zero.
     """
 
     examples: ClassVar[Examples] = ({}, {"layout": "concatenated"})
@@ -28,9 +28,9 @@ class Sinusoidal(Position):
     supports: ClassVar[Operations] = OF_MODULES
     absolute: ClassVar[bool] = True
     base: Annotated[float, Field(ge=1)] = 10_000.0
-    """Base of the frequencies θ_i: the slowest turns about base times as slowly as the fastest."""
+    """Base of the frequencies θ_i: about the ratio of the highest frequency to the lowest."""
     layout: Literal["interleaved", "concatenated"] = "interleaved"
-    """Order of features: `interleaved`, sin and cos by turns; `concatenated`, all sines and then all cosines."""
+    """Order of features: `interleaved`, alternating sin and cos; `concatenated`, all sines, then all cosines."""
 
     def build(self, head_dim: int, heads: int) -> PositionLayer:
         return PositionLayer()
@@ -40,7 +40,7 @@ class Sinusoidal(Position):
 
 
 class SinusoidalTable(nn.Module):
-    """step → (T, D), or (B, T, D) where rows are padded."""
+    """step → (T, D), or (B, T, D) if rows have their own positions."""
 
     def __init__(self, spec: Sinusoidal, d_model: int) -> None:
         super().__init__()

@@ -20,9 +20,9 @@ class T5(Position):
     """score(i, j) += b_h[bucket(i − j)], one table b for all layers of the model. Raffel et al. 2019,
     arXiv:1910.10683.
 
-    The first n/2 of n buckets hold one distance each, the others distances up to `max_distance` in steps of equal
-    ratio; the last holds all beyond. Where tokens see what comes after them too, that has the second half of the
-    buckets, in the same way. T5 does not divide QKᵀ by √d: set the mixer's `scale: 1.0` for that.
+    The first n/2 of n buckets hold one distance each; the others hold distances up to `max_distance` on a logarithmic
+    scale, the last one all longer distances. With a mask that shows later tokens, the first half of the buckets serves
+    earlier tokens, the second half later ones, likewise. T5 does not divide QKᵀ by √d: set the mixer's `scale: 1.0`.
     """
 
     examples: ClassVar[Examples] = ({"buckets": 6, "max_distance": 11},)
@@ -31,9 +31,9 @@ class T5(Position):
     adds_to_scores: ClassVar[bool] = True
     takes_places: ClassVar[bool] = False
     buckets: Annotated[int, Field(ge=2)] = 32
-    """n: buckets of distances, each with a learned bias per head."""
+    """n: number of distance buckets, each with a learned bias per head."""
     max_distance: PositiveInt = 128
-    """Distance in tokens from which all share the last bucket."""
+    """Distance in tokens from which on all distances share the last bucket."""
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
@@ -55,7 +55,8 @@ class T5(Position):
             raise SpecError("buckets", "bidirectional attention needs at least 4: near and far, before and after")
 
     def bucket(self, distance: Tensor, both_ways: bool = False) -> Tensor:
-        """Bucket of query place − key place, int64. Unless both ways, the future is in bucket 0, behind the mask."""
+        """Bucket of distance = query position − key position, int64. Unless both_ways, later keys are in bucket 0, and
+        the mask hides them."""
         if not both_ways:
             return self._bucket(distance.clamp(min=0), self.buckets)
         half = self.buckets // 2

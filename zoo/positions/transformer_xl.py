@@ -20,13 +20,12 @@ class TransformerXL(Position):
     """score(i, j) = scale · ((q_i + u)·k_j + (q_i + v)·W_R R_{i−j}), with R_m the sines and cosines of m·θ_f,
     θ_f = base^(−2f/n). Dai et al. 2019, arXiv:1901.02860 §3.3.
 
-    W_R: (n, n), u and v: (H, d) of each layer; n = H·d, which is d_model in the paper. Its formulas give u and v to all
-    layers together; its largest models, and XLNet, to each its own (`untie_r`). u and v start
-    at zero and come after the norm of queries where there is one. The recurrence over segments is not here: texts are
-    as long as the context.
+    Each layer has W_R: (n, n) and u, v: (H, d); n = H·d, which is d_model in the paper. The paper's formulas share u
+    and v among layers; its largest models, and XLNet, do not (`untie_r`). u and v start at zero and are added after the
+    query norm, if there is one. The recurrence over segments is not implemented: texts are as long as the context.
 
-    W_R R depends on no token: each layer projects it once per pass for all rows, for as many distances as there are
-    keys. Its FLOPs are those of a pass (`zoo.cost(…).flops_per_pass`), and every pass of decoding takes them too.
+    W_R R depends on no token: each layer computes it once per pass for all rows, for as many distances as there are
+    keys. Its FLOPs count per pass (`zoo.cost(…).flops_per_pass`), and every decoding step takes them too.
     """
 
     kind: Literal["transformer_xl"] = "transformer_xl"
@@ -54,7 +53,7 @@ class TransformerXL(Position):
 
 
 class TransformerXLLayer(PositionLayer):
-    """q: (B, H, T, d), placed as q + u; scores: (B, H, T, S)."""
+    """q: (B, H, T, d) → q + u; bias on the scores: (B, H, T, S)."""
 
     roles: ClassVar = {"u": "bias", "v": "bias"}
 
@@ -73,7 +72,7 @@ class TransformerXLLayer(PositionLayer):
         q = (q + (self.v - self.u)[:, None].to(q.dtype)) * scale
         if q.shape[2] == 1:
             return self._scores(q, self._waves(step.index - places))
-        # Keys of a pass of several tokens are neighbours up to its last one: what lies further back is not seen.
+        # Keys of a pass of several tokens are contiguous up to its last token: no visible key is further than `reach`.
         reach = min(places.shape[0], window or places.shape[0])
         name = f"{self.base} {self.features} {reach}"
         waves = step.once(name, lambda: self._waves(torch.arange(reach, device=places.device)))
@@ -83,7 +82,7 @@ class TransformerXLLayer(PositionLayer):
     def _scores(self, q: Tensor, waves: Tensor) -> Tensor:
         """q: (B, H, T, d), R: (N, n) → q · W_R R: (B, H, T, N)."""
         keys = self.project(waves.to(self.project.weight.dtype)).unflatten(-1, (self.heads, -1)).permute(1, 2, 0)
-        # (H, B·T, d) times (H, d, N): no row needs a copy of the keys.
+        # (H, B·T, d) times (H, d, N), so that rows need no copies of the keys.
         together = q.transpose(0, 1).flatten(1, 2) @ keys
         scores: Tensor = together.unflatten(1, (q.shape[0], q.shape[2])).transpose(0, 1)
         return scores

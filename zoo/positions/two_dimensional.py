@@ -18,11 +18,11 @@ from zoo.site import ForwardPass
 
 
 class TwoDimensional(Position):
-    """Two learned vectors are added to the embedded token: of its place in the text, or of the blank that it fills, and
-    of its place in the blank, 0 outside of blanks. Du et al. 2021 (GLM), arXiv:2103.10360 §2.1.
+    """Adds two learned vectors to the embedded token: one for its position in the text, or that of the blank it fills,
+    and one for its position in the blank, 0 outside blanks. Du et al. 2021 (GLM), arXiv:2103.10360 §2.1.
 
-    A pass is told both (`places`, `block_places`); unless it is, tokens are where they stand, and in no blank. Each
-    table has `length` rows; texts with further places are refused.
+    Callers pass both positions (`places`, `block_places`); by default tokens are at their own positions, in no blank.
+    Each table has `length` rows; texts with positions beyond it are refused.
     """
 
     examples: ClassVar[Examples] = ({"length": 23},)
@@ -47,7 +47,7 @@ class TwoDimensional(Position):
 
 
 class TwoTables(nn.Module):
-    """step → (T, D), or (B, T, D) where rows have their own places. Padding takes the vectors of place 0."""
+    """step → (T, D), or (B, T, D) if rows have their own positions. Padding takes the vectors of position 0."""
 
     def __init__(self, spec: TwoDimensional, d_model: int) -> None:
         super().__init__()

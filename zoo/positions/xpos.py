@@ -17,19 +17,19 @@ from zoo.site import ForwardPass
 
 
 class XPos(Rotary):
-    """RoPE, with pair i of a query at n times ζ_i^(n/S) and of a key at m times ζ_i^(−m/S), so that scores fade with
-    distance: ζ_i^((n−m)/S), ζ_i = (2i/d + γ)/(1 + γ). Sun et al. 2022, arXiv:2212.10554.
+    """RoPE with pair i of a query at n multiplied by ζ_i^(n/S) and of a key at m by ζ_i^(−m/S), so that scores decay
+    with distance as ζ_i^((n−m)/S), ζ_i = (2i/d + γ)/(1 + γ). Sun et al. 2022, arXiv:2212.10554.
 
-    S is `scale_base`. float32 holds the factors up to positions of about 70·S.
+    S is `scale_base`. The factors fit into float32 up to positions of about 70·S.
     """
 
     examples: ClassVar[Examples] = ({"scale_base": 30.0},)
     kind: Literal["xpos"] = "xpos"
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
     gamma: Annotated[float, Field(gt=0)] = 0.4
-    """γ: larger ones make all pairs fade more alike and more slowly."""
+    """γ: a larger value makes the pairs' scores decay more slowly and more uniformly."""
     scale_base: PositiveFloat = 512.0
-    """S: distance in tokens over which the scores of pair i fade by the factor ζ_i."""
+    """S: distance in tokens over which the scores of pair i decay by the factor ζ_i."""
 
     def check_ahead(self) -> None:
         raise SpecError("", "scores decay with the distance to earlier tokens and would grow with that to later ones")

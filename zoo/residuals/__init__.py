@@ -1,4 +1,4 @@
-"""Connections of a branch (mixer or FFN) to the residual stream: one file per placement of the norms."""
+"""Residual connections between a branch (mixer or FFN) and the stream. One file per variant."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ MakeNorm = Callable[[], nn.Module]
 
 
 class Residual(Variant):
-    """Builds the module that wraps one branch with its norms and its shortcut."""
+    """Builds the module that wraps one branch in its norms and its shortcut."""
 
     norms_per_branch: ClassVar[int]
     normalises_stream: ClassVar[bool] = False
-    """Whether the stream leaves the block normalised, so that the model needs no final norm."""
+    """Whether the block's output stream is normalised, so that the model needs no final norm."""
     normalises_embedding: ClassVar[bool] = False
     """Whether the stream is normalised before the first block."""
     normalises_branch: ClassVar[bool] = True
-    """Whether branches read what is normed, by the block's norm or otherwise."""
+    """Whether branches read a normalised input, by the block's norm or otherwise."""
     additive: ClassVar[bool] = True
     """Whether the branch's update is added to the stream and nothing follows, so that two updates can be summed."""
 
     closes_with_norms: ClassVar[bool] = False
-    """Whether `build_close` makes norms of the model's kind, which is then part of what a model is."""
+    """Whether `build_close` builds norms of the model's kind, which then belongs to the model's identity."""
     numbers_layers: ClassVar[bool] = False
-    """Whether what it does depends on which of the stack's layers it is at, each of which must have the same."""
+    """Whether its computation depends on the layer's index in the stack. All layers must then have this residual."""
 
     adds: ClassVar[bool] = False
-    """Whether its stream is the last one plus the branch's update, so that the branch alone is a stream as well."""
+    """Whether the new stream is the old one plus the branch's update, so that `stream_scale` can be 0."""
 
     stream_scale: Annotated[NonNegativeFloat, ValuesInTests(1.25)] = 1.0
-    """Multiplier of the stream at every shortcut; 0 for no shortcuts."""
+    """Multiplier of the stream at every shortcut; 0 removes the shortcuts."""
     branch_scale: Annotated[PositiveFloat, ValuesInTests(0.5)] = 1.0
     """Multiplier of every branch's update (Granite's residual multiplier)."""
 
@@ -53,18 +53,18 @@ class Residual(Variant):
 
     @property
     def streams(self) -> int | None:
-        """n where the stream is (B, T, n, D), also for n = 1; None where it is (B, T, D)."""
+        """n if the stream is (B, T, n, D), also for n = 1; None if it is (B, T, D)."""
         return None
 
     @property
     def needs(self) -> Grounds:
-        """Grounds that it relies on."""
+        """Grounds that the residual relies on."""
         counted = {Ground.ONE_STACK, Ground.OWN_WEIGHTS, Ground.ONE_END}
         return frozenset(counted) if self.numbers_layers else NONE
 
     @property
     def breaks(self) -> Grounds:
-        """Grounds that others cannot rely on beside it."""
+        """Grounds that other parts cannot rely on beside it."""
         return NONE if self.streams is None else frozenset({Ground.PLAIN_STREAM, Ground.SINGLE_STREAM})
 
     @property
@@ -79,14 +79,14 @@ class Residual(Variant):
 
     @abstractmethod
     def build(self, norm: MakeNorm, site: LayerSite) -> ResidualLayer:
-        """`norm()` makes a fresh norm over D."""
+        """The module for a branch at `site`. `norm()` makes a new norm over D features."""
 
     def extra_cost(self, d_model: int) -> PartCost:
-        """Per branch and token: what the residual costs beyond its norms."""
+        """Cost of the residual beyond its norms, per branch and token."""
         return PartCost(0)
 
     def init_gain(self, site: LayerSite) -> float | None:
-        """Standard deviation of the FFN's, V's and output projections, times √fan_in; None for the model's own rule."""
+        """Initial standard deviation of the FFN, V and output projections, times √fan_in; None for the model's rule."""
         return None
 
     @property
@@ -95,20 +95,20 @@ class Residual(Variant):
         return 1.0
 
     def open(self, x: Tensor) -> Tensor:
-        """(B, T, D) embedded tokens → the stream that the blocks read and write: copies of them where it is several."""
+        """Embedded tokens (B, T, D) → the stream that the blocks read and write; several streams start as copies."""
         return x if self.streams is None else x[..., None, :].expand(*x.shape[:-1], self.streams, x.shape[-1])
 
     def build_close(self, norm: MakeNorm, d_model: int, n_layers: int) -> nn.Module | None:
-        """Module that closes the stream in place of `close`, where that has parameters; None where it has none."""
+        """Module with parameters that replaces `close`; None to use `close`."""
         return None
 
     def depth_cost(self, d_model: int, norm: int, branches: Sequence[Sequence[int]]) -> PartCost:
-        """Per token, what all residuals of a model and `build_close` cost beyond `extra_cost`. norm: parameters of one.
-        branches: the numbers of each layer's residuals, as `LayerSite.nth` has them."""
+        """Cost per token of all residuals of a model and of `build_close`, beyond `extra_cost`. norm: parameters of a
+        norm. branches: for each layer, the `LayerSite.nth` of its residuals."""
         return PartCost(0)
 
     def close(self, x: Tensor) -> Tensor:
-        """The stream → (B, T, D) for the final norm and the head: the sum where it is several."""
+        """The stream → (B, T, D) for the final norm and the head; several streams are summed."""
         return x if self.streams is None else x.sum(dim=-2)
 
 
@@ -117,11 +117,11 @@ class ResidualLayer(nn.Module, ABC):
 
     @abstractmethod
     def update(self, x: Tensor, branch: Branch) -> Tensor:
-        """Update that the branch adds to the stream."""
+        """The branch's update of the stream."""
 
     @abstractmethod
     def join(self, x: Tensor, update: Tensor) -> Tensor:
-        """The stream with an update."""
+        """The stream after an update."""
 
     def forward(self, x: Tensor, branch: Branch) -> Tensor:
         return self.join(x, self.update(x, branch))

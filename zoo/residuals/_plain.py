@@ -1,4 +1,4 @@
-"""Placements that differ only in where the norms stand."""
+"""Residuals that differ only in the placement of their norms."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from zoo.site import LayerSite
 
 
 class Placed(Residual):
-    """y = norm_after(s·x + b·norm_out(f(norm_in(x)))), with some of the three norms."""
+    """y = norm_after(s·x + b·norm_out(f(norm_in(x)))), with a subset of the three norms; s is `stream_scale`, b
+    `branch_scale`."""
 
     adds: ClassVar[bool] = True
     places: ClassVar[frozenset[str]]
-    """Which of `norm_in`, `norm_out` and `norm_after` there are."""
+    """Subset of `norm_in`, `norm_out` and `norm_after`."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
@@ -26,7 +27,7 @@ class Placed(Residual):
 
 
 class PlacedLayer(ResidualLayer):
-    """Norms that a placement does not have are the identity; a scale of 1 costs nothing."""
+    """Stream and branch → stream. Norms outside the subset are the identity; a scale of 1 is skipped."""
 
     def __init__(self, places: frozenset[str], norm: MakeNorm, stream_scale: float, branch_scale: float) -> None:
         super().__init__()

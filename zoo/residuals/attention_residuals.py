@@ -17,15 +17,15 @@ from zoo.site import LayerSite, PartCost
 
 
 class AttentionResiduals(Residual):
-    """h = Σ_i α_i b_i, α = softmax_i(w · norm(b_i)): each branch reads a mixture, of its own, of what came before it.
-    Kimi Team 2026, arXiv:2603.15031 §3, its Block AttnRes.
+    """h = Σ_i α_i b_i, α = softmax_i(w · norm(b_i)): each branch reads its own mixture of the earlier outputs. Block
+    AttnRes of Kimi Team 2026, arXiv:2603.15031 §3.
 
-    b_0 is the embedded token; the layers are N blocks of neighbours, and b_n is the sum of the branches' outputs in
-    block n, f(norm(h)) each. A branch sees b_0 … b_{n−1} and, unless it is the first of its block, the sum of block n
-    so far (eq. 5 and 6); what leaves the last layer is such a mixture of all blocks. w: (D,) of each branch starts at
-    zero, where α is even. The first branch sees b_0 alone and has no w.
+    b_0 is the embedded token. The layers form N blocks of consecutive layers; b_n is the sum of the branch outputs
+    f(norm(h)) in block n. A branch reads b_0 … b_{n−1} and, unless it is the first of its block, the partial sum of
+    block n (eq. 5 and 6); the stack's output is such a mixture of b_0 … b_N. Each branch has its own w: (D,), zero at
+    the start, which makes α uniform. The first branch reads b_0 alone and has no w.
 
-    The paper counts mixers and FFNs as layers; blocks here end between whole layers. The stream is (B, T, N + 1, D).
+    The paper counts mixers and FFNs as layers; here blocks end between whole layers. The stream is (B, T, N + 1, D).
     """
 
     examples: ClassVar[Examples] = ({"blocks": 2},)
@@ -35,18 +35,18 @@ class AttentionResiduals(Residual):
     numbers_layers: ClassVar[bool] = True
     closes_with_norms: ClassVar[bool] = True
     blocks: PositiveInt = 8
-    """N, or as many as there are layers if those are fewer."""
+    """N: number of blocks, at most the number of layers."""
 
     @property
     def streams(self) -> int | None:
         return self.blocks + 1
 
     def block(self, layer: int, n_layers: int) -> int:
-        """n of a layer, counted from 1."""
+        """Block index n of a layer, counted from 1."""
         return 1 + layer * min(self.blocks, n_layers) // n_layers
 
     def seen(self, layer: int, n_layers: int, nth: int) -> int:
-        """Number of sources of a layer's branch number `nth`."""
+        """Number of sources that the layer's branch `nth`, counted from 0, reads."""
         own = self.block(layer, n_layers)
         opens = nth == 0 and (layer == 0 or self.block(layer - 1, n_layers) < own)
         return own if opens else own + 1
@@ -65,7 +65,7 @@ class AttentionResiduals(Residual):
         return total
 
     def _all_seen(self, branches: Sequence[Sequence[int]]) -> Iterator[int]:
-        """Sources of every branch, and of what leaves the last layer."""
+        """Number of sources of every branch, then of the stack's output."""
         layers = len(branches)
         for layer, numbers in enumerate(branches):
             yield from (self.seen(layer, layers, nth) for nth in numbers)
@@ -76,7 +76,7 @@ class AttentionResiduals(Residual):
 
 
 class DepthAttention(nn.Module):
-    """(B, T, N + 1, D), of which the first are seen → (B, T, D)."""
+    """(B, T, N + 1, D) → mixture of the first `seen` sources: (B, T, D)."""
 
     roles: ClassVar = {"query": "bias"}
 
@@ -92,13 +92,13 @@ class DepthAttention(nn.Module):
             return x[..., 0, :]
         sources = x[..., : self.seen, :]
         logits = F.linear(self.norm(sources), self.query[None])[..., 0]
-        # float32 or more, whatever the sources' type: (B, T, 1, n) times (B, T, n, D).
+        # Softmax in float32 or wider, whatever the sources' dtype. Then (B, T, 1, n) times (B, T, n, D).
         weights = logits.to(torch.promote_types(logits.dtype, torch.float32)).softmax(dim=-1)
         return (weights.to(sources.dtype)[..., None, :] @ sources)[..., 0, :]
 
 
 class AttentionResidualLayer(ResidualLayer):
-    """Stream (B, T, N + 1, D) and branch → the stream, with the branch's output in the sum of its block."""
+    """Stream (B, T, N + 1, D) and branch → the stream with the branch's output added to the sum of its block."""
 
     def __init__(self, spec: AttentionResiduals, norm: MakeNorm, site: LayerSite) -> None:
         super().__init__()

@@ -11,26 +11,26 @@ from zoo.site import LayerSite
 
 
 class Constants(NamedTuple):
-    """alpha multiplies the stream; beta the initial standard deviation of the branch's matrices."""
+    """alpha: factor on the stream. beta: factor on the initial standard deviation of the branch's matrices."""
 
     alpha: float
     beta: float
 
 
 def decoder_only(layers: int) -> Constants:
-    """α = (2M)^¼, β = (8M)^−¼, for M layers; the same for encoders alone."""
+    """α = (2M)^¼, β = (8M)^−¼ for M layers, also for encoder-only models."""
     return Constants((2 * layers) ** 0.25, (8 * layers) ** -0.25)
 
 
 def encoder_decoder(encoder: int, decoder: int) -> tuple[Constants, Constants]:
-    """Those of an encoder of N layers and a decoder of M: α = 0.81 (N⁴M)^(1/16), β = 0.87 (N⁴M)^(−1/16); and
+    """Constants of an encoder of N layers, α = 0.81 (N⁴M)^(1/16), β = 0.87 (N⁴M)^(−1/16), and of a decoder of M layers,
     α = (3M)^¼, β = (12M)^−¼."""
     both = (encoder**4 * decoder) ** (1 / 16)
     return Constants(0.81 * both, 0.87 / both), Constants((3 * decoder) ** 0.25, (12 * decoder) ** -0.25)
 
 
 def constants(site: LayerSite) -> Constants:
-    """Those of the stack that the site is in."""
+    """Constants of the stack that contains the site."""
     if not site.other_layers:
         return decoder_only(site.n_layers)
     if site.encodes:
@@ -39,11 +39,11 @@ def constants(site: LayerSite) -> Constants:
 
 
 class DeepNorm(Placed):
-    """y = norm(α x + f(x)), with the FFN's, V's and output matrices drawn β times as large. Wang et al. 2022,
+    """y = norm(α x + f(x)), with the initial FFN, V and output matrices scaled by β. Wang et al. 2022,
     arXiv:2203.00555.
 
-    α multiplies the stream, not the branch. The paper's Xavier initialisation with gain β is here β/√fan_in, which is
-    the same for square matrices.
+    α multiplies the stream, not the branch. The paper's Xavier initialisation with gain β is a standard deviation of
+    β/√fan_in here, which is the same for square matrices.
     """
 
     kind: Literal["deepnorm"] = "deepnorm"

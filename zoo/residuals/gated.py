@@ -1,4 +1,4 @@
-"""Gates in the place of the residual's sum."""
+"""Gates instead of the residual sum."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ MATRICES: Mapping[str, tuple[str, ...]] = {
     "highway": ("w_g",),
     "sigmoid_tanh": ("w_g", "u_g"),
 }
-"""Matrices of each gate, all (D, D)."""
+"""Names of each gate's matrices, all (D, D)."""
 WITHOUT_BIAS = ("input",)
 
 
 class Gated(Residual):
-    """x ← g(x, ReLU(f(norm(x)))), with a learned gate g in the place of a sum. Parisotto et al. 2019 (GTrXL),
+    """x ← g(x, ReLU(f(norm(x)))), with a learned gate g instead of a sum. Parisotto et al. 2019 (GTrXL),
     arXiv:1910.06764.
 
-    With y what the branch gives, and b > 0 at the start, so that a layer begins near the identity:
+    With y = ReLU(f(norm(x))), and b > 0 at the start, so that a layer begins near the identity:
     gru: (1 − z) ⊙ x + z ⊙ tanh(W_g y + U_g (r ⊙ x)), r = σ(W_r y + U_r x), z = σ(W_z y + U_z x − b)
     output: x + σ(W_g x − b) ⊙ y; input: σ(W_g x) ⊙ x + y; highway: h ⊙ x + (1 − h) ⊙ y, h = σ(W_g x + b);
     sigmoid_tanh: x + σ(W_g y − b) ⊙ tanh(U_g y).
@@ -45,7 +45,7 @@ class Gated(Residual):
     gate: Literal["gru", "output", "input", "highway", "sigmoid_tanh"] = "gru"
     """The gate g; the paper's best is `gru`."""
     bias: PositiveFloat = 2.0
-    """Where b starts, one number for each feature."""
+    """Initial value of b, (D,); the gate `input` has no b."""
 
     def build(self, norm: MakeNorm, site: LayerSite) -> ResidualLayer:
         return GatedLayer(self, norm, site.d_model)

@@ -16,16 +16,17 @@ from zoo.site import LayerSite, PartCost
 
 
 class HyperConnections(Residual):
-    """n residual streams, whose mixture each branch reads and writes to is learned. Zhu et al. 2024, arXiv:2409.19606.
+    """n residual streams with learned weights for reading, mixing and writing. Zhu et al. 2024, arXiv:2409.19606.
 
     H: (n, D) → A_rᵀ H + Bᵀ f(norm(A_mᵀ H)), with A_m: (n, 1), A_r: (n, n), B: (1, n).
-    `dynamic` adds to these what the token itself asks for, with H̄ = norm(H) row by row (eq. 10–13):
+    `dynamic` makes these depend on the token, with H̄ = norm(H) row by row (eq. 10–13):
     A_m + s_α tanh(H̄ W_m), A_r + s_α tanh(H̄ W_r), B + s_β tanh(H̄ W_β)ᵀ; s_α = s_β = 0.01 and W = 0 at the start.
 
-    The streams start as n copies of the embedded token and end as their sum. At the start A_r = 1, B = 1 and A_m picks
-    stream k mod n in the model's k-th branch, which is pre-norm. Projections that write to the streams start with 1/√n
-    of their standard deviation: §4 scales it "by a factor of √n", so that the sum of the streams has the spread that
-    one has without hyper-connections. The text does not say which way; only a division serves that purpose.
+    The streams start as n copies of the embedded token; the output is their sum. At the start A_r = I, B is all ones
+    and A_m selects stream k mod n in the model's k-th branch, which is then pre-norm. Projections that write to the
+    streams start with 1/√n of their usual standard deviation: §4 scales it "by a factor of √n", so that the sum of the
+    streams keeps the standard deviation of a model without hyper-connections. Only a division achieves that; the text
+    leaves the direction open.
     """
 
     examples: ClassVar[Examples] = ({}, {"n": 3, "dynamic": False})
@@ -35,7 +36,7 @@ class HyperConnections(Residual):
     n: Annotated[int, Field(ge=1)] = 4
     """Number of streams: the paper's expansion rate."""
     dynamic: bool = True
-    """Whether the weights of streams depend on the token besides (W_m, W_r and W_β)."""
+    """Whether the weights also depend on the token (W_m, W_r and W_β)."""
 
     @property
     def streams(self) -> int | None:
@@ -43,7 +44,7 @@ class HyperConnections(Residual):
 
     @property
     def norms(self) -> int:
-        """The branch's, and that of what the token asks for."""
+        """Number of norms per branch: the branch's own, and that of the dynamic weights."""
         return 2 if self.dynamic else 1
 
     @property
@@ -80,7 +81,7 @@ class HyperLayer(ResidualLayer):
         self.initial = {"read": torch.cat((picked[:, None], torch.eye(spec.n)), dim=1)}
 
     def update(self, x: Tensor, branch: Branch) -> Tensor:
-        """Bᵀ f(norm(A_mᵀ H)) + (A_r − 1)ᵀ H: what changes, so that rounding does not touch what only passes."""
+        """Bᵀ f(norm(A_mᵀ H)) + (A_r − I)ᵀ H: the change of H, so that the unchanged part is not rounded."""
         read, write = (self.read, self.write) if self.asked is None else self.asked(x, self.read, self.write)
         keep = torch.eye(x.shape[-2], dtype=read.dtype, device=read.device)
         read = torch.cat((read[..., :1], read[..., 1:] - keep), dim=-1)
@@ -93,8 +94,8 @@ class HyperLayer(ResidualLayer):
 
 
 class DynamicMix(nn.Module):
-    """Dynamic part of the mixture, computed from a token's own streams and added to the constant one. Its weights
-    decay, the constant ones do not."""
+    """Adds weights computed from the token's streams to the constant ones. Weight decay applies to the matrices here,
+    not to the constant weights."""
 
     roles: ClassVar = {"weight": "input", "scale": "gain"}
     initial: ClassVar = {"scale": 0.01}

@@ -19,22 +19,23 @@ from zoo.site import LayerSite, PartCost
 EPS = 1e-6
 """Epsilon of the norm over the streams."""
 APART = 8.0
-"""Initial excess of the diagonal of H_res's constant logits: H_res is within 0.1 % of 1 for four streams."""
+"""Initial diagonal of H_res's constant logits, whose rest is 0: H_res is within about 0.1 % of I for four streams."""
 
 
 class ManifoldHyperConnections(Residual):
-    """n residual streams that are mixed by doubly stochastic matrices, which neither amplify nor lose what only passes.
-    Xie et al. 2025, arXiv:2512.24880.
+    """n residual streams, mixed by doubly stochastic matrices, which neither amplify nor attenuate the shortcut's
+    signal. Xie et al. 2025, arXiv:2512.24880.
 
     X: (n, D) → H_res X + H_postᵀ f(norm(H_pre X)), with H_pre, H_post: (1, n), H_res: (n, n). From a token's own
     streams, x⃗' = x⃗ / rms(x⃗) with x⃗ = vec(X): (n·D):
     H_pre = σ(α_pre x⃗' φ_pre + b_pre), H_post = 2 σ(α_post x⃗' φ_post + b_post),
-    H_res = Sinkhorn–Knopp(exp(α_res mat(x⃗' φ_res) + b_res)): columns, then rows are divided by their sums, 20 times.
+    H_res = Sinkhorn–Knopp(exp(α_res mat(x⃗' φ_res) + b_res)): columns, then rows, are divided by their sums,
+    `iterations` times.
 
-    α = 0.01 at the start, as in the paper, which does not say where b and φ start. Here a branch starts as pre-norm: b
-    is such that H_pre is the mean of the streams, H_post one and H_res nearly the identity, and φ is N(0, 1/(n·D)).
-    Were φ zero, streams that start equal would stay equal. The streams start as copies of the embedded token and end as
-    their sum, as in hyper-connections.
+    α = 0.01 at the start, as in the paper, which leaves the initial b and φ open. Here a branch starts as pre-norm: b
+    makes H_pre the mean of the streams, H_post all ones and H_res nearly the identity; φ ~ N(0, 1/(n·D)), since with
+    φ = 0 streams that start equal would stay equal. The streams start as copies of the embedded token and their sum is
+    the output, as in hyper-connections.
     """
 
     examples: ClassVar[Examples] = ({"n": 3, "iterations": 5}, {"n": 3, "iterations": None})
@@ -45,7 +46,7 @@ class ManifoldHyperConnections(Residual):
     n: Annotated[int, Field(ge=2)] = 4
     """Number of streams: the paper's expansion rate."""
     iterations: PositiveInt | None = 20
-    """Iterations of Sinkhorn–Knopp; null for H_res = 1: streams are read and written to, and not mixed (Hunyuan V4)."""
+    """Iterations of Sinkhorn–Knopp; null for H_res = I: streams are read and written, but not mixed (Hunyuan V4)."""
 
     @property
     def streams(self) -> int | None:
@@ -53,12 +54,12 @@ class ManifoldHyperConnections(Residual):
 
     @property
     def mixes(self) -> bool:
-        """Whether streams are mixed."""
+        """Whether streams are mixed, by H_res."""
         return self.iterations is not None
 
     @property
     def logits(self) -> int:
-        """Numbers that a token gives to mix its streams: H_pre, H_post and H_res."""
+        """Number of weights computed per token: entries of H_pre, H_post and H_res."""
         return self.n * (self.n * self.mixes + 2)
 
     def build(self, norm: MakeNorm, site: LayerSite) -> ResidualLayer:
@@ -89,7 +90,7 @@ class ManifoldLayer(ResidualLayer):
         self.initial = {"scale": 0.01, "bias": torch.cat((mean, torch.zeros(spec.n), kept))}
 
     def update(self, x: Tensor, branch: Branch) -> Tensor:
-        """H_postᵀ f(norm(H_pre X)) + (H_res − 1) X: what changes, so that rounding does not touch what only passes."""
+        """H_postᵀ f(norm(H_pre X)) + (H_res − I) X: the change of X, so that the unchanged part is not rounded."""
         mixture = in_float32(self.mixture, x, self.weight, self.bias, self.scale)
         read = mixture[..., :1, :]
         if self.iterations is not None:
@@ -104,7 +105,7 @@ class ManifoldLayer(ResidualLayer):
         return x * self.stream_scale + update
 
     def mixture(self, x: Tensor, weight: Tensor, bias: Tensor, scale: Tensor) -> Tensor:
-        """(B, T, n, D) → (B, T, 2 + n, n): H_pre, H_post and the rows of H_res, which are left out where it is 1."""
+        """(B, T, n, D) → (B, T, 2 + n, n): H_pre, H_post and the rows of H_res; (B, T, 2, n) without H_res."""
         flat = F.rms_norm(x.flatten(-2), (weight.shape[1],), eps=EPS)
         asked = F.linear(flat, weight).unflatten(-1, (-1, self.n))
         alphas = torch.cat((scale[:2], scale[2:].expand(asked.shape[-2] - 2)))
@@ -116,8 +117,8 @@ class ManifoldLayer(ResidualLayer):
 
 
 def doubly_stochastic(logits: Tensor, iterations: int) -> Tensor:
-    """(…, n, n): the exponentials, with columns and rows in turn divided by their sums, in logarithms, which do not
-    overflow. Rows sum to one, columns nearly."""
+    """(…, n, n) logits → exp(logits), columns and rows alternately divided by their sums. Computed on logarithms, which
+    do not overflow. Rows sum to one, columns approximately."""
     for _ in range(iterations):
         logits = logits.log_softmax(dim=-2).log_softmax(dim=-1)
     return logits.exp()

@@ -1,4 +1,4 @@
-"""Steps on the sphere, of the normalised Transformer."""
+"""Residual of the normalised Transformer: steps on the unit sphere."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from zoo.site import LayerSite, PartCost
 class NGPT(Residual):
     """y = N(x + α ⊙ (N(f(x)) − x)), N(x) = x / ‖x‖, α: (D,) learned. Loshchilov et al. 2024 (nGPT), arXiv:2410.01131.
 
-    The stream is a unit vector of each token from the embedding on, and a branch moves it a share α towards its own
-    output. α starts at `rate` and is kept √D/rate times smaller, as in the paper, so that one learning rate serves it
-    and the matrices. The rest of nGPT: `unit_weights` and `logit_gain` of the model, `ffn: scaled_swiglu`, and in
-    attention `qk_norm` after positions with `scale` 1/√d, which on features of mean square 1 is the paper's √d on unit
-    vectors; queries and keys have gains of their own there, whose product is the paper's s_qk². The preset `ngpt`
-    puts these together.
+    Each token's stream is a unit vector from the embedding on; a branch moves it by a share α towards its own output. α
+    starts at `rate`. The parameter stores α / (rate·√D), as in the paper, so that one learning rate suits it and the
+    matrices. The rest of nGPT: the model's `unit_weights` and `logit_gain`, `ffn: scaled_swiglu`, and in attention
+    `qk_norm` after positions with `scale` 1/√d, which for features of mean square 1 equals the paper's √d on unit
+    vectors; the gains of the query and key norms multiply to the paper's s_qk². The preset `ngpt` combines all these.
     """
 
     examples: ClassVar[Examples] = ({}, {"absolute": True})
@@ -36,9 +35,9 @@ class NGPT(Residual):
     normalises_stream: ClassVar[bool] = True
     additive: ClassVar[bool] = False
     rate: Annotated[PositiveFloat, ValuesInTests()] = 0.05
-    """Where α starts: the paper's is about 1 / n_layers."""
+    """Initial value of α; the paper's is about 1 / n_layers."""
     absolute: bool = Field(default=False, exclude_if=is_off)
-    """Whether a step is |α|, as in the authors' code (https://github.com/NVIDIA/ngpt), and not α, as in the paper."""
+    """Whether the step is |α|, as in the authors' code (https://github.com/NVIDIA/ngpt), instead of the paper's α."""
 
     def build(self, norm: MakeNorm, site: LayerSite) -> ResidualLayer:
         return NGPTLayer(self, site.d_model)
@@ -51,7 +50,7 @@ class NGPT(Residual):
 
 
 class NGPTLayer(ResidualLayer):
-    """x: (B, T, D) of length 1 and branch → (B, T, D) of length 1."""
+    """x: (B, T, D), unit vectors, and branch → (B, T, D), unit vectors."""
 
     roles: ClassVar = {"alpha": "gain"}
 
@@ -72,6 +71,6 @@ class NGPTLayer(ResidualLayer):
 
 
 def unit(x: Tensor) -> Tensor:
-    """x / ‖x‖ over the last dimension, in float32 or more."""
+    """x / ‖x‖ over the last dimension, computed in float32 or wider."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     return F.normalize(wide, dim=-1).to(x.dtype)

@@ -26,7 +26,7 @@ class Normed(Placed):
 
 
 class NormedLayer(PlacedLayer):
-    """The norm is taken once, for the branch and for the shortcut."""
+    """Computes the norm once, for both the branch and the shortcut."""
 
     def forward(self, x: Tensor, branch: Branch) -> Tensor:
         h: Tensor = self.norm_in(x)

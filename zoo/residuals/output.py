@@ -1,4 +1,4 @@
-"""Norm on the branch's output only."""
+"""Norm of the branch's output only."""
 
 from __future__ import annotations
 

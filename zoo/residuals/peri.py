@@ -11,7 +11,7 @@ from zoo.residuals._plain import Placed
 class Peri(Placed):
     """y = x + norm₂(f(norm₁(x))), and a norm after the embedding. Kim et al. 2025, arXiv:2502.02732.
 
-    Without the norm of the embedding it is `double`.
+    Without the embedding norm it is `double`.
     """
 
     kind: Literal["peri"] = "peri"

@@ -17,7 +17,7 @@ from zoo.site import LayerSite
 class Post(Placed):
     """y = norm(x + f(x)). Vaswani et al. 2017, arXiv:1706.03762.
 
-    With `norm_in` y = norm₂(x + f(norm₁(x))), the sandwich of Geiping et al. 2025 (Huginn), arXiv:2502.05171 §3.2.
+    With `norm_in`, y = norm₂(x + f(norm₁(x))), the sandwich of Geiping et al. 2025 (Huginn), arXiv:2502.05171 §3.2.
     """
 
     kind: Literal["post"] = "post"
@@ -26,7 +26,7 @@ class Post(Placed):
     normalises_stream: ClassVar[bool] = True
     additive: ClassVar[bool] = False
     norm_in: Annotated[bool, Field(exclude_if=is_off), Supports(*EVERY_OPERATION)] = False
-    """Whether the branch, too, reads a norm of the stream."""
+    """Whether the branch's input is also normalised."""
 
     @property
     def norms(self) -> int:

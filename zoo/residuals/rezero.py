@@ -1,4 +1,4 @@
-"""Branches that start at nothing."""
+"""Branches with a learned scale that starts at zero."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from zoo.site import LayerSite, PartCost
 
 
 class ReZero(Residual):
-    """y = x + α f(x), α one number for each branch, 0 at the start, so that every layer begins as the identity and
+    """y = x + α f(x), α a learned scalar per branch, 0 at the start, so that every layer begins as the identity and
     needs no norm. Bachlechner et al. 2020, arXiv:2003.04887.
 
-    The two branches of a layer have one α each; in the authors' code they share one. The norm before the head stays.
+    The two branches of a layer have one α each; in the authors' code they share one. The norm before the head remains.
     """
 
     kind: Literal["rezero"] = "rezero"

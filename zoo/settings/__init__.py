@@ -1,1 +1,1 @@
-"""Settings: typed, frozen, found as files, edited by path, explained where they are wrong, and told apart."""
+"""Settings: frozen typed specs, their variants in files, edits by path, error messages and identities."""

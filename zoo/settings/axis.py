@@ -1,8 +1,8 @@
 """Frozen specs, and axes whose variants are files.
 
 An axis is a package such as `zoo.norms`. Each file in it that does not begin with `_` is a variant: it defines one
-`Spec` whose `kind` is the file's name. Nothing else lists variants. A package inside it is an axis of its own. Plug-ins
-are files of an axis that lie elsewhere (`zoo.settings.registry`).
+`Spec` whose `kind` is the file's name. No other list of variants exists. A package inside an axis is an axis of its
+own. Plug-ins are variant files outside the package (`zoo.settings.registry`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ from zoo.settings.registry import called, member, members
 Number = TypeVar("Number", int, float)
 
 Examples: TypeAlias = tuple[Edits, ...]
-"""Settings of a variant, several times."""
+"""Example settings of a variant, one `Edits` per example."""
 
 
 class Spec(BaseModel):
-    """A frozen value that refuses unknown keys and wrong types (`4` is a float, `1e5` an int, `"4"` neither)."""
+    """A frozen value that refuses unknown keys and wrong types. `4` passes as a float and `1e5` as an int, `"4"` as
+    neither."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -50,33 +51,33 @@ class Spec(BaseModel):
     )
 
     fields_from: ClassVar[tuple[type[BaseModel], ...]] = ()
-    """Classes whose fields `create_model` gave to this one: their source describes them."""
+    """Classes whose fields `create_model` copied into this one; field descriptions are read from their source."""
     supports: ClassVar[Operations] = NO_OPERATION
-    """Operations that work on models that have it (see `zoo.compatibility.support`). Without a declaration, none."""
+    """Operations that work on models with this part (see `zoo.compatibility.support`); none by default."""
     identity_version: ClassVar[int] = 1
-    """Version, counted up when the same settings come to mean other numbers: digests then differ from those before."""
+    """Version, incremented when code computes different numbers from the same settings, so that digests change."""
 
     @model_validator(mode="before")
     @classmethod
     def _whole_numbers(cls, settings: Any) -> Any:
-        """YAML and JSON write whole numbers as `1e5`, too."""
+        """Convert whole floats to int for integer settings, since YAML and JSON may write integers as `1e5`."""
         if not isinstance(settings, dict):
             return settings
         whole = {name: int(value) for name, value in settings.items() if _is_whole(value) and _wants_whole(cls, name)}
         return settings | whole if whole else settings
 
     def keeps_width(self, setting: str) -> bool:
-        """Whether the part at a setting has as many features in a wider model, so that it need not support operations
-        on widths (`OF_VALUES`)."""
+        """Whether the part at `setting` keeps its width in a wider model, so that it need not support operations on
+        widths (`OF_VALUES`)."""
         return False
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Itself, since it never changes: copies of a model share their specs."""
+        """The spec itself, since it is immutable: copies of a model share their specs."""
         return self
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """With the descriptions of its settings, which editors show."""
+        """JSON schema with the descriptions of the settings, which editors show."""
         found = handler(schema)
         settings = handler.resolve_ref_schema(found).get("properties", {})
         for name, text in descriptions(cls).items():
@@ -85,7 +86,7 @@ class Spec(BaseModel):
         return found
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Fields that differ from their defaults: the rest is in the class's documentation."""
+        """Only fields that differ from their defaults."""
         for name, value in super().__repr_args__():
             field = type(self).model_fields.get(str(name))
             if field is None or field.is_required() or value != field.get_default(call_default_factory=True):
@@ -98,13 +99,13 @@ def _is_whole(value: Any) -> bool:
 
 @functools.cache
 def _wants_whole(spec: type[Spec], setting: str) -> bool:
-    """Whether a setting takes whole numbers, perhaps null, and nothing else."""
+    """Whether a setting takes only integers, or only integers and null."""
     field = spec.model_fields.get(setting)
     return field is not None and {int} == set(_plain_types(field.annotation)) - {NoneType}
 
 
 def _plain_types(annotation: Any) -> Iterator[Any]:
-    """Types that an annotation is made of, without those inside lists and maps."""
+    """Member types of an annotation's unions, without element types of lists and maps."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from _plain_types(get_args(annotation)[0])
@@ -116,39 +117,40 @@ def _plain_types(annotation: Any) -> Iterator[Any]:
 
 
 def is_off(value: Any) -> bool:
-    """Whether a setting does nothing: null, zero, false or empty. `Field(exclude_if=is_off)` leaves it out of plain
-    data then."""
+    """Whether a setting is off: null, zero, false or empty. `Field(exclude_if=is_off)` then omits it from plain
+    data."""
     return not value
 
 
 def number(setting: Number | None) -> Number:
-    """A setting that may be null until the spec is resolved. Raises TypeError before that."""
+    """The value of a setting that may be null until the spec is resolved. Raises TypeError if it is null."""
     if setting is None:
         raise TypeError("the spec is not resolved: `resolve(d_model)` turns its defaults into numbers")
     return setting
 
 
 class Variant(Spec):
-    """A spec that is one choice on an axis. Subclasses in an axis file narrow `kind` to the file's name."""
+    """A spec that is one choice on an axis. Each variant's file narrows `kind` to the file's name."""
 
     examples: ClassVar[Examples] = ({},)
-    """Settings at which the variant is tried with every choice of the other axes, for a model of d_model 24 with 4
-    heads of 6 features. To be given where the defaults are too large or leave something out, or there are none."""
+    """Settings with which tests combine the variant with every choice of the other axes, in a model of d_model 24 with
+    4 heads of 6 features. Override if the defaults are too large, skip a code path, or do not exist."""
 
     paired_examples: ClassVar[int | None] = None
-    """Number of the first examples whose pairs with other choices are among those that the default tests check; the
-    slow tests check those of the others, too. Null for all. A variant that is built of parts which other variants have
-    too can be 0: the default tests then check each of its examples in two models."""
+    """Number of examples, the first ones, whose pairs with other choices the default tests check; the slow tests check
+    the pairs of all examples. None for all. 0 suits a variant built from parts of other variants: the default tests
+    then check each of its examples in two models."""
 
     requires: ClassVar[Edits] = {}
-    """Edits of a model by path without which it cannot have the variant."""
+    """Edits by path that a model needs before it can have the variant."""
 
     kind: str
-    """Name of the variant, the file's; a bare name stands for `{kind: name}`."""
+    """Name of the variant, equal to its file's name; a bare name is short for `{kind: name}`."""
 
 
 def variants(axis: str, tag: str = "kind") -> dict[str, type[Spec]]:
-    """Every variant of an axis package (`"zoo.norms"`), by its `tag` field, in alphabetical order."""
+    """Variants of an axis package (`"zoo.norms"`), keyed by their `tag` field, in alphabetical order. Raises
+    PluginError for a file without exactly one complete variant."""
     return {name: _variant_of(member(axis, name), name, tag) for name in members(axis)}
 
 
@@ -167,12 +169,12 @@ def _variant_of(module: ModuleType, name: str, tag: str) -> type[Spec]:
 
 
 def axis_of(variant: type[Variant]) -> str:
-    """The package of a variant's axis: that of the class which all variants of it extend."""
+    """Package of a variant's axis, which defines the base class of all its variants."""
     return [cls.__module__ for cls in variant.__mro__ if issubclass(cls, Variant) and cls is not Variant][-1]
 
 
 def kind_of(cls: type[BaseModel], tag: str = "kind") -> str | None:
-    """The kind that a spec class fixes in its `tag` field, or None for a base class."""
+    """The kind that a spec class fixes in its `tag` field; None for a base class."""
     field = cls.model_fields.get(tag)
     kinds = get_args(field.annotation) if field is not None else ()
     return kinds[0] if kinds else None
@@ -180,22 +182,22 @@ def kind_of(cls: type[BaseModel], tag: str = "kind") -> str | None:
 
 @dataclass(frozen=True)
 class Choice:
-    """Field annotation: a variant of an axis, given as a spec, as a map with `kind`, or as the bare kind.
+    """Field annotation for a variant of an axis, given as a spec, as a map with `kind`, or as the bare kind.
 
-    `tag` is the field that tells the variants apart, where that is not `kind`.
-    Errors name the field's own path, with the kind added after it (see `zoo.settings.explain`).
+    tag: the discriminator field, if it is not `kind`.
+    pydantic's error locations add the kind to the field's path; `zoo.settings.explain` removes it.
     """
 
     axis: str
     tag: str = "kind"
 
     def variants(self) -> dict[str, type[Spec]]:
-        """Variants to choose from, by name."""
+        """The axis's variants, by name."""
         return variants(self.axis, self.tag)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         members = tuple(Annotated[cls, Tag(name)] for name, cls in self.variants().items())
-        # The members are known at run time only, which `Union[...]` cannot say to a type checker.
+        # The members are known only at run time, so a type checker cannot read `Union[...]`.
         union: Any = Union.__getitem__(members)
         return handler.generate_schema(Annotated[union, Discriminator(self._tag_of), BeforeValidator(self._named)])
 

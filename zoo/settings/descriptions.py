@@ -1,4 +1,4 @@
-"""Descriptions of settings: the docstring below each field, of a class or of one that it extends; and of constants."""
+"""Descriptions of settings and constants, read from the docstrings below fields (also inherited) and assignments."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from types import ModuleType
 from pydantic import BaseModel
 
 FUNCTION = re.compile(r"^( *)(?:@.*\n\1)*(?:async )?def .*\n(?:(?:\1 .*|\1\).*|)\n)*", re.MULTILINE)
-"""A function or a method, as far as its lines are indented; its signature may end in a line that begins with `)`."""
+"""A function or method with its indented body; its signature may end in a line that begins with `)`."""
 
 
 @cache
 def descriptions(cls: type[BaseModel]) -> Mapping[str, str]:
-    """Descriptions of a class's fields by name.
+    """Descriptions of a class's fields, by name.
 
-    They are read from the source when asked for: pydantic would read them as each class is defined, at every start.
+    Read lazily from the source: pydantic would read them whenever a class is defined, at every program start.
     """
     found: dict[str, str] = {}
     for made_of in getattr(cls, "fields_from", ()):
@@ -31,11 +31,11 @@ def descriptions(cls: type[BaseModel]) -> Mapping[str, str]:
     for owner in reversed(cls.__mro__):
         if issubclass(owner, BaseModel) and owner is not BaseModel:
             found |= _own(owner)
-    return {name: text for name, text in found.items() if name in cls.model_fields}  # not of class variables
+    return {name: text for name, text in found.items() if name in cls.model_fields}  # drops class variables
 
 
 def description_of(module: ModuleType, name: str) -> str:
-    """The docstring below a module's assignment to a name, or below that of the module which it imports it from."""
+    """The docstring below a module's assignment to `name`, following imports of it; empty if there is none."""
     body = ast.parse("".join(linecache.getlines(module.__file__ or ""))).body
     for node, below in pairwise([*body, ast.Pass()]):
         match node, below:
@@ -53,7 +53,7 @@ def _own(cls: type[BaseModel]) -> dict[str, str]:
     found = {name: field.description for name, field in cls.model_fields.items() if field.description}
     try:
         classes = classes_in(inspect.getsourcefile(cls) or "", with_functions="<locals>" in cls.__qualname__)
-    except (OSError, TypeError):  # made of others' fields, which have descriptions with them; a plug-in that is gone
+    except (OSError, TypeError):  # a class built from other classes' fields, or a plug-in whose file is gone
         return found
     defined = classes.get(cls.__qualname__)
     for field, below in pairwise(defined.body if defined else ()):
@@ -65,13 +65,13 @@ def _own(cls: type[BaseModel]) -> dict[str, str]:
 
 @cache
 def classes_in(path: str, *, with_functions: bool) -> Mapping[str, ast.ClassDef]:
-    """Classes of a file by qualified name. `inspect.getsource` would parse the file again for each of them.
+    """Classes of a file by qualified name. `inspect.getsource` would parse the file again for each class.
 
-    with_functions: also those inside functions. To parse a file without its functions takes a tenth of the time.
+    with_functions: include classes inside functions. Without functions, parsing takes a tenth of the time.
     """
     text = "".join([*linecache.getlines(path), "\n"])
     if not with_functions:
-        with suppress(SyntaxError):  # a text in a function that begins at the left margin
+        with suppress(SyntaxError):  # FUNCTION cuts strings that have lines at the left margin
             return dict(_classes_of(ast.parse(FUNCTION.sub(r"\1pass\n", text)), ""))
     return dict(_classes_of(ast.parse(text), ""))
 

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 SpecJson: TypeAlias = dict[str, Any]
-"""A spec or a part of one as plain nested data: what `zoo.parse` takes and `ModelSpec.dump` returns."""
+"""A spec or a part of one as plain nested data, as `zoo.parse` takes and `ModelSpec.dump` returns."""
 Edits: TypeAlias = Mapping[str, Any]
-"""Changes of a spec: values, parts or kinds of variants, by dotted path, in nested maps, or in both."""
+"""Changes to a spec: values, parts or kinds of variants, in dotted paths, nested maps, or both."""
 
 
 def merge(old: Any, new: Any) -> Any:
     """`old` edited by `new`.
 
-    Maps merge key by key, with two exceptions: a map whose `kind` differs, and a bare kind (`"gelu"`) that differs,
-    replace the part whole, since another variant has other settings. Anything else replaces.
+    Maps merge key by key. Two exceptions replace the whole part, since another variant has other settings: a map with a
+    different `kind`, and a different bare kind (`"gelu"`). Any other value replaces the old one.
     """
     return _merge(old, expand(new) if isinstance(new, Mapping) else new)
 
@@ -35,7 +35,7 @@ def _other_kind(old: Edits, new: Edits) -> bool:
 
 
 def expand(edits: Edits) -> SpecJson:
-    """Dotted keys as nested maps: `{"a.b": 1, "a": {"c": 2}}` → `{"a": {"b": 1, "c": 2}}`."""
+    """Expand dotted keys into nested maps: `{"a.b": 1, "a": {"c": 2}}` → `{"a": {"b": 1, "c": 2}}`."""
     nested: SpecJson = {}
     for key, value in edits.items():
         head, _, rest = str(key).partition(".")
@@ -47,7 +47,7 @@ def expand(edits: Edits) -> SpecJson:
 
 
 def flatten(edits: Edits, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of nested edits, by dotted path."""
+    """Leaves of nested edits, as (dotted path, value). An empty map is a leaf."""
     for key, value in edits.items():
         path = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:

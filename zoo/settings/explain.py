@@ -1,4 +1,4 @@
-"""pydantic's complaints as SpecErrors: the user's own path, one reason each, the nearest word for a typo."""
+"""Conversion of pydantic's errors to SpecErrors with the user's path, one reason, and a suggestion for a typo."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS: dict[str, Kind] = {
     "union_tag_invalid": "unknown_choice",
     "literal_error": "unknown_choice",
 }
-"""The kinds of error that programs distinguish, by pydantic's types."""
+"""pydantic's error types → the error kinds that programs distinguish."""
 WORDING = (
     (r"^[Ii]nput should be ", "must be "),
     (r"\ba valid (dictionary or instance of \w+|dictionary)", "a map"),
@@ -29,15 +29,15 @@ WORDING = (
     (r"\ba valid boolean", "true or false"),
     (r"\ba valid string", "text"),
 )
-"""pydantic's words, and those of a YAML file."""
+"""Patterns of pydantic's wording → words that fit a YAML file."""
 LONGEST = 60
-"""Characters of a value that a message quotes."""
+"""Maximum number of characters of a value in a message."""
 
 Checked = TypeVar("Checked", bound=BaseModel)
 
 
 def checked(model: type[Checked], data: Mapping[str, object]) -> Checked:
-    """The model of this data. Raises SpecError, the first complaint there is."""
+    """`data` validated as `model`. Raises SpecError for the first error."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -45,12 +45,12 @@ def checked(model: type[Checked], data: Mapping[str, object]) -> Checked:
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> list[SpecError]:
-    """One SpecError per complaint about data for `model`, in the order of the fields."""
+    """One SpecError per validation error of data for `model`, in the order of the fields."""
     return [_explain(details, model) for details in details_of(error)]
 
 
 def details_of(error: ValidationError) -> list[ErrorDetails]:
-    """pydantic's complaints, each said once: a list whose every value is refused is not also too short."""
+    """pydantic's errors without duplicates: a list with an invalid item is not also reported as too short."""
     found = error.errors(include_url=False)
     around = {details["loc"][:-1] for details in found}
     return [details for details in found if details["type"] != "too_short" or details["loc"] not in around]
@@ -80,7 +80,7 @@ def _reason(details: ErrorDetails, keys: list[str], owner: type[BaseModel] | Non
 
 
 def reason(details: ErrorDetails, key: str) -> str:
-    """A complaint that concerns only the value of `key`, in the words of a YAML file."""
+    """Reason of an error that concerns only the value of `key`, in words that fit a YAML file."""
     kind, given = details["type"], details["input"]
     if kind == "missing":
         return "is missing"
@@ -99,24 +99,24 @@ def reason(details: ErrorDetails, key: str) -> str:
 
 
 def unknown(what: str, word: object, known: Sequence[str]) -> str:
-    """`unknown kind 'bpee' (did you mean 'bpe'?)`, or a list of all known ones."""
+    """`unknown kind 'bpee' (did you mean 'bpe'?)`; without a close match, a list of all known words."""
     return f"unknown {what} {yaml(word)}" + (did_you_mean(str(word), known) or f": one of {', '.join(known)}")
 
 
 def unknown_variant(tag: str, word: object, known: Sequence[str]) -> str:
-    """`unknown`, of what a plug-in could have: without a near word it may be one that was not given."""
+    """`unknown` for a variant. Without a close match the message suggests a plug-in that was not loaded."""
     near = did_you_mean(str(word), known)
     return unknown(tag, word, known) + ("" if near else " (a plug-in's? give --plugin FILE)")
 
 
 def yaml(value: Any) -> str:
-    """A value as it could be written in YAML, cut where it is long."""
+    """A value as YAML would write it, truncated to `LONGEST` characters."""
     text = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def _unknown(key: str, owner: type[BaseModel] | None) -> str:
-    """A typo, or a setting of another variant of the same axis, or of a part further down."""
+    """Reason for an unknown key: a setting of another variant of the axis, a setting of a nested part, or a typo."""
     kind = kind_of(owner) if owner else None
     if owner is not None and issubclass(owner, Variant) and kind is not None:
         siblings = variants(axis_of(owner))
@@ -130,7 +130,7 @@ def _unknown(key: str, owner: type[BaseModel] | None) -> str:
 
 
 def _below(key: str, owner: type[BaseModel]) -> str | None:
-    """Where a key is a setting of a part, or of a part's part: `mixer.window` of `window` in a block."""
+    """Path of a nested part's setting with this name, such as `mixer.window` for `window` in a block; None if none."""
     inner: list[tuple[str, type[BaseModel]]] = []
     for name, field in owner.model_fields.items():
         choice, model = choice_of(field), _model_of(field.annotation)
@@ -142,7 +142,7 @@ def _below(key: str, owner: type[BaseModel]) -> str | None:
 
 
 def _walk(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[list[str], type[BaseModel] | None]:
-    """The user's path of a pydantic location, which also names union members, and the class that owns its last key."""
+    """The user's path for a pydantic location, without its union members, and the class that owns the last key."""
     keys: list[str] = []
     owner: type[BaseModel] | None = model
     inside: type[BaseModel] | None = model
@@ -161,13 +161,13 @@ def _walk(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[list
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:
-    """The model that a field holds, also one written `EncoderSpec | None`."""
+    """The model class in a field's annotation, also in `EncoderSpec | None`."""
     members = (annotation, *get_args(annotation))
     return next((each for each in members if isinstance(each, type) and issubclass(each, BaseModel)), None)
 
 
 def choice_of(field: FieldInfo) -> Choice | None:
-    """The choice that a field is, also one written `Annotated[Norm, Choice(…)] | None`."""
+    """The `Choice` in a field's annotation, also in `Annotated[Norm, Choice(…)] | None`."""
     parts = getattr(field.annotation, "__args__", ())
     members = [extra for member in parts for extra in getattr(member, "__metadata__", ())]
     return next((extra for extra in [*field.metadata, *members] if isinstance(extra, Choice)), None)

@@ -1,9 +1,9 @@
-"""Metadata of a setting beside its type, declared at the field.
+"""Metadata of a setting beyond its type, declared at the field.
 
 heads: Annotated[PositiveInt, Fact.SIZE, Fact.HEADS] = 4
 
-Whoever needs such a list asks here, so that a new setting is in all of them from its own file. A field that a subclass
-declares again keeps what its base class says of it.
+Code that needs a list of such settings queries this module, so that a new setting appears in it from its own file. A
+field that a subclass redeclares inherits its base class's metadata.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ class Fact(Enum):
     """Property of a setting."""
 
     SIZE = auto()
-    """It says how large something is, and not what it does."""
+    """A size: changes scale, not behaviour."""
     WIDTH = auto()
-    """Features that grow with d_model."""
+    """Number of features that grows with d_model."""
     HEAD_WIDTH = auto()
-    """Features of a head."""
+    """Number of features of a head."""
     HEADS = auto()
     """Number of heads."""
     SHARED_HEADS = auto()
-    """Number of heads that each serve several of the `HEADS`, such as kv heads."""
+    """Number of heads that each serve several of the `HEADS`, such as KV heads."""
     SCALE = auto()
-    """A factor that goes with a width."""
+    """A factor that depends on a width."""
     SCORE_SCALE = auto()
-    """The factor on scores, which goes with the width of a head."""
+    """The factor on scores, which depends on the width of a head."""
     LAYERS = auto()
-    """It says which blocks the layers are made of."""
+    """Determines the blocks that the layers consist of."""
     TRAINING = auto()
-    """It shows in training alone: a trained model computes the same with another value."""
+    """Affects training only: a trained model computes the same with any value."""
     TRAINING_UNLESS_NULL = auto()
-    """The same, but for whether it is null."""
+    """Affects training only, except for whether it is null."""
 
 
 @dataclass(frozen=True)
 class MaxInTests:
-    """A model that trains in seconds has this number where the setting is larger."""
+    """Upper bound of the setting in shrunk models (`zoo.shrink`), which train in seconds."""
 
     number: int
 
 
 @dataclass(frozen=True, init=False, eq=False)
 class ValuesInTests:
-    """Values with which the setting is tried in combination with all others; none where it is not tried.
+    """Values with which tests combine the setting with all others; none for no such tests.
 
-    paired: whether the default tests check its pairs with other choices, as the slow ones do. costly: whether it takes
-    so long in every test that it is tried no more often than to meet all others.
+    paired: whether the default tests, not only the slow ones, check its pairs with other choices. costly: whether it is
+    so slow that tests include it only as often as needed to cover its pairs.
     """
 
     values: tuple[Any, ...]
@@ -73,7 +73,7 @@ class ValuesInTests:
 
 @dataclass(frozen=True, init=False, eq=False)
 class Supports:
-    """Operations that work where the setting is on, which is off by default (see `zoo.compatibility.support`)."""
+    """Operations that work if a setting that is off by default is on (see `zoo.compatibility.support`)."""
 
     operations: Operations
 
@@ -83,32 +83,32 @@ class Supports:
 
 @dataclass(frozen=True, eq=False)
 class As:
-    """The setting is the plain way to write a part of the model, which `make` makes of its value."""
+    """Marks a setting as shorthand for a part of the model. `make`: value of the setting → spec of the part."""
 
     make: Callable[[Any], Spec]
 
 
 Dropout = Annotated[float, Field(ge=0, lt=1), Fact.TRAINING, ValuesInTests(0.1), Supports(*EVERY_OPERATION)]
-"""A probability that something is left out while training."""
+"""A setting's type: dropout probability, in training only."""
 Features = Annotated[PositiveInt, Fact.SIZE, Fact.WIDTH]
-"""A setting's type: features that grow with d_model."""
+"""A setting's type: number of features that grows with d_model."""
 HeadFeatures = Annotated[PositiveInt, Fact.SIZE, Fact.HEAD_WIDTH]
-"""A setting's type: features of a head."""
+"""A setting's type: number of features of a head."""
 Heads = Annotated[PositiveInt, Fact.SIZE, Fact.HEADS]
-"""A setting's type: a number of heads."""
+"""A setting's type: number of heads."""
 
 T = TypeVar("T")
 
 
 @cache
 def facts_of(owner: type[BaseModel], name: str) -> frozenset[Any]:
-    """All that is said of a setting by its class and the classes that it extends."""
+    """Metadata of a setting, declared by its class or by a base class."""
     fields = (getattr(cls, "model_fields", {}).get(name) for cls in owner.__mro__)
     return frozenset(said for field in fields if field is not None for said in _said(field))
 
 
 def _said(field: Any) -> list[Any]:
-    """Also of `Annotated[int, …] | None`."""
+    """Metadata at a field, also inside `Annotated[int, …] | None`."""
     members = getattr(field.annotation, "__args__", ())
     inside = [said for member in members for said in getattr(member, "__metadata__", ())]
     return [
@@ -120,28 +120,28 @@ def _said(field: Any) -> list[Any]:
 
 @cache
 def names_with(owner: type[BaseModel], *facts: Fact) -> tuple[str, ...]:
-    """The settings of a class of which one of these is said, in its order."""
+    """Settings of a class with at least one of these facts, in the order of declaration."""
     return tuple(name for name in owner.model_fields if facts_of(owner, name) & set(facts))
 
 
 def said_of(owner: type[BaseModel], name: str, kind: type[T]) -> T | None:
-    """Metadata of this class that a setting declares; None without any."""
+    """A setting's metadata of type `kind`; None if it declares none."""
     return next((said for said in facts_of(owner, name) if isinstance(said, kind)), None)
 
 
-@cache  # a spec asks for all of its settings whenever it is parsed
+@cache  # called for every setting whenever a spec is parsed
 def _plain_way(owner: type[BaseModel], name: str) -> As | None:
     return said_of(owner, name, As)
 
 
 def written_out(part: Spec, name: str) -> Any:
-    """The value of a setting: the part that it stands for, where it is the plain way to write one."""
+    """The value of a setting; for a shorthand that is on (`As`), the part that it stands for."""
     value, plain = getattr(part, name), _plain_way(type(part), name)
     return plain.make(value) if plain is not None and value else value
 
 
 def what_computes(spec: Spec) -> SpecJson:
-    """A spec as plain data without what shows in training alone."""
+    """A spec as plain data, without settings that affect training only."""
     data = spec.model_dump(mode="json")
     for name in data.keys() & type(spec).model_fields.keys():
         facts, value = facts_of(type(spec), name), getattr(spec, name)

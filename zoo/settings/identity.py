@@ -1,11 +1,11 @@
-"""Identities: what tells two specs apart, as plain data, and its digest.
+"""Identities of specs, as plain data, and their digests.
 
-A setting equal to its first default is left out, so that a new setting with a harmless default changes no digest. When
-a default changes, the field names the first one, which its absence keeps standing for:
+Settings equal to their first default are omitted, so that a new setting with a neutral default changes no digest. If a
+default changes later, the field keeps the first one, which an absent value still means:
 
     lr: Annotated[PositiveFloat, FirstDefault(1e-3)] = 3e-3
 
-When the code of a spec computes something else from the same settings, its class counts up `identity_version`.
+If the code of a spec changes what it computes from the same settings, the class increments `identity_version`.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from pydantic_core import to_jsonable_python
 from zoo.settings.edits import SpecJson
 
 DIGITS = 20
-"""Digests of runs and requests had 16 before November 2026, and covered every default."""
+"""Hex digits of a digest. Before November 2026, digests of runs and requests had 16 and covered every default."""
 TAGS = ("kind", "source")
-"""Settings that say which variant of an axis a spec is."""
+"""Names of the discriminator fields, which name the variant of an axis."""
 
 
 @dataclass(frozen=True)
 class FirstDefault:
-    """Field annotation: the value that digests leave out, where the default is another by now. `FirstDefault(...)`:
-    the setting was required at first, so every value is in digests."""
+    """Field annotation: the value that digests omit, if the default has changed since. `FirstDefault(...)`: the setting
+    was required at first, so digests include every value."""
 
     value: Any
 
 
 def identity_of(value: Any, *, versions: bool = True) -> Any:
-    """A spec, or values with specs inside, as plain data without first defaults. versions: of classes, too."""
+    """A spec, or values with specs inside, as plain data without first defaults. versions: whether to include
+    `identity_version` where it is not 1."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, BaseModel):
@@ -58,7 +59,7 @@ def identity_of(value: Any, *, versions: bool = True) -> Any:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Equality as JSON, of plain data: 1, 1.0 and true differ, and so do 0.0 and -0.0."""
+    """Whether plain data is equal as JSON: 1, 1.0 and true differ, and so do 0.0 and -0.0."""
     if type(one) is not type(other) or one != other:
         return False
     if isinstance(one, dict):
@@ -75,13 +76,13 @@ def _hashed(cls: type[BaseModel]) -> tuple[str, ...]:
 
 @cache
 def _first_defaults(cls: type[BaseModel]) -> SpecJson:
-    """Each first default as plain data. Tags have none: they tell classes apart."""
+    """First default of each field as plain data. Tags have none, since they must stay in digests."""
     firsts = {name: first_default(field) for name, field in cls.model_fields.items() if name not in TAGS}
     return {name: identity_of(value, versions=False) for name, value in firsts.items() if value is not ...}
 
 
 def first_default(field: FieldInfo) -> Any:
-    """The value of a setting that digests leave out; `...` where they have every value."""
+    """The value of a setting that digests omit; `...` if they include every value."""
     for said in field.metadata:
         if isinstance(said, FirstDefault):
             return said.value
@@ -94,5 +95,5 @@ def canonical(data: object) -> str:
 
 
 def digest_of(data: object, digits: int = DIGITS) -> str:
-    """The first hex digits of the sha256 of canonical JSON."""
+    """The first `digits` hex digits of the SHA-256 of canonical JSON."""
     return hashlib.sha256(canonical(data).encode()).hexdigest()[:digits]

@@ -1,5 +1,4 @@
-"""Where a spec or a model came from: a preset, another library. No part of what it is: equality, digests and dumps of
-specs do not see it."""
+"""Origin of a spec or a model: a preset, or another library. Equality, digests and dumps of specs ignore it."""
 
 from __future__ import annotations
 
@@ -11,26 +10,27 @@ from zoo.settings.edits import Edits
 
 
 class Origin(NamedTuple):
-    """The preset that a spec was loaded as, by name and as plain data."""
+    """The preset that a spec was loaded from. preset: its name. model: its spec as plain data."""
 
     preset: str
     model: Edits
 
 
 class Converted(TypedDict):
-    """Which other library's model one was converted from, so that it can be converted back (see `zoo.hf`)."""
+    """Source of a model converted from another library, so that it can be converted back (see `zoo.hf`)."""
 
     library: str
     config: dict[str, Any]
-    """The library's own config of the model."""
+    """The model's config in that library."""
 
 
 TokenizerFiles: TypeAlias = Mapping[str, str]
-"""The files of the tokenizer that a model came with, by name. The model does not use them: `zoo.save` keeps them."""
+"""Tokenizer files that a model came with, by name. The model does not use them, but `zoo.save` keeps them."""
 
 
 def as_loaded(preset: str, before: Spec, after: Spec) -> str:
-    """`zoo.load('llama3', d_model=256, **{'block.mixer.kv_heads': 2})`: `after` as edits of the preset, `before`."""
+    """Python call that loads `after` as edits of the preset, `before`:
+    `zoo.load('llama3', d_model=256, **{'block.mixer.kv_heads': 2})`."""
     edits = dict(edits_between(before, after))
     named = [f"{path}={value!r}" for path, value in edits.items() if "." not in path]
     inside = {path: value for path, value in edits.items() if "." in path}
@@ -38,7 +38,7 @@ def as_loaded(preset: str, before: Spec, after: Spec) -> str:
 
 
 def edits_between(before: Spec, after: Spec, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The edits by path that make `after` of `before`."""
+    """Edits, as (path, value), that turn `before` into `after`."""
     for name in type(after).model_fields:
         old, new = getattr(before, name), getattr(after, name)
         if old == new:
@@ -50,7 +50,7 @@ def edits_between(before: Spec, after: Spec, prefix: str = "") -> Iterator[tuple
 
 
 def as_edit(value: Any) -> Any:
-    """A value as an edit spells it: a part by its kind, with those of its settings that differ from their defaults."""
+    """A value as an edit: a part becomes its kind and the settings that differ from their defaults."""
     if not isinstance(value, Spec):
         return list(value) if isinstance(value, tuple) else value
     settings = {name: as_edit(getattr(value, name)) for name in set_apart(value)}
@@ -61,7 +61,7 @@ def as_edit(value: Any) -> Any:
 
 
 def set_apart(value: Spec) -> list[str]:
-    """The fields that differ from their defaults, in their order; of a variant without its kind."""
+    """Names of required fields and of fields that differ from their defaults, in order, without `kind`."""
     fields = type(value).model_fields.items()
     return [
         name

@@ -1,12 +1,12 @@
-"""Variants in a folder: its own files, and the plug-ins that belong to it.
+"""Variants of a folder (a package such as `zoo.norms`): its own files and plug-ins.
 
-A plug-in is such a file that lies elsewhere. An installed package names its modules as entry points, in a group called
-after the folder; `ablate --plugin FILE` and `ablate.plug_in` add single files, which processes that we start inherit.
+A plug-in is a variant file outside the folder. An installed distribution declares its modules as entry points, in a
+group named after the folder; `ablate --plugin FILE` and `ablate.plug_in` add single files, inherited by subprocesses.
 
     [project.entry-points."ablate.norms"]
-    maxnorm = "my_package.maxnorm"          # the module that would be zoo/norms/maxnorm.py
+    maxnorm = "my_package.maxnorm"          # acts as zoo/norms/maxnorm.py
 
-Whoever asks what a folder holds asks here, so a plug-in is wherever a file of ours is.
+All lists of a folder's variants come from this module, so plug-ins work wherever built-in files do.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ from zoo.errors import PluginError
 Base = TypeVar("Base")
 
 VARIABLE = "ABLATE_PLUGINS"
-"""Environment variable with plug-ins: `zoo.norms/maxnorm=/path/of/maxnorm.py`, one after the other as in PATH."""
+"""Environment variable with single-file plug-ins: `zoo.norms/maxnorm=/path/of/maxnorm.py`, separated as in PATH."""
 GROUP = "ablate."
-"""Groups of entry points begin with it: `ablate.norms` for `zoo.norms`."""
+"""Prefix of entry-point groups: `ablate.norms` for `zoo.norms`."""
 _listed: set[str] = set()
-"""Packages whose names were asked for: the types of specs are made of them then."""
+"""Packages whose variants have been listed. Spec types may be built from that list, so later plug-ins are refused."""
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A file of a folder that lies elsewhere: at a path, or as a module of an installed distribution.
+    """A variant file outside its folder: at a path, or a module of an installed distribution.
 
-    `folder` is the last part of the package's name. A file is imported as the module of the package that it would be.
+    folder: last part of the package's name. A file at a path is imported under the module name it would have inside the
+    package.
     """
 
     folder: str
@@ -58,14 +59,14 @@ class Plugin:
 
     @property
     def label(self) -> str:
-        """`norms.maxnorm`."""
+        """Folder and name: `norms.maxnorm`."""
         return f"{self.folder}.{self.name}"
 
     def load(self) -> ModuleType:
-        """Raises PluginError."""
+        """Import the plug-in. Raises PluginError if that fails."""
         try:
             return self._executed(self.path) if self.path else importlib.import_module(self.module)
-        except (Exception, SystemExit) as error:  # it is anybody's code
+        except (Exception, SystemExit) as error:  # third-party code may raise anything
             reason = " ".join(str(error).split())
             raise PluginError(f"plug-in {self}: {type(error).__name__}: {reason}{place_in_plugin(error)}") from error
 
@@ -85,18 +86,18 @@ class Plugin:
         return module
 
     def version(self) -> str:
-        """Version identifier: the digest of its file, after its distribution and version."""
+        """Version identifier: distribution with its version, if installed, then the digest of the file."""
         return f"{self.distribution} {digest_of(Path(str(self.load().__file__)))}".lstrip()
 
 
 @cache
 def digest_of(path: Path) -> str:
-    """Digest of a file as it was when it was loaded: that code runs here, even if it is edited meanwhile."""
+    """Digest of a file, cached from when it was loaded: this process keeps running that code if the file changes."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def members(package: str) -> list[str]:
-    """Names of a folder's variants, in alphabetical order. Raises PluginError for a plug-in whose name is taken."""
+    """Names of a folder's variants, in alphabetical order. Raises PluginError if a plug-in's name is taken."""
     _listed.add(package)
     own, added = _files_of(package), plugins_of(package)
     for name in own & added.keys():
@@ -106,19 +107,19 @@ def members(package: str) -> list[str]:
 
 @cache
 def _files_of(package: str) -> frozenset[str]:
-    """Names of the files that a folder came with: a specification that is refused asks for them again and again."""
+    """Names of a folder's built-in files. Cached, since explaining a refused spec asks for them repeatedly."""
     folder = importlib.import_module(package).__path__
     return frozenset(m.name for m in pkgutil.iter_modules(folder) if not (m.ispkg or m.name.startswith("_")))
 
 
 def member(package: str, name: str) -> ModuleType:
-    """One of the `members` of a folder. Raises PluginError."""
+    """Module of one of a folder's `members`. Raises PluginError if a plug-in cannot be imported."""
     plugin = plugins_of(package).get(name)
     return plugin.load() if plugin else importlib.import_module(f"{package}.{name}")
 
 
 def only_class(module: ModuleType, base: type[Base]) -> type[Base]:
-    """The class that a module defines of this kind. Raises PluginError unless there is exactly one."""
+    """The only subclass of `base` that a module defines. Raises PluginError unless there is exactly one."""
     own = [
         value
         for value in vars(module).values()
@@ -134,13 +135,13 @@ def _taken(plugin: Plugin, by: str = "") -> PluginError:
 
 
 def called(module: ModuleType) -> str:
-    """A module in messages: its file, and that it is a plug-in's."""
+    """Name of a module in messages: its file, preceded by `plug-in` if it is one."""
     ours = any(plugin.module == module.__name__ for plugin in plugins())
     return f"plug-in {module.__file__}" if ours else str(module.__file__)
 
 
 def place_in_plugin(error: BaseException) -> str:
-    """Where an error was last in a plug-in's file, ` (fox.py:93, in rows)`; empty if it was in none."""
+    """Last plug-in frame of an error's traceback, as ` (fox.py:93, in rows)`; empty if there is none."""
     modules = (sys.modules.get(plugin.module) for plugin in plugins())
     files = {str(plugin.path) for plugin in plugins()} | {str(module.__file__) for module in modules if module}
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
@@ -153,7 +154,7 @@ def place_in_plugin(error: BaseException) -> str:
 
 
 def plugins_of(package: str) -> Mapping[str, Plugin]:
-    """The plug-ins of a folder by name. Raises PluginError where two have one name."""
+    """Plug-ins of a folder by name. Raises PluginError if two have the same name."""
     folder, found = package.rpartition(".")[2], dict[str, Plugin]()
     for plugin in plugins():
         if plugin.folder != folder:
@@ -164,18 +165,18 @@ def plugins_of(package: str) -> Mapping[str, Plugin]:
 
 
 def plugins() -> tuple[Plugin, ...]:
-    """All that there are, of every folder."""
+    """Plug-ins of all folders."""
     return (*_installed(tuple(sys.path)), *_files(os.environ.get(VARIABLE, "")))
 
 
 def plugin_files() -> tuple[Path, ...]:
-    """Paths of those that are single files, in the order in which they were given."""
+    """Paths of the single-file plug-ins, in the order in which they were given."""
     return tuple(plugin.path for plugin in _files(os.environ.get(VARIABLE, "")) if plugin.path is not None)
 
 
 @cache
 def _installed(path: tuple[str, ...]) -> tuple[Plugin, ...]:
-    """Plug-ins of installed distributions. For one entry point the first on the path counts, as for modules."""
+    """Plug-ins of installed distributions. Of equal entry points the first on the path wins, as for modules."""
     points = ((point, found) for found in metadata.distributions(path=list(path)) for point in found.entry_points)
     ours = ((point, found) for point, found in points if point.group.startswith(GROUP))
     plugins: dict[str, Plugin] = {}
@@ -197,7 +198,8 @@ def _files(variable: str) -> tuple[Plugin, ...]:
 
 
 def add_file(package: str, name: str, path: Path) -> None:
-    """Make a file one of a folder's, here and in the processes that we start. Raises PluginError."""
+    """Add a plug-in file to a folder, in this process and its subprocesses. Raises PluginError if the path contains the
+    separator, or if the package's variants have been listed already."""
     entry = f"{package}/{name}={path}"
     known = list(filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)))
     if entry in known:
@@ -210,7 +212,7 @@ def add_file(package: str, name: str, path: Path) -> None:
 
 
 def versions_of(*values: object) -> dict[str, str] | None:
-    """Versions of the plug-ins that specs are made of; None where there is none."""
+    """Versions of the plug-ins that the specs inside `values` use, by label; None if they use none."""
     known = plugins()
     if not known:
         return None
@@ -220,13 +222,13 @@ def versions_of(*values: object) -> dict[str, str] | None:
 
 
 def changed(versions: Mapping[str, str]) -> Iterator[str]:
-    """Labels of plug-ins that are not, or no longer, of these versions."""
+    """Labels of plug-ins that are missing or have another version."""
     here = {plugin.label: plugin for plugin in plugins()}
     yield from (label for label, version in versions.items() if label not in here or here[label].version() != version)
 
 
 def _modules_of(value: object) -> Iterator[str]:
-    """Modules of the classes of all specs inside a value."""
+    """Module names of the classes of all specs inside a value."""
     if isinstance(value, BaseModel):
         yield type(value).__module__
         yield from _modules_of(vars(value).values())

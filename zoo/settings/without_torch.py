@@ -1,10 +1,10 @@
 """Specs without torch, for processes that build no model.
 
-A variant's file has its spec and its module, so whoever imports a spec imports torch, which takes more than a second.
+A variant's file holds both its spec and its module, so importing a spec imports torch, which takes more than a second.
 After `pretend()`, `import torch` gives placeholders in this process: classes to extend and decorators that change
-nothing, as Sphinx's `autodoc_mock_imports` does for documentation. Bodies of modules and classes may call them. In a
-function that is an attempt to compute, and raises `TorchNeededError`. torch cannot be loaded afterwards, so a function
-that others may call with models in hand must not pretend; commands do, which have a process of their own.
+nothing, like Sphinx's `autodoc_mock_imports`. Code at module or class level may call them. A call inside a function is
+an attempt to compute and raises `TorchNeededError`. torch cannot be loaded afterwards, so library functions must not
+call `pretend()`; commands may, since they have a process of their own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ DRIVERS = tuple(
         Path, ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/kfd", "/dev/dxg")
     )
 )
-"""One of them is there if torch can have a GPU on Linux: NVIDIA's, three of them, AMD's, that of Windows."""
+"""Files of which at least one exists if torch can use a GPU on Linux: four of NVIDIA's (two for Tegra), AMD's
+(/dev/kfd) and that of WSL (/dev/dxg)."""
 ANSWERS: Mapping[str, Callable[..., Any]] = {
     "torch.cuda.is_available": lambda: False,
     "torch.cuda.device_count": lambda: 0,
@@ -37,27 +38,27 @@ ANSWERS: Mapping[str, Callable[..., Any]] = {
     "torch.set_float32_matmul_precision": lambda precision: None,
     "torch.set_flush_denormal": lambda flushes: True,
 }
-"""Answers that are true where there is no GPU and nothing computes."""
+"""Stand-ins for torch functions, with results that hold if there is no GPU and nothing is computed."""
 
 
 class TorchNeededError(RuntimeError):
-    """A process that pretends to have torch was to compute with it."""
+    """Raised when code computes with torch in a process where `pretend()` replaced it."""
 
 
 def pretend() -> None:
-    """Have `import torch` give placeholders, unless it is loaded, or there are plug-ins: their files may compute as
-    they are imported."""
+    """Make `import torch` give placeholders, unless torch is loaded or there are plug-ins, whose files may compute on
+    import."""
     if "torch" not in sys.modules and not plugins():
         sys.meta_path.insert(0, _Finder())
 
 
 def may_have_gpu() -> bool:
-    """Whether only torch can say that there is no GPU. On Windows no file tells."""
+    """Whether a GPU may be present, so that only torch can tell. Always true on Windows, which has no device files."""
     return sys.platform == "win32" or any(map(Path.exists, DRIVERS))
 
 
 class _Placeholder(ABCMeta):
-    """The type of a name of torch: a class, whose attributes are placeholders, too."""
+    """Metaclass of placeholders for names in torch. A placeholder is a class whose attributes are placeholders too."""
 
     _path: str
 
@@ -67,7 +68,8 @@ class _Placeholder(ABCMeta):
         return _placeholder(f"{cls._path}.{name}")
 
     def __call__(cls, *arguments: Any, **settings: Any) -> Any:
-        """Return what is decorated; with settings, a decorator."""
+        """Act as a decorator: return a callable argument unchanged, and without positional arguments the placeholder.
+        Raises TorchNeededError inside a function, or for other arguments."""
         if _computes(inspect.currentframe()):
             raise TorchNeededError(f"{cls._path} is called in a process that pretends to have torch")
         if len(arguments) == 1 and callable(arguments[0]):
@@ -81,7 +83,7 @@ class _Placeholder(ABCMeta):
 
 
 def _computes(here: FrameType | None) -> bool:
-    """Whether the caller of `here` is a function: bodies of modules and of classes define."""
+    """Whether the caller of frame `here` is a function, not the body of a module or class."""
     caller = here.f_back if here else None
     return caller is None or bool(caller.f_code.co_flags & inspect.CO_OPTIMIZED)
 

@@ -1,7 +1,7 @@
-"""Which keys a query sees where it does not see all of those before it: one file per pattern.
+"""Sparse attention patterns: the subset of earlier keys that a query sees. One file per pattern.
 
-A pattern is said once, by `sees`, and computed without the square of queries and keys, by `attend`. What `attend`
-cannot do (padded rows, a chunk of a prompt behind a cache, biases, caps and sinks) goes through a mask of `sees`.
+`sees` defines a pattern; `attend` computes it without the full T × T scores. Cases that `attend` does not cover (padded
+rows, a chunk of a prompt after a cache, biases, soft caps and sinks) use dense attention with a mask from `sees`.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from zoo.settings.axis import Variant
 
 
 class Sparsity(Variant):
-    """A pattern over places of one text."""
+    """A pattern over the positions of one text."""
 
     @property
     def reach(self) -> int | None:
-        """Number of last tokens that include all that a query sees, itself included; None where it may see any."""
+        """Number of most recent tokens, the query's own included, that contain all keys it sees; None for no limit."""
         return None
 
     @abstractmethod
     def sees(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Boolean mask, whether a query sees a key at or before it; positions of queries and keys that broadcast."""
+        """Boolean mask: whether a query sees a key at or before it. queries, keys: positions, broadcast together."""
 
     @abstractmethod
     def pairs(self, context: int) -> int:
-        """Number of pairs of a query and a key that it sees in a text of `context` tokens."""
+        """Number of (query, visible key) pairs in a text of `context` tokens."""
 
     @abstractmethod
     def computed(self, context: int) -> int:
-        """Scores per head that `attend` computes for a text of `context` tokens, seen or not."""
+        """Number of scores per head that `attend` computes for a text of `context` tokens, masked ones included."""
 
     @abstractmethod
     def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
-        """A whole unpadded text with plain scores. q: (B, H, T, d), k: (B, K, T, d), v: (B, K, T, e) → (B, H, T, e)."""
+        """Attention over whole unpadded texts with plain scores. q: (B, H, T, d), k: (B, K, T, d), v: (B, K, T, e) →
+        (B, H, T, e)."""
 
 
 def counted(tokens: int, most: int | None) -> int:

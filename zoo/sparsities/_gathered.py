@@ -1,4 +1,4 @@
-"""Patterns in which a block of queries sees a bounded number of keys, which are gathered for it."""
+"""Patterns in which each block of queries sees a bounded number of keys, computed by gathering these keys."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from zoo.sparsities import Sparsity
 
 
 class Gathered(Sparsity):
-    """Blocks of queries, each against keys of its own: work and memory grow as the text does."""
+    """Each block of queries attends to its own gathered keys: work and memory are linear in the text's length."""
 
     @property
     @abstractmethod
     def queries_at_once(self) -> int:
-        """b: queries of a block."""
+        """b: number of queries in a block."""
 
     @abstractmethod
     def keys_of(self, blocks: Tensor) -> Tensor:
-        """blocks: (N, 1), numbers of blocks of queries → (N, M), places of the keys that any query of the block sees,
-        each once; what is negative stands for none, and what is later than a query is not seen."""
+        """blocks: (N, 1), indices of query blocks → (N, M), positions of the keys that any query of the block sees,
+        without duplicates. Negative entries stand for no key; the caller masks keys later than a query."""
 
     @property
     @abstractmethod
     def keys_at_once(self) -> int:
-        """M."""
+        """M: number of keys gathered for each block."""
 
     def computed(self, context: int) -> int:
         size = self.queries_at_once
@@ -39,8 +39,8 @@ class Gathered(Sparsity):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
         length, size = q.shape[2], self.queries_at_once
         count = -(-length // size)
-        keys = self.keys_of(torch.arange(count, device=q.device)[:, None])[:, None]
-        queries = torch.arange(count * size, device=q.device).view(count, size, 1)
+        keys = self.keys_of(torch.arange(count, device=q.device)[:, None])[:, None]  # (N, 1, M) positions
+        queries = torch.arange(count * size, device=q.device).view(count, size, 1)  # (N, b, 1) positions
         seen = (keys >= 0) & (keys <= queries) & self.sees(queries, keys)
         places = keys[:, 0].clamp(0, length - 1)
         q = F.pad(q, (0, 0, 0, count * size - length)).unflatten(2, (count, size))

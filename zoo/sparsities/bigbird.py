@@ -1,4 +1,4 @@
-"""Blocks: a window, the first ones, and some at random."""
+"""Block-sparse attention: window blocks, global blocks and random blocks."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from zoo.sparsities._gathered import Gathered
 
 
 class BigBird(Gathered):
-    """A block of b tokens sees itself and the w − 1 blocks before it, the first g blocks, and r others at random, all
-    as far as they are not later. Zaheer et al. 2020, arXiv:2007.14062, causal.
+    """A block of b tokens sees itself, the w − 1 blocks before it, the first g blocks and r random blocks in between.
+    Zaheer et al. 2020, arXiv:2007.14062, causal.
 
-    The random blocks are one from each of r equal parts of those between the first and the window, the same for all
-    texts, rows and heads; `seed` draws others. The paper has b = 64, w = r = 3 and g = 2.
+    One random block is drawn from each of r equal parts of the blocks between the global ones and the window. The draw
+    depends on `seed` and is the same for all texts, rows and heads. The paper has b = 64, w = r = 3 and g = 2.
     """
 
     examples: ClassVar[Examples] = ({"block": 2, "window_blocks": 2, "global_blocks": 1, "random_blocks": 2},)
     kind: Literal["bigbird"] = "bigbird"
     supports: ClassVar[Operations] = EVERY_OPERATION
     block: PositiveInt = 16
-    """b: tokens of a block."""
+    """b: tokens per block."""
     window_blocks: PositiveInt = 3
-    """w, its own counted."""
+    """w: number of blocks in the window, the block itself included."""
     global_blocks: NonNegativeInt = 2
-    """g: first blocks, which all see."""
+    """g: number of first blocks, which all blocks see."""
     random_blocks: NonNegativeInt = 3
-    """r: blocks drawn at random that a block sees beside window and first ones."""
+    """r: number of random blocks that a block sees besides window and global blocks."""
     seed: Annotated[NonNegativeInt, Supports(*EVERY_OPERATION)] = 0
-    """Seed of the random blocks: give named blocks different ones, so that layers do not all see the same."""
+    """Seed of the random blocks. Give `blocks` of the model different seeds to vary the draw between layers."""
 
     def sees(self, queries: Tensor, keys: Tensor) -> Tensor:
         query, key = queries // self.block, keys // self.block
@@ -43,7 +43,7 @@ class BigBird(Gathered):
         return near | first | (self._drawn(query) == key[..., None]).any(dim=-1)
 
     def _drawn(self, blocks: Tensor) -> Tensor:
-        """(…,) → (…, r): the random blocks of each, −1 where there are fewer."""
+        """Block indices (…,) → indices of their random blocks (…, r); −1 if there are fewer blocks to draw from."""
         between = (blocks - self.window_blocks - self.global_blocks + 1).clamp(min=0)[..., None]
         part = torch.arange(self.random_blocks, device=blocks.device)
         begin, end = (self.global_blocks + (part + i) * between // max(1, self.random_blocks) for i in (0, 1))
@@ -57,7 +57,7 @@ class BigBird(Gathered):
         return before + (whole * self.block * (self.block + 1) + rest * (rest + 1)) // 2
 
     def _blocks_before(self, number: int) -> int:
-        """Number of blocks that a block sees beside itself."""
+        """Number of blocks that block `number` sees besides itself."""
         return min(number, self.window_blocks - 1 + self.global_blocks + self.random_blocks)
 
     @property
@@ -78,7 +78,7 @@ class BigBird(Gathered):
 
 
 def _scrambled(x: Tensor) -> Tensor:
-    """A number below 2³² that looks random, for each int64."""
+    """Hash of each int64 to a pseudo-random number below 2³²."""
     for _ in range(2):
         x = x & 0xFFFFFFFF
         x = ((x >> 16) ^ x) * 0x45D9F3B

@@ -1,4 +1,4 @@
-"""Chunks that do not see each other."""
+"""Attention within chunks that do not see each other."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from zoo.sparsities import Sparsity, counted
 
 class Chunked(Sparsity):
     """Token i sees j ≤ i of its own chunk, ⌊i/C⌋ = ⌊j/C⌋. Llama 4 (Meta 2025,
-    https://github.com/meta-llama/llama-models), in three layers of four.
+    https://github.com/meta-llama/llama-models), in three of four layers.
 
-    Chunks are counted from where the text begins. The first token of a chunk sees itself alone.
+    Chunks count from the beginning of the text. The first token of a chunk sees only itself.
     """
 
     examples: ClassVar[Examples] = ({"chunk": 6},)
     kind: Literal["chunked"] = "chunked"
     supports: ClassVar[Operations] = EVERY_OPERATION
     chunk: PositiveInt = 64
-    """C: tokens of a chunk."""
+    """C: tokens per chunk."""
 
     @property
     def reach(self) -> int:
@@ -47,7 +47,7 @@ class Chunked(Sparsity):
         return -(-context // size) * size**2
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
-        """Each chunk is a text of its own."""
+        """Dense causal attention with each chunk as a row of the batch."""
         length, size = q.shape[2], min(self.chunk, q.shape[2])
         count = -(-length // size)
         q, k, v = (fold(F.pad(x, (0, 0, 0, count * size - length)).unflatten(2, (count, size))) for x in (q, k, v))

@@ -1,4 +1,4 @@
-"""Every r-th token."""
+"""Attention to every r-th earlier token."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Dilated(Sparsity):
     """Token i sees i, i − r, i − 2r, …: W of them, or all. The dilated window of Longformer, Beltagy et al. 2020,
     arXiv:2004.05150, and without W the columns of the Sparse Transformer, Child et al. 2019, arXiv:1904.10509.
 
-    Each of the r residues is a text of its own, T/r tokens long, with a window over it.
+    Computed as windowed attention over r separate texts of T/r tokens, one for each residue of the position modulo r.
     """
 
     examples: ClassVar[Examples] = (
@@ -33,9 +33,9 @@ class Dilated(Sparsity):
     kind: Literal["dilated"] = "dilated"
     supports: ClassVar[Operations] = EVERY_OPERATION
     window: Annotated[PositiveInt | None, MaxInTests(8)] = 64
-    """W, the token itself counted; null for no end."""
+    """W: number of keys that a token sees, itself included; null for no limit."""
     dilation: PositiveInt = 4
-    """r: distance of neighbouring keys that a token sees."""
+    """r: distance between neighbouring visible keys."""
 
     @property
     def reach(self) -> int | None:

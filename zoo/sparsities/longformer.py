@@ -1,4 +1,4 @@
-"""A window and global tokens."""
+"""Attention to a window and to global tokens."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from zoo.sparsities._gathered import Gathered
 class Longformer(Gathered):
     """Token i sees j ≤ i where i − j < W, or j < g. Beltagy et al. 2020, arXiv:2004.05150, causal.
 
-    The first g tokens of a text are seen by all; what they would see of all others is behind the causal mask. The
-    paper has windows of 512 and gives global tokens projections of their own, which are not here.
+    All tokens see the first g tokens of a text; the causal mask keeps these from seeing all others in turn. The paper
+    has windows of 512 and separate projections for global tokens, which are not implemented.
     """
 
     examples: ClassVar[Examples] = ({"window": 3, "global_tokens": 2},)
@@ -28,7 +28,7 @@ class Longformer(Gathered):
     window: Annotated[PositiveInt, MaxInTests(8)] = 64
     """W: a token sees itself and the W − 1 before it."""
     global_tokens: NonNegativeInt = 1
-    """g: first tokens of a text, which all see."""
+    """g: number of first tokens of a text, which all tokens see."""
 
     def sees(self, queries: Tensor, keys: Tensor) -> Tensor:
         return (queries - keys < self.window) | ((keys >= 0) & (keys < self.global_tokens))

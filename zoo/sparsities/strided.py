@@ -1,4 +1,4 @@
-"""A window, and one token of each stretch before it."""
+"""Attention to a window and to every l-th token before it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from zoo.sparsities import Sparsity, counted
 class Strided(Sparsity):
     """Token i sees j ≤ i where i − j < l, or l divides i − j. Child et al. 2019 (Sparse Transformer), arXiv:1904.10509.
 
-    The paper's strided pattern with both parts merged in every head. Its other form, parts in turn over the layers, is
-    a `pattern` of blocks with `window` and with `dilated`; GPT-3's, of blocks with and without `window`. Work and
-    memory grow as T (l + T/l): for l near √T as T√T.
+    The paper's strided pattern with both parts merged in every head. Its other form, parts that alternate over the
+    layers, is a `pattern` of blocks with `window` and with `dilated`; GPT-3's alternates blocks with and without
+    `window`. Work and memory grow as T (l + T/l), which is T√T for l near √T.
     """
 
     examples: ClassVar[Examples] = ({"stride": 4},)
     kind: Literal["strided"] = "strided"
     supports: ClassVar[Operations] = EVERY_OPERATION
     stride: PositiveInt = 32
-    """l, about the square root of the context."""
+    """l: window and stride in tokens, best near the square root of the context."""
 
     def sees(self, queries: Tensor, keys: Tensor) -> Tensor:
         distance = queries - keys
@@ -45,16 +45,17 @@ class Strided(Sparsity):
         return rows * self.stride * (2 * self.stride + rows)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
-        """Rows of l tokens: a window is over a row and the one before it, a column over one token of each row."""
+        """Lays the text out in rows of l tokens: the window spans a token's row and the row before it, the column the
+        tokens at its place in all rows."""
         return in_float32(partial(self._attend, scoring=scoring), q, k, v).to(v.dtype)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
         length, stride, heads = q.shape[2], self.stride, k.shape[1]
         rows = -(-length // stride)
         q, k, v = (F.pad(x, (0, 0, 0, rows * stride - length)).unflatten(2, (rows, stride)) for x in (q, k, v))
-        q, k, v = q.unflatten(1, (heads, -1)), k[:, :, None], v[:, :, None]
-        near = q @ with_previous(k).transpose(-1, -2)
-        column = q.transpose(-3, -2) @ k.transpose(-3, -2).transpose(-1, -2)
+        q, k, v = q.unflatten(1, (heads, -1)), k[:, :, None], v[:, :, None]  # (B, K, H/K or 1, N, l, d)
+        near = q @ with_previous(k).transpose(-1, -2)  # (B, K, H/K, N, l, 2l)
+        column = q.transpose(-3, -2) @ k.transpose(-3, -2).transpose(-1, -2)  # (B, K, H/K, l, N, N)
         scores = torch.cat((near, column.transpose(-3, -2)), dim=-1) * scoring.scale
         weights = scores.masked_fill(~self._seen(rows, q.device), float("-inf")).softmax(dim=-1)
         near, column = F.dropout(weights, scoring.dropout).split((2 * stride, rows), dim=-1)
@@ -62,7 +63,7 @@ class Strided(Sparsity):
         return mixed.flatten(1, 2).flatten(2, 3)[:, :, :length]
 
     def _seen(self, rows: int, device: torch.device) -> Tensor:
-        """(N, l, 2l + N): which keys of the row before and its own, and which of the column's other rows."""
+        """Mask (N, l, 2l + N) for N rows: keys of the previous and the own row, then of the column in earlier rows."""
         place, row = torch.arange(self.stride, device=device), torch.arange(rows, device=device)
         keys = torch.arange(-self.stride, self.stride, device=device)
         distance = place[:, None] - keys

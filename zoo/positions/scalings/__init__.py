@@ -1,4 +1,4 @@
-"""Scalings of RoPE's frequencies, so that a model reads longer texts than it was trained on: one file per scheme."""
+"""Scalings of RoPE's frequencies, for texts longer than those a model was trained on. One file per scheme."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from zoo.settings.axis import Variant
 
 
 class Scaling(Variant):
-    """Frequencies θ from a base and a number of features, and what comes with them."""
+    """Frequencies θ from a base and a number of features, with factors on queries, keys and scores."""
 
     by_length: ClassVar[bool] = True
-    """Whether frequencies change with the length of the text. Assumed of a scaling that does not say otherwise."""
+    """Whether frequencies depend on the text's length, which is the safe default for a scaling."""
 
     @property
     def magnitude(self) -> float:
@@ -24,20 +24,20 @@ class Scaling(Variant):
 
     @property
     def score_factor(self) -> float:
-        """Factor on the mixer's own score scale, 1/√d."""
+        """Factor on the mixer's default score scale, 1/√d."""
         return 1.0
 
     def check(self, dim: int, base: float) -> None:
-        """Raise SpecError where frequencies of `dim` features and this base cannot be scaled so."""
+        """Raise SpecError if the scaling is undefined for `dim` rotated features and this base."""
 
     @abstractmethod
     def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
-        """θ: (dim/2,) radians per position, float32, on the device of length.
+        """θ: (⌈dim/2⌉,) radians per position, float32, on the device of `length`.
 
-        length: () int64, tokens of the longest row of this pass, those in the cache included.
+        length: () int64, tokens of the longest row of this pass, cached tokens included.
         """
 
 
 def rotation(base: float | Tensor, dim: int, device: torch.device) -> Tensor:
-    """θ_i = base^(−2i/dim): (dim/2,) float32, as RoPE has them unscaled."""
+    """θ_i = base^(−2i/dim): (⌈dim/2⌉,) float32, the unscaled frequencies of RoPE."""
     return 1.0 / base ** (torch.arange(0, dim, 2, dtype=torch.float32, device=device) / dim)

@@ -1,4 +1,4 @@
-"""NTK-aware scaling that grows with the text."""
+"""NTK-aware scaling that grows with the text's length."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Dynamic(Scaling):
 
     L is `original_length`. bloc97 and emozilla 2023; Peng et al. 2023, arXiv:2309.00071, appendix B.2.
 
-    Frequencies depend on the length, and keys stay in a cache as they were turned. So past L tokens, cached decoding
-    is not the uncached forward pass: both are what transformers computes.
+    Frequencies depend on the length, and cached keys keep the rotation of the length at which they were written. Past L
+    tokens cached decoding thus differs from the uncached forward pass; each matches its counterpart in transformers.
     """
 
-    # Longer than what is tried: past it, a cache is not the uncached forward pass.
+    # Longer than any tested text: past it, cached decoding differs from the uncached forward pass.
     examples: ClassVar[Examples] = ({"factor": 4.0, "original_length": 32},)
     kind: Literal["dynamic"] = "dynamic"
     supports: ClassVar[Operations] = EVERY_OPERATION
     factor: PositiveFloat
-    """Growth of s with the length: at n = 2L tokens s = factor + 1."""
+    """Growth of s with the length: s = factor + 1 at n = 2L tokens."""
     original_length: Annotated[PositiveInt, MaxInTests(64)]
-    """L: tokens up to which frequencies stay as they are."""
+    """L: text length in tokens up to which frequencies are unscaled."""
 
     def check(self, dim: int, base: float) -> None:
         if dim <= 2:

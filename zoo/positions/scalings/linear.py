@@ -13,14 +13,14 @@ from zoo.settings.axis import Examples
 
 
 class Linear(Scaling):
-    """θ'_i = θ_i / factor: positions are squeezed by a factor. Chen et al. 2023, arXiv:2306.15595."""
+    """θ'_i = θ_i / factor: position interpolation. Chen et al. 2023, arXiv:2306.15595."""
 
     examples: ClassVar[Examples] = ({"factor": 4.0},)
     kind: Literal["linear"] = "linear"
     supports: ClassVar[Operations] = EVERY_OPERATION
     by_length: ClassVar[bool] = False
     factor: PositiveFloat
-    """Factor that positions are divided by: new length / original length."""
+    """Divisor of positions: new length / original length."""
 
     def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
         return rotation(base, dim, length.device) / self.factor

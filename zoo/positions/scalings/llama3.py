@@ -18,9 +18,9 @@ from zoo.settings.field_tags import MaxInTests
 class Llama3(Scaling):
     """θ'_i = (1 − s_i)·θ_i/factor + s_i·θ_i, s_i = clamp((L/λ_i − low)/(high − low), 0, 1), λ_i = 2π/θ_i.
 
-    Pairs that turn more than `high_freq_factor` times within L = `original_length` tokens stay, those that turn less
-    than `low_freq_factor` times are interpolated; where both are equal, no pair is in between. Grattafiori et al. 2024,
-    arXiv:2407.21783, and its published code.
+    Pairs with more than `high_freq_factor` rotations within L = `original_length` tokens are unchanged, pairs with
+    fewer than `low_freq_factor` are interpolated, pairs between are blended (none, if both factors are equal).
+    Grattafiori et al. 2024, arXiv:2407.21783, and its published code.
     """
 
     examples: ClassVar[Examples] = ({"original_length": 8},)
@@ -28,11 +28,11 @@ class Llama3(Scaling):
     supports: ClassVar[Operations] = EVERY_OPERATION
     by_length: ClassVar[bool] = False
     factor: PositiveFloat = 8.0
-    """Factor that slow frequencies are divided by."""
+    """Divisor of low frequencies."""
     low_freq_factor: PositiveFloat = 1.0
-    """low: turns within L tokens below which a pair is interpolated by the whole factor."""
+    """low: rotations within L tokens below which a pair's frequency is divided by the whole factor."""
     high_freq_factor: PositiveFloat = 4.0
-    """high: turns within L tokens above which a pair stays as it is; at least low."""
+    """high: rotations within L tokens above which a pair is unchanged; at least `low_freq_factor`."""
     original_length: Annotated[PositiveInt, MaxInTests(64)] = 8192
     """L: context of the original training, in tokens."""
 

@@ -23,11 +23,11 @@ class LongRoPE(Scaling):
     """θ'_i = θ_i / short_factor_i for a text of up to L tokens, θ_i / long_factor_i beyond. Ding et al. 2024,
     arXiv:2402.13753; as in Phi-3, arXiv:2404.14219.
 
-    L is `original_length`; `factor` = new length / L. Keys stay in a cache as they were turned, so cached decoding
-    that crosses L tokens is not the uncached forward pass: both are what transformers computes.
+    L is `original_length`; `factor` = new length / L. Cached keys keep the rotation with which they were written, so
+    cached decoding across L tokens differs from the uncached forward pass; each matches transformers.
     """
 
-    # Longer than what is tried: past it, a cache is not the uncached forward pass.
+    # Longer than any tested text: past it, cached decoding differs from the uncached forward pass.
     examples: ClassVar[Examples] = (
         {
             "factor": 4.0,
@@ -45,9 +45,9 @@ class LongRoPE(Scaling):
     original_length: Annotated[PositiveInt, MaxInTests(64)]
     """L: context of the original training, in tokens."""
     factor: PositiveFloat
-    """New length / L, from which the factor on queries and keys follows unless `attention_factor` is set."""
+    """New length / L. It determines the factor on queries and keys unless `attention_factor` is set."""
     attention_factor: Annotated[PositiveFloat | None, Supports(*EVERY_OPERATION)] = None
-    """Factor on rotated queries and keys; null for √(1 + ln factor / ln L)."""
+    """Factor on rotated queries and keys; null for √(1 + ln factor / ln L), or 1 if factor ≤ 1."""
 
     @property
     def magnitude(self) -> float:

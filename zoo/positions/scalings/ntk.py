@@ -14,7 +14,7 @@ from zoo.settings.axis import Examples
 
 
 class NTK(Scaling):
-    """θ'_i = (base · factor^(d/(d−2)))^(−2i/d): the fastest pair stays, the slowest turns `factor` times slower.
+    """θ'_i = (base · factor^(d/(d−2)))^(−2i/d): the highest frequency is unchanged, the lowest divided by `factor`.
 
     bloc97 2023; Peng et al. 2023, arXiv:2309.00071, §3.1.
     """
@@ -24,7 +24,7 @@ class NTK(Scaling):
     supports: ClassVar[Operations] = EVERY_OPERATION
     by_length: ClassVar[bool] = False
     factor: PositiveFloat
-    """Factor by which the slowest pair turns more slowly: new length / original length."""
+    """Divisor of the lowest frequency: new length / original length."""
 
     def check(self, dim: int, base: float) -> None:
         if dim <= 2:

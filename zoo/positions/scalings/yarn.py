@@ -17,7 +17,7 @@ from zoo.settings.field_tags import MaxInTests, Supports
 
 
 def attention_temperature(factor: float, mscale: float = 1.0) -> float:
-    """0.1 · mscale · ln(factor) + 1, and 1 where the factor is below 1."""
+    """0.1 · mscale · ln(factor) + 1, or 1 if factor < 1."""
     return 1 + 0.1 * mscale * math.log(max(factor, 1.0))
 
 
@@ -25,8 +25,8 @@ class YaRN(Scaling):
     """θ'_i = (1 − r_i)·θ_i + r_i·θ_i/factor, r_i = clamp((i − low)/(high − low), 0, 1). Peng et al. 2023,
     arXiv:2309.00071.
 
-    low and high are the pairs that turn `beta_fast` and `beta_slow` times within L = `original_length` tokens,
-    d·ln(L/(2π·β)) / (2·ln base), rounded outwards if `truncate`.
+    low and high are the indices of the pairs with `beta_fast` and `beta_slow` rotations within L = `original_length`
+    tokens, d·ln(L/(2π·β)) / (2·ln base), rounded outwards if `truncate`.
     """
 
     examples: ClassVar[Examples] = ({"factor": 4.0, "original_length": 8, "truncate": False},)
@@ -34,23 +34,24 @@ class YaRN(Scaling):
     supports: ClassVar[Operations] = EVERY_OPERATION
     by_length: ClassVar[bool] = False
     factor: PositiveFloat
-    """Factor that slow frequencies are divided by: new length / L."""
+    """Divisor of low frequencies: new length / L."""
     original_length: Annotated[PositiveInt, MaxInTests(64)]
     """L: context of the original training, in tokens."""
     beta_fast: PositiveFloat = 32.0
-    """Turns within L tokens above which a pair stays as it is; at least `beta_slow`."""
+    """Rotations within L tokens above which a pair is unchanged; at least `beta_slow`."""
     beta_slow: PositiveFloat = 1.0
-    """Turns within L tokens below which a pair is interpolated by the whole factor."""
+    """Rotations within L tokens below which a pair's frequency is divided by the whole factor."""
     truncate: bool = True
     """Whether low and high are rounded outwards to whole pairs."""
     attention_factor: Annotated[PositiveFloat | None, Supports(*EVERY_OPERATION)] = None
-    """Factor on rotated queries and keys; null for 0.1·ln(factor) + 1, or what the mscales say."""
+    """Factor on rotated queries and keys; null for 0.1·ln(factor) + 1, or m(mscale)/m(mscale_all_dim) if both are set,
+    m(x) = 0.1·x·ln(factor) + 1."""
     mscale: Annotated[PositiveFloat | None, Supports(*EVERY_OPERATION)] = None
-    """Numerator's coefficient in the attention factor, used only together with `mscale_all_dim`."""
+    """Coefficient in the numerator of the attention factor; used only together with `mscale_all_dim`."""
     mscale_all_dim: Annotated[PositiveFloat | None, Supports(*EVERY_OPERATION)] = None
-    """With both, the attention factor is their quotient m(mscale)/m(mscale_all_dim), m(x) = 0.1·x·ln(factor) + 1."""
+    """Coefficient in the denominator of the attention factor, and of `scale_scores`."""
     scale_scores: Annotated[bool, Supports(*EVERY_OPERATION)] = False
-    """Scores are multiplied by m(mscale_all_dim)² too (DeepSeek V2 and V3, arXiv:2405.04434)."""
+    """Whether scores are also multiplied by m(mscale_all_dim)² (DeepSeek V2 and V3, arXiv:2405.04434)."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -86,7 +87,7 @@ class YaRN(Scaling):
         return (1 - ramp) * theta + ramp * theta / self.factor
 
     def _range(self, base: float, dim: int) -> tuple[float, float]:
-        """The pairs between which frequencies go from kept to interpolated."""
+        """(low, high): pair indices between which frequencies are blended; never equal."""
 
         def pair(turns: float) -> float:
             return dim * math.log(self.original_length / (2 * math.pi * turns)) / (2 * math.log(base))
