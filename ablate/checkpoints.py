@@ -140,7 +140,7 @@ class Checkpoint:
 
     @cached_property
     def conventions(self) -> str | None:
-        """Digest of the `published` files; None if there are none or transformers cannot build a tokenizer from them."""
+        """Digest of the `published` files; None if there are none, or transformers can build no tokenizer from them."""
         if self.read_as_published() is None:
             return None
         return _digest(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in self.published))

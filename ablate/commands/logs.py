@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    with suppress(KeyboardInterrupt):  # how one stops following
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends --follow
         for line in ablate.logs(options.run, store=options.store, follow=options.follow):
             print(line, flush=True)
     return DONE
