@@ -78,7 +78,7 @@ def _training(
     meta = store.data(run.data.digest).read() if store.data(run.data.digest).is_known else None
     if meta is not None:
         yield "text" if isinstance(meta, TextMeta) else "task", f"`{meta.spec['source']}` (data {run.data.digest[:8]})"
-    # Other sources of the model than its text. The run's own counts exclude their training.
+    # Sources of the model other than its text. The run's own counts exclude their training.
     if arm is not None and arm.checkpoint is not None:
         yield "started from", f"the checkpoint `{arm.checkpoint}`, whose training is not counted here"
     if arm is not None and arm.tokens_before:

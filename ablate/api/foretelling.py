@@ -25,7 +25,7 @@ from evals.costs.step_roofline import SLOWER, StepSeconds, step_seconds
 from zoo.kernels.fla import WRITTEN_OUT
 
 START_SECONDS = {False: 20.0, True: 30.0}
-"""Assumed time before a run's first step, by whether it is compiled: start of a process, and of the cached program."""
+"""Assumed time before a run's first step, by whether it is compiled: process start, and load of the cached program."""
 COMPILE_SECONDS = 60.0
 """Assumed compilation time of an arm's first run."""
 

@@ -78,7 +78,7 @@ def import_model(
 ) -> Imported:
     """Bring in a model trained elsewhere as a run: its loss on held-out text, serving costs, and evaluations.
 
-    It appears in the store's reports along with the runs trained here. It is not judged against any of them, since it
+    The store's reports show the model along with the runs trained here. It is not judged against any of them, since it
     was trained on other data with another budget. Stored results are not recomputed.
 
     Args:

@@ -228,8 +228,9 @@ def _begun(case: Case, past: Sequence[ProposalRecord], decided: Sequence[Proposa
 
 
 def _next(case: Case, outcome: ProposalOutcome, looks: Looks) -> tuple[str, float] | None:
-    """A command whose budget has room for n·((z_power + z_level)/z_p)² fresh seeds, which detect the observed
-    difference with 80 % power, and its seconds; None if decided, without a trend, or above `MOST_SEEDS`."""
+    """A command whose budget has room for the fresh seeds that detect the observed difference with 80 % power at this
+    level, and its seconds. After n seeds, these are n·((z_power + z_level)/z_p)². None if the proposal is decided, p is
+    not between 0 and 0.5, or more than `MOST_SEEDS` are needed."""
     test = outcome.test
     if outcome.decision != "undecided" or test.p is None or not 0 < test.p < 0.5:
         return None

@@ -97,7 +97,7 @@ def _named(pattern: str) -> Iterator[tuple[str, str, Path]]:
 
 
 def _last(path: Path, metric: str | None) -> tuple[float, float | None]:
-    """The last metric and step in a log; None if it has no step. Raises ArgumentError."""
+    """The last value of the metric in a log, and the last step, None if the log has no steps. Raises ArgumentError."""
     try:
         values = _reader(path)(path)
     except (OSError, ValueError, csv.Error, RecursionError) as error:

@@ -91,6 +91,7 @@ def merge(path: str | Path, *, store: str | Path = "runs", limit: str = LIMIT) -
 
     Raises:
         StoreError: the archive is refused; nothing is written.
+        ArgumentError: `limit` is not a size.
 
     Example:
         >>> ablate.merge("norm_placement.zip", store="runs").new

@@ -95,7 +95,7 @@ class JudgedBefore:
 
     @classmethod
     def of(cls, study: StudyDocument, store: Store) -> JudgedBefore:
-        """The question of a planned study, by whichever studies of the store it was judged."""
+        """Earlier judgements of a planned study's question, by any study of the store."""
         from ablate.noise.power import ALPHA  # noqa: PLC0415 (as above)
         from reports.findings.judging import (  # noqa: PLC0415 (a first plan needs none)
             as_one,

@@ -8,7 +8,7 @@ from ablate.study.complaints import Schema, members
 from zoo.settings.axis import Spec
 
 MOST_NAMES = 12
-"""Most choices that are listed in full; of more, the first half of this number is."""
+"""Length of the longest list of choices that is shown in full; of a longer one, half as many are shown."""
 TYPES = {"string": "text", "object": "map", "boolean": "`true`, `false`", "null": "`null`"}
 
 

@@ -57,7 +57,7 @@ class SearchResult:
         found: the store's document. Scores of fresh seeds, once there are any, replace the scores that chose the best.
         report: the page, one self-contained HTML file.
         promoted: the study that trains the best with fresh seeds, if one was written.
-        failed: trials that failed, and why, a line for each.
+        failed: a line for each failure, with the reason: of trials, of the base's runs, and of promotion.
     """
 
     found: SearchDocument

@@ -44,7 +44,7 @@ BELOW, ABOVE = 3, 2
 WORTH_TRYING = 0.1
 """Expected gain, in standard deviations of a run, above which another rate is tried."""
 SHRINKAGE = 4
-"""Weight of the pooled noise, in degrees of freedom, when that of a rate above the best (often larger) is shrunken."""
+"""ν₀ of `_variances`: weight of the pooled noise against that of a rate above the best, which is often larger."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class RateCurve:
 
     @cached_property
     def taken(self) -> int:
-        """Index of the rate to take: of the best and its neighbours, that of least expected loss plus standard error."""
+        """Index of the rate to take: of the best and its neighbours, the least by expected loss plus standard error."""
         near = np.arange(max(self.best - 1, 0), min(self.best + 2, len(self.x)))
         cautious = self.expected(self.x[near]) + np.sqrt(self.variance[near])
         return int(near[np.argmin(cautious)])
@@ -124,7 +124,7 @@ class RateCurve:
         """Distribution of the nats that taking this rate may have lost."""
         x, draw = math.log10(rate), np.random.default_rng(0)
         picked = draw.choice(len(self.weight), draws, p=self.weight)
-        scale = np.sqrt(self.freedom / draw.chisquare(self.freedom, draws))
+        scale = np.sqrt(self.freedom / draw.chisquare(self.freedom, draws))  # unknown σ: Student's t, not a normal
         u = x - self.star[picked]
         left, right = (each[:, 0] for each in _bases(u[:, None], self.shape[picked]))
         side = (right > 0).astype(int)  # B above the x* of a ramp, else A

@@ -66,7 +66,7 @@ class Difference:
         if not self.shared:
             return float(penalty.weights @ special.stdtr(self.freedom, centre / self.error))
         stretch, weights = spread_of(self.freedom)
-        scale = np.hypot(self.error * stretch, self.shared)
+        scale = np.hypot(self.error * stretch, self.shared)  # (nodes of χ²,)
         return float(penalty.weights @ special.ndtr(centre[:, None] / scale[None, :]) @ weights)
 
     def p(self) -> float:
@@ -90,7 +90,7 @@ class Difference:
         return low, high
 
     def room(self, level: float) -> float:
-        """Nats by which the penalties widen the interval on its more widened side; may be infinite."""
+        """Nats by which the penalties widen the interval at one end, the larger of the two; may be infinite."""
         plain = Difference(self.value, self.error, self.freedom, self.shared).interval(level)
         low, high = self.interval(level)
         return max(plain[0] - low, high - plain[1], 0.0)

@@ -41,7 +41,7 @@ class Joint:
     beyond: float = 0.0
 
     def any_beyond(self, reach: float, tests: int) -> float:
-        """The probability that any of `tests` differences without effect exceeds `reach` standard errors (two-sided)."""
+        """Two-sided probability that any of `tests` differences without effect exceeds `reach` standard errors."""
         stretch, weights = spread_of(self.freedom)
         scale = np.hypot(stretch, math.sqrt(self.beyond))
         correlation = (stretch**2 / (2 * scale**2))[:, None]

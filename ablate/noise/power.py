@@ -39,7 +39,7 @@ def detectable(error: float, freedom: int, alpha: float = ALPHA, power: float = 
 
 
 def power_at(difference: float, known: float, error: float, freedom: int, room: float = 0.0) -> float:
-    """The probability that a test detects a difference with its sign, if it detects `known` nats with `POWER`.
+    """The probability that a test detects a difference with its sign, if it detects `known` with probability `POWER`.
 
     room: nats by which other causes than the error widen the test's interval; they are subtracted from differences.
     """
@@ -48,7 +48,7 @@ def power_at(difference: float, known: float, error: float, freedom: int, room: 
 
 
 def detectable_by(noise: Noise, seeds: int, arms: int, alpha: float = ALPHA) -> float:
-    """The difference from the baseline that a study with these numbers of arms and seeds detects with `POWER`.
+    """The difference from the baseline that a study of this size detects with probability `POWER`.
 
     noise: the noise of one run, known beforehand; the study's own (arms − 1)(seeds − 1) degrees of freedom are added.
     """
@@ -109,7 +109,7 @@ def equivalence_power(
 ) -> Floats:
     """P(both one-sided t-tests at `alpha` put the difference within ± `margin`), never overstated.
 
-    P(A and B) ≥ P(A) + P(B) − 1, each a noncentral t, and close to it where that is near 0.8; Phillips 1990
+    P(A and B) ≥ P(A) + P(B) − 1, each a noncentral t; the bound is close where it is near 0.8. Phillips 1990
     (doi:10.1007/BF01063556) has the exact form.
     """
     above = _one_sided((margin + difference) / sd, seeds, alpha, freedom)

@@ -3,10 +3,10 @@
     y_rs = μ_r + b_s + e_rs        rows r (an arm at a rate), blocks s (seeds shared by rows), e ~ N(0, σ²)
 
 Blocks are fitted by least squares, so rows may lack some seeds. Several tables (judging runs, tuning runs) have blocks
-of their own and σ in common. Rows that compute almost the same count as one, since two would make the noise look
-smaller than that of the others; an F-test of their difference at `ALIKE` finds them. Three kinds of runs leave the
-pool, each by a test at `LEVEL` that is repeated until it finds nothing (Cook & Weisberg 1982, Residuals and Influence
-in Regression, §2.2); the first two are corrected for the number of candidates:
+of their own and σ in common. Rows that compute almost the same count as one, since two would make the noise of the
+others look small; an F-test of their difference at `ALIKE` finds them. Three kinds of runs leave the pool, each by a
+test at `LEVEL` that is repeated until it finds nothing (Cook & Weisberg 1982, Residuals and Influence in Regression,
+§2.2); the first two are corrected for the number of candidates:
 
     one odd run of a row    t = e / (s₋ √(1 − h)) ~ t(ν − 1)       s₋ without the run, h its leverage
     a noisier row           F = (SS − SS₋)/(ν − ν₋) / (SS₋/ν₋)     SS₋ without the row
@@ -14,8 +14,8 @@ in Regression, §2.2); the first two are corrected for the number of candidates:
 
 An odd run is reported, and left out of its arm's mean. In a row of fewer than `SPARED` judged seeds it is only
 reported, and the row counts as noisier: among few seeds, a bimodal outcome looks like one bad seed. A noisier row has
-its own σ. The first table has the judged runs. In a later one of tuning runs alone, losses of synthetic tasks, solved
-or not, may lie nats apart.
+its own σ. The first table has the judged runs; a later one may be unlike it, since losses of synthetic tasks, solved or
+not, may lie nats apart in tuning runs and nowhere else.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Odd:
-    """A run far from its value expected from all other runs: `above` in nats, negative below. left_out: whether means
+    """A run far from the value that the other runs predict: `above` in nats, negative below. left_out: whether means
     exclude the run."""
 
     seed: Hashable
@@ -143,7 +143,7 @@ def _fitted(tables: Sequence[SeedLosses], blocks: bool) -> tuple[list[TwoWayFit]
 
 
 def _twins(table: SeedLosses) -> Iterator[tuple[Row, Row]]:
-    """Rows that differ from an earlier one by a constant at all seeds, each with that one: they do not show any noise.
+    """Rows that differ from an earlier one by the same amount at all seeds, each with that one.
 
     Runs that compute the same have losses that move together. Counted as independent, they would make the noise of the
     other rows look smaller than it is.
@@ -193,6 +193,7 @@ def _alike(tables: Sequence[SeedLosses], fewest: Sequence[int]) -> tuple[int, Ro
         fits, squares, freedom = _fitted(rest, blocks=True)
     if freedom <= 0 or squares <= 0:
         return None
+    # The difference of independent rows would have variance 2σ².
     p = float(special.fdtr(own_freedom, freedom, variance / (2 * squares / freedom)))
     return (place, twin, row, p < LEVEL / len(pairs)) if p < ALIKE / len(pairs) else None
 
@@ -211,6 +212,7 @@ def _odd_run(
         usable = (free > 1e-9) & (sizes >= FEWEST) & np.array([row not in odd for row in rows], dtype=bool)
         if not usable.any():
             continue
+        # Without a run, the sum of squares is less by its distance e² / (1 − h).
         distance = np.where(usable, fit.residuals**2 / np.where(usable, free, 1.0), 0.0)
         # If only two rows have a seed, its two runs have equal residuals: the odd one is further from its row's mean.
         furthest = distance > (1 - 1e-6) * distance.max()

@@ -105,7 +105,7 @@ class Trackers:
         self.followed[digest].sinks[name] = member(__name__, name).begin(run)
 
     def look(self) -> None:
-        """Send new metrics of the runs in progress, for each at most every `POLL_SECONDS`."""
+        """Send new metrics of the runs in progress, at most once in `POLL_SECONDS` for each."""
         for each in self.followed.values():
             if time.monotonic() - each.looked >= POLL_SECONDS:
                 self._send(each)
