@@ -1,4 +1,4 @@
-"""Models that were trained elsewhere: where they lie, what they are, and their copies in a store."""
+"""Checkpoints of models that were trained elsewhere: their files, specs and tokenizers, and their copies in a store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WEIGHTS = (
 CONFIGS = ("config.json", "spec.json", "adapter_config.json")
 
 TOKENIZERS = {"file": "tokenizer.json", "sentencepiece": "tokenizer.model"}
-"""Files that are read, by kind of `data.tokenizer`, in order of preference."""
+"""Tokenizer files by kind of `data.tokenizer`, in order of preference."""
 
 CONTENT = (*CONFIGS, *WEIGHTS)
 
@@ -40,16 +40,16 @@ PUBLISHED = (
     *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json", "generation_config.json", "config.json"),
 )
-"""Files that say how transformers reads and writes text with a model."""
+"""Files that tell transformers how to tokenise and generate text with a model."""
 
 
 class CheckpointError(AblateError):
-    """A folder is no checkpoint that can be used. The text says why."""
+    """A folder is not a usable checkpoint. The message says why."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model in a folder: as transformers saves it, or an adapter of it as peft does, as `zoo.save` does, or a run's.
+    """A model in a folder, as saved by transformers, by `zoo.save` or by a run; or an adapter, as saved by peft.
 
     Example:
         >>> Checkpoint.at("checkpoints/SmolLM2-135M", Path()).spec.n_layers
@@ -60,7 +60,7 @@ class Checkpoint:
 
     @classmethod
     def at(cls, path: str | Path, base: Path) -> Checkpoint:
-        """The checkpoint at a path, which starts from `base` where it is relative. Raises CheckpointError."""
+        """The checkpoint at `path`, relative to `base`, or in the folder `model` below it. Raises CheckpointError."""
         try:
             folder = expanded(str(path), base).resolve()
         except DataError as error:
@@ -76,7 +76,7 @@ class Checkpoint:
 
     @cached_property
     def spec(self) -> zoo.ModelSpec:
-        """Read from its config alone. Raises CheckpointError."""
+        """The model's spec, read from the config without loading weights. Raises CheckpointError."""
         from zoo.hf import spec_of  # noqa: PLC0415 (slow to load, and few studies name a checkpoint)
 
         try:
@@ -87,7 +87,7 @@ class Checkpoint:
 
     @property
     def model(self) -> JsonObject:
-        """The spec as the base of a study, whose edits of `block` are edits of every layer that is like it."""
+        """The spec as a study's base model, without `pattern` if all layers are `block`: edits of `block` reach all."""
         plain = self.spec.dump()
         if set(plain.get("pattern") or ()) <= {"block"}:
             plain.pop("pattern", None)
@@ -95,7 +95,7 @@ class Checkpoint:
 
     @property
     def _base(self) -> Path:
-        """Where the weights are that an adapter belongs to; else the folder itself. Raises CheckpointError."""
+        """Folder of an adapter's base model; of any other checkpoint the folder itself. Raises CheckpointError."""
         from zoo.hf import base_of  # noqa: PLC0415 (as above)
 
         try:
@@ -105,13 +105,13 @@ class Checkpoint:
 
     @property
     def digest(self) -> str:
-        """Names its copy in a store: 16 hex digits of the sha256 of its config and weights."""
+        """16 hex digits of a sha256 over config and weights, an adapter's base included. Names the copy in a store."""
         files = [file for folder in dict.fromkeys((self.folder, self._base)) for file in _files(folder, CONTENT)]
         return _digest(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files))
 
     @property
     def tokenizer(self) -> JsonObject | None:
-        """Its tokenizer, as a study's `data.tokenizer` names it; None where the folder has none that is read.
+        """The tokenizer in the form of a study's `data.tokenizer`; None if the folder has no supported one.
 
         Raises CheckpointError.
         """
@@ -128,9 +128,9 @@ class Checkpoint:
 
     @cached_property
     def published(self) -> tuple[Path, ...]:
-        """Files by which transformers reads text with it; none of a model that was trained here, or where it cannot.
+        """Files with which transformers tokenises for this model; empty for a model saved by ablate (`spec.json`).
 
-        Those of an adapter come before those of its base.
+        A file in an adapter's folder takes precedence over the same file of its base.
         """
         if (self.folder / "spec.json").exists():
             return ()
@@ -140,13 +140,13 @@ class Checkpoint:
 
     @cached_property
     def conventions(self) -> str | None:
-        """Digest of these files; None where there are none, or transformers can make no tokenizer of them."""
+        """Digest of the `published` files; None if there are none, or transformers can build no tokenizer from them."""
         if self.read_as_published() is None:
             return None
         return _digest(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in self.published))
 
     def read_as_published(self, bos: Bos = "auto") -> Published | None:
-        """Rules of these files by which text becomes tokens; None as for `conventions`."""
+        """Tokenisation rules of the `published` files; None as for `conventions`."""
         return self._by_custom if bos == "auto" else self._read_as_published(bos)
 
     @cached_property
@@ -168,7 +168,7 @@ class Checkpoint:
 
     @property
     def receipt(self) -> list[str]:
-        """Lines that say what is taken of it: model, adapter and tokenizer. Raises CheckpointError."""
+        """Lines that name the model, adapter and tokenizer that are used. Raises CheckpointError."""
         name, size = f"checkpoint {self.folder.name}", f"{zoo.cost(self.spec).params:,} parameters"
         adapter = self._settings(self.folder / "adapter_config.json")
         kind = self._settings(self._base / "config.json").get("model_type")
@@ -184,7 +184,7 @@ class Checkpoint:
 
     @property
     def _begins(self) -> str:
-        """Tokens that its tokenizer puts before a text."""
+        """Note on the tokens that the tokenizer prepends to every text; empty if there are none."""
         how = self.read_as_published()
         if how is None or not how.before:
             return ""
@@ -192,17 +192,17 @@ class Checkpoint:
 
     @staticmethod
     def _settings(path: Path) -> JsonObject:
-        """A file of settings; nothing where there is none."""
+        """The JSON object in a file; empty if the file is missing or holds no object."""
         found = read_json(path) if path.is_file() else {}
         return found if isinstance(found, dict) else {}
 
     @property
     def without_tokenizer(self) -> str:
-        """Why it has no tokenizer, and what to do."""
+        """Message that names the missing tokenizer files."""
         return f"{self.folder} has no {', no '.join(TOKENIZERS.values())}, and no vocab.json with merges.txt"
 
     def load(self) -> Decoder:
-        """Raises CheckpointError."""
+        """The model with its weights. Raises CheckpointError."""
         try:
             own = (self.folder / "spec.json").exists()
             return zoo.open(self.folder) if own else zoo.from_hf(self.folder)
@@ -210,7 +210,7 @@ class Checkpoint:
             raise CheckpointError(f"{self.folder}: {error}") from error
 
     def copy_to(self, store: Store) -> None:
-        """Copy it to a store, unless it is there."""
+        """Save the model to a store, as `zoo.save` does, unless the store has it. Raises CheckpointError."""
         folder = store.checkpoint_dir(self.digest)
         if folder.is_dir():
             return
@@ -221,13 +221,13 @@ class Checkpoint:
 
 
 def _files(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """Files alone: a device may have no end."""
+    """Regular files that match a pattern: reading a device may never end."""
     return sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
 
 
 @cache
 def _digest(stamps: tuple[tuple[Path, int, int], ...]) -> str:
-    """Hashed once for each size and time of the files."""
+    """16 hex digits of a sha256 over names and contents of files, cached by (path, size, mtime in ns)."""
     whole = hashlib.sha256()
     for path, _, _ in stamps:
         with path.open("rb") as file:
@@ -236,7 +236,7 @@ def _digest(stamps: tuple[tuple[Path, int, int], ...]) -> str:
 
 
 def _end_of_text(folder: Path) -> str | None:
-    """The token that ends a document, where transformers' file says it."""
+    """The EOS token in `tokenizer_config.json`, if any. Raises CheckpointError if that file is damaged."""
     path = folder / "tokenizer_config.json"
     if not path.exists():
         return None

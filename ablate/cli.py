@@ -23,8 +23,8 @@ from ablate.training.stop import TO_END, Stopped, as_ctrl_c
 
 UNREAD = 141
 GARBAGE = 50_000
-"""New objects between collections of garbage. Libraries and plans are millions of objects that stay: to search them
-every 700 takes a fifth of a command's time."""
+"""New objects between garbage collections. Libraries and plans keep millions of objects alive: scanning these after
+every 700 new ones, as Python does by default, takes a fifth of a command's time."""
 
 EXAMPLES = """examples:
   ablate run studies/norm_placement.yaml                  train, measure, evaluate, report
@@ -48,7 +48,7 @@ class Command(Protocol):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    if arguments is None:  # the process is the command's own
+    if arguments is None:  # the process runs nothing else
         gc.set_threshold(GARBAGE, 50)
     given = list(sys.argv[1:] if arguments is None else arguments)
     make_writable()
@@ -56,12 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             options = _parser().parse_args(given or ["status", "--next"])
-        finally:  # help ends the command here
+        finally:  # `--help` exits here
             sys.stdout.flush()
-        options.own_process = arguments is None  # which ends with the command
+        options.own_process = arguments is None  # the process ends with the command
         with _signals_as_ctrl_c(), _plain_warnings():
             status = cast(Command, options.command).run(options)
-            sys.stdout.flush()  # here, as above, a reader that has gone is no error
+            sys.stdout.flush()  # inside `try`, as above: a closed pipe is no error
             return status
     except AblateError as error:
         message = _as_given(error, options) if isinstance(error, ArgumentError) else str(error)
@@ -84,8 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _drop_unwritten() -> None:
-    """Send output that cannot be written to the null device: Python tries once more as it ends, with a traceback and a
-    status of its own."""
+    """Redirect output that cannot be written to the null device: Python would retry at exit, with a traceback and an
+    exit status of its own."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -93,7 +93,7 @@ def _drop_unwritten() -> None:
 
 
 def _of_plugin(error: ImportError) -> int:
-    """Any other error of an import is a fault of ours."""
+    """Print a PluginError and return the exit status; re-raise any other ImportError, which is a bug of ours."""
     from zoo.errors import PluginError  # noqa: PLC0415 (start-up is quick)
 
     if not isinstance(error, PluginError):
@@ -104,8 +104,9 @@ def _of_plugin(error: ImportError) -> int:
 
 @contextmanager
 def _signals_as_ctrl_c() -> Iterator[None]:
-    """Workers save their state on any of them. One that is ignored, as SIGHUP is under nohup, stays so."""
-    in_main = threading.current_thread() is threading.main_thread()  # signals are heard nowhere else
+    """Treat signals that end a command as Ctrl-C, on which workers save their state. Ignored signals, such as SIGHUP
+    under nohup, stay ignored."""
+    in_main = threading.current_thread() is threading.main_thread()  # no other thread can set handlers
     heard = [number for number in TO_END if in_main and signal.getsignal(number) == signal.SIG_DFL]
     for number in heard:
         signal.signal(number, as_ctrl_c)
@@ -118,7 +119,7 @@ def _signals_as_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Warnings of ours as lines for people, without the place in the code."""
+    """Print our warnings as one line, without their place in the code."""
     usual = warnings.formatwarning
 
     def line(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> str:
@@ -133,8 +134,8 @@ def _plain_warnings() -> Iterator[None]:
 
 
 def _as_given(error: ArgumentError, options: argparse.Namespace) -> str:
-    """An argument of a function as the command has it: an option, or a word by its place, whose value tells more than
-    its name. A dotted path is a setting, and neither."""
+    """The error in terms of the command line: an option by its name, a positional argument by its value, or by its
+    metavar if it has none. A dotted path is a setting, and stays as it is."""
     if "." in error.argument:
         return str(error)
     option = error.argument.replace("_", "-")
@@ -147,13 +148,13 @@ def _as_given(error: ArgumentError, options: argparse.Namespace) -> str:
 
 class _Parser(argparse.ArgumentParser):
     command: Command | None = None
-    """The command whose options are not added yet."""
+    """Command whose options have not been added yet."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """A command says which options it has only when it is given: to know them may take long. It complains itself of
-        what it does not know. Plug-ins come first: options may depend on them."""
+        """Add a command's options only when that command is given, since computing them may be slow. Plug-ins load
+        first: options may depend on them. The command's own parser reports unknown arguments."""
         if self.command is not None:
-            # Whether the options are right is found later.
+            # Only plug-ins are looked for here; all options are checked below.
             paths = [word.removeprefix("--plugin=") for word in args if word.startswith("--plugin=")]
             paths += [after for word, after in pairwise(args) if word == "--plugin"]
             if paths:
@@ -163,7 +164,7 @@ class _Parser(argparse.ArgumentParser):
             self.command.configure(self)
             self.command = None
         found, unknown = super().parse_known_args(args, namespace)
-        if self.prog != "ablate":  # whose only word is the command
+        if self.prog != "ablate":  # the main parser's only positional argument is the command
             by_place = self._get_positional_actions()
             found.positional = {each.dest: str(each.metavar or each.dest.upper()) for each in by_place}
         if unknown and self.prog != "ablate":
@@ -173,12 +174,12 @@ class _Parser(argparse.ArgumentParser):
         return found, unknown
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Help that cannot be written is an error, which argparse passes over."""
+        """Write, and raise OSError if that fails: argparse would ignore it."""
         if message:
             (file or sys.stderr).write(message)
 
     def error(self, message: str) -> NoReturn:
-        """One message, with the nearest command for a mistyped one."""
+        """Print one message, with the nearest command for a mistyped one, and exit."""
         _, _, rest = message.partition("invalid choice: '")
         if rest and self.prog == "ablate":
             from zoo.errors import did_you_mean  # noqa: PLC0415 (start-up is quick)

@@ -1,7 +1,7 @@
-"""Top-level names of this project that another distribution may have as well, such as `evals`.
+"""Clashes of this project's top-level packages with other distributions that have the same names, such as `evals`.
 
-Looked at whenever `ablate` is imported, so nothing is imported for it and little is read: where three names lead, the
-list of files that pip keeps, and the listings of three folders.
+The check runs on every `import ablate`, so it imports nothing and reads little: the import specs of three packages,
+pip's list of installed files, and three folder listings.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ SHARED = ("zoo", "evals", "reports")
 
 
 def warn_of_clashes() -> None:
-    """Warn of each clash, at the line that imports ablate."""
+    """Warn of each clash; the warning points to the line that imports ablate."""
     for clash in clashes(Path(__file__).resolve().parent.parent):
         warnings.warn(f"{clash}; docs/installing.md says how to live with it", stacklevel=3)
 
 
 def clashes(root: Path) -> Iterator[str]:
-    """Packages that belong to another distribution than the ablate in `root`."""
+    """A sentence on each of our packages that another distribution shadows, or has written files to."""
     sizes = _installed(root)
     for name in SHARED:
         spec = importlib.util.find_spec(name)
@@ -33,7 +33,7 @@ def clashes(root: Path) -> Iterator[str]:
 
 
 def _installed(root: Path) -> dict[str, str] | None:
-    """Sizes by path of the files that pip installed in our packages; None for a checkout."""
+    """Sizes, by path, of the files that pip installed in the shared packages; None for a checkout."""
     record = next(root.glob("ablate_lm-*.dist-info/RECORD"), None)
     if record is None:
         return None
@@ -43,7 +43,7 @@ def _installed(root: Path) -> dict[str, str] | None:
 
 
 def _foreign(root: Path, name: str, sizes: Mapping[str, str]) -> str | None:
-    """A file of the package that is not ours, or that was ours and was overwritten."""
+    """A file of the package that is not ours, or its `__init__.py` if that was overwritten; None if there is none."""
     start = f"{name}/__init__.py"
     if sizes.get(start) != str((root / start).stat().st_size):
         return start

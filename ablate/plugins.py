@@ -1,6 +1,6 @@
-"""Files that a user plugs in: `--plugin FILE` and `ablate.plug_in`. Which folder one belongs to follows from what it
-defines, which is read without running it: whoever runs it first must know its place already (see
-`zoo.settings.registry`)."""
+"""Plug-in files of a user: `--plugin FILE` and `ablate.plug_in`. The folder that a file belongs to follows from the
+classes and names that it defines. They are parsed without running the file, since its module name must be known before
+its first import (see `zoo.settings.registry`)."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ FOLDERS = (
     *("ablate.training.objectives", "ablate.training.optimizers", "ablate.training.probes"),
     *("ablate.tracking", "ablate.running.engines"),
 )
-"""The packages that plug-ins can belong to, those inside another after it."""
+"""The packages that plug-ins can belong to; nested packages follow their parent."""
 BUILDING_BLOCKS = "zoo.building_blocks"
 """The module that collects base classes for plug-ins."""
 FEATURES = ("zoo.features", "zoo.block_features")
-"""Modules that what has a setting of its own in a model's spec imports from."""
+"""Modules from which a feature with its own setting in a model's spec imports. Such features are no plug-ins."""
 NO_MIXERS = {"Ffn": "zoo.ffns", "FfnLayer": "zoo.ffns", "Norm": "zoo.norms"}
-"""Folders of those of its classes that do not belong to mixers."""
+"""Folders of the classes in `BUILDING_BLOCKS` that do not belong to mixers."""
 NAMED = ("kind", "source")
-"""Fields whose `Literal` is a variant's name. Other plug-ins are named by their file."""
+"""Fields whose `Literal` is a variant's name. Other plug-ins are named after their file."""
 MARKS = {"begin": "ablate.tracking", "build": "ablate.running.engines", "PROBE": "ablate.training.probes"}
-"""Names that a plug-in defines, by which its folder is known if that has no base class."""
+"""Folders without a base class, by the name that each of their plug-ins defines."""
 
 
 def plug_in(*paths: str | Path) -> list[str]:
-    """Add files to what studies can name: variants, optimizers, data sources, evaluations, trackers and so on.
+    """Add variants, optimizers, data sources, evaluations, trackers and so on from files, for studies to name.
 
-    To be called before anything else of `ablate` and `zoo`, whose choices are settled when they are loaded. Processes
-    that this one starts have the files too.
+    Call this before anything else of `ablate` and `zoo`: their choices are fixed when they are loaded. Child processes
+    load the files, too.
 
     Args:
-        paths: Python files, each as it would be in its folder of the project (docs/plugins.md).
+        paths: Python files, each written as if it were in its folder of the project (docs/plugins.md).
 
     Returns:
-        What was added, such as `norms.maxnorm`.
+        The names of the plug-ins that were added, such as `norms.maxnorm`.
 
     Raises:
-        ArgumentError: a file cannot be read, does not say what it is, or comes too late.
+        ArgumentError: a file cannot be read, its folder cannot be told from its content, or it comes too late.
 
     Example:
         >>> ablate.plug_in("maxnorm.py")
@@ -65,7 +65,7 @@ def _added(package: str, name: str, path: Path) -> str:
 
 
 def check_groups() -> None:
-    """Raise PluginError for an installed plug-in in a group that is no folder's, which nobody would look for."""
+    """Raise PluginError for an installed plug-in whose entry-point group matches no folder: nothing would load it."""
     from zoo.errors import PluginError, did_you_mean  # noqa: PLC0415 (as above)
     from zoo.settings.registry import GROUP, plugins  # noqa: PLC0415 (as above)
 
@@ -77,14 +77,14 @@ def check_groups() -> None:
 
 
 def place_of(path: Path) -> tuple[str, str]:
-    """The package that a file belongs to, and its name there. Raises ArgumentError."""
+    """The package that a file belongs to, and the plug-in's name there. Raises ArgumentError."""
     try:
         tree = ast.parse(read_regular(path).decode())
     except OSError as error:
         raise ArgumentError("plugin", error.strerror or "not a regular file", str(path)) from None
     except (RecursionError, MemoryError) as error:
         raise ArgumentError("plugin", f"cannot be parsed ({type(error).__name__})", str(path)) from None
-    except (SyntaxError, ValueError) as error:  # also bytes that are no UTF-8
+    except (SyntaxError, ValueError) as error:  # ValueError: bytes that are not UTF-8
         where = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
         raise ArgumentError("plugin", f"not Python: {error.args[0]}{where}", str(path)) from None
     places = sorted(set(_places(tree, path.stem)))
@@ -100,7 +100,7 @@ def place_of(path: Path) -> tuple[str, str]:
 
 
 def _places(tree: ast.Module, stem: str) -> Iterator[tuple[str, str]]:
-    """(package, name) of all that a file defines for a folder."""
+    """(package, name) of every plug-in that a file defines."""
     for node, package in _derived(tree):
         if name := _name_of(node, package, stem):
             yield package, name
@@ -111,7 +111,7 @@ def _places(tree: ast.Module, stem: str) -> Iterator[tuple[str, str]]:
 
 
 def _derived(tree: ast.Module) -> Iterator[tuple[ast.ClassDef, str]]:
-    """Classes that extend one of a folder's, each with that folder."""
+    """Top-level classes that derive from a class of a folder, each with that folder."""
     origins = dict(_imported(tree))
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
@@ -122,8 +122,8 @@ def _derived(tree: ast.Module) -> Iterator[tuple[ast.ClassDef, str]]:
 
 
 def _nameless(tree: ast.Module, stem: str) -> str:
-    """Note on the first class of a spec that has no name."""
-    layer = ("Layer", "Module")  # what a spec builds, which needs no name
+    """Note on the first spec class, for a file whose specs have no name; empty if there is none."""
+    layer = ("Layer", "Module")  # bases of the layers that specs build; layers need no name
     specs = [
         (node, package)
         for node, package in _derived(tree)
@@ -137,7 +137,7 @@ def _nameless(tree: ast.Module, stem: str) -> str:
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Names that are imported from a folder, or from a file in one, each with that folder."""
+    """Names that a file imports from a folder or from a module in one, each with that folder."""
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
@@ -146,7 +146,7 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _folder_of(module: str, name: str) -> str | None:
-    """The folder that a name comes from when it is imported; None for anything else."""
+    """The folder of a name that is imported from `module`; None if it is from no folder."""
     if module == BUILDING_BLOCKS:
         return NO_MIXERS.get(name, "zoo.mixers")
     return next((each for each in reversed(FOLDERS) if f"{module}.".startswith(f"{each}.")), None)
@@ -166,7 +166,7 @@ def _name_of(node: ast.ClassDef, package: str, stem: str) -> str | None:
 
 
 def _defined(node: ast.stmt) -> str:
-    """The name that a statement gives a value."""
+    """The name that a statement defines; empty for other statements."""
     match node:
         case ast.FunctionDef(name=name):
             return name

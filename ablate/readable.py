@@ -1,4 +1,4 @@
-"""Numbers and times as people read them."""
+"""Human-readable numbers and times."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from datetime import UTC, datetime
 
 
 def now() -> str:
-    """This second, as documents have it."""
+    """The current time in UTC, ISO 8601, to the second, as documents store it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def instant(at: datetime | None = None) -> str:
-    """A moment, by default this one, where another in the same second may be earlier or later."""
+    """A time, by default the current one in UTC, in ISO 8601 to the millisecond: orders events within a second."""
     return (at or datetime.now(UTC)).isoformat(timespec="milliseconds")
 
 
 def short(value: float) -> str:
-    """Three digits and k, M, G or T."""
+    """Three significant digits, with k, M, G or T."""
     for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= limit:
             return f"{value / limit:.3g}{unit}"

@@ -1,4 +1,4 @@
-"""The model card of an exported run: what was asked, what the run is, what it found, and what it is not."""
+"""The model card of an exported run: question, training, results and limits."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from zoo.spec import parse
 
 @dataclass(frozen=True)
 class ModelCard:
-    """A model card in Markdown, with the metadata that the Hugging Face hub reads: what stands before its use and what
-    stands after. All is read before anything is written; only the use depends on how the model is."""
+    """A model card in Markdown with the Hugging Face hub's metadata: the text before and after the section on use.
+    Both are read before any file is written; only the section on use depends on the exported `model_type`."""
 
     before: str
     after: str
     adapter: bool
 
     def text(self, model_type: str) -> str:
-        """The card of a model that was written as this type."""
+        """The card of a model that was exported as this type."""
         return "\n\n".join([self.before, "## Use\n\n" + _use(model_type, self.adapter), self.after]) + "\n"
 
 
 def read_card(store: Store, run: RunDocument, adapter: bool = False) -> ModelCard:
-    """The card of a finished run. Raises StoreError where what the store has of it cannot be read."""
+    """The card of a finished run. Raises StoreError if the run's documents cannot be read."""
     result = store.read_result(run.digest)
-    assert result is not None  # of a finished run
-    # the first study that the run belongs to, and its arm there
+    assert result is not None  # the run has finished
+    # The first study that the run belongs to, and its arm there.
     arms = ((study, arm) for study in store.study_documents() for arm in study.arms)
     found = next((each for each in arms if any(known.digest == run.digest for known in each[1].runs)), None)
     title = f"{found[0].name}: {found[1].name}" if found else f"Run {run.digest}"
@@ -78,7 +78,7 @@ def _training(
     meta = store.data(run.data.digest).read() if store.data(run.data.digest).is_known else None
     if meta is not None:
         yield "text" if isinstance(meta, TextMeta) else "task", f"`{meta.spec['source']}` (data {run.data.digest[:8]})"
-    # Sources of the model beside its text; its own counts leave their training out.
+    # Sources of the model other than its text. The run's own counts exclude their training.
     if arm is not None and arm.checkpoint is not None:
         yield "started from", f"the checkpoint `{arm.checkpoint}`, whose training is not counted here"
     if arm is not None and arm.tokens_before:
@@ -109,7 +109,7 @@ def _results(store: Store, run: RunDocument, result: ResultDocument) -> Iterator
 
 
 def _number(value: float) -> str:
-    """Four decimals; of what they would be too many for, as a perplexity by word, five digits."""
+    """Four decimals; from 10,000 on, as in a perplexity per word, five significant digits."""
     return f"{value:.4f}" if abs(value) < 10_000 else f"{value:.5g}"
 
 

@@ -1,4 +1,4 @@
-"""Import of a model that was trained elsewhere: the text that it reads here, and the run that is made of it."""
+"""Import of a model that was trained elsewhere: its held-out text, and its run in the store."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from zoo.lengths import longest_text
 from zoo.settings.explain import checked
 
 CONTEXT = 1024
-"""The longest context, unless it is given."""
+"""Longest default context, in tokens."""
 HELD_OUT = 0.9
-"""Share of one's own text that is held out: nothing is trained on the rest."""
+"""Held-out share of a user's own text: nothing is trained on the rest."""
 TOKENS = 16_384
-"""Held-out tokens that are read, unless a study gives their number."""
+"""Number of held-out tokens, unless a study sets it."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,17 @@ class ImportSettings:
 def remember_import(
     store: Store, name: str, directory: str | Path, run: RunDocument, measure: str | None = None
 ) -> None:
-    """Keep which run was made of the model in a folder."""
+    """Record which run in the store is the model in a folder."""
     created = now()
     folder = str(Path(directory).resolve())
     store.write_import(ImportDocument(name=name, folder=folder, run=run.digest, measure=measure, created=created))
 
 
 def imported_first(directory: Path, root: str | Path, progress: Wanted) -> str:
-    """The digest of a model's run, which is made first, and said to be, where the store has none under the folder's
-    name.
+    """The digest of a checkpoint's run. If the store has no current one under the folder's name, report that and import
+    the checkpoint first.
 
-    Raises as `import_model` does.
+    Raises the errors of `import_model`.
     """
     place, name, checkpoint = Store(root), directory.resolve().name, Checkpoint.at(directory, Path())
     found = place.read_import(name)
@@ -83,10 +83,10 @@ def imported_first(directory: Path, root: str | Path, progress: Wanted) -> str:
 def import_run(
     store: Store, checkpoint: Checkpoint, name: str, asked: ImportSettings, numerics: Numerics, progress: Wanted
 ) -> tuple[RunDocument, Corpus]:
-    """The run of a model, which is made unless the store has it, and the text that it reads."""
+    """Import a model, unless the store has its finished run. Returns its run and corpus. Raises ArgumentError."""
     with open_progress(store, name, {}, progress) as shown:
         corpus = prepare(asked.source, store.data_dir, asked.folder, shown.data)
-    assert isinstance(corpus, Corpus)  # of a text source
+    assert isinstance(corpus, Corpus)  # the source is text
     adopt(store)
     run = imported_run(checkpoint, corpus, asked.context, numerics, asked.bos)
     found = store.read_import(name)
@@ -138,7 +138,7 @@ def import_settings(
 
 
 def _own_text(checkpoint: Checkpoint, text: Sequence[str]) -> TextSource:
-    """The files, or the standard library, in the checkpoint's own tokens."""
+    """The given files, or else Python's standard library, with the checkpoint's tokenizer."""
     source = {"source": "files", "paths": list(text), "validation_fraction": HELD_OUT} if text else {"source": "stdlib"}
     found = parse({**source, "validation_tokens": TOKENS, "tokenizer": checkpoint.tokenizer})
     assert isinstance(found, TextSource)

@@ -1,4 +1,4 @@
-"""`ablate.atlas`: what is known of every claim and variant, as a site of static pages."""
+"""`ablate.atlas`: a static site with the results on every claim and variant."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def atlas(
     """Write the atlas: a card for each claim, a page for each variant, and the table of published models.
 
     Args:
-        sources: stores, folders of recorded results, or single ones; without any, the results that ship.
+        sources: stores, folders of recorded results, or single result files; if empty, the results that ship.
         out: the folder of the site.
-        findings: a Markdown file for a summary of at most 1,500 words.
-        tables: a Markdown file whose tables of results, between markers, are brought up to date.
+        findings: a Markdown file to write a summary of at most 1,500 words to.
+        tables: a Markdown file whose tables of results, between markers, are updated.
 
     Returns:
-        The first page.
+        The path of the index page.
 
     Raises:
         AblateError: a source is none of these, or is damaged; `tables` has no marker, or names an absent result.
@@ -62,13 +62,13 @@ def atlas(
 
 
 def study_files() -> dict[str, Path]:
-    """Files of the shipped studies by name, replications of papers among them."""
+    """Files of the shipped studies by name, replications of papers included."""
     studies = {name: SHIPPED / f"{name}.yaml" for name in shipped()}
     return studies | {name: FOLDER / f"{name}.yaml" for name in papers()}
 
 
 def gathered(sources: Sequence[str | Path]) -> tuple[tuple[RecordedResult, ...], dict[str, Path]]:
-    """Results by study and scale, of which a later source replaces an earlier one's, and the reports that exist."""
+    """One result per study and scale, and the reports that exist, by name. Later sources override earlier ones."""
     results: dict[str, RecordedResult] = {}
     pages: dict[str, Path] = {}
     for source in map(Path, sources):
@@ -103,7 +103,7 @@ def known_sources() -> Sources:
 
 
 def _stated(name: str) -> StatedStudy:
-    """A study file as it stands, with what its scales add, without building its models."""
+    """A study file as written, with the additions of its scales. No models are built."""
     data = read_study(name).document.data
     layers = [data, *(data.get("scales") or {}).values()]
     arms = {arm: edits for layer in reversed(layers) for arm, edits in _arms_in(layer)}
@@ -113,7 +113,7 @@ def _stated(name: str) -> StatedStudy:
 
 
 def _arms_in(layer: Plain) -> Iterator[tuple[str, Plain]]:
-    """Arms and factors with their edits; the settings of a grid or a search stand for arms that are not named."""
+    """Arms and factors with their edits. The arms of a grid or search are not named: its settings take their place."""
     for section in ("arms", "factors"):
         named = ((name, edits or {}) for name, edits in (layer.get(section) or {}).items())
         yield from ((name, edits) for name, edits in named if isinstance(edits, Mapping) and "." not in name)
@@ -138,7 +138,7 @@ def _shown(value: object) -> str:
 
 
 def published_model(name: str) -> PublishedModel:
-    """A preset's row of the table of published models."""
+    """A preset's row in the table of published models."""
     chosen = preset(name)
     row = preset_row(chosen) | {"published": chosen.published_parameters}
     row["tricks"] = shown_tricks(row)

@@ -1,4 +1,4 @@
-"""`ablate.bench`: one architecture, ours and transformers', on this machine."""
+"""`ablate.bench`: our implementation of an architecture against transformers', on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFAULT: Edits = {"d_model": 512, "n_layers": 8, "vocab_size": 8192, "embedding_
 """Edits of the preset `small` that make it a Llama of about 30 M parameters."""
 
 COPIES = 3
-"""Copies of the weights in memory, at least: ours, transformers', and gradients."""
+"""Minimum number of copies of the weights in memory: ours, transformers', and gradients."""
 GIB = 2**30
 
 
@@ -44,7 +44,7 @@ def bench(
     """Compare a training step, prefill, decoding and memory with transformers, alternating round by round.
 
     Args:
-        model: a preset of the zoo; None: a Llama-style model of 30 M parameters; or the folder of a checkpoint.
+        model: a preset of the zoo, or the folder of a checkpoint; None: a Llama-style model of 30 M parameters.
         sets: edits of a preset by path, as in `ablate.run`.
         context: tokens per row.
         batch: rows.
@@ -54,7 +54,7 @@ def bench(
         device: `cpu` or `cuda`; None: `cuda` if there is a GPU.
 
     Returns:
-        What `ablate bench --json` prints.
+        The document that `ablate bench --json` prints.
 
     Raises:
         AblateError: there is no such model, here or in transformers, it does not fit in memory, or transformers is not
@@ -81,7 +81,7 @@ def bench(
 
 
 def _check_memory(name: str, edits: Edits, device: str, dtype: str) -> None:
-    """Refuse a preset of which two copies and the gradients of one do not fit. Raises AblateError."""
+    """Raise AblateError if two copies of a preset's weights and one of gradients exceed the memory."""
     if Path(name).is_dir():
         return
     try:
@@ -96,7 +96,7 @@ def _check_memory(name: str, edits: Edits, device: str, dtype: str) -> None:
 
 
 def _built(name: str, edits: Edits) -> zoo.Decoder:
-    """A preset with initial values, or the checkpoint in a folder."""
+    """A preset with initial weights, or the checkpoint in a folder."""
     if Path(name).is_dir():
         if edits:
             raise ArgumentError("sets", "a checkpoint is measured as it is: edits are for presets")

@@ -1,4 +1,4 @@
-"""`ablate.open`: what a store holds."""
+"""`ablate.open`: browse the runs, studies and searches of a store."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ class Runs:
 
     @property
     def searches(self) -> pl.DataFrame:
-        """A row for each search: name, scale, question, number of trials, and how many are the best or on the front."""
+        """A row for each search: name, scale, question, and number of trials and of those best or on the front."""
         found = [reports.search_found(folder.path) for folder in self.store.searches()]
         return pl.DataFrame(map(_search_row, found), schema=SEARCHES)
 
     @property
     def runs(self) -> pl.DataFrame:
-        """A row for each run: digest, status, seed, loss, speed, parameters, steps, tokens, FLOPs, memory."""
+        """A row for each run: digest, status, seed, losses, accuracy, speed, size, budget, time and peak memory."""
         return pl.DataFrame(map(self._run_row, self.store.runs()), schema=RUNS)
 
     def result(self, name: str, scale: str | None = None) -> StudyResult:
         """A study's result, as `ablate.run` returned it.
 
         Args:
-            name: of the study.
+            name: the study's name.
             scale: needed if the store has the study at several scales.
 
         Raises:
@@ -101,15 +101,14 @@ class Runs:
         """A row for every comparison ever judged for a study's question, oldest first.
 
         Args:
-            name: of the study.
+            name: the study's name.
             fdr: None corrects p-values so that at most 5 % of questions have any error. `lord` or `saffron` (Javanmard
-                and Montanari 2018, arXiv:1603.09000; Ramdas et al. 2018, arXiv:1802.09098) decide comparison by
-                comparison, so that at most 5 % of the significant ones are expected
-                to be wrong: for open-ended campaigns.
+                and Montanari 2018, arXiv:1603.09000; Ramdas et al. 2018, arXiv:1802.09098) decide one comparison at a
+                time, so that at most 5 % of the significant ones are expected to be wrong: for open-ended campaigns.
 
         Raises:
             ArgumentError: there is no such rule.
-            StoreError: nothing was judged for such a study.
+            StoreError: the store has no comparison of such a study.
 
         Example:
             >>> ablate.open("runs").ledger("norm_placement")
@@ -123,7 +122,7 @@ class Runs:
         return ledger_frame(found)
 
     def model(self, run: str) -> zoo.Decoder:
-        """The trained model of a run, on the CPU, by its digest or the beginning of it, or its place in a study
+        """Load the trained model of a run on the CPU. `run` is a digest or its beginning, or a place in a study
         (`my_study/swiglu`).
 
         Raises:
@@ -165,13 +164,13 @@ class Runs:
 
 
 def open_store(store: str | Path = "runs") -> Runs:
-    """Open a store to browse what it holds.
+    """Open a store to browse its runs, studies and searches.
 
     Args:
         store: the folder of runs.
 
     Returns:
-        Its studies, searches and runs as frames; the result of each study; the model of each run.
+        An object with the store's studies, searches and runs as frames, the result of each study, and each run's model.
 
     Raises:
         StoreError: there is no such folder.

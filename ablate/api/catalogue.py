@@ -21,7 +21,7 @@ from zoo.spec import ModelSpec
 
 PAPER = re.compile(r"arXiv:[0-9]{4}\.[0-9]{4,5}|https?://[^\s)]+[^\s).,]")
 WHOLES: dict[str, type[Spec]] = {"model": ModelSpec, "block": BlockSpec}
-"""Specs whose parts the variants are."""
+"""Specs that are composed of variants and parts."""
 OF_ARMS: dict[str, type[Spec]] = {"train": TrainSpec, "lora": LoraSpec, "start": StartSpec, "teacher": TeacherSpec}
 """Sections of an arm beside its model."""
 Catalogue: TypeAlias = Mapping[str, Mapping[str, tuple[Any, type[Spec]]]]
@@ -32,7 +32,7 @@ DECODING: dict[str, tuple[Callable[..., Any], type[Spec]]] = {
     "lookahead": (lookahead, Sampling),
     "speculate": (speculate, Speculation),
 }
-"""Ways to decode, and the settings of each."""
+"""Decoding functions by name, each with the spec of its settings."""
 OTHERS = {
     "ablate.training.objectives": "kind",
     "ablate.training.optimizers": "kind",
@@ -41,13 +41,13 @@ OTHERS = {
 }
 """Other choices of a study, with the field that names the choice."""
 TAGS = {"kind", *OTHERS.values()}
-"""Fields that name a choice, and set nothing."""
+"""Fields that name a choice, and are no settings."""
 
 
 def catalogued() -> dict[str, Mapping[str, tuple[Any, type[Spec]]]]:
-    """All that has a name: what documents it and what has its settings, by axis, and what is no axis of the zoo."""
+    """The catalogue: axes of the zoo, parts, choices outside the zoo (`OTHERS`), evaluations and decoding."""
     others = {package.rpartition(".")[2]: variants(package, tag) for package, tag in OTHERS.items()}
-    # The settings of a model and of a block that are a part with settings and without variants.
+    # Parts: fields of a model or block whose type is a spec, but neither a variant nor a whole.
     fields = {name: field for whole in WHOLES.values() for name, field in whole.model_fields.items()}
     classes: dict[str, Mapping[str, type[Spec]]] = {
         **axes(),
@@ -65,8 +65,8 @@ def catalogued() -> dict[str, Mapping[str, tuple[Any, type[Spec]]]]:
 
 
 def axes() -> dict[str, dict[str, type[Spec]]]:
-    """Every axis of the zoo and its variants: the packages of `zoo` that define a base class for them, also those
-    within another (`positions.scalings`)."""
+    """Every axis of the zoo with its variants: the packages of `zoo`, nested ones included (`positions.scalings`), that
+    define a base class for variants."""
     return {package.removeprefix("zoo."): variants(package) for package in _axes_below("zoo")}
 
 
@@ -87,8 +87,8 @@ class DocumentedPart(TypedDict):
 
 
 def entry(name: str, documented: Any) -> DocumentedPart:
-    """A name, the first paragraph of its documentation, the first paper that it names, and where it is from if it is
-    plugged in."""
+    """A name with the first paragraph of its documentation, the first paper that this cites, and the plug-in that it
+    comes from, if any."""
     text = inspect.getdoc(documented) or ""
     paper = PAPER.search(text)
     found = DocumentedPart(
@@ -99,7 +99,7 @@ def entry(name: str, documented: Any) -> DocumentedPart:
 
 
 def settings_of(cls: type[Spec]) -> dict[str, object]:
-    """Default values as plain data; `required` where there is none."""
+    """Default values by setting, as plain data; `required` for a setting without one."""
     fields = {name: field for name, field in cls.model_fields.items() if name not in TAGS}
     plain = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
     plain |= {name: value.model_dump(mode="json") for name, value in plain.items() if isinstance(value, Spec)}

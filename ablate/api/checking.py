@@ -1,4 +1,4 @@
-"""`ablate.check`: whether the files of a store are still as they were written."""
+"""`ablate.check`: verify that the files of a store are still as they were written."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ablate.store.checking import Check
 
 
 class Damages(list[str]):
-    """Lines about damaged files. `unchecked` counts, by kind, the files in which damage may go unnoticed, since a
-    version before this wrote them with fewer checksums."""
+    """Lines about damaged files. `unchecked` counts, by kind, the files in which damage may go unnoticed, since an
+    earlier version wrote them with fewer checksums."""
 
     unchecked: Mapping[str, int]
     unreadable: Sequence[str]
     """Files that could not be read: permission, memory, the disk."""
     unchanged: int
-    """Folders that were not read, since an earlier check found them whole."""
+    """Number of folders that a quick check skipped, since an earlier check found them intact."""
 
 
 def check(store: str | Path = "runs", quick: bool = False) -> Damages:
@@ -25,13 +25,13 @@ def check(store: str | Path = "runs", quick: bool = False) -> Damages:
 
     Args:
         store: the folder of runs.
-        quick: only what changed, by its sizes, inodes and times, since a check on this machine found it whole. What a
-            disk loses by itself changes none of these.
+        quick: skip folders that an earlier check on this machine found intact and whose file sizes, inodes and times
+            are unchanged since. Data that a disk loses silently changes none of these.
 
     Returns:
-        One line per damaged file: what is wrong with it, and what to remove or rebuild. Empty for an intact store. Its
-        attribute `unchecked` counts the files that have no checksum, `unreadable` names those that cannot be read, and
-        `unchanged` counts the folders that a quick check left out.
+        One line per damaged file: what is wrong with it, and what to remove or rebuild. Empty for an intact store.
+        Attributes: `unchecked` counts, by kind, the files with too few checksums, `unreadable` names those that cannot
+        be read, and `unchanged` counts the folders that a quick check skipped.
 
     Raises:
         StoreError: there is no such folder.

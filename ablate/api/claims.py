@@ -1,4 +1,4 @@
-"""`ablate.claims`: the handbook of what is claimed about transformers, and what tests each claim."""
+"""`ablate.claims`: the handbook of claims about transformers, with the studies that test each."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from ablate.study.handbook import matching
 
 
 def claims(*words: str) -> tuple[HandbookClaim, ...]:
-    """Claims of the handbook, with their sources, their standing in the literature and what tests them here.
+    """Claims of the handbook, with their sources, their standing in the literature and their tests here.
 
     Args:
-        words: words or phrases that are all in the claims that are returned, such as "rope" and "must tie", or one
-            claim's id; none for all claims.
+        words: words or phrases that a claim must all contain, such as "rope" and "must tie", or one claim's id; none
+            for all claims.
 
     Returns:
-        The claims, by topic; none where no claim has all the words.
+        The matching claims, sorted by topic; empty if there are none.
 
     Raises:
         StudyError: a file of the handbook is damaged.

@@ -1,6 +1,6 @@
-"""Studies from elsewhere that would run code, and whether their user has allowed it.
+"""Permission to run the code that studies from elsewhere bring along.
 
-Permission is the user's, not the store's, which others may write: it is kept in the user's configuration.
+It is kept in the user's configuration, not in the store, which others may be able to write to.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from pathlib import Path
 from ablate.study.study import Study
 
 RUNNABLE = (".py", ".pyc", ".pyd", ".so", ".zip", ".yaml", ".yml", ".json", ".jsonl", ".jinja", ".j2", ".txt")
-"""Suffixes of what a task file can import, include, or run in its templates."""
+"""Suffixes of the files that a task file can import, include, or use in its templates."""
 
 
 def refuse_code(study: Study, allowed: bool) -> None:
-    """Raise StudyError where a study names files that can run code, until it is allowed once for their contents and for
-    all that they can import from their folders.
+    """Raise StudyError if a study names files that can run code, unless the user has allowed them.
 
-    lm-eval's task files run Python by `!function`, and reach it from their templates.
+    Permission is given once, and holds for these contents of the files and of all that they can import from their
+    folders. lm-eval's task files run Python by `!function`, and can reach Python from their templates.
     """
     asked = study.evals.asked().values() if study.evals else ()
     files = [path for each in asked for path in each.code()]
     if not files:
         return
     contents = {path: dict(_contents(Path(path))) for path in files}
-    # $XDG_CONFIG_HOME/ablate/allowed, ~/.config/ablate/allowed without it.
+    # $XDG_CONFIG_HOME/ablate/allowed, or ~/.config/ablate/allowed if that is unset.
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     digest = hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
     mark = Path(home) / "ablate" / "allowed" / digest
@@ -41,7 +41,8 @@ def refuse_code(study: Study, allowed: bool) -> None:
 
 
 def _contents(path: Path) -> Iterator[tuple[str, str]]:
-    """Digests of the files in a folder of tasks, or around a task file, subfolders and links included."""
+    """(relative path, SHA-256) of the runnable files in a folder of tasks, or in a task file's folder, subfolders and
+    links included."""
     top, seen = path if path.is_dir() else path.parent, set[str]()
     for folder, names, files in os.walk(top, followlinks=True):
         real = os.path.realpath(folder)

@@ -1,4 +1,4 @@
-"""`ablate.compare`: judge anybody's losses by the rules of the reports."""
+"""`ablate.compare`: judge losses from any trainer by the rules of the reports."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class LossComparison:
     Attributes:
         arms: a polars frame: arm, seeds, failed, loss (the mean of the metric), rate, cost (the mean).
         contrasts: a polars frame: arm, against, difference, low, high, p, verdict, reason, paired. p is corrected for
-            all contrasts, and low to high excludes zero where it is below 0.05; an end may be infinite. The difference
-            stands alone where nothing tells the noise. paired is the number of seeds over which the arms are paired,
-            0 where their means are compared.
+            all contrasts, and low to high excludes zero if p is below 0.05; an end may be infinite. If the noise cannot
+            be estimated, only the difference is given. paired is the number of seeds over which the arms are paired, or
+            0 if their means are compared.
         unused: a polars frame of the finished runs that a contrast does not use: arm, against, run (the arm of the
             two), seed, why (its seed is `missing` or `failed` in the other arm, or `odd` in either).
-        detectable: the smallest difference that these seeds find with 80 % probability; None if that is not known.
-        notes: what a reader must know, such as arms of unequal cost.
+        detectable: the smallest difference that these seeds detect with 80 % probability; None if that is not known.
+        notes: caveats for the reader, such as arms of unequal cost.
     """
 
     arms: pl.DataFrame
@@ -52,7 +52,7 @@ class LossComparison:
     unused: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     def document(self) -> JsonObject:
-        """The same as `ablate compare --json` prints it; infinite ends are null."""
+        """The document that `ablate compare --json` prints; infinite ends are null."""
         return {
             "arms": frame_rows(self.arms),
             "contrasts": frame_rows(self.contrasts),
@@ -73,25 +73,25 @@ def compare(
     """Judge every arm against the baseline, from final losses alone.
 
     Args:
-        losses: a polars or pandas frame, or a CSV, TSV, parquet, JSON or JSON-lines file (of text also `.csv.gz` and so
-            on; `-` is CSV from standard input), with a row for each run and columns `arm`, `seed`, `loss` (lower is
-            better; empty, NaN or infinite where the run failed: runs that have not ended have no row); where known also
+        losses: a polars or pandas frame, or a CSV, TSV, parquet, JSON or JSON-lines file (text files also gzipped, as
+            `.csv.gz`; `-` is CSV from standard input), with a row for each run and columns `arm`, `seed`, `loss` (lower
+            is better; empty, NaN or infinite if the run failed; leave out runs that have not ended). Optional columns:
             `rate` (the learning rate), `split` (`tuning` for runs that chose the rate, `judging` for the others) and
-            `cost` (FLOPs, seconds, dollars …). Seeds that arms have in common are paired. In a history, which has
-            several rows of a run and a column such as `step`, the last row with a loss counts. Or the logs of other
-            trainers, by a pattern: `logs/{arm}-s{seed}/trainer_state.json`; see `ablate.api.logs_of_others`.
+            `cost` (FLOPs, seconds, dollars …). Seeds that arms have in common are paired. In a history, with several
+            rows per run and a column such as `step`, the last row with a loss counts. Or a pattern that names the logs
+            of other trainers: `logs/{arm}-s{seed}/trainer_state.json`; see `ablate.api.logs_of_others`.
         baseline: the arm that others are compared with (default: the first one).
-        metric: the name of the loss in such logs, or of its column; by default `loss` in a table, else the first known
-            of those that trainers use: `eval_loss`, `eval/loss`, `val_loss` and `val loss`.
+        metric: the name of the loss in such logs, or of its column. By default `loss` in a table; else the first of the
+            names that trainers use: `eval_loss`, `eval/loss`, `val_loss` and `val loss`.
         margin: the largest difference that does not matter; without it no verdict is `no difference`.
-        higher_is_better: whether the metric is one of which more is better, such as an accuracy or a reward: an arm
-            above the baseline is then `better`, and differences keep their sign.
+        higher_is_better: whether higher values of the metric are better, as for an accuracy or a reward: an arm above
+            the baseline is then `better`, and differences keep their sign.
 
     Returns:
         Verdicts on every arm, with their intervals, as frames.
 
     Raises:
-        ArgumentError: if a column is missing or has values that cannot be read, with the remedy.
+        ArgumentError: a column is missing or has values that cannot be read; the message gives the remedy.
 
     Example:
         >>> ablate.compare("losses.csv", baseline="pre", margin=0.01).contrasts
@@ -172,7 +172,7 @@ def _arm(name: str, rows: pl.DataFrame) -> ArmLosses:
 
 
 def _loss(value: float | None) -> float:
-    """Infinite where a run failed."""
+    """The loss; infinite if the run failed."""
     return value if value is not None and math.isfinite(value) else math.inf
 
 
@@ -211,7 +211,7 @@ def _unused_frame(contrasts: Sequence[ArmContrast], seed: pl.DataType) -> pl.Dat
 
 
 def _failed(frame: pl.DataFrame) -> list[str]:
-    """A note that names the runs that count as failed, and what their cells hold."""
+    """A note that names the runs that count as failed, and the contents of their cells."""
     if "split" in frame.columns:
         frame = frame.filter(split="judging")
     failed = frame.filter(~pl.col("loss").is_finite().fill_null(False))
@@ -224,14 +224,14 @@ def _failed(frame: pl.DataFrame) -> list[str]:
 
 
 def _without_pair(contrasts: Sequence[ArmContrast]) -> list[str]:
-    """A note on what would use the runs that have no pair."""
+    """A note on how to make use of the runs that have no pair."""
     if not any(run.why != "odd" for each in contrasts for run in each.unused):
         return []
     return ["paired arms are compared over the seeds that finished in both: to use other seeds, train them in both"]
 
 
 def _notes(arms: list[ArmLosses], baseline: str) -> list[str]:
-    """Sentences that a reader needs beside the verdicts."""
+    """Caveats to the verdicts: unequal costs, and rates that were not tuned or not tried in tuning."""
     base = next(arm for arm in arms if arm.name == baseline)
     notes = []
     if base.cost:
@@ -251,7 +251,7 @@ def _notes(arms: list[ArmLosses], baseline: str) -> list[str]:
 
 
 def _shared_with_tuning(frame: pl.DataFrame) -> list[str]:
-    """A note on seeds that chose a rate and judge it, too: the rate was chosen for being good on them."""
+    """A note on arms that are judged on seeds that also chose the rate: the rate was chosen for its result on them."""
     if "split" not in frame.columns:
         return []
     by_seed = frame.group_by("arm", "seed", maintain_order=True)
@@ -261,7 +261,7 @@ def _shared_with_tuning(frame: pl.DataFrame) -> list[str]:
 
 
 def frame_rows(frame: pl.DataFrame) -> list[JsonValue]:
-    """Rows of a frame by column; infinite numbers are null."""
+    """Rows of a frame as dicts by column; infinite numbers and NaN are null."""
     return [
         {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
         for row in frame.iter_rows(named=True)

@@ -42,8 +42,8 @@ class Scores:
     """Results of an evaluation of a run.
 
     Attributes:
-        digest: of the run.
-        found: scores, and a section of rows for whatever else was evaluated.
+        digest: the run's digest.
+        found: scores, and a section of rows for each other evaluation.
     """
 
     digest: str
@@ -92,12 +92,11 @@ def evaluate(
         tasks: lm-eval tasks and groups, or paths of task files; None: the project's own, unless `settings` request
             other evaluations.
         limit: maximum number of items per task, or of examples per difficulty.
-        at: for synthetic tasks: evaluate at these difficulties, such as `{"pairs": [4, 64]}`, instead of those of
-            training.
+        at: difficulties of a synthetic task to evaluate at, such as `{"pairs": [4, 64]}`; None: those of training.
         store: the store's folder; not needed if `run` is a folder.
         progress: True reports on standard error, False is silent, a function receives each line.
-        **settings: more of a study's section `evals`: `positions={"multiples": [1, 2]}`, `recall=True`, `samples=True`,
-            `fewshot=0`, `data={"blimp": "data/blimp"}`, `include=["tasks"]`, `batch=8`.
+        **settings: other keys of a study's section `evals`: `positions={"multiples": [1, 2]}`, `recall=True`,
+            `samples=True`, `fewshot=0`, `data={"blimp": "data/blimp"}`, `include=["tasks"]`, `batch=8`.
 
     Returns:
         Scores as a frame, and everything found as a document.
@@ -110,7 +109,7 @@ def evaluate(
     Example:
         >>> ablate.evaluate("3f2a", tasks=["heldout_pairs", "code_names"], limit=100).frame
     """
-    # The run itself, or that of the checkpoint in a folder, which is imported first.
+    # A folder that is no run is a checkpoint, which is imported first.
     folder = Path(run)
     found = run if not folder.is_dir() or (folder / "run.json").exists() else imported_first(folder, store, progress)
     place, identity = find_run(found, store)
@@ -148,7 +147,7 @@ def _asked(settings: Mapping[str, object], corpus: AnyCorpus, model: ModelSpec) 
 
 
 def _argument_error(path: str, reason: str) -> ArgumentError:
-    """`path` is a key of the section, or what is in it by a name; a place in a list is not named."""
+    """The error for a key of the section `evals`; the rest of a dotted `path` is its value, unless it is an index."""
     argument, _, inside = named(path).partition(".")
     return ArgumentError(argument or "run", reason, None if inside.isdigit() else inside or None)
 
@@ -156,7 +155,7 @@ def _argument_error(path: str, reason: str) -> ArgumentError:
 def _evaluated(store: Store, request: Request) -> EvalsDocument:
     wanted = str(request.evals_digest)
     stored = store.read_evals(request.digest, wanted)
-    if stored is not None and not stored.skipped:  # the store may be another's, who lets us read
+    if stored is not None and not stored.skipped:  # returned before anything is written: the store may be read-only
         return stored
     store.drop_incomplete_evals(request.digest, wanted)
     run_here(request, request.identity.numerics.device)

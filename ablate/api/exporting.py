@@ -74,7 +74,7 @@ def export(
 
 
 def _written(store: Store, run: RunDocument, target: Path, family: str | None, adapter: bool) -> tuple[str, str]:
-    """The `model_type`, and why no family expresses the model where none does."""
+    """Write the checkpoint. Returns its `model_type`, and why no family expresses the model (empty if one does)."""
     end = end_token(store, run) if store.tokenizer_path(run.digest).is_file() else None  # a synthetic task has none
     reason = ""
     if adapter:
@@ -87,7 +87,7 @@ def _written(store: Store, run: RunDocument, target: Path, family: str | None, a
             _write_with_code(model, run, target, end)
         else:
             theirs = zoo.to_hf(model, family)
-            from transformers.utils import logging  # noqa: PLC0415 (slow to load, and what to_hf says if it is missing)
+            from transformers.utils import logging  # noqa: PLC0415 (slow to load; to_hf reports it if missing)
 
             logging.disable_progress_bar()
             if end is not None:
@@ -108,7 +108,7 @@ def _write_with_code(model: zoo.Decoder, run: RunDocument, target: Path, end: in
 
 
 def _write_adapter(store: Store, run: RunDocument, target: Path) -> str:
-    """Returns the base's `model_type`."""
+    """Write the adapter and its base. Returns the base's `model_type`. Raises ArgumentError without an adapter."""
     lora = TrainSpec.model_validate(run.train).lora
     if lora is None:
         raise ArgumentError("adapter", f"{run.digest} trained all weights, so it has no adapter")
@@ -129,12 +129,12 @@ def _tokenizer(store: Store, run: RunDocument, end: int) -> Any:
 
 
 def _upload(folder: Path, repository: str) -> None:
-    """Upload a folder to `USER/NAME`, which is made first, private, where it does not exist. Raises ArgumentError."""
+    """Upload a folder to `USER/NAME`, created as a private repository if it is missing. Raises ArgumentError."""
     from huggingface_hub import HfApi  # noqa: PLC0415 (slow to load)
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError  # noqa: PLC0415
 
     api = HfApi()
-    # Errors of whichever HTTP client huggingface_hub uses are bases of its own error.
+    # The error of the HTTP client that huggingface_hub uses is a base of its own error.
     refusals: tuple[type[Exception], ...] = (HFValidationError, OSError, *HfHubHTTPError.__bases__)
     try:
         api.create_repo(repository, private=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""`ablate.plan_on`: what a study would take on a device that is not at hand."""
+"""`ablate.plan_on`: a study's time and memory on a device that is not at hand."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ from evals.costs.step_roofline import SLOWER, StepSeconds, step_seconds
 from zoo.kernels.fla import WRITTEN_OUT
 
 START_SECONDS = {False: 20.0, True: 30.0}
-"""Assumed, before a run's first step: a process starts, and a compiled program is read from the cache."""
+"""Assumed time before a run's first step, by whether it is compiled: process start, and load of the cached program."""
 COMPILE_SECONDS = 60.0
-"""Assumed, for the first run of an arm."""
+"""Assumed compilation time of an arm's first run."""
 
 
 @dataclass(frozen=True)
 class ForetoldArm:
-    """An arm of a study on a device.
+    """Predicted costs of an arm on a device.
 
     Attributes:
-        step: the predicted time of a training step; None where its shapes depend on its data, so that only FLOPs count.
-        work: what a step asks of the device; None as above.
-        runs: how many there are, those of tuning counted by their length.
-        run_seconds: training of one run, its start included.
+        step: the predicted time of a training step; None for an arm with a teacher, and if a step's shapes depend on
+            its data: then time follows from FLOPs alone.
+        work: kernels, bytes, FLOPs and memory of a step; None as above.
+        runs: the number of runs; tuning runs count by their length.
+        run_seconds: time of one run's training, start included.
     """
 
     plan: ArmPlan
@@ -58,14 +59,14 @@ class ForetoldArm:
 
 @dataclass(frozen=True)
 class Foretold:
-    """A study on a device, by a roofline: nothing was measured.
+    """Costs of a study on a device, predicted by a roofline: nothing was measured.
 
     Attributes:
-        study: at its scale.
-        device: the data sheet, and the shares of it that programs reach.
-        rungs: the arms of each rung of its ladder; the last is compared.
-        seconds: of all runs one after the other, with measuring; evaluations are not known.
-        scales: hours at each scale that was tried, if a number of hours was given, and whether it fits.
+        study: the study at its scale.
+        device: the data sheet, and the shares of its peaks that programs reach.
+        rungs: the arms of each rung of the study's ladder; the last rung is compared.
+        seconds: time of all runs in sequence, with measurements and without evaluations.
+        scales: name, hours and whether these fit, for each scale that was tried; empty if `hours` was not given.
     """
 
     study: Study
@@ -91,7 +92,7 @@ class Foretold:
         }
 
     def table(self) -> list[tuple[str, ...]]:
-        """One row of text for each arm, a header first."""
+        """One row of text for each arm, the header first."""
         head = ("arm", "parameters", "steps", "step", "bound by", "moved", "kernels", "products", "memory", "attention")
         return [(*head, "run", "runs"), *map(_row, self.arms)]
 
@@ -117,7 +118,7 @@ def plan_on(
         study, sets: as in `ablate.run`.
         device: a device that has a data sheet here, such as `h100` or `rtx4090`.
         scale: one of the study's scales; None: `gpu-hour`, or the study's own for a GPU.
-        hours: choose the largest scale for a GPU that fits in so many, unless a scale is given.
+        hours: choose the study's longest GPU scale that fits in this time, else its shortest, unless `scale` is given.
 
     Returns:
         Arms with the predicted time of a step and of all runs, what bounds a step, and the scales that were tried.
@@ -141,7 +142,7 @@ def plan_on(
         tried = [_foretold(load_study(study, name, sets, device="cuda"), sheet) for name in names]
         found = tuple((each.study.scale, each.seconds / 3600, each.seconds <= 3600 * hours) for each in tried)
         fitting = [each for each in tried if each.seconds <= 3600 * hours]
-        # The largest that fits, else the shortest there is.
+        # The longest that fits, else the shortest of all.
         chosen = max(fitting, key=lambda each: each.seconds) if fitting else min(tried, key=lambda each: each.seconds)
         return replace(chosen, scales=found)
     except DeviceError as error:
@@ -158,7 +159,7 @@ def _foretold(study: Study, device: Device) -> Foretold:
 
 
 def _unread(study: Study) -> Identify:
-    """Costs depend on the vocabulary of a text alone."""
+    """Identity of data that is not read: costs depend only on the vocabulary."""
 
     def identity(data: DataSource) -> DataIdentity:
         return DataIdentity.open(vocabulary(data, study.folder), "not read")
@@ -239,7 +240,7 @@ def _notes(found: Foretold) -> Iterator[str]:
 
 
 def kernel_lines(attention: dict[str, str | None]) -> Iterable[str]:
-    """A line where arms would not take the same kernels of attention: their times differ by that, too."""
+    """A line if arms would use different attention kernels, since their times then differ for that reason, too."""
     kinds: dict[str, list[str]] = {}
     for name, kernels in attention.items():
         kinds.setdefault(kernels or "none", []).append(name)

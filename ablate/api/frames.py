@@ -1,4 +1,4 @@
-"""Summaries as flat polars frames: a number or a text in every cell, names with their units."""
+"""Summaries as flat polars frames: cells are numbers, text or lists of them; column names have units."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reports.reading.collect import RUNS
 from reports.statistics.estimates import Estimate
 
 INTERVALS = ("loss", "bits_per_byte", "accuracy", "excess", "peak_memory_bytes")
-"""Means over seeds of which a frame has the bounds too."""
+"""Means over seeds that have columns for their bounds, too."""
 
 ARMS: Schema = {
     "arm": pl.String,
@@ -82,7 +82,7 @@ def arms_frame(arms: Iterable[ArmSummary]) -> pl.DataFrame:
 
 
 def _arm_row(arm: ArmSummary) -> dict[str, object]:
-    # Edits by path are JSON: frames that go elsewhere cannot hold maps of unlike values.
+    # Edits by path are JSON: a column cannot hold maps whose values have different types.
     return {
         "arm": arm.name,
         "verdict": arm.verdict,

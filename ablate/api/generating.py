@@ -1,4 +1,4 @@
-"""`ablate.generate`: text that continues a prompt or fills its holes, by the model of a trained run."""
+"""`ablate.generate`: continue a prompt, or fill its holes, with the model of a trained run."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from zoo.lengths import longest_text
 from zoo.settings.explain import checked
 
 MOST_TOKENS = 2**40
-"""More than any memory holds; tensors count no further than 2**63."""
+"""More tokens than fit in any memory, and far below 2**63, the limit of tensor sizes."""
 NEW = 64
-"""Tokens that continue a prompt, unless told."""
+"""Default maximum number of tokens that continue a prompt."""
 HOLE = "___"
 """Default marker of a hole in the prompt."""
 
@@ -39,10 +39,10 @@ class Generated:
     """A prompt with the text that a model generated for it.
 
     Attributes:
-        digest: of the run.
-        prompt: as it was given.
-        text: the prompt with what the model wrote, after it or in its holes.
-        new: what the model wrote: one continuation, or a text for each hole.
+        digest: the run's digest.
+        prompt: the prompt as given.
+        text: the prompt with the generated text, after it or in its holes.
+        new: the generated text: one continuation, or a text for each hole.
         fills_holes: whether the model fills in holes, rather than continuing a text.
     """
 
@@ -55,7 +55,7 @@ class Generated:
 
 @dataclass(frozen=True)
 class _Trained:
-    """A run with all that it takes to generate."""
+    """A run with everything needed to generate."""
 
     digest: str
     model: zoo.Decoder
@@ -90,12 +90,12 @@ def generate(
         **sampling: `temperature` (default 0: greedy), `top_k`, `top_p`, `min_p` and `repetition_penalty`.
 
     Returns:
-        One for each prompt, in their order.
+        A `Generated` for each prompt, in order.
 
     Raises:
         StoreError: there is no such run, or nothing can be generated from it.
         ArgumentError: an argument cannot be used with this model.
-        AblateError: the texts exceed the model's positions, or memory.
+        AblateError: the texts exceed the model's positions or the memory.
 
     Example:
         >>> ablate.generate("3f2a", "def f(", temperature=0.8, top_p=0.95)[0].text
@@ -137,7 +137,7 @@ def _sampling(settings: dict[str, float | None]) -> Sampling:
 
 @contextmanager
 def _in_memory() -> Iterator[None]:
-    """Raises AblateError where there is no room in memory for so many tokens."""
+    """Raise AblateError if the block runs out of memory."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -157,7 +157,7 @@ def _continued(
         for place, prompt in enumerate(prompts)
     ]
     longest = longest_text(model.spec)
-    # The last new token is never read back.
+    # The last new token is never an input.
     needed = max(len(request.prompt) + request.max_new - 1 for request in requests)
     if needed > MOST_TOKENS:
         raise AblateError("out of memory: ask for fewer tokens")
@@ -184,7 +184,7 @@ def _filled(
     cut = [_pieces(prompt, mark) for prompt in prompts]
     found = []
     for number, (prompt, pieces) in enumerate(zip(prompts, cut, strict=True)):
-        draw = torch.Generator().manual_seed(seed * 1_000_003 + number)  # a prompt's own, whatever the others
+        draw = torch.Generator().manual_seed(seed * 1_000_003 + number)  # independent of the other prompts
         how = Filling(new or objective.new, context, vocabulary, sampling, draw)
         try:
             filled = objective.fill(trained.model, [tokenizer.encode(piece).ids for piece in pieces], how)
@@ -197,7 +197,7 @@ def _filled(
 
 
 def _pieces(prompt: str, mark: str) -> list[str]:
-    """The text before, between and after the holes."""
+    """The text before, between and after the holes. Raises ArgumentError if there are none."""
     if not mark:
         raise ArgumentError("hole", "must not be empty")
     if mark not in prompt:

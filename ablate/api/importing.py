@@ -34,11 +34,11 @@ class Imported:
     """A model of the store that was trained elsewhere.
 
     Attributes:
-        name: in reports, and as an argument in place of a run's digest.
-        digest: of its run.
-        result: its loss on held-out text, and its size.
+        name: the model's name in reports, which other functions accept in place of the run's digest.
+        digest: the digest of the model's run.
+        result: loss on held-out text, and size.
         measured: speed, memory and cache; None if they were not measured.
-        scores: of evaluations; None if there are none.
+        scores: results of evaluations; None if there are none.
         store: the folder of the store.
     """
 
@@ -78,29 +78,29 @@ def import_model(
 ) -> Imported:
     """Bring in a model trained elsewhere as a run: its loss on held-out text, serving costs, and evaluations.
 
-    It appears in the store's reports along with the runs trained here. It is not judged against any of them, since it
+    The store's reports show the model along with the runs trained here. It is not judged against any of them, since it
     was trained on other data with another budget. Stored results are not recomputed.
 
     Args:
-        directory: a folder written by transformers, peft or `zoo.save`, or that of a run.
-        name: in reports; None: the folder's own.
+        directory: a folder written by transformers, peft or `zoo.save`, or the folder of a run.
+        name: the model's name in reports; None: the folder's name.
         study, scale, sets: a study whose text, context, measurements and evaluations are used, with the model's own
             tokenizer, so that its numbers can be read next to those of the study's arms.
         text: text files, instead of a study's text, given as in `data.paths` of a study. If neither is given, the text
             is Python's standard library.
-        context: tokens per window; None: the study's, or 1,024, or what the model has positions for.
+        context: tokens per window; None: the study's, or 1,024 or the number of the model's positions if that is less.
         measure: settings of a study's section `measure`; False measures nothing.
         dtype: `float32`, or `bfloat16` for autocast over float32 weights.
         device: `cpu` or `cuda`; None: `cuda` if there is a GPU.
-        bos: `on` or `off` begins its texts, and windows of held-out text, with a BOS or without one; None: as the
-            study's `evals.bos` says, or as its own tokenizer does.
+        bos: whether texts, and windows of held-out text, begin with a BOS: `on` or `off`; None: as the study's
+            `evals.bos` says, or as the model's own tokenizer does.
         store: the store's folder; created if it is missing.
         progress: True reports on standard error, False is silent, a function receives each line.
         allow_code: allow the study's lm-eval task files to run code, as in `ablate.run`.
         **settings: evaluations, as in `ablate.evaluate`; by default those of the study, or the loss by position.
 
     Returns:
-        Its name, its run, and what was found.
+        The model's name and run, with loss, measurements and scores.
 
     Raises:
         CheckpointError: the folder has no causal language model that can be opened.
@@ -127,7 +127,7 @@ def import_model(
 def _request(
     store: Store, corpus: Corpus, run: RunDocument, asked: ImportSettings, measured: bool, own: bool
 ) -> Request:
-    """own: whether it is evaluated as the study says, where there is one."""
+    """The request for measurements and evaluations. own: request the study's evaluations, if there is a study."""
     evals = evaluated(asked.study, {"the imported model": parse_model(run.model)}) if asked.study and own else None
     if evals is not None:
         evals = evals.model_copy(update={"bos": asked.bos})

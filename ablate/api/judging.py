@@ -1,4 +1,4 @@
-"""`ablate.judge`: a proposal to change a base, trained beside it on fresh seeds, and kept, discarded or left open."""
+"""`ablate.judge`: train a proposed change beside its base on fresh seeds; keep it, discard it or leave it undecided."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class Judgement:
     Attributes:
         campaign: the campaign's name.
         record: the proposal with its outcome, as it is stored.
-        proposals, kept: how many were decided in the campaign so far, and how many of them were kept.
-        alpha: the share of kept changes that may be none, in expectation.
+        proposals, kept: the number of proposals decided in the campaign so far, and of those kept.
+        alpha: bound on the expected share of kept changes that are no improvement (false-discovery rate).
         page: the campaign's page.
-        next: a command that would probably settle it, and its seconds; None where it is settled, or nothing would.
+        next: a command that would probably settle the proposal, and its seconds; None if it is settled or none would.
     """
 
     campaign: str
@@ -123,20 +123,20 @@ def judge(
 ) -> Judgement:
     """Judge a proposal to change the base of a study: train both on fresh seeds, and say whether to keep it.
 
-    All proposals for one base are a campaign. Of the changes that it keeps at most `alpha` are expected to be none,
-    however many are proposed. What is kept becomes part of the base for the next proposal. After an interruption the
-    same call resumes.
+    All proposals for one base form a campaign. At most a share `alpha` of its kept changes is expected to be no
+    improvement, however many are proposed. A kept change becomes part of the base for later proposals. After an
+    interruption, the same call resumes.
 
     Args:
         base: a study, as in `ablate.run`: its base model, data, training and budget; its arms are not trained.
         change: edits of the base by dotted path: `{"block.ffn.activation": "relu2"}`, or a list of `path=value`.
-        arm: the edits of this arm of the study instead.
-        name: what the proposal is called (default: its edits).
+        arm: an arm of the study whose edits are the change, instead of `change`.
+        name: the proposal's name (default: its edits).
         budget: seconds that its runs may take, tuning included, estimated beforehand and counted afterwards.
         replicate: a second scale of the study, at which a change must hold too before it is kept.
         scale, sets, store, progress: as in `ablate.run`.
         campaign: the campaign's name (default: the study's name and scale).
-        alpha: the share of kept changes that may be none, in expectation.
+        alpha: bound on the expected share of kept changes that are no improvement (false-discovery rate).
         options: see `ablate.running.options`.
 
     Returns:
@@ -188,7 +188,7 @@ def _judged(case: Case, progress: Wanted, options: RunOptions) -> Judgement:
         reason = f"the campaign {case.campaign} began with {past[0].alpha:g}: begin another with its own name"
         raise ArgumentError("alpha", reason, case.alpha)
     decided = [record for record in past if record.outcome is not None]
-    # The same proposal, where it was begun and nothing was decided.
+    # Resume the same proposal if it was begun and has no outcome yet.
     asked = (case.edits, case.study.scale)
     resumed = next((each for each in past if each.outcome is None and (each.edits, each.scale) == asked), None)
     record = resumed or _begun(case, past, decided)
@@ -228,8 +228,9 @@ def _begun(case: Case, past: Sequence[ProposalRecord], decided: Sequence[Proposa
 
 
 def _next(case: Case, outcome: ProposalOutcome, looks: Looks) -> tuple[str, float] | None:
-    """The command whose budget has room for the fresh seeds that find such a difference with 80 % probability at
-    that level; None where a proposal may not have so many."""
+    """A command whose budget has room for the fresh seeds that detect the observed difference with 80 % power at this
+    level, and its seconds. After n seeds, these are n·((z_power + z_level)/z_p)². None if the proposal is decided, p is
+    not between 0 and 0.5, or more than `MOST_SEEDS` are needed."""
     test = outcome.test
     if outcome.decision != "undecided" or test.p is None or not 0 < test.p < 0.5:
         return None
@@ -254,7 +255,7 @@ def _ends(test: ProposalTest) -> str:
 
 
 def write_instructions(study: str, scale: str | None, path: Path = Path("AGENTS.md")) -> Path:
-    """Write what a program must know to propose changes to this study. Raises ArgumentError where the file is there."""
+    """Write instructions for a program that proposes changes to this study. Raises ArgumentError if the file exists."""
     if path.exists():
         raise ArgumentError("init", "is there already: add what `docs/agents.md` says, or remove it", str(path))
     text = (PROJECT / "ablate" / "study" / "agents.md").read_text(encoding="utf-8")

@@ -24,7 +24,7 @@ def logs(run: str | Path, *, store: str | Path = "runs", follow: bool = False) -
         follow: keep yielding new lines until the run is done.
 
     Returns:
-        Its lines, without line ends.
+        The log's lines, without line ends.
 
     Raises:
         StoreError: there is no such run, or no worker has started on it.

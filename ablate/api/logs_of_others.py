@@ -1,7 +1,7 @@
 """Final losses from the logs of other trainers: Hugging Face's Trainer, TensorBoard, Weights & Biases, JSON lines, CSV,
 and text.
 
-A pattern such as `logs/{arm}-s{seed}/trainer_state.json` names the files, and says of which arm and seed each is.
+A pattern such as `logs/{arm}-s{seed}/trainer_state.json` names the files, and gives the arm and seed of each.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from zoo.errors import did_you_mean
 NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
 TEXTS = (".txt", ".log", ".out")
 STEPS = ("global_step", "train/global_step", "trainer/global_step", "step", "iter", "iteration", "Step", "_step")
-"""Names that logs have for the number of a step, the first one counting; W&B's own counts calls that log something."""
+"""Names of the step counter in logs, in order of preference; `_step`, W&B's own, counts calls to log."""
 ALIKE = 0.98
-"""Share of its arm's furthest step at which a run counts as ended."""
+"""Fraction of its arm's last step from which on a run counts as ended."""
 LOSSES = ("eval_loss", "eval/loss", "val_loss", "val loss")
-"""Names that trainers have for a validation loss."""
+"""Names that trainers use for a validation loss, in order of preference."""
 WANDB_SUMMARY = "wandb-summary.json"
 
 
 def is_pattern(path: str) -> bool:
-    """Whether it names the logs of many runs."""
+    """Whether a path is a pattern that names the logs of many runs."""
     return "{arm}" in path
 
 
 def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
-    """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss, and the last step, null
-    where the log has none.
+    """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss, and the last step (null
+    if the log has none).
 
     Args:
-        pattern: path with `{arm}` and, where there are several, `{seed}`; `*` stands for anything else within a name.
+        pattern: path with `{arm}` and, if arms have several, `{seed}`; `*` stands for anything else within a name.
             A file is a `trainer_state.json`, an events file of TensorBoard, a `wandb-summary.json`, a CSV or TSV with a
-            header, JSON lines, or text with lines such as `step 250: train loss 2.1, val loss 2.2`. A folder is one
-            that holds such a file.
+            header, JSON lines, or text with lines such as `step 250: train loss 2.1, val loss 2.2`. A folder must hold
+            such a file.
         metric: its name in the logs; None: the first known of `eval_loss`, `eval/loss`, `val_loss` and `val loss`.
 
     Raises:
@@ -62,10 +62,10 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
 
 
 def ended(logs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """The logs of runs that came as far as the furthest of their arm (and split), and a sentence on each other one.
+    """The logs of runs that reached the last step of their arm (and split), and a sentence on each run left out.
 
-    A run whose last loss is not finite has failed, and ends where it did. Counters differ by a few calls in runs that
-    are done, hence `ALIKE`.
+    A run whose last loss is not finite has failed, and is kept wherever it ended. The step counters of complete runs
+    may differ by a few calls, hence `ALIKE`.
     """
     furthest = pl.col("step").max().over([name for name in ("arm", "split") if name in logs.columns])
     short = ((pl.col("step") < ALIKE * furthest) & pl.col("loss").is_finite()).fill_null(False)
@@ -78,7 +78,7 @@ def ended(logs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
 
 
 def _named(pattern: str) -> Iterator[tuple[str, str, Path]]:
-    """Arm, seed and path of everything that a pattern matches."""
+    """Arm, seed (0 without `{seed}`) and path of everything that a pattern matches."""
     parts = re.split(r"(\{arm\}|\{seed\}|\*)", pattern)
     seen: set[str] = set()
     text = ""
@@ -97,7 +97,7 @@ def _named(pattern: str) -> Iterator[tuple[str, str, Path]]:
 
 
 def _last(path: Path, metric: str | None) -> tuple[float, float | None]:
-    """The metric and the step."""
+    """The last value of the metric in a log, and the last step, None if the log has no steps. Raises ArgumentError."""
     try:
         values = _reader(path)(path)
     except (OSError, ValueError, csv.Error, RecursionError) as error:
@@ -109,7 +109,7 @@ def _last(path: Path, metric: str | None) -> tuple[float, float | None]:
 
 
 def _without(metric: str | None, values: dict[str, float], path: Path) -> ArgumentError:
-    """The error of a log that does not have the metric."""
+    """The error for a log that lacks the metric."""
     known = f"it has: {', '.join(list(values)[:20])}" if values else "no number with a name was found in it"
     if metric:
         return ArgumentError("metric", f"{path} has no {metric}{did_you_mean(metric, values)}; {known}", metric)
@@ -135,14 +135,14 @@ def _reader(path: Path) -> Callable[[Path], dict[str, float]]:
 def _folder(folder: Path) -> dict[str, float]:
     """The one log in a folder, or in `files` below it, where Weights & Biases keeps its summary."""
     patterns = ("trainer_state.json", WANDB_SUMMARY, f"files/{WANDB_SUMMARY}", "events.out.tfevents*")
-    found = next(filter(None, (sorted(folder.glob(pattern)) for pattern in patterns)), [])  # of events the newest
+    found = next(filter(None, (sorted(folder.glob(pattern)) for pattern in patterns)), [])  # events: the newest is last
     if not found:
         raise ValueError(f"the folder has none of {', '.join(patterns)}")
     return _reader(found[-1])(found[-1])
 
 
 def _json(path: Path) -> dict[str, float]:
-    """Last value of everything in the history of transformers' Trainer, in a list of records, or in a map."""
+    """Last value of each name in the history of transformers' Trainer, in a list of records, or in a map."""
     found = json.loads(path.read_text(encoding="utf-8"))
     return _of_records(found.get("log_history", [found]) if isinstance(found, dict) else found)
 
@@ -153,7 +153,7 @@ def _json_lines(path: Path) -> dict[str, float]:
 
 
 def _of_records(records: Any) -> dict[str, float]:
-    """Last value of each name."""
+    """Last value of each name in a list of records. Raises ValueError for anything else."""
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         raise ValueError("expected a map of numbers, or a list of such, or `log_history` with one")
     return _numbers(item for record in records for item in record.items())
@@ -181,13 +181,13 @@ def _csv(path: Path) -> dict[str, float]:
 
 
 def _text(path: Path) -> dict[str, float]:
-    """Names and numbers as trainers print them: `val loss 3.28`, `val_loss:3.28`, `loss = 3.28`."""
+    """Last value of each name, as trainers print them: `val loss 3.28`, `val_loss:3.28`, `loss = 3.28`."""
     found = re.findall(rf"([A-Za-z_][\w/ ]*?)\s*[:= ]\s*({NUMBER})(?![\w.])", path.read_text(encoding="utf-8"))
     return _numbers((name.strip(), value) for name, value in found)
 
 
 def _numbers(items: Iterable[tuple[Any, Any]]) -> dict[str, float]:
-    """The last value of each name, as far as they are numbers."""
+    """The last number of each name; other values are ignored."""
     found: dict[str, float] = {}
     for name, value in items:
         if isinstance(value, str | int | float) and not isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Tables as people have them: CSV, JSON and parquet files, and frames of polars and pandas, with nothing typed yet."""
+"""Users' tables, not yet typed: CSV, JSON and parquet files, and frames of polars and pandas."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ STDIN = "-"
 
 @dataclass(frozen=True)
 class Table:
-    """Columns by their place, since two may have one name, and the number by which people know each row: in a file of
-    text the number of its line."""
+    """Columns by position, since two may share a name, and the number that identifies each row in messages: in a text
+    file, that of its line."""
 
     names: Sequence[str]
     column: Callable[[int], Sequence[object]]
     rows: Sequence[int]
     remedy: str = ""
-    """Remedy where no column has the right name."""
+    """Advice to add if no column has the right name."""
 
 
 def read_any(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str) -> Table:
-    """The table in a file or a frame. Raises ArgumentError where it is neither, or cannot be read."""
+    """The table in a file or a frame. Raises ArgumentError if `losses` is neither, or cannot be read."""
     given: Any = losses
     if isinstance(given, Path | str):
         return _file(Path(given))
@@ -59,7 +59,7 @@ def _of_polars(frame: pl.DataFrame) -> Table:
 
 
 def _of_pandas(frame: pd.DataFrame) -> Table:
-    """Columns of a frame, and levels of its index that have names of their own."""
+    """Columns of a frame, and named levels of its index whose names no column has."""
     columns = {place: frame.iloc[:, place] for place in range(frame.shape[1])}
     names = [str(name) for name in frame.columns]
     for level, name in enumerate(frame.index.names):
@@ -102,7 +102,7 @@ def _text(content: bytes, path: Path) -> str:
 
 
 def _delimited(text: str, mark: str) -> Table:
-    """A table with a heading. Blank lines are none of its rows."""
+    """A table with a heading; blank lines are skipped. Raises ArgumentError."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True, skipinitialspace=True)
     names: list[str] = []
     rows: list[list[str]] = []
@@ -132,13 +132,13 @@ def _delimited(text: str, mark: str) -> Table:
 
 
 def _drop_empty_end(cells: list[str], width: int) -> None:
-    """Drop the empty cells beyond a width, which commas at the end of a line make."""
+    """Drop empty cells beyond `width`, which trailing separators create."""
     while len(cells) > width and not cells[-1].strip():
         cells.pop()
 
 
 def _ragged(cells: Sequence[str], names: Sequence[str], mark: str) -> str:
-    """Fault of a row of another length than the heading's, and the remedy."""
+    """Message for a row that is longer or shorter than the heading, with the remedy."""
     if cells[0].lstrip().startswith("#"):
         return "is a comment: delete the line"
     found = f"{len(cells)} cell{'s' * (len(cells) > 1)} below a heading of {len(names)}"
@@ -151,7 +151,7 @@ def _ragged(cells: Sequence[str], names: Sequence[str], mark: str) -> str:
 
 
 def _separator(names: Sequence[str], mark: str) -> str:
-    """A remedy for a table that another character separates, or one that begins with a comment."""
+    """Remedy for a table with another separator or a comment as its first line; empty for any other."""
     if names[0].lstrip().startswith("#"):
         return " (the first line is a comment: delete it, or its #)"
     others = {";": "semicolons", "\t": "tabs", ",": "commas"}
@@ -174,7 +174,7 @@ def _json(text: str) -> Table:
 
 
 def _decoded(text: str, place: str) -> Any:
-    """A value of JSON, or what Python writes for such: NaN and Infinity."""
+    """Parse JSON, including NaN and Infinity as Python writes them. Raises ArgumentError."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -201,4 +201,4 @@ TEXTS: dict[str, Callable[[str], Table]] = {
     ".ndjson": _json_lines,
     ".json": _json,
 }
-"""Readers of text by the end of the file's name."""
+"""Readers of text files by suffix."""

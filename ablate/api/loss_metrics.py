@@ -1,4 +1,4 @@
-"""Metrics of which more is better: known by their names, and judged as losses with the sign reversed."""
+"""Metrics for which higher is better: recognised by name, and judged as losses with the sign reversed."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ HIGHER_IS_BETTER = re.compile(
     "acc(uracy)?|auc|au(pr|ro)c|bleu|chrf|correct|elo|em|exact|f1|iou|kappa|map|mcc|meteor|mrr|ndcg|pass|pearson|"
     "precision|psnr|r2|recall|returns?|rewards?|rouge(1|2|l|lsum)?|scores?|spearman|ssim|success|top[15]|win(s|rate)?"
 )
-"""Words in the names of metrics of which more is better."""
+"""Words in the names of metrics for which higher is better."""
 LOWER_IS_BETTER = re.compile(
     "bits|bp[bt]|brier|[ctw]er|cost|entropy|errors?|loss(es)?|mae|r?mse|negative|nll|perplexity|ppl|regret|time"
 )
-"""Words beside which the others tell nothing: `score_error`, `negative_reward`."""
+"""Words that override those above: `score_error`, `negative_reward`."""
 
 
 def seems_higher_is_better(metric: str) -> bool:
-    """Whether the name of a metric says that more is better: `eval/acc_norm,none`, `winRate`, `Exact match`."""
+    """Whether a metric's name suggests that higher is better: `eval/acc_norm,none`, `winRate`, `Exact match`."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", metric)
     words = re.findall(r"[a-z]+\d*", spaced.casefold())
     return any(map(HIGHER_IS_BETTER.fullmatch, words)) and not any(map(LOWER_IS_BETTER.fullmatch, words))
 
 
 def notes_on(metric: str, higher_is_better: bool) -> list[str]:
-    """A sentence on which way the metric is judged, where a reader may expect the other."""
+    """A note on the direction in which the metric is judged, if a reader may expect the other."""
     if higher_is_better:
         return [f"more `{metric}` counts as better"]
     if seems_higher_is_better(metric):
@@ -36,7 +36,7 @@ def notes_on(metric: str, higher_is_better: bool) -> list[str]:
 
 
 def facing(contrast: ArmContrast) -> ArmContrast:
-    """The contrast of negated values, in those that were given: the verdict stays."""
+    """A contrast of negated values, converted back to the given values; the verdict stays."""
     low, high, difference = (
         None if value is None else -value for value in (contrast.high, contrast.low, contrast.difference)
     )

@@ -1,4 +1,4 @@
-"""A table of losses: read from a file or a frame, its columns found and typed, with one row for each run."""
+"""Read a table of losses from a file or a frame: find and type its columns, and keep one row for each run."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ NEEDED = ("arm", "seed", "loss")
 KNOWN = (*NEEDED, "rate", "split", "cost")
 SPLITS = ("tuning", "judging")
 NO_NUMBER = frozenset(("", "na", "n/a", "#n/a", "<na>", "null", "none"))
-"""Spellings of an empty cell in a column of numbers. Arms and seeds may be called so."""
+"""Spellings of an empty cell in a column of numbers. They are valid names of arms and seeds."""
 NOT_KNOWN = "leave the cell empty where it is not known"
 
 
 @dataclass(frozen=True)
 class LossTable:
-    """Columns named as in `KNOWN` with a row for each run, the user's name of the loss, and what a reader must know.
+    """Columns named as in `KNOWN` with a row for each run, the user's name for the loss, and notes for the reader.
 
-    Empty losses are null; NaN and infinite ones stay as they are. Seeds are integers, or words.
+    Empty losses are null; NaN and infinite ones stay as they are. Seeds are all integers, or all strings.
     """
 
     frame: pl.DataFrame
@@ -45,11 +45,11 @@ class LossTable:
 def read_table(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, metric: str | None = None) -> LossTable:
     """The known columns of a frame or a file.
 
-    metric: the column of the loss; by default `loss`, or the first known of those that trainers name.
+    metric: the column of the loss; by default `loss`, or else the first of the names that trainers use (`LOSSES`).
 
     Raises:
-        ArgumentError: a column is missing, has cells that cannot be read, or a run has several rows with nothing to
-            choose one by.
+        ArgumentError: a column is missing, has cells that cannot be read, or a run has several rows and no column tells
+            which is the last.
     """
     table = read_any(losses)
     places = {name: _place(table, [metric] if metric and name == "loss" else _names(name)) for name in KNOWN}
@@ -72,12 +72,13 @@ def _only(values: Iterable[object], kept: Sequence[bool]) -> list[object]:
 
 
 def _names(name: str) -> Sequence[str]:
-    """Names of a column that are looked for, in this order."""
+    """Names under which a column is looked for, in order."""
     return (name, *LOSSES) if name == "loss" else (name,)
 
 
 def _place(table: Table, names: Sequence[str]) -> int | None:
-    """The first column of these names, or of one that differs only in case and spaces around it."""
+    """Position of the column with the first of these names that is found, ignoring case and outer spaces if no name is
+    exact; None if there is none. Raises ArgumentError if several columns match."""
     for name in names:
         same = [place for place, column in enumerate(table.names) if column == name]
         alike = [place for place, column in enumerate(table.names) if column.strip().casefold() == name.casefold()]
@@ -99,7 +100,7 @@ def _missing(name: str, metric: str | None, table: Table) -> ArgumentError:
 
 
 def _typed(name: str, written: str, cells: Iterable[object], rows: Sequence[int]) -> pl.Series:
-    """A column with its type. Raises ArgumentError with the row of the first cell that has none."""
+    """A column with its type. Raises ArgumentError with the row of the first invalid cell."""
     found = []
     for cell, row in zip(cells, rows, strict=True):
         try:
@@ -112,7 +113,7 @@ def _typed(name: str, written: str, cells: Iterable[object], rows: Sequence[int]
 
 
 def _seeds(words: Sequence[object]) -> pl.Series:
-    """Seeds as integers where all of them are such."""
+    """Seeds as integers if all of them are integers, else as strings."""
     if all(re.fullmatch(r"0|-?[1-9]\d{0,17}", str(word), re.ASCII) for word in words):
         return pl.Series("seed", [int(str(word)) for word in words], dtype=pl.Int64)
     return pl.Series("seed", words, dtype=pl.String)
@@ -133,7 +134,7 @@ def _word(cell: object) -> str:
 
 
 def _seed(cell: object) -> str:
-    """Seeds that a gap elsewhere in their column has made floats are whole numbers nevertheless."""
+    """A seed as text. Whole floats become integers: an empty cell elsewhere makes a column of integers floats."""
     if isinstance(cell, Real) and not isinstance(cell, Integral) and float(cell).is_integer():
         return str(int(float(cell)))
     return _word(cell)
@@ -177,14 +178,14 @@ READ: dict[str, Callable[[object], str | float | None]] = {
     "cost": _positive,
     "step": lambda cell: None if _is_empty(cell) else _number(cell, "expected the number of a step"),
 }
-"""Readers of a cell, by its column. They raise ValueError with the reason and the remedy."""
+"""Readers of cells, by column. They raise ValueError with the reason and the remedy."""
 
 
 def _one_row_each(frame: pl.DataFrame, table: Table, filled: Sequence[bool]) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """The last row of each run that has a loss, where a column counts steps, and notes on that.
+    """One row per run, and notes: of several rows the last with a loss, by a column that counts steps.
 
-    Histories have a row for each step, and in many of them no loss. The last loss of a run that ended before the others
-    of its arm is no final one, hence `ended`.
+    Histories have a row for each step, many of them without a loss. A run that stopped before the others of its arm has
+    no final loss, hence `ended`. Raises ArgumentError if several rows of a run remain.
     """
     run = [name for name in ("arm", "seed", "split", "rate") if name in frame.columns]
     is_twice = pl.struct(run).is_duplicated()

@@ -1,4 +1,4 @@
-"""`ablate.merge`: another store's runs, studies and ledgers, taken over from an archive."""
+"""`ablate.merge`: import another store's runs, studies and ledgers from an archive."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ class Merged:
         sha256: its checksum.
         store: the folder of the store.
         new: digests of the runs that the store did not have.
-        known: digests of those that it had, with the same results.
-        completed: those among the known that got evaluations or a model that they lacked.
-        refused: digests of runs that were not taken over, with the reason: above all runs that the store has with
-            other results. Nothing of the store is ever replaced.
+        known: digests of the runs that the store had with the same results.
+        completed: digests of known runs that gained evaluations or a model that they lacked.
+        refused: digests of runs that were refused, with the reason, usually that the store has the run with other
+            results. Nothing in the store is ever replaced.
         studies: the studies that the store did not have.
-        kept: a line for each study that the store has with other runs: its own document stays.
-        judgements: how many judgements are new to the ledger of each study.
-        machines: new runs by the processor and the versions that trained them, as far as those of no run here.
+        kept: a line for each study that the store has with other runs: the store's own document stays.
+        judgements: the number of judgements that are new to each study's ledger.
+        machines: the number of new runs by device, platform and versions, for combinations that trained no earlier run
+            here; empty if the store had no runs.
     """
 
     archive: Path
@@ -48,7 +49,7 @@ class Merged:
     machines: Mapping[str, int]
 
     def document(self) -> JsonObject:
-        """The same as `ablate merge --json` prints it."""
+        """The document that `ablate merge --json` prints."""
         return {
             "archive": str(self.archive),
             "sha256": self.sha256,
@@ -75,22 +76,22 @@ class Merged:
 
 
 def merge(path: str | Path, *, store: str | Path = "runs", limit: str = LIMIT) -> Merged:
-    """Take runs, studies and ledgers from an archive of `ablate.pack` over into a store.
+    """Import runs, studies and ledgers from an archive of `ablate.pack` into a store.
 
-    The archive may come from anybody: it has no code and no pickles, all of it is verified first, and one that is
-    damaged or forged is refused as a whole. Its numbers are what its author says they are: no checksum can tell whether
-    they are true.
+    The archive may come from anybody: it has no code and no pickles, and is verified before anything is written. A
+    damaged or forged archive is refused as a whole. Checksums cannot tell whether its author's numbers are true.
 
     Args:
         path: the archive.
         store: the store's folder; created if it is missing.
-        limit: the largest size that it may unpack to.
+        limit: the largest size that the archive may unpack to, such as `16GiB`.
 
     Returns:
-        The runs that are new, that were there, and that were refused; studies and ledgers.
+        The new, known and refused runs, and changes of studies and ledgers.
 
     Raises:
-        StoreError: the archive must not be used; nothing is written then.
+        StoreError: the archive is refused; nothing is written.
+        ArgumentError: `limit` is not a size.
 
     Example:
         >>> ablate.merge("norm_placement.zip", store="runs").new
@@ -117,7 +118,7 @@ def merge(path: str | Path, *, store: str | Path = "runs", limit: str = LIMIT) -
 
 
 def _machines(store: Store, digests: Iterable[str]) -> dict[str, int]:
-    """Number of runs by what trained them."""
+    """Number of runs by device, platform and versions of torch and ablate."""
     found: dict[str, int] = {}
     for digest in digests:
         if result := store.read_result(digest):
@@ -128,9 +129,9 @@ def _machines(store: Store, digests: Iterable[str]) -> dict[str, int]:
 
 
 def _kept(store: Store, theirs: StudyDocument) -> str:
-    """A line about a study that is here with other runs, with the command that reports on the seeds of both."""
+    """A line about a study that the store has with other runs, with the command that reports on the seeds of both."""
     ours = store.study(theirs.name, theirs.scale).read()
-    assert ours is not None  # it was kept
+    assert ours is not None  # the store has the study
     name = f"{theirs.name} at {theirs.scale}"
     identities = [{arm.name: arm.identity for arm in study.arms} for study in (ours, theirs)]
     if identities[0] != identities[1]:

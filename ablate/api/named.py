@@ -1,4 +1,4 @@
-"""A run or a study of a store, by what a caller knows of it."""
+"""Find a run or a study of a store by its digest, folder or name."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from zoo.errors import did_you_mean
 
 
 def named_run(name: str | Path, root: str | Path, known: Callable[[Store], Sequence[str]]) -> tuple[Store, str]:
-    """The store and the digest of the one run that a caller means, of those `known`: by its folder, its digest or the
-    beginning of one, or its place in a study (`my_study/swiglu`, `my_study-cpu/swiglu/2`). Raises StoreError."""
+    """The store and digest of the one run among `known` that `name` identifies: its folder, its digest or the beginning
+    of one, or its place in a study (`my_study/swiglu`, `my_study-cpu/swiglu/2`). Raises StoreError, or PermissionError
+    if only unreadable folders match."""
     folder, start = Path(name).resolve(), str(name)
     if folder.name in known(Store(folder.parent)):
         return Store(folder.parent), folder.name
@@ -31,12 +32,12 @@ def named_run(name: str | Path, root: str | Path, known: Callable[[Store], Seque
 
 
 def study_name(study: str | Path) -> str:
-    """The name of a study that is given by its name or its file."""
+    """The name of a study, from its name or its file."""
     return Path(study).stem if str(study).endswith((".yaml", ".yml")) else str(study)
 
 
 def named_folder(study: str | Path, scale: str | None, root: str | Path) -> Path:
-    """The folder of the one study or search in a store that a caller means by its name, its file or its full name.
+    """The folder of the one study or search in a store with this name, file or full name (`NAME-SCALE`).
 
     Raises StoreError.
     """
@@ -58,8 +59,8 @@ def named_folder(study: str | Path, scale: str | None, root: str | Path) -> Path
 
 
 def _placed(store: Store, place: str) -> str | None:
-    """The digest of a study's run, by study and arm, and by seed for any but the first. None for what names no study;
-    StoreError for what the study lacks."""
+    """The digest of the run at STUDY/ARM/SEED, or of the first seed at STUDY/ARM. None if there is no such study.
+    Raises StoreError if it was run at several scales, or lacks the arm or seed."""
     study_name, _, rest = place.partition("/")
     known = store.study_documents() if rest else ()
     studies = [study for study in known if study_name in (study.name, _full_name(study))]

@@ -1,5 +1,5 @@
-"""`ablate.pack`: studies and runs of a store as one archive, for another store, and an archive unpacked and
-verified before anything of it is used.
+"""`ablate.pack`: write studies and runs of a store to one archive for another store; and unpack such an archive, and
+verify it before anything in it is used.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Packed:
 
     Attributes:
         path: the archive.
-        sha256: its checksum. The same content has the same one.
-        studies: names of the study folders in it.
-        runs: digests of the runs in it.
-        left_out: digests of runs that have not ended.
-        bytes: its size.
+        sha256: the archive's checksum; equal content has equal checksums.
+        studies: names of the study folders in the archive.
+        runs: digests of the runs in the archive.
+        left_out: digests of the requested runs that have not ended.
+        bytes: the archive's size.
     """
 
     path: Path
@@ -55,21 +55,22 @@ def pack(
 ) -> Packed:
     """Write studies and runs, with their results, evaluations, measurements and ledgers, as one archive.
 
-    Logs of workers, pages, caches, checkpoints to resume from and texts stay; so do the folders that study files lie
-    in. A description of each text travels, with its first 200 characters.
+    Worker logs, pages, caches, checkpoints to resume from, texts and the folders of study files are not packed. Of each
+    text, a description with its first 200 characters is packed.
 
     Args:
         names: studies, by name or file, and runs, by digest or the beginning of one, by STUDY/ARM or folder.
         out: the archive; an existing file is replaced.
-        weights: also the trained models.
-        scale: of the studies; needed if the store has one at several scales.
+        weights: also pack the trained models.
+        scale: the studies' scale; needed if the store has one of them at several scales.
         store: the store's folder.
 
     Returns:
         The archive, its checksum and its content.
 
     Raises:
-        StoreError: there is no such study or run, it has not ended, is damaged, or does not travel.
+        ArgumentError: no study or run is named.
+        StoreError: a study or run does not exist, is damaged or cannot be packed, or no run has ended.
 
     Example:
         >>> ablate.pack("norm_placement", out="norm_placement.zip").runs
@@ -88,7 +89,7 @@ def pack(
     names_of_studies = [folder.path.name for folder in studies]
     checksum = archive.write(target, files, names_of_studies, ended, project_version())
     try:
-        with unpacked(target, target.resolve().parent):  # as whoever gets it will
+        with unpacked(target, target.resolve().parent):  # verified as its recipient will
             pass
     except StoreError:
         target.unlink()
@@ -98,7 +99,7 @@ def pack(
 
 
 def _chosen(names: Iterable[str | Path], scale: str | None, store: Store) -> tuple[list[StudyFolder], list[str]]:
-    """Folders of studies, and digests of runs."""
+    """Study folders and run digests for the given names. Raises StoreError."""
     studies = {name for study in store.study_documents() for name in (study.name, f"{study.name}-{study.scale}")}
     folders: list[StudyFolder] = []
     digests: list[str] = []
@@ -124,7 +125,7 @@ def _document(folder: StudyFolder) -> StudyDocument:
 
 
 def _with_sources(store: Store, digests: Iterable[str]) -> set[str]:
-    """These runs, and those whose weights or predictions they were trained from."""
+    """These runs and, recursively, the runs whose weights or predictions they were trained from. Raises StoreError."""
     found: set[str] = set()
     waiting = list(digests)
     while waiting:
@@ -143,11 +144,11 @@ def _with_sources(store: Store, digests: Iterable[str]) -> set[str]:
 def _files(
     store: Store, studies: dict[StudyFolder, StudyDocument], digests: Iterable[str], weights: bool
 ) -> Iterator[tuple[str, archive.Content]]:
-    """Files of the archive by their place in the store."""
+    """Files of the archive, by path in the store."""
     for digest in digests:
         yield from _files_of_run(store, digest, weights)
     for folder, study in studies.items():
-        # Its document, without the folder of its file, and beside it what was measured and judged.
+        # The study's document, without the folder of its file; then its measurements, judgements and registrations.
         path = folder.document_path
         own = study.model_copy(update={"path": Path(study.path).name if study.path else None})
         yield _place(store, path), jsonfile.sealed(path, own, jsonfile.place_of(path)).encode()
@@ -159,12 +160,12 @@ def _files(
             yield _place(store, other), other
     for name in _ledgers(store, {study.name for study in studies.values()}):
         ledger = store.ledger(name)
-        store.read_ledger(name)  # damage is told of here
+        store.read_ledger(name)  # raises StoreError if it is damaged
         yield _place(store, ledger.path), ledger.whole(ledger.content())
 
 
 def _files_of_run(store: Store, digest: str, weights: bool) -> Iterator[tuple[str, archive.Content]]:
-    """Its documents and logs, and the description of its text."""
+    """A run's documents and logs, with `weights` its model, and the description of its text."""
     folder = store.run_dir(digest)
     paths = [*folder.glob("*.*json"), *(folder.glob("model/*") if weights else ())]
     yield from ((place, path) for path in paths if archive.travels(place := _place(store, path)))
@@ -176,7 +177,7 @@ def _files_of_run(store: Store, digest: str, weights: bool) -> Iterator[tuple[st
 
 
 def _ledgers(store: Store, names: set[str]) -> set[str]:
-    """Names of the ledgers of these studies, and of those that judged the same runs under other names."""
+    """Names of the ledgers of these studies, and of studies that judged the same runs under other names."""
     records = {name: store.read_ledger(name) for name in store.ledgers()}
     found = names & records.keys()
     while more := {
@@ -200,9 +201,9 @@ class Unpacked(NamedTuple):
 
 @contextmanager
 def unpacked(path: Path, beside: Path, most_bytes: int = archive.TOTAL_BYTES) -> Iterator[Unpacked]:
-    """Unpack an archive into a hidden folder, verify all of it, and remove the folder in the end.
+    """Unpack an archive into a hidden folder, verify all of it, and remove the folder at the end.
 
-    Raises StoreError, in one line that names the archive, where any of it must not be used.
+    Raises StoreError, in one line that names the archive, if any part of it must not be used.
     """
     with tempfile.TemporaryDirectory(prefix=".merge-", dir=beside) as folder:
         with archive.named(path, Path(folder)):
@@ -217,7 +218,7 @@ def unpacked(path: Path, beside: Path, most_bytes: int = archive.TOTAL_BYTES) ->
 
 
 def _records(store: Store, manifest: PackDocument, digest: str) -> Iterator[MergedRecord]:
-    """Lines that say where runs came from: with these alone a run may lack its model."""
+    """Records of the archive that runs came from. Only a run with such a record may lack its model."""
     at = now()
     for run in manifest.runs:
         if (result := store.read_result(run)) is not None:
@@ -226,8 +227,8 @@ def _records(store: Store, manifest: PackDocument, digest: str) -> Iterator[Merg
 
 
 def _verify_digest(run: RunDocument | None) -> None:
-    """Raise StoreError where a run's settings are not those that its digest is of."""
-    assert run is not None  # verified
+    """Raise StoreError if a run's digest is not that of its settings, or its plug-ins are missing or changed."""
+    assert run is not None  # `verify` checks that
     if lacking := ", ".join(changed(run.plugins or {})):
         raise StoreError(f"{run.digest}: trained with the plug-in {lacking}: give it with --plugin FILE")
     try:

@@ -11,7 +11,7 @@ from zoo.spec import ModelSpec
 
 CONTEXT, DTYPE = 4096, "bfloat16"
 LAYERS, WIDTH, HEADS, VOCABULARY = 8, 512, 8, 8192
-"""Size of the model that a part is shown in: preset `small`, grown."""
+"""Sizes of the model in which a part's costs are shown: the preset `small`, enlarged."""
 PLACES = {
     "mixers": "block.mixer",
     "ffns": "block.ffn",
@@ -20,11 +20,11 @@ PLACES = {
     "positions": "block.mixer.position",
     "sparsities": "block.mixer.sparsity",
 }
-"""Where the parts of an axis stand in a model."""
+"""Path of an axis's part in a model."""
 
 
 class DeclaredCosts(TypedDict):
-    """flops_per_token: of a forward pass. cache_bytes: of a row of `context` tokens in bfloat16."""
+    """flops_per_token: of a forward pass. cache_bytes: for one row of `context` tokens in bfloat16."""
 
     context: int
     parameters: int
@@ -46,7 +46,7 @@ def costs_of(spec: ModelSpec) -> DeclaredCosts:
 def costs_with(axis: str, kind: str) -> DeclaredCosts | None:
     """Costs of a model of 8 layers and 512 features that has the part, all else as in the preset `small`.
 
-    None where the part needs settings or other parts that this model lacks.
+    None if the part needs settings or other parts that this model lacks.
     """
     if axis not in PLACES:
         return None

@@ -11,7 +11,7 @@ from ablate.planning.memory import MemoryNeed
 from evals.costs.machine import Speed
 
 _TEXTS, _WHOLE = ("rung", "axis", "attention"), ("peak_memory_bytes", "microbatch")
-"""Columns that may be null in every row."""
+"""Columns that may be null in every row, so that their types cannot be inferred."""
 
 
 def frame_of_arms(

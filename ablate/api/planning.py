@@ -34,8 +34,8 @@ def plan(
 ) -> StudyPlan:
     """Work out what a study would run and what it would cost, without training.
 
-    Times are estimated from the matmul speed of this machine, as it was measured within an hour. If the budget is in
-    seconds, the time of a training step is measured for every arm, unless the store has it.
+    Times are estimated from this machine's matmul speed, measured within the last hour. If the budget is in seconds,
+    the time of a training step is measured for every arm, unless the store has it.
 
     Args:
         study, scale, sets, store: as in `ablate.run`.
@@ -61,7 +61,7 @@ def plan(
 
 
 def plan_in(context: RunContext, asked: Study) -> StudyPlan:
-    """The plan of a study where it would run, by what the store has of it."""
+    """Plan a study for the context's device and engine, given the results in its store."""
     planner = context.planner(asked, unread=True)
     foreseen = planner.foreseen()
     outcome = foreseen.outcome

@@ -1,4 +1,4 @@
-"""`ablate.compare_stores`: one difference over several stores, and how far they differ."""
+"""`ablate.compare_stores`: summarise a difference over several stores, and the heterogeneity of the stores."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class StoresCompared:
         differences: a polars frame: arm, against, stores, difference, low, high, p (Holm's, over all rows), tau (the
             standard deviation of true differences between stores), q and its p-value q_p, i2 (the share of the scatter
             between stores that noise does not explain).
-        by_store: a polars frame: store, arm, against, difference, error (its standard error, with tuning).
-        notes: what a reader must know, such as differences that a store does not know.
+        by_store: a polars frame: store, arm, against, difference, error (its standard error, uncertainty of tuning
+            included).
+        notes: caveats for the reader, such as differences that a store lacks.
     """
 
     differences: pl.DataFrame
@@ -47,7 +48,7 @@ class StoresCompared:
     notes: tuple[str, ...] = ()
 
     def document(self) -> JsonObject:
-        """The same as `ablate compare --stores … --json` prints it."""
+        """The document that `ablate compare --stores … --json` prints."""
         return {
             "differences": frame_rows(self.differences),
             "by_store": frame_rows(self.by_store),
@@ -59,18 +60,18 @@ def compare_stores(study: str | Path, stores: Sequence[str | Path], *, scale: st
     """Summarise a study's differences over stores whose runs must not be pooled: other texts, sizes or machines.
 
     Differences between stores are part of the uncertainty: a random-effects mean (Paule and Mandel's), with Q, I² and
-    τ. It is a summary, beside the verdicts of each store, and is in no ledger.
+    τ. The summary does not replace the verdicts of each store, and enters no ledger.
 
     Args:
-        study: its name or its file. Arms of one name must have the same edits, but for the learning rate.
-        stores: two folders of runs or more, which have no run in common: those that do are to be merged.
-        scale: of the study; needed where a store has it at several.
+        study: its name or its file. Arms of one name must have the same edits, except for the learning rate.
+        stores: two or more folders of runs without a run in common; merge stores that share runs.
+        scale: the study's scale; needed if a store has it at several.
 
     Returns:
         The mean difference of each arm, its interval, and the heterogeneity of the stores.
 
     Raises:
-        ArgumentError: stores share runs, or their arms are not the same.
+        ArgumentError: stores share runs, their arms are not the same, or the scale is one that is not judged.
         StoreError: a store does not have the study.
 
     Example:
@@ -103,7 +104,7 @@ def compare_stores(study: str | Path, stores: Sequence[str | Path], *, scale: st
 
 
 def _check(studies: Mapping[str, StudyDocument]) -> None:
-    """Raises ArgumentError where studies are not of the same arms, or not independent."""
+    """Raise ArgumentError unless the studies are independent, comparable, and at scales that are judged."""
     for (one, first), (other, second) in combinations(studies.items(), 2):
         if shared := first.run_digests & second.run_digests:
             raise ArgumentError(
@@ -124,8 +125,8 @@ def _check(studies: Mapping[str, StudyDocument]) -> None:
 
 
 def _differences(name: str, summary: StudySummary, notes: list[str]) -> list[tuple[Pair, float, float]]:
-    """Each difference with its standard error: that of a normal error whose 95 % interval is as wide as the
-    difference's own, so that few seeds and tuning count."""
+    """Each difference with a standard error: that of a normal distribution whose 95 % interval is as wide as the
+    difference's own, which accounts for few seeds and for tuning. Appends to `notes`."""
     found = []
     for each in summary.judgements:
         gap, failures = each.comparison.gap, each.comparison.failures

@@ -1,4 +1,4 @@
-"""`ablate.prepare`: the text that a study reads, in the store before anything is planned or trained."""
+"""`ablate.prepare`: put a study's data into the store before anything is planned or trained."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _COLUMNS: Schema = {
     "begins": pl.String,
 }
 BEGINNING = 200
-"""So many characters of the training text are shown."""
+"""Number of characters of the training text that are shown."""
 
 
 def prepare(
@@ -50,17 +50,17 @@ def prepare(
     device: str | None = None,
     progress: Wanted = True,
 ) -> pl.DataFrame:
-    """Download, tokenise and store what a study reads, unless the store has it.
+    """Download, tokenise and store a study's data, unless the store has them.
 
     Args:
         study, scale, sets, store, progress: as in `ablate.run`.
         device: determines the scale if none is given.
 
     Returns:
-        A row for each corpus: what was read (files by the format recognised, documents or pieces of them, bytes, texts
-        skipped as duplicates or since they are empty, pieces that repeat another, a line for each part of a mixture),
-        tokens of each split, the share of the bytes that is held out, and how the training text begins. Null for
-        synthetic tasks, and where there is none.
+        A row for each corpus: number of files by recognised format, of documents or pieces of them, and of bytes; texts
+        skipped as duplicates or as empty; pieces that repeat another; a line for each part of a mixture; tokens of each
+        split; the share of bytes that is held out; and the beginning of the training text. Cells that do not apply are
+        null, as most are for synthetic tasks.
 
     Raises:
         StudyError: the study or its data cannot be read.

@@ -1,4 +1,4 @@
-"""The study that confirms what a screen found: the factors that lowered the loss, alone and together."""
+"""Write the study that confirms a screen's findings: the factors that lowered the loss, alone and together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOGETHER = "together"
 
 
 def refuse_promotion(study: Study, path: str | Path) -> None:
-    """Raises ArgumentError where nothing could be promoted, or the file would replace the study or somebody's edits."""
+    """Raise ArgumentError if the study has no design, or the file would replace the study or somebody's edits."""
     if study.screen is None:
         raise ArgumentError("promote", f"{study.name} has no design: only a screen of factors has effects to confirm")
     if study.path is not None and Path(path).resolve() == study.path.resolve():
@@ -27,9 +27,9 @@ def refuse_promotion(study: Study, path: str | Path) -> None:
 
 
 def promote_effects(study: Study, summary: StudySummary, path: str | Path) -> Path | None:
-    """Write the study; None where no effect lowers the loss surely.
+    """Write the confirming study; None if no effect has the verdict `better`.
 
-    An interaction that does is an arm with both factors. Seeds follow those of the screen.
+    An interaction with that verdict becomes an arm with all its factors. The seeds follow those of the screen.
     """
     survivors = [each.effect.factors for each in summary.effects if each.verdict == "better"]
     if not survivors:

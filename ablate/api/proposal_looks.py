@@ -1,4 +1,4 @@
-"""Training of a proposal beside its base: a first look, then as many seeds as the budget has room for."""
+"""Train a proposal beside its base: first with `LEAST_SEEDS` seeds, then with as many as the budget has room for."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from reports.campaigns.proposals import (
 )
 
 FIRST_SEED, SEEDS_EACH = 10_000, 100
-"""Seeds of the first proposal, far from those of studies and searches, and how many are set aside for each."""
+"""Proposal n has `SEEDS_EACH` seeds from FIRST_SEED + SEEDS_EACH · n on, far from those of studies and searches."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A proposal as it is asked about. budget: seconds. replicate: a second scale. alpha: of the campaign."""
+    """A proposal to judge. budget: seconds. replicate: a second scale. alpha: the campaign's false-discovery rate."""
 
     study: Study
     context: RunContext
@@ -58,7 +58,7 @@ class Case:
 
 
 class Looks:
-    """The looks at one proposal, with the time that they take."""
+    """The looks at one proposal, and the time spent on them."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Looks:
         self.case, self.record, self.decided = case, record, decided
         self.progress, self.options = progress, options
         self.seconds_each = 0.0
-        """Time of one more seed: a run of each arm."""
+        """Seconds that one more seed takes, with a run of each arm."""
         self.runs: set[str] = set()
         self.spent = 0.0
 
@@ -96,8 +96,8 @@ class Looks:
         )
 
     def _test(self, scale: str, budget: float) -> tuple[ProposalTest, bool, StudyDocument]:
-        """The test, whether it ended at the first look, and the study that was trained."""
-        # Not even a first look may fit the budget.
+        """The test within a budget in seconds, whether it ended at the first look, and the trained study. Raises
+        ArgumentError if the runs fail, or the budget has no room for a first look."""
         study = self._study(scale, LEAST_SEEDS)
         names = PlanOptions.__annotations__
         options = cast(PlanOptions, {name: value for name, value in self.options.items() if name in names})
@@ -134,7 +134,7 @@ class Looks:
         self.runs |= set(summary.runs["digest"])
         passes = [each for tuning in summary.study.tuning for each in (tuning, *tuning.coarse)]
         self.runs |= {digest for each in passes for trial in each.trials for digest in trial.runs}
-        # Wall time of the runs that began since the proposal did; the base's tuning was before.
+        # Wall time of the runs that started after the proposal began, so without earlier tuning of the base.
         began = datetime.fromisoformat(self.record.at)
         found = [self.case.store.read_result(digest) for digest in self.runs]
         walls = [each.wall_seconds for each in found if each and datetime.fromisoformat(each.started) >= began]

@@ -1,4 +1,4 @@
-"""Prospects of a study before it is trained: the difference that it will probably see, or why it will judge nothing."""
+"""Prospects of a study before training: the difference that it will probably detect, or why it will judge nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ablate.study.study import Study
 
 @dataclass(frozen=True)
 class Prospects:
-    """Prospects of a planned outcome in a store. asked: the study as it was read, with its tuning."""
+    """Prospects of a planned study, given a store. asked: the study as it was read, tuning included."""
 
     outcome: CampaignOutcome
     store: Store
@@ -25,7 +25,7 @@ class Prospects:
 
     @cached_property
     def foresight(self) -> Foresight:
-        """The noise that is expected, and where it was measured."""
+        """The expected noise, and where it was measured."""
         return foresight(self.outcome.plan, self.store, self.asked.tune)
 
     @cached_property
@@ -37,36 +37,36 @@ class Prospects:
 
     @property
     def compares_arms(self) -> bool:
-        """Whether arms are compared one by one, which a search and a factorial design do not."""
+        """Whether arms are compared one by one; False for a search and a factorial design."""
         return not (self.asked.is_search_alone or self.asked.screen)
 
     @property
     def unjudged(self) -> str | None:
-        """Why the study will have no verdicts as it is planned; None where it may."""
+        """Why the study as planned will have no verdicts; None if it may have some."""
         seeds = {run.seed for run in self.outcome.plan.runs}
         repeated = " ".join(self.judged.lines(seeds)) if self.judged.repeats_all else ""
         return self.without_verdicts or seeds_line(self.outcome.plan) or repeated or None
 
     @property
     def without_verdicts(self) -> str | None:
-        """Why it would have none with any seeds; None where it may."""
+        """Why the study would have no verdicts with any seeds; None if it may have some."""
         return unjudged(self.outcome.plan)
 
     @cached_property
     def detectable(self) -> float | None:
-        """The difference in nats that the study will probably find (80 %); None where nothing is compared or judged."""
+        """The difference in nats that the study detects with 80 % power; None if nothing is compared or judged."""
         if self.unjudged or not self.compares_arms:
             return None
         return self.foresight.detectable(self.outcome.plan, self.judged.level)
 
     def seeds(self, difference: float) -> int | None:
-        """The fewest fresh seeds that find such a difference with 80 % probability; None where none do."""
+        """The fewest fresh seeds that detect this difference in nats with 80 % power; None if no number does."""
         if self.without_verdicts or not self.compares_arms:
             return None
         return self.foresight.seeds(self.outcome.plan, difference, self.judged.fresh)
 
     def lines(self) -> Iterator[str]:
-        """Lines on what the study will probably see, and on seeds that cannot judge it; or on why nothing is judged."""
+        """Lines on the detectable difference, and on seeds that give no verdict; or on why nothing is judged."""
         yield from detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
         if reason := self.unjudged:
             yield reason
@@ -76,9 +76,9 @@ class Prospects:
 
 @dataclass(frozen=True)
 class JudgedBefore:
-    """seeds: all whose results the question was judged on, or shown. level: the risk of a false verdict that the
-    judgement which is planned may take. fresh: that of one on other seeds. repeats: whether it has some of these seeds
-    in another set, so that some comparisons have no verdict. repeats_all: whether none has one."""
+    """Earlier judgements of a question. seeds: all seeds whose results were judged or shown. level: the level of the
+    planned judgement. fresh: the level of a judgement on other seeds. repeats: whether the plan has some of these seeds
+    in another set, so that some comparisons have no verdict. repeats_all: whether no comparison has a verdict."""
 
     seeds: frozenset[int]
     level: float
@@ -88,14 +88,14 @@ class JudgedBefore:
 
     @classmethod
     def never(cls) -> JudgedBefore:
-        """A question that nobody has asked."""
+        """A question that was never judged."""
         from ablate.noise.power import ALPHA, FIRST_SHARE  # noqa: PLC0415 (a run needs no scipy)
 
         return cls(frozenset(), FIRST_SHARE * ALPHA, FIRST_SHARE * ALPHA)
 
     @classmethod
     def of(cls, study: StudyDocument, store: Store) -> JudgedBefore:
-        """The question of a study as it is planned, whatever studies of the store have judged it."""
+        """Earlier judgements of a planned study's question, by any study of the store."""
         from ablate.noise.power import ALPHA  # noqa: PLC0415 (as above)
         from reports.findings.judging import (  # noqa: PLC0415 (a first plan needs none)
             as_one,
@@ -115,14 +115,14 @@ class JudgedBefore:
         seeds = frozenset(seed for record in found for test in record.tests for seed in test.seen)
         judged = differences(tests, {}, own, elsewhere=elsewhere)
         again = [difference_claim(test) not in judged for test in tests]
-        # Tests of some seeds that were judged, beside others, are no look; those of a seed that nobody had are one.
+        # Tests that mix judged seeds with others are no new look; tests on a seed that no judgement had are one.
         unseen = 1 + max(seeds, default=0)
         fresh = [test.model_copy(update={"seeds": (unseen,)}) for test in tests]
         level, later = (ALPHA * share(looks_at(each, own, elsewhere)) for each in (tests, fresh))
         return cls(seeds, level, later, repeats=any(again), repeats_all=all(again))
 
     def lines(self, planned: Set[int]) -> list[str]:
-        """A warning where seeds that were shown are to be judged beside others, of which no verdict comes."""
+        """A warning if seeds that were shown are planned in another set, which gives no verdict."""
         if not self.repeats:
             return []
         fresh = max(self.seeds, default=-1) + 1

@@ -1,7 +1,7 @@
-"""The functions of `import ablate`, with every mistake that a caller can make as an `AblateError`.
+"""Wrapper of the functions of `import ablate`: every mistake of a caller raises an `AblateError`.
 
-An argument of another type than its annotation says is named before anything runs, and a file that cannot be read or
-written is one line with its name.
+An argument whose type contradicts its annotation is named before anything runs. A file that cannot be read or written
+gives one line with its name.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "Sequence": (lambda value: isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping), "a list"),
     "Study": (lambda value: type(value).__name__ == "Study", "a Study"),
 }
-"""Names in annotations that are checked, with their words. Functions check what any other name stands for."""
+"""Checks and descriptions of the types in annotations. Functions check arguments of any other type themselves."""
 ALIASES = {"StudyLike": "str | Path | Mapping | Study", "Sets": "Mapping | Sequence[str]"}
 
 
 def public(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, with a caller's mistakes as `AblateError`."""
+    """Wrap a function so that a caller's mistakes raise `AblateError`."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -60,7 +60,7 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
                 raise ArgumentError(name, f"expected {_words(parts)}, not {reprlib.repr(value)}")
         try:
             return function(*args, **kwargs)
-        except BrokenPipeError:  # who read what is printed has gone
+        except BrokenPipeError:  # the reader of the output has gone
             raise
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
@@ -70,7 +70,7 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _given(signature: inspect.Signature, bound: inspect.BoundArguments) -> Iterator[tuple[str, str, Any]]:
-    """Every argument: its name, its annotation, and its value."""
+    """Name, annotation and value of every argument; those of `*args` and `**kwargs` one by one."""
     for name, value in bound.arguments.items():
         parameter = signature.parameters[name]
         annotation = str(parameter.annotation)
@@ -83,7 +83,7 @@ def _given(signature: inspect.Signature, bound: inspect.BoundArguments) -> Itera
 
 
 def parts_of(annotation: str) -> list[str]:
-    """The types that an annotation allows: `A` and `B[C | D]` of `A | B[C | D]`."""
+    """The types that an annotation allows, aliases expanded: `A` and `B[C | D]` for `A | B[C | D]`."""
     found = re.split(r" \| (?![^\[]*\])", annotation)
     return [each for part in found for each in (parts_of(ALIASES[part]) if part in ALIASES else [part])]
 
@@ -99,7 +99,7 @@ def _fits(part: str, value: Any) -> bool:
 
 
 def _words(parts: list[str]) -> str:
-    """Types as a sentence has them: `a whole number or None`."""
+    """Types in words, for a message: `a whole number or None`."""
     words = []
     for part in parts:
         name, _, inner = part.partition("[")

@@ -1,4 +1,4 @@
-"""One row for each preset's architecture: derived from its spec, never written by hand."""
+"""One row for each preset's architecture, derived from its spec; from its stated parts if it cannot be built."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ PATHS = {
     "activation": "block.ffn.kind",
     "attention": "block.mixer.kv_heads",
 }
-"""The columns of a row that name a part, and where that part is in a spec."""
+"""The columns of a row that name a part, with the part's path in a spec."""
 IN_COLUMNS = ("kv_heads=", "experts=", "shared_experts=", "top_k=")
-"""Tricks that the columns of attention and experts say."""
+"""Prefixes of the tricks that the columns of attention and experts show."""
 Row: TypeAlias = dict[str, Any]
 """A preset's values, by column."""
 
@@ -44,7 +44,7 @@ def preset_row(preset: Preset) -> Row:
 
 
 def assumed_columns(preset: Preset) -> set[str]:
-    """The columns of a preset's row that its source does not say."""
+    """The columns of a preset's row whose values its source does not state."""
     return {
         column
         for column, path in PATHS.items()
@@ -73,25 +73,25 @@ def _at(data: Any, path: str) -> Any:
 
 
 def _each(words: Iterable[str]) -> str:
-    """The words, each once, in the order of the layers."""
+    """The distinct words, in the order of the layers."""
     return ", ".join(dict.fromkeys(words))
 
 
 def _position(mixer: Any) -> str:
-    """The scheme, or the mixer where it has none to choose."""
+    """The position scheme, with its scaling if any; the mixer's kind if it has no choice of schemes."""
     position = getattr(mixer, "position", mixer)
     scaling = getattr(position, "scaling", None)
     return f"{position.kind} ({scaling.kind})" if scaling is not None else str(position.kind)
 
 
 def _activation(ffn: Any) -> str:
-    """The layer's kind, with that of its experts."""
+    """The layer's kind, with those of its inner parts, such as experts."""
     inside = [value.kind for _, value in ffn if isinstance(value, Spec) and hasattr(value, "kind")]
     return f"{ffn.kind} ({', '.join(inside)})" if inside else str(ffn.kind)
 
 
 def _counted(words: Iterable[str]) -> str:
-    """The words, each once, in the order of the layers, with the number of layers where there are several."""
+    """The distinct words, in the order of the layers; if there are several, with the number of layers of each."""
     found = Counter(words)
     return ", ".join(found) if len(found) == 1 else ", ".join(f"{word} ×{layers}" for word, layers in found.items())
 
@@ -114,7 +114,7 @@ def _experts(ffn: Any) -> str:
 
 
 def shown_tricks(row: Row) -> list[str]:
-    """The tricks of a row that no other column says. Sparse attention also has a `top_k`, of tokens."""
+    """The tricks of a row that no other column shows; `top_k` without experts is one, that of sparse attention."""
     return [
         trick
         for trick in row["tricks"]
@@ -123,7 +123,7 @@ def shown_tricks(row: Row) -> list[str]:
 
 
 def _tricks(spec: zoo.ModelSpec) -> list[str]:
-    """Settings that are not the default, but for sizes; where only some layers have one, in how many."""
+    """Settings that are not the default, except sizes; with the number of layers if only some have the setting."""
     model = [_trick(*setting) for setting in _chosen(spec)]
     counts: Counter[str] = Counter()
     for name, layers in Counter(spec.layer_names).items():
@@ -149,7 +149,7 @@ def _trick(name: str, value: Any) -> str:
 
 
 def _chosen(part: Spec) -> Iterator[tuple[str, Any]]:
-    """Settings that are not the default and say what a part does: not how large it is, nor which layers there are."""
+    """Settings that are not the default and change what a part does: neither sizes nor the choice of layers."""
     sizes = names_with(type(part), Fact.SIZE, Fact.LAYERS)
     return ((name, value) for name, value in _changed(part) if name not in sizes)
 
@@ -163,7 +163,7 @@ def _changed(part: Spec) -> Iterator[tuple[str, Any]]:
 
 
 def text(value: Any) -> str:
-    """A value as it is shown: a part by its kind, true as yes."""
+    """A value for display: a part by its kind, True as `yes`, None as nothing."""
     if isinstance(value, Spec):
         return str(getattr(value, "kind", value))
     if isinstance(value, bool):
@@ -178,7 +178,7 @@ def text(value: Any) -> str:
 
 
 def large(count: float | None) -> str:
-    """1.56B, 117M."""
+    """A count such as `1.56B` or `117M`; `–` for None."""
     if count is None:
         return "–"
     return f"{count / 1e9:.4g}B" if count >= 1e9 else f"{count / 1e6:.4g}M"

@@ -1,4 +1,4 @@
-"""Values that a setting takes, in a few words from its JSON Schema: integer ≥ 1, number in (0, 1], `pre` or `post`."""
+"""Allowed values of a setting, in a few words, from its JSON Schema: integer ≥ 1, number in (0, 1], `pre`, `post`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from ablate.study.complaints import Schema, members
 from zoo.settings.axis import Spec
 
 MOST_NAMES = 12
-"""Names of a choice that are written out; of longer ones, the first few."""
+"""Length of the longest list of choices that is shown in full; of a longer one, half as many are shown."""
 TYPES = {"string": "text", "object": "map", "boolean": "`true`, `false`", "null": "`null`"}
 
 
 def ranges_of(cls: type[Spec]) -> dict[str, str]:
-    """Values of each setting of a class, by name."""
+    """Allowed values of each setting of a class, by name."""
     schema = cls.model_json_schema()
     definitions = schema.get("$defs", {})
     return {name: in_words(each, definitions) for name, each in schema.get("properties", {}).items()}
 
 
 def in_words(schema: Schema, definitions: Schema) -> str:
-    """Values that a schema allows; `null` comes last."""
+    """Values that a schema allows, in words; `null` comes last."""
     words = list(dict.fromkeys(_words(schema, definitions)))
     return ", ".join(sorted(words, key=lambda word: word == TYPES["null"])) or "any"
 

@@ -13,7 +13,7 @@ RESULTS = SHIPPED / "results"
 
 
 class Recorded(TypedDict):
-    """An answer, the scale and the size (`56 k parameters, 5 seeds`) that it holds for, and the day of the record."""
+    """An answer, the scale and size (`56 k parameters, 5 seeds`) that it holds for, and the date of the record."""
 
     answer: str
     scale: str
@@ -22,10 +22,10 @@ class Recorded(TypedDict):
 
 
 def recorded(study: Path) -> list[Recorded]:
-    """Answers of a study by scale, as `ablate report --record` writes them to `results` beside the study's file.
+    """Recorded answers of a study, one for each scale, from `results` beside its file (`ablate report --record`).
 
     Raises:
-        ReportError: a file of such a name is no recorded result.
+        ReportError: a file of such a name is not a recorded result.
     """
     folder = RESULTS if SHIPPED in study.resolve().parents else study.parent / "results"
     results = map(reports.read_result, sorted(folder.glob(f"{study.stem}@*.json")))

@@ -1,4 +1,4 @@
-"""`ablate.register`: what a study asks and how it will judge, fixed and hashed before it runs."""
+"""`ablate.register`: fix and hash a study's question and rules of judgement before it runs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Registration:
     """A registered plan of a study.
 
     Attributes:
-        study, scale: of what.
-        at: when (ISO 8601).
+        study, scale: name and scale of the study.
+        at: time of registration (ISO 8601).
         sha256: the checksum to publish.
-        content: what it is the checksum of.
+        content: the content that is hashed.
         path: the store's log of registrations.
-        is_new: False where the same plan was registered before, at `at`.
-        ended: how many runs of the study had ended by now: after them a registration says little.
+        is_new: False if the same plan was registered before, at `at`.
+        ended: number of the study's runs that have ended by now: a registration after them proves little.
     """
 
     study: str
@@ -39,7 +39,7 @@ class Registration:
     ended: int
 
     def document(self) -> JsonObject:
-        """The same as `ablate register --json` prints it."""
+        """The document that `ablate register --json` prints."""
         return {
             **{name: getattr(self, name) for name in ("study", "scale", "at", "sha256", "is_new", "ended", "content")},
             "path": str(self.path),
@@ -57,7 +57,7 @@ def register(
     """Register a study: hash its question, arms, claims, margin, seeds, budget, tuning, data and rules, with a date.
 
     Publish the checksum anywhere: a commit, a post, a time-stamping service. Reports of the study then say whether it
-    was registered before its first run, and what has changed since. Needs no network, and no text.
+    was registered before its first run, and what has changed since. Needs neither network nor text.
 
     Args:
         study, scale, sets, store: as in `ablate.run`; give the edits that the study will run with.

@@ -1,4 +1,4 @@
-"""`ablate.replicate`: a paper's table, with ours beside it."""
+"""`ablate.replicate`: a paper's table with our results beside it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from reports.claims.replication import ReplicatedRow
 
 @dataclass(frozen=True)
 class Replication:
-    """A published table beside what a study found.
+    """A published table beside the results of a study.
 
     Attributes:
         result: the study's result, with its report.
         table: the published table.
-        rows: an object for each row: what was published, the study's judgement of it, and the power that it had.
+        rows: an object for each row: the published values, the study's judgement of them, and its power.
     """
 
     result: StudyResult
@@ -36,15 +36,15 @@ class Replication:
 
     @cached_property
     def text(self) -> tuple[tuple[str, ...], ...]:
-        """The table as rows of text, the header first; empty if nothing was compared, since runs failed."""
+        """The table as rows of text, the header first; empty if failed runs left nothing to compare."""
         return replication_words.table(self.rows) if self.rows else ()
 
     def notes(self) -> list[str]:
-        """Lines below the table: source and conditions, how many rows agree, what marks mean."""
+        """Lines below the table: source and conditions, number of rows that agree, meaning of the marks."""
         return replication_words.notes(self.table, self.rows) if self.table and self.rows else []
 
     def document(self) -> JsonObject:
-        """The same as `ablate replicate --json` prints it."""
+        """The document that `ablate replicate --json` prints."""
         return {
             "study": self.result.name,
             "scale": self.result.scale,
@@ -83,7 +83,7 @@ def replicate(
     trackers: Sequence[str] = (),
     **options: Unpack[RunOptions],
 ) -> Replication:
-    """Replicate a paper's table at a scale that is at hand: each row agrees, disagrees, or cannot be told.
+    """Replicate a paper's table at an affordable scale: each row agrees, disagrees, or cannot be told.
 
     Args:
         paper: a study file with a section `published`, the name of one that ships, or its arXiv number: `2002.05202`.

@@ -1,4 +1,4 @@
-"""`ablate.report`: pages re-rendered from the store alone."""
+"""`ablate.report`: re-render pages from the store alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def report(path: str | Path) -> Path:
     """Re-render reports from the store alone: of one study, of one search, or of a whole store with an index.
 
     Args:
-        path: a study's folder in a store, such as `runs/studies/norm_placement-cpu`, that of a search, or a store.
+        path: a study's folder in a store, such as `runs/studies/norm_placement-cpu`, a search's folder, or a store.
 
     Returns:
         The page: one self-contained HTML file.
@@ -81,8 +81,8 @@ def record_result(path: str | Path, directory: str | Path | None = None, notes: 
 
     Args:
         path: a study's folder in a store.
-        directory: where the file goes. None for `results` in the folder of the study's file.
-        notes: what a reader should know beside the numbers. Without any, those of an earlier file stay.
+        directory: the folder for the file; None: `results` in the folder of the study's file.
+        notes: what a reader should know beside the numbers; if empty, the notes of an earlier file are kept.
 
     Returns:
         The file, `<study>@<scale>.json`.
@@ -101,7 +101,7 @@ def record_result(path: str | Path, directory: str | Path | None = None, notes: 
 
 
 def reported(path: str | Path) -> tuple[Path, Kind]:
-    """The folder at a path, or around a file there, and what it holds. Raises AblateError."""
+    """The folder at a path, or of the file there, and its kind. Raises AblateError."""
     folder = Path(path).parent if Path(path).is_file() else Path(path)
     if SearchFolder(folder).exists:
         return folder, "search"

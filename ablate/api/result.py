@@ -29,14 +29,15 @@ class Verdict:
     """A study's verdict on one arm.
 
     Attributes:
-        arm: its name.
+        arm: the arm's name.
         word: `baseline`, `better`, `worse`, `no difference`, `inconclusive`, `cannot tell`, `no verdict`, `stalled` or
             `diverged`.
-        sentence: the same in full, with the numbers behind it.
-        difference: in loss, arm − baseline; None for the baseline, or if there is none.
-        interval: of the difference, corrected for the number of looks; None if there is none.
-        p: corrected for the number of arms; None if there is none.
-        seeds_needed: how many more seeds would probably settle it; None if it is settled or no number would.
+        sentence: the verdict in full, with the numbers behind it.
+        difference: difference in loss, arm − baseline; None for the baseline, or if there is none.
+        interval: interval of the difference, corrected for the number of looks; None if there is none.
+        p: p-value, corrected for the number of arms; None if there is none.
+        seeds_needed: number of further seeds that would probably settle the verdict; None if it is settled or no number
+            would.
     """
 
     arm: str
@@ -53,16 +54,16 @@ class StudyResult:
     """The result of a study. In a notebook it displays as the answer, the table and the main figure.
 
     Attributes:
-        name, scale: of the study.
-        store: where its runs are.
+        name, scale: name and scale of the study.
+        store: the store with its runs.
         summary: intervals, differences and verdicts as objects; None if tuning failed, so that nothing was compared.
         report: the page, one self-contained HTML file; None if it was not rendered.
-        failed: runs that failed, and why.
+        failed: runs that failed, with the reasons.
         skipped: evaluations that were skipped, a line for each.
         statuses: arm, seed and status of every requested run, tuning included, by digest.
-        trained, reused: how many runs were trained, and how many the store had.
+        trained, reused: number of runs that were trained, and that the store had.
         promoted: the study that confirms the better effects of a design with fresh seeds, if one was written.
-        at_once: how many runs were trained at once, by which the times of `next` are estimated.
+        at_once: number of runs that were trained at once, from which the times of `next` are estimated.
     """
 
     name: str
@@ -101,7 +102,7 @@ class StudyResult:
 
     @classmethod
     def stored(cls, folder: Path) -> StudyResult:
-        """The result in a study's folder of a store. Raises ReportError where it cannot be reported."""
+        """The result in a study's folder of a store. Raises ReportError if the study cannot be reported on."""
         store = Store.of_study(folder)
         summary = reports.summarise(folder, store)
         page = StudyFolder(folder).report_path
@@ -136,13 +137,13 @@ class StudyResult:
 
     @cached_property
     def effects(self) -> pl.DataFrame:
-        """A row for each effect of a factorial design: its factors, what it cannot be told from, its size in loss,
-        interval, p values, verdict. Empty without a design."""
+        """A row for each effect of a factorial design: its factors, aliases, size in loss, interval, p values and
+        verdict. Empty without a design."""
         return effects_frame(self.summary)
 
     @cached_property
     def changes(self) -> pl.DataFrame:
-        """A row for each arm and each smaller rung of the ladder: how the difference changes from there to the last."""
+        """A row for each arm and smaller rung of the ladder: change of the difference from that rung to the last."""
         return changes_frame(self.summary)
 
     @cached_property
@@ -197,13 +198,13 @@ class StudyResult:
         return () if self.summary is None else reports.table(self.summary)
 
     def notes(self) -> list[str]:
-        """Notes beside table and headline: declared contrasts, outcomes of claims, how differences change with size
-        and length, why verdicts are withheld, and what could be seen."""
+        """Notes beside table and headline: declared contrasts, outcomes of claims, changes of differences with size and
+        length, reasons for withheld verdicts, and detectable differences."""
         return reports.notes(self.summary) if self.summary else []
 
     @cached_property
     def next(self) -> list[str]:
-        """Next commands, a sentence for each: its reason, time and chance."""
+        """Suggested next commands, a sentence for each, with its reason, time and probability of success."""
         return [reports.step_words(step, self.at_once) for step in self._steps]
 
     @property

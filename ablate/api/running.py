@@ -55,14 +55,14 @@ def run(
         sets: edits of the study by dotted path: `{"train.lr": 1e-3}` or `["train.lr=1e-3"]`.
         store: the store's folder; created if it is missing.
         progress: True reports on standard error, False is silent, a function receives each line.
-        trackers: where else runs are logged: `tensorboard`, `wandb`, `mlflow`, `trackio`. One that fails is dropped,
-            and the study goes on.
+        trackers: trackers that runs are also logged to: `tensorboard`, `wandb`, `mlflow`, `trackio`. A tracker that
+            fails is dropped, and the study goes on.
         allow_code: allow the study's lm-eval task files to run code, now and later, as long as they do not change.
         promote: for a study with a `design`, where to write a study that confirms its better effects with fresh seeds.
         options: see `ablate.running.options`.
 
     Returns:
-        Frames, verdicts and figures of what the study found, and the runs that failed.
+        Results as frames, verdicts and figures, and the runs that failed.
 
     Raises:
         StudyError: the study cannot be read or planned; a line for every problem.
@@ -75,7 +75,7 @@ def run(
     """
     context = open_context(store, options, progress, trackers)
     chosen = load_study(study, scale, sets, device=context.device)
-    # A space without arms: the baseline alone would answer nothing.
+    # A search space without arms: the baseline alone would answer nothing.
     if chosen.is_search_alone:
         command = " ".join(filter(None, ("ablate search", chosen.written.place, plugin_options(plugin_files()))))
         reason = f"there are no arms to train: `{command} --promote 5` tries the space and writes some"
@@ -96,7 +96,7 @@ def run(
     )
     try:
         runner.run()
-    except KeyboardInterrupt:  # losses have been shown
+    except KeyboardInterrupt:  # losses have been shown, which counts as a look
         if runner.outcome is not None:
             reports.record_look(folder)
         raise
@@ -108,8 +108,8 @@ def run(
 
 
 def _forecast(context: RunContext, study: Study, scale: str, edits: Mapping[str, JsonValue]) -> ScaleForecast | None:
-    """The time at another scale. None on a GPU, whose memory the runs need, if runs are trained elsewhere or the scale
-    is for a GPU, if its budget is in seconds, since every arm's steps would be timed, and if it cannot be planned."""
+    """The estimated time at another scale. None on a GPU (whose memory the runs need), if runs are trained elsewhere,
+    and for a scale that is for a GPU, has a budget in seconds (every arm's step would be timed) or has no plan."""
     if context.device != "cpu" or not context.engine.here or scale.startswith("gpu"):
         return None
     try:
@@ -118,13 +118,13 @@ def _forecast(context: RunContext, study: Study, scale: str, edits: Mapping[str,
             return None
         plan = plan_in(context, there)
         tuning, training = (plan.at_once * seconds for seconds in (plan.time.tuning, plan.time.training))
-    except (AblateError, OSError, RuntimeError, MemoryError):  # a forecast ends no run: that command will say why
+    except (AblateError, OSError, RuntimeError, MemoryError):  # must not end a run: a plan of that scale says why
         return None
     return ScaleForecast(scale=scale, tuning=tuning, training=training) if tuning + training else None
 
 
 def _foretold(context: RunContext, study: Study, outcome: CampaignOutcome | None) -> Iterator[str]:
-    """Say what the study will probably see and, before tuning, which has no outcome yet, how long it takes in all."""
+    """Lines on what the study will probably detect and, before tuning (without an outcome), on its total time."""
     if outcome is not None:
         yield from Prospects(outcome, context.store, study).lines()
         return

@@ -1,4 +1,4 @@
-"""A trained run, by what a caller knows of it."""
+"""Find a trained run by its folder, digest or name."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from zoo.spec import ModelSpec
 
 
 def find_run(name: str | Path, root: str | Path) -> tuple[Store, RunDocument]:
-    """A finished run and its store, by folder, digest, or the beginning of one, by its place in a study, or by the name
-    of an imported model. Raises StoreError."""
+    """A finished run and its store. `name` is the run's folder, its digest or the beginning of one, its place in a
+    study, or the name of an imported model. Raises StoreError."""
     imported = Store(root).read_import(str(name))
     store, digest = named_run(imported.run if imported else name, root, Store.runs)
     adopt(store)
     status, run = store.status(digest), store.read_run(digest)
     if status != "finished" or run is None:
         raise StoreError(f"{digest}: the run is {status}, so there is no model")
-    # The document may hold what no run of this version can have, or be of other plug-ins than there are.
+    # The run may need plug-ins that are missing or changed, or have settings that this version does not know.
     if lacking := ", ".join(changed(run.plugins or {})):
         raise StoreError(
             f"{run.digest}: trained with the plug-in {lacking}, which is missing here or has changed: give it with"
@@ -47,7 +47,7 @@ def find_run(name: str | Path, root: str | Path) -> tuple[Store, RunDocument]:
 
 
 def end_token(store: Store, run: RunDocument) -> int:
-    """The token that ends a document: of the run's corpus; where that is gone, the one that our own tokenizers use."""
+    """The end-of-document token of the run's corpus or, if that is gone, of our own tokenizers. Raises StoreError."""
     corpus = store.data(run.data.digest)
     if corpus.path.is_dir() and isinstance(meta := corpus.read(), TextMeta):
         return meta.eos

@@ -63,7 +63,7 @@ class ScaleUp:
 
 @dataclass(frozen=True)
 class Fits:
-    """For each arm, what fits in memory at full size. `arms` are objects; `document` is plain data."""
+    """The largest batch and context of each arm that fit in memory. `arms` are objects; `document` is plain data."""
 
     study: Study
     preset: Preset
@@ -160,7 +160,7 @@ def fit(
 
 @contextmanager
 def _named(at: str) -> Iterator[None]:
-    """Raises ArgumentError for what is wrong with the preset or the device."""
+    """Turn errors of the preset or the device into ArgumentError."""
     try:
         yield
     except SpecError as error:

@@ -54,11 +54,10 @@ class SearchResult:
     """The result of a search.
 
     Attributes:
-        found: the document of the store, with scores of fresh seeds in place of those that chose the best, once there
-            are any.
+        found: the store's document. Scores of fresh seeds, once there are any, replace the scores that chose the best.
         report: the page, one self-contained HTML file.
         promoted: the study that trains the best with fresh seeds, if one was written.
-        failed: trials that failed, and why, a line for each.
+        failed: a line for each failure, with the reason: of trials, of the base's runs, and of promotion.
     """
 
     found: SearchDocument
@@ -83,7 +82,7 @@ class SearchResult:
 
     @property
     def best(self) -> pl.DataFrame:
-        """The best trial, or the front of several objectives."""
+        """The best trial, or the Pareto front of several objectives."""
         return self.trials.filter(pl.col("best")) if self.trials.height else self.trials
 
     @property
@@ -131,7 +130,7 @@ def search(
     promote: Count | None = None,
     **options: Unpack[RunOptions],
 ) -> SearchResult:
-    """Search a study's space for the best settings, or for the front between several objectives.
+    """Search a study's space for the best settings, or for the Pareto front of several objectives.
 
     Every trial is an ordinary run in the store. After an interruption, the same call continues: unfinished trials
     resume, and finished ones are not repeated. Any number of processes may share one search.
@@ -220,7 +219,7 @@ class _StudySearch:
         return self._close(trials, search)
 
     def _keep(self, trials: optuna.Study, search: Search) -> None:
-        """Write what was found so far, for `ablate report`, in a twentieth of the time."""
+        """Write the interim document for `ablate report`; skipped as needed to take at most a twentieth of the time."""
         began = time.monotonic()
         if began < self._kept:
             return
@@ -228,8 +227,8 @@ class _StudySearch:
         self._kept = time.monotonic() + 20 * (time.monotonic() - began)
 
     def _train_base(self, engine: Engine, progress: Lines, trials: optuna.Study) -> None:
-        """The base with the seeds of trials, as a control of what fresh seeds do; for a promoted study at its own best
-        rate, if the trials' rates were searched for."""
+        """Train the base with the trials' seeds, as a control for the effect of fresh seeds; for a promoted study also
+        tune its rate, if the trials' rates were searched for."""
 
         def train(job: Job) -> None:
             missing = [request for request in job.requests if request.missing()]
@@ -245,7 +244,7 @@ class _StudySearch:
             trials.set_user_attr(BASE_RATE, tuned_rate(self.lab, train))
 
     def _edited(self, storage: BaseStorage, trials: optuna.Study) -> str:
-        """Says that the search begins anew beside trials of another space, objectives or budget."""
+        """Note that the search begins anew beside trials of another space, objectives or budget; else empty."""
         if trials.get_trials(deepcopy=False):
             return ""
         ours = f"{self.study.name}-{self.study.scale}-"

@@ -1,4 +1,4 @@
-"""Sizes as people write them."""
+"""Parsing of human-readable sizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ablate.study.search_constraints import NUMBER, UNITS
 
 
 def size_in_bytes(size: str | float, argument: str) -> float:
-    """Bytes of `80GB` or `24 GiB`, or of a number of bytes. Raises ArgumentError that names the argument."""
+    """Bytes in a size such as `80GB`, `24 GiB` or a number of bytes. Raises ArgumentError that names the argument."""
     if not isinstance(size, str):
         number, unit = float(size), "B"
     elif (found := NUMBER.fullmatch(size.strip())) is None or found[2] not in UNITS:

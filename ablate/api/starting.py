@@ -12,7 +12,7 @@ from ablate.study.schema import study_schema
 from ablate.study.sections import NAME
 
 SCHEMA_FILE = "study.schema.json"
-"""Name of the schema file, which the first line of a new study gives to editors."""
+"""Name of the schema file, to which the first line of a new study refers editors."""
 
 
 def new(study: str | Path) -> Path:
@@ -38,7 +38,7 @@ def new(study: str | Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = resources.files("ablate.study").joinpath("start.yaml").read_text(encoding="utf-8")
     try:
-        # Exclusive: two commands at once do not overwrite each other's.
+        # Exclusive creation: concurrent commands do not overwrite each other's file.
         with path.open("x", encoding="utf-8") as file:
             file.write(text.replace("FILE", os.fspath(path)))
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""`ablate status`: how far a store's studies are, and what runs now."""
+"""`ablate status`: progress of a store's studies, and the runs in progress."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ablate.store import Store
 from reports.reading.progress import STALLED_SECONDS, Running, study_progress
 
 PURPOSES = {"tuning": "tuning", "judging": "search"}
-"""What a run is for that no study names yet, by the held-out part that its final loss is of."""
+"""Purpose of a run that no study names yet, by the held-out split of its final loss."""
 
 
 @dataclass(frozen=True)
 class RunningRun:
-    """A run that a process works on now. arm: its name, or the purpose of a run that no study names.
-    beat_seconds_ago: how long ago it last showed that it lives."""
+    """A run in progress. arm: the arm's name, or the purpose of a run that no study names. beat_seconds_ago: seconds
+    since the last heartbeat."""
 
     digest: str
     arm: str
@@ -28,7 +28,7 @@ class RunningRun:
 
 @dataclass(frozen=True)
 class StudyState:
-    """A study's runs: how many are planned so far, have ended and have failed, and those that run now."""
+    """A study's progress: numbers of runs that are planned so far, have ended and have failed; the runs in progress."""
 
     name: str
     scale: str
@@ -39,7 +39,7 @@ class StudyState:
 
 
 def states(store: Store) -> list[StudyState]:
-    """The state of every study of a store, which need not exist yet."""
+    """The state of every study of a store; empty if the store does not exist yet."""
     states = []
     for study in store.study_documents():
         found = study_progress(store, study)
@@ -49,7 +49,8 @@ def states(store: Store) -> list[StudyState]:
 
 
 def running_elsewhere(store: Store, studies: Sequence[StudyState]) -> tuple[RunningRun, ...]:
-    """Runs that no study's document names: those of searches, and of tuning, before which no study knows its arms."""
+    """Runs in progress that no study's document names: those of searches, and of tuning, which comes before the arms
+    are known."""
     named = {run.digest for study in studies for run in study.running}
     alive = [digest for digest in store.runs() if digest not in named and _beat_ago(store, digest) < STALLED_SECONDS]
     found = []
@@ -69,5 +70,5 @@ def _alive(store: Store, runs: Iterable[Running]) -> Iterator[RunningRun]:
 
 
 def _beat_ago(store: Store, digest: str) -> float:
-    """Seconds since a worker on the run last showed that it lives."""
+    """Seconds since the last heartbeat of the run's worker."""
     return time.time() - store.last_beat(digest)

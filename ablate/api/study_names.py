@@ -1,4 +1,4 @@
-"""The study that a call is about."""
+"""The `study` argument of public functions, and clashes between names of studies in a store."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ StudyLike = str | Path | Mapping[str, object] | Study
 
 
 def refuse_namesake(study: Study, found: StudyDocument | SearchDocument | None, store: Store) -> None:
-    """Raise StudyError where what holds the place of `study` in the store is of another study.
+    """Raise StudyError if `found`, the store's document under the name of `study`, belongs to another study.
 
-    A file that was moved or copied as it is remains the same study, and so does one that was edited. What was written
-    in Python has no place: of those every study of one name is the same.
+    A file that was moved, copied unchanged or edited remains the same study. A study written in Python has no path: all
+    such studies of one name are the same study.
     """
     if found is None or found.source == study.text or _same_place(found.path, study.path):
         return

@@ -45,14 +45,14 @@ class StudyPlan:
     Attributes:
         outcome: every rung of the study's ladder with its arms and runs, as objects.
         tuned: whether tuning is done; if not, arms have the settings that the study gives them.
-        tuning: the trials of a tuning that is not done, as far as results lead, a pair for each run: the arm tried,
-            and whether the run has a result.
-        speed: this machine's, measured, from which times are estimated.
-        done: whether the store has the result of a run, by digest.
-        asked: the study as it was read, with its tuning.
-        execution: how runs would be executed.
-        room: the memory that they would share.
-        at_once: how many would run at once.
+        tuning: the trials of an unfinished tuning, as far as results determine them; for each run the arm that is
+            tried, and whether the run has a result.
+        speed: this machine's measured speed, from which times are estimated.
+        done: whether the store has a run's result, by digest.
+        asked: the study as it was read, tuning included.
+        execution: the options of execution.
+        room: the memory that concurrent runs share.
+        at_once: the number of concurrent runs.
     """
 
     outcome: CampaignOutcome
@@ -93,19 +93,19 @@ class StudyPlan:
 
     @cached_property
     def prospects(self) -> Prospects:
-        """Expectation of what the study will see, or the reason why it will judge nothing."""
+        """The difference that the study will probably detect, or the reason why it will judge nothing."""
         return Prospects(self.outcome, self.store, self.asked)
 
     @property
     def detectable(self) -> float | None:
-        """The difference in nats that the study will probably find (80 %); None where nothing is compared or judged."""
+        """The difference in nats that the study detects with 80 % power; None if nothing is compared or judged."""
         return self.prospects.detectable
 
     def detect(self, difference: float) -> Detection:
-        """The seeds that find such a difference with 80 % probability, and the time that they take.
+        """Find the number of seeds that detect a difference with 80 % power, and the time that they take.
 
         Args:
-            difference: in nats, above 0.
+            difference: a difference in nats, above 0.
         """
         seeds, judged = self.prospects.seeds(difference), self.prospects.judged
         trained = (seeds or 0) * sum(arm.estimated_seconds(self.speed) for arm in self.planned)
@@ -157,7 +157,7 @@ class StudyPlan:
         """A table of text for each rung, the header first, with the rung's name; None without a ladder.
 
         Args:
-            details: also the peak memory of a run, which is shown in any case if a run may not fit.
+            details: also show the peak memory of a run, which is shown anyway if a run may not fit.
         """
         plans = [rung.plan for rung in self.outcome.rungs]
         needs = self.needs if details or self._memory_matters else {}
@@ -168,7 +168,7 @@ class StudyPlan:
 
     @cached_property
     def _memory_matters(self) -> bool:
-        """Whether a run may not fit in memory, or is to be cut so that it does."""
+        """Whether a run may not fit in memory, or options that save memory are set."""
         cut = self.execution.microbatch is not None or self.execution.recompute
         return cut or not all(surely_fits(arm, self.room) for rung in self.outcome.rungs for arm in rung.plan.arms)
 
@@ -176,7 +176,7 @@ class StudyPlan:
         """Lines below the tables: the matched quantities, the tuning, and the number of runs.
 
         Args:
-            details: also the architecture of transformers that each arm can be exported as.
+            details: also name the transformers architecture that each arm can be exported as.
         """
         compared = [] if self.study.is_search_alone else [matched_line(self.outcome.plan)]
         notes = [*brought_lines(self.asked), *compared, *remarks(self.asked, self.tuned)]
@@ -201,13 +201,13 @@ class StudyPlan:
 
     @cached_property
     def unread(self) -> tuple[str, ...]:
-        """Why texts could not be read, each once: what runs cost is known without them, which are done is not."""
+        """Distinct reasons why texts could not be read. Without them costs are known, but not which runs are done."""
         arms = (arm for rung in self.outcome.rungs for arm in rung.plan.arms)
         return tuple(dict.fromkeys(arm.identity.unread for arm in arms if arm.identity.unread))
 
     @cached_property
     def time(self) -> Duration:
-        """The estimated time of the missing runs."""
+        """The estimated time of the missing runs, tuning included."""
         plans = [rung.plan for rung in self.outcome.rungs]
         missing = {run.digest: self._missing(plan, run.digest) for plan in plans for run in plan.runs}
         found = duration(plans, missing, self.store, self.speed, self._tuning_seconds)
@@ -215,13 +215,13 @@ class StudyPlan:
 
     @property
     def _tuning_done(self) -> int:
-        """Number of runs that an unfinished tuning has a result of."""
+        """Number of runs of an unfinished tuning that have a result."""
         return sum(is_done for _, is_done in self.tuning)
 
     @property
     def _tuning_seconds(self) -> float:
-        """Estimated time of the tuning that is left: of what it costs as a rule, less what is done, but at least that
-        of the runs which follow."""
+        """Estimated seconds of the remaining tuning: its expected total less the runs that are done, but at least the
+        runs that are known to follow."""
         tune = self.asked.tune
         if self.tuned or tune is None:
             return 0.0
@@ -234,19 +234,19 @@ class StudyPlan:
         return max(whole - done, left)
 
     def _missing(self, plan: Plan, digest: str) -> list[str]:
-        """Phases of a run that is not done; one that is done lacks none, as far as is known here."""
+        """Phases of a run without a result; none for a run with one, whose other results are not looked up here."""
         phases = {"train": True, "measure": plan.measures(digest), "evals": plan.evals is not None}
         return [phase for phase, wanted in phases.items() if wanted and not self.done[digest]]
 
     @cached_property
     def needs(self) -> dict[str | None, dict[str, MemoryNeed]]:
-        """Memory by rung, None without a ladder, and by arm. Takes about a second for each arm."""
+        """Memory needs by rung (None without a ladder) and arm. Takes about a second for each arm."""
         plans = [rung.plan for rung in self.outcome.rungs]
         return {plan.study.rung: needs(plan, self.execution, self.room) for plan in plans}
 
     @cached_property
     def corpora(self) -> Corpora:
-        """Text that the store has prepared, by digest."""
+        """Corpora that the store has prepared, by digest."""
         return prepared(self.store, self.outcome.plan)
 
     def __repr__(self) -> str:

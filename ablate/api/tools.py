@@ -26,7 +26,7 @@ Found = dict[str, JsonValue]
 
 
 def tool_server(store: str | Path = "runs") -> MCPServer:
-    """The server, which `run()` starts. Raises ArgumentError where the SDK is not installed."""
+    """The MCP server; its method `run()` starts it. Raises ArgumentError if the SDK is not installed."""
     try:
         from mcp.server.mcpserver import MCPServer  # noqa: PLC0415 (an extra)
     except ImportError as error:
@@ -36,7 +36,7 @@ def tool_server(store: str | Path = "runs") -> MCPServer:
     place = ["--store", str(store)]
 
     async def plan(study: str, scale: str | None = None, edits: Sequence[str] = ()) -> Found:
-        """Say what a study would train, what that costs, and what difference it would detect; trains nothing.
+        """List the runs that a study would train, their cost, and the difference that they detect; trains nothing.
 
         study: the path of a study file, or the name of one that ships. edits: such as `train.lr=1e-3`.
         """
@@ -65,10 +65,10 @@ def tool_server(store: str | Path = "runs") -> MCPServer:
         metric: str | None = None,
         higher_is_better: bool = False,
     ) -> Found:
-        """Judge losses of anybody's runs: a CSV, parquet or JSON-lines file with columns arm, seed, loss.
+        """Judge losses of runs by any trainer: a CSV, parquet or JSON-lines file with columns arm, seed, loss.
 
-        file: or a pattern of logs, such as `logs/{arm}-s{seed}/trainer_state.json`. metric: the name of the loss in it.
-        higher_is_better: true of metrics such as an accuracy.
+        file: its path, or a pattern of logs, such as `logs/{arm}-s{seed}/trainer_state.json`. metric: the name of the
+        loss in it. higher_is_better: true for metrics such as accuracy.
         """
         options = {"--baseline": baseline, "--margin": margin, "--metric": metric}
         given = [word for option, value in options.items() for word in _given(option, value)]
@@ -79,7 +79,7 @@ def tool_server(store: str | Path = "runs") -> MCPServer:
         return await _answer("zoo", *([] if name is None else [name]))
 
     async def claims(words: str = "") -> Found:
-        """Find what courses and papers claim about transformers, with sources, and what tests each claim."""
+        """Find claims of courses and papers about transformers, with their sources and the tests of each claim."""
         return await _answer("claims", *words.split())
 
     async def studies(words: str = "") -> Found:
@@ -100,7 +100,8 @@ def _each(option: str, values: Sequence[str]) -> list[str]:
 
 
 async def _answer(*command: str) -> Found:
-    """Answer of the command with `--json`. Raises ToolError with its message where it refuses."""
+    """The JSON object that a command prints with `--json`; a list is wrapped under the command's name. Raises ToolError
+    with the command's message if it fails."""
     from mcp.server.mcpserver.exceptions import ToolError  # noqa: PLC0415 (an extra)
 
     words = (sys.executable, "-m", "ablate", *command, "--json")

@@ -48,24 +48,24 @@ COMMANDS = (
 )
 """Commands in the order of the help."""
 PIPE_WIDTH = 200
-"""A pipe has no width: tables there are as wide as they like, within reason."""
+"""Maximum width of tables, in characters, if the output is no terminal."""
 
 DONE, SOME_FAILED, BAD_INPUT = 0, 1, 2
 """Exit statuses."""
 
 Keywords = dict[str, Any]
-"""Keyword arguments by name, as argparse and `ablate` take them."""
+"""Keyword arguments by name, for argparse or for functions of `ablate`."""
 
 HERE = ("cpu", "cuda")
-"""Where runs can be."""
+"""Devices that runs can use."""
 
 
 class OptionError(AblateError):
-    """Options that do not go together, or that mean nothing. The text is the whole message."""
+    """Options that conflict, have no effect or are malformed. The text is the complete message."""
 
 
 def suggested(command: str, options: argparse.Namespace) -> str:
-    """A command to suggest, with the store and the plug-ins that this one has."""
+    """A command to suggest, with the store and plug-ins of the current command."""
     from ablate.store.documents.shell import plugin_options, store_option
 
     store = store_option(Path(getattr(options, "store", DEFAULT_STORE)))
@@ -73,7 +73,7 @@ def suggested(command: str, options: argparse.Namespace) -> str:
 
 
 def add_study(parser: argparse.ArgumentParser) -> None:
-    """The study that a command reads, and the store."""
+    """Add the arguments for a study, its scale and edits, and the store."""
     parser.add_argument("study", metavar="STUDY", help="name of a shipped study, or the path of a file")
     parser.add_argument(
         "--scale", help="a scale of the study (default: on a GPU gpu-hour, or the study's own; else cpu)"
@@ -102,7 +102,7 @@ def add_allow_code(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Options of execution: those named, or all of `ablate.run`."""
+    """Add options of execution: those named, or else all of `ablate.run`."""
     from ablate.running.options import Options, RunOptions, described
 
     for name in names or RunOptions.__annotations__:
@@ -128,7 +128,7 @@ def _add_engine_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def given_run_options(options: argparse.Namespace) -> Keywords:
-    """All that `add_study` and `add_run_options` add, as a function of `ablate` takes it."""
+    """Values of the options of `add_study` and `add_run_options`, as keyword arguments for a function of `ablate`."""
     from ablate.running.options import RunOptions
 
     names = RunOptions.__annotations__.keys() - {"engine_settings"}
@@ -137,7 +137,7 @@ def given_run_options(options: argparse.Namespace) -> Keywords:
 
 
 def engine_settings(options: argparse.Namespace) -> dict[str, str]:
-    """The settings of the engine that was chosen. Raises OptionError for those of another."""
+    """The settings of the chosen engine. Raises OptionError if they belong to another engine or are malformed."""
     own = {"slurm": options.slurm, "ray": options.address}
     if misplaced := next((name for name, value in own.items() if value and name != options.engine), None):
         option = "--address" if misplaced == "ray" else "--slurm"
@@ -149,7 +149,7 @@ def engine_settings(options: argparse.Namespace) -> dict[str, str]:
 
 
 def builds_no_model(options: argparse.Namespace) -> None:
-    """Spare a command the time that torch takes to load, if the process is the command's own."""
+    """Spare a command that builds no model the import of torch, if the process runs nothing else."""
     from zoo.settings.without_torch import pretend
 
     if options.own_process:
@@ -157,7 +157,7 @@ def builds_no_model(options: argparse.Namespace) -> None:
 
 
 def positive(text: str) -> int:
-    """An argument that is a whole number from 1."""
+    """Parse an argument that is a whole number from 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1")
     return int(text)
@@ -197,7 +197,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def given(options: argparse.Namespace, *names: str) -> Keywords:
-    """Options by name, as a function of `ablate` takes them."""
+    """Values of options by name, as keyword arguments for a function of `ablate`."""
     return {name: getattr(options, name) for name in names}
 
 
@@ -206,7 +206,7 @@ def print_json(document: Any) -> None:
 
 
 def print_line(line: str) -> None:
-    """A line, cut at the width of a terminal; a pipe gets it whole."""
+    """Print a line, cut at the width of a terminal; a pipe gets all of it."""
     import shutil
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(line)
@@ -214,7 +214,7 @@ def print_line(line: str) -> None:
 
 
 def print_prose(lines: Iterable[str]) -> None:
-    """Lines, broken between words at the width of a terminal; a pipe gets them whole."""
+    """Print lines, wrapped between words at the width of a terminal; a pipe gets them unwrapped."""
     import shutil
     import textwrap
 
@@ -224,9 +224,9 @@ def print_prose(lines: Iterable[str]) -> None:
 
 
 def print_table(rows: Sequence[Sequence[str]], text_columns: int = 1) -> None:
-    """Rows of text, the header first. The first `text_columns` columns are left-aligned, the others right.
+    """Print rows of text, the header first. The first `text_columns` columns are left-aligned, the others right.
 
-    A table of numbers that is wider than the terminal is turned on its side.
+    A table with one column of text that is wider than the terminal is transposed.
     """
     from rich.console import Console
 

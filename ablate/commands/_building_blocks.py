@@ -26,12 +26,12 @@ class BuildingBlock(TypedDict):
 
 
 def names() -> tuple[str, ...]:
-    """All of them."""
+    """Names of all building blocks."""
     return tuple(building_blocks.__all__)
 
 
 def show_block(name: str, as_json: bool) -> None:
-    """Print one, as text or JSON."""
+    """Print a building block, as text or JSON."""
     found = block(name)
     if as_json:
         print_json(found)
@@ -42,11 +42,11 @@ def show_block(name: str, as_json: bool) -> None:
 
 
 def block(name: str) -> BuildingBlock:
-    """Signature, documentation and methods of one."""
+    """Signature, documentation and methods of a building block."""
     value = getattr(building_blocks, name)
     methods: dict[str, str] = {}
     if inspect.isclass(value):
-        # A class's `__init__`, if it or one of ours that it extends has any: others are torch's or pydantic's.
+        # The `__init__` that the class or a base in zoo defines, if any: those of torch and pydantic are not shown.
         owners = (each for each in value.__mro__ if each.__module__.startswith("zoo."))
         init = next((vars(each)["__init__"] for each in owners if inspect.isfunction(vars(each).get("__init__"))), None)
         signature = _settings(name, value) if issubclass(value, BaseModel) else _signature(name, init or value)
@@ -60,7 +60,7 @@ def block(name: str) -> BuildingBlock:
 
 
 def _methods(cls: type) -> Iterator[tuple[str, str]]:
-    """Public methods and properties of a class, and of those of ours that it extends."""
+    """Signature and documentation of the public methods and properties that a class or its bases in zoo define."""
     for name in dir(cls):
         owner = next((each for each in cls.__mro__ if name in vars(each)), object)
         if name.startswith("_") or not owner.__module__.startswith("zoo."):
@@ -73,7 +73,7 @@ def _methods(cls: type) -> Iterator[tuple[str, str]]:
 
 
 def _signature(name: str, value: object) -> str:
-    """`name(x: Tensor, heads: int) -> Tensor`: annotations are text, which Python shows in quotes."""
+    """`name(x: Tensor, heads: int) -> Tensor`, without the quotes that Python puts around annotations that are text."""
     assert callable(value)
     shown = re.sub(r"ForwardRef\(('[^']*')\)", r"\1", str(inspect.signature(value)))
     shown = re.sub(r"(: |-> )'([^']*)'", r"\1\2", shown)

@@ -21,7 +21,7 @@ from zoo.presets import Preset, names, preset, shrunk, sized_names
 from zoo.settings.descriptions import descriptions
 
 FIRST = ("mixers", "ffns", "norms", "residuals", "positions", "positions.scalings", "sparsities", "parts")
-"""Parts of a model, which come before all else that can be named."""
+"""Axes that are listed first: the parts of a model."""
 
 
 def show_all(as_json: bool) -> int:
@@ -45,7 +45,7 @@ def show_all(as_json: bool) -> int:
 
 
 def show_presets(form: str, as_json: bool) -> int:
-    """Show the published models, the oldest first."""
+    """Show the published models, in the table the oldest first."""
     presets = [preset(name) for name in names()]
     if as_json:
         print_json([preset_row(chosen) for chosen in presets])
@@ -63,7 +63,7 @@ def show_presets(form: str, as_json: bool) -> int:
 
 
 def _shown(chosen: Preset) -> list[str]:
-    """A preset's row of the table."""
+    """A preset's row in the table."""
     row, assumed = preset_row(chosen), assumed_columns(chosen)
     row["published"], row["tricks"] = row["published_parameters"], shown_tricks(row)
     for column in ("parameters", "published"):
@@ -98,7 +98,7 @@ def show_one(name: str, small: bool, as_json: bool) -> int:
 
 
 def _show_setting(name: str, groups: Catalogue, presets: Sequence[str], as_json: bool) -> int:
-    """Show a setting that belongs to no single part, or a building block. Raises OptionError if there is neither."""
+    """Show the parts that have a setting, or a building block. Raises OptionError if the name is neither."""
     owners = [(axis, kind, cls) for axis, of in groups.items() for kind, (_, cls) in of.items()]
     having = [each for each in owners if name in settings_of(each[2])]
     if not having and name in building_blocks():
@@ -134,7 +134,7 @@ def show_matrix(path: str, as_json: bool) -> int:
 
 
 def _default(value: Any) -> str:
-    """A default in a table: a part by its kind, or by what it is made of."""
+    """A default value in a table: a part by its kind, or else by its settings."""
     if isinstance(value, dict) and value:
         return str(value.get("kind") or ", ".join(f"{name} {_default(part)}" for name, part in value.items()))
     return "null" if value is None else text(value) or "[]"

@@ -1,4 +1,4 @@
-"""`ablate zoo --check`: what the conformance checks find on a variant."""
+"""`ablate zoo --check`: run the conformance checks on a variant, and show their results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoo.conformance.subject import NOT_APPLICABLE
 from zoo.errors import did_you_mean
 
 SAID_WIDTH = 100
-"""Characters of a line of progress: a model with dozens of choices has a long name."""
+"""Maximum width of a progress line, in characters: a model with dozens of choices has a long name."""
 
 
 def show_check(kind: str, as_json: bool) -> int:

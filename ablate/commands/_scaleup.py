@@ -117,5 +117,5 @@ def _encoding(preset: Preset) -> list[str]:
 
 
 def _gigabytes(size: float) -> str:
-    """16.1 GB."""
+    """A number of bytes in gigabytes: `16.1 GB`."""
     return f"{size / 1e9:,.3g} GB" if size < 1e11 else f"{size / 1e9:,.0f} GB"

@@ -1,4 +1,4 @@
-"""Standard streams that can be written to wherever a command runs."""
+"""Make the standard streams writable wherever a command runs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SPELT_OUT = {
     **dict.fromkeys("\u00a0\u2009\u202f", " "),
     **{"…": "...", "×": "x", "±": "+-", "→": "->", "←": "<-", "≤": "<=", "≥": ">=", "≈": "~", "·": "|", "⏎": "\\n"},
 }
-"""Characters that tables and sentences have, as ASCII: a minus sign must not become a question mark."""
+"""ASCII replacements for characters in tables and sentences: a minus sign must not become a question mark."""
 ERRORS = "ablate.spelt_out"
 
 
 def make_writable() -> None:
-    """Open closed streams on the null device, and spell out what the terminal's encoding cannot say."""
+    """Open closed streams on the null device, and replace characters that the terminal's encoding lacks."""
     codecs.register_error(ERRORS, _spelt_out)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -38,6 +38,6 @@ def _spelt_out(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def _ascii(character: str) -> str:
-    """`−` is `-`, `é` is `e`, and `θ` is `\\u03b8`."""
+    """A character in ASCII: `-` for `−`, `e` for `é`, `\\u03b8` for `θ`."""
     letters = SPELT_OUT.get(character) or unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
     return letters or character.encode("ascii", "backslashreplace").decode()

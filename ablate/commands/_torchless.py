@@ -1,4 +1,4 @@
-"""Commands that mostly find all measured, or all done, begin without torch: its import is half of what they take."""
+"""Start commands without torch if everything is probably measured or done: its import takes half of their time."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 AGAIN = "ABLATE_WITH_TORCH"
-"""Environment variable of a command that began again."""
+"""Environment variable that marks a restarted command."""
 
 
 @contextmanager
 def without_torch(options: argparse.Namespace, *, likely: bool) -> Iterator[None]:
-    """Do without torch, where that is likely to do, in a process that is the command's own and on a machine without a
-    GPU. Where torch turns out to be needed, the command begins again with it: nothing that it has written is lost."""
+    """Run the block without torch if that is `likely` to suffice, the process runs nothing else and the machine has no
+    GPU. If torch is needed after all, the command restarts with it: nothing that it has written is lost."""
     from zoo.settings.without_torch import TorchNeededError, may_have_gpu, pretend
 
     again = os.environ.pop(AGAIN, None) is not None
@@ -34,21 +34,21 @@ def without_torch(options: argparse.Namespace, *, likely: bool) -> Iterator[None
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what it was raised from: libraries wrap what goes wrong as they are imported."""
+    """An error and its chain of causes: libraries wrap errors that occur during their import."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def is_planned(options: argparse.Namespace) -> bool:
-    """Whether the same study was planned here within an hour, so that the times of its steps are known."""
+    """Whether the same study was planned on this machine within an hour, so that its step times are known."""
     from ablate.machine.recent import read
 
     return _plan_of(options) in read()
 
 
 def keep_planned(options: argparse.Namespace, seconds: float) -> None:
-    """Keep what it took to plan a study, for `is_planned`."""
+    """Record the time that planning a study took, for `is_planned`."""
     from ablate.machine.recent import keep
 
     keep(_plan_of(options), seconds)
@@ -62,7 +62,7 @@ def _plan_of(options: argparse.Namespace) -> str:
 
 
 def is_reported(options: argparse.Namespace) -> bool:
-    """Whether the store has the report of a study, so that there may be nothing to run."""
+    """Whether the store has a study's report, so that there may be nothing to run."""
     from ablate.api.named import study_name
     from ablate.store import Store
 

@@ -3,8 +3,8 @@
 Names every damaged file and says what to remove or rebuild. Exit status 1 if there is any damage. Files that older
 versions wrote without a checksum are only checked for the right format, and are counted.
 
-With --quick, only what changed since the last check on this machine: runs, corpora and checkpoints that it found whole
-are not read again while the sizes, inodes and times of all their files stay as they were.
+With --quick, only what changed since the last check on this machine is read: runs, corpora and checkpoints that it
+found intact are skipped as long as the sizes, inodes and times of all their files are unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Find what is claimed about transformers, and the study or command that tests it.
+"""Find claims about transformers, and the study or command that tests each.
 
-WORDS are searched for in the handbook's claims, sources and topics, and all must be there; one claim's id shows that
-claim. Without any, topics are listed with the number of their claims. Claims of a study refer to them by id.
+WORDS are searched for in the handbook's claims, sources and topics, and must all be there; a claim's id shows that
+claim. Without WORDS, topics are listed with their numbers of claims. Claims of a study refer to those here by id.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 INDENT = 13
-"""Columns before what is said of a claim."""
+"""Width of the labels in a claim's entry, in characters."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -1,18 +1,18 @@
 """Judge losses of your own runs: which arms are better, by how much, and how sure that is.
 
 FILE is a CSV, TSV, parquet, JSON (a list of records) or JSON-lines file, or - for CSV from standard input, with a row
-for each run and the columns arm, seed, loss; where known also rate (learning rate), split (tuning or judging) and cost.
+for each run and the columns arm, seed, loss; optional: rate (learning rate), split (tuning or judging) and cost.
 Lower is better; --higher-is-better is for accuracies, rewards and the like. A run whose loss is empty, NaN or infinite
-has failed; runs that have not ended have no row. If a run has several rows, the last by a column such as step counts.
+has failed; leave out runs that have not ended. If a run has several rows, the last by a column such as step counts.
 A pattern such as 'logs/{arm}-s{seed}/trainer_state.json' reads the last losses from the logs of other trainers: Hugging
 Face's Trainer, TensorBoard, Weights & Biases, JSON lines, CSV, text. A run whose log ends before others of its arm is
 left out; one that ends in NaN has failed.
 
 With --stores, FILE is a study instead, and its differences in these stores are summarised: a random-effects mean, and
-how far stores differ. Stores that have runs in common are to be merged (`ablate merge`).
+the heterogeneity of the stores. Stores that have runs in common must be merged first (`ablate merge`).
 
-Verdicts are made as the reports make them: one noise model for all runs, seeds paired where arms share three quarters
-of their runs or more, room for tuning, corrected for the number of arms.
+Verdicts follow the rules of the reports: one noise model for all runs, seeds paired if arms share three quarters of
+their runs or more, intervals widened for the choice of settings by tuning, correction for the number of arms.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _words(line: Sequence[str]) -> Iterable[str]:
-    """Words that may stand where the last one of a line is being written."""
+    """Completions for the last word of a line."""
     if len(line) < 2:
         return COMMANDS
     if line[0] not in COMMANDS:
@@ -68,8 +68,8 @@ def _words(line: Sequence[str]) -> Iterable[str]:
 
 
 def _names(command: str, positional: Sequence[argparse.Action]) -> Iterable[str]:
-    """Studies for a command that takes one, papers for `replicate`, presets and variants for `zoo`; files are the
-    shell's to find."""
+    """Names to complete: studies for a command that takes one, papers for `replicate`, presets for `zoo`. The shell
+    completes files."""
     from ablate.study.written import shipped
 
     if any(action.metavar == "STUDY" for action in positional):

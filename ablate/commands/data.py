@@ -3,8 +3,8 @@
 `ablate run` does this too. If the machines that train have no network, prepare on one that does, such as a login node
 with the same store: the hub is not contacted again afterwards. Scales differ in their data: name the one you will run.
 
-It prints what was taken: files by the format recognised, documents, bytes, tokens of each split and how the text
-begins.
+It prints the numbers of files by recognised format, documents, bytes and tokens of each split, and the beginning of the
+text.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def show(found: Scores) -> None:
-    """Print what an evaluation found."""
+    """Print the results of an evaluation."""
     from reports.evaluations import lines, printed
 
     if table := lines(found.found):
@@ -51,7 +51,7 @@ def show(found: Scores) -> None:
 
 
 def settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Evaluations as `ablate.evaluate` takes them, from the command line."""
+    """The command line's evaluations as keyword arguments of `ablate.evaluate`. Raises ArgumentError."""
     from evals import asking
     from evals.spec import EvaluationError
 

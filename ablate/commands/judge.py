@@ -1,8 +1,8 @@
 """Judge a proposal to change a base: train both on fresh seeds, and say keep, discard or undecided.
 
-All proposals for one base are a campaign: of the changes that it keeps, at most a tenth are expected to be none,
-however many are proposed. What is kept becomes part of the base. The exit status is the decision: 0 keep, 10 discard,
-11 undecided; 2 where the proposal cannot be judged. A command that was killed goes on where it stopped.
+All proposals for one base form a campaign: at most a tenth of the changes that it keeps are expected to be no
+improvement, however many are proposed. A kept change becomes part of the base. The exit status is the decision: 0 keep,
+10 discard, 11 undecided; 2 if the proposal cannot be judged. A killed command resumes when it is run again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ablate.commands import (
 )
 
 DISCARD, UNDECIDED = 10, 11
-"""Exit statuses of the decisions but `keep`, which is 0."""
+"""Exit statuses of the decisions other than `keep`, which is 0."""
 STATUS = {"keep": DONE, "discard": DISCARD, "undecided": UNDECIDED}
 UNITS = {"s": 1, "m": 60, "h": 3600}
 

@@ -1,4 +1,4 @@
-"""List the studies of a store, and those that ship with the tool, with their answers as far as they are known.
+"""List the studies of a store, and those that ship with the tool, with their known answers.
 
 WORDS choose studies by their names and questions.
 """
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ablate.store import Store
 
 WIDTH = 90
-"""Characters of an answer or a question."""
+"""Maximum length of an answer or a question, in characters."""
 STORED = ("name", "scale", "question", "runs", "ended")
-"""Columns of a store's studies that are listed."""
+"""Columns that are listed for a store's studies."""
 
 
 class ListedStudy(TypedDict, total=False):
-    """A study as it is listed."""
+    """A listed study."""
 
     name: str
     scale: str
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _stored(store: str, words: Sequence[str]) -> Iterator[ListedStudy]:
-    """The studies of a store, which need not exist yet."""
+    """Studies of a store that match; none if the store does not exist yet."""
     import ablate
 
     if not Path(store).is_dir():
@@ -82,7 +82,7 @@ def _stored(store: str, words: Sequence[str]) -> Iterator[ListedStudy]:
 
 
 def _answer(store: Store, name: str, scale: str) -> str:
-    """The headline, or why there is none."""
+    """A study's headline, or the reason why it has none."""
     import reports
     from ablate.store import StoreError
     from reports.errors import ReportError

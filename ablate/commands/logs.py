@@ -1,6 +1,7 @@
 """Print the log of a run: what its workers did, when and where, with warnings and tracebacks.
 
-The format is the same for every engine. RUN is a digest, the beginning of one, or the folder of a run.
+The format is the same for every engine. RUN is a digest (or the beginning of one) in the store, STUDY/ARM or
+STUDY/ARM/SEED (by default the first seed), or the folder of a run.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    with suppress(KeyboardInterrupt):  # how one stops following
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends --follow
         for line in ablate.logs(options.run, store=options.store, follow=options.follow):
             print(line, flush=True)
     return DONE

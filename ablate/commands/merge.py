@@ -1,8 +1,8 @@
-"""Take runs, studies and ledgers of an archive over into a store.
+"""Import runs, studies and ledgers from an archive into a store.
 
 The archive may come from anybody: it has no code and no pickles, and all of it is verified before anything is written.
-Digests decide what is the same run. Nothing here is replaced: a run that the store has with other results is refused by
-name, with exit status 1. Ledgers are joined, so that verdicts are corrected for what both labs looked at.
+Runs are identified by digest. Nothing here is replaced: a run that the store has with other results is refused by name,
+with exit status 1. Ledgers are joined, so that verdicts are corrected for the looks of both labs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Write studies and runs of a store as one archive, for somebody else's store.
+"""Write studies and runs of a store to one archive, for somebody else's store.
 
-NAME is a study (name or file), a run's digest or the beginning of one, STUDY/ARM, or a folder. Results, evaluations,
-measurements and the ledger of each study travel; with --weights also the trained models. Texts, pages and logs stay.
-`ablate merge FILE` takes the archive over, and refuses one that was changed since.
+NAME is a study (name or file), a run's digest or the beginning of one, STUDY/ARM, or a folder. The archive has results,
+evaluations, measurements and the ledger of each study; with --weights also the trained models; no texts, pages or logs.
+`ablate merge FILE` imports the archive, and refuses one that was changed since.
 """
 
 from __future__ import annotations

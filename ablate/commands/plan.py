@@ -1,12 +1,12 @@
 """Show what a study would run and cost, without training.
 
-Time is estimated from this machine's matmul speed, as it was measured within an hour. If the budget is in seconds, the
-time of a training step is measured for every arm, with --workers processes at once, unless the store has it already.
+Time is estimated from this machine's matmul speed, measured within the last hour. If the budget is in seconds, the time
+of a training step is measured for every arm, with --workers processes at once, unless the store has it already.
 
 A run that may not fit in memory is reported. --details predicts each arm's peak memory and attention backend, by
-tracing a training step on tensors without data (a second an arm), and the transformers architecture that it exports to.
+tracing a training step on tensors without data (a second per arm), and the transformers architecture of its export.
 
-The difference that the study will probably detect follows from the noise of comparable stored runs, else from what was
+The difference that the study will probably detect follows from the noise of comparable stored runs, or else from noise
 measured elsewhere at the nearest size.
 
 --on predicts time and memory on a device that is not at hand, without a network, and what bounds a training step there;
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show_plan(options: argparse.Namespace) -> int:
-    """Settings of a prediction mean nothing in a plan of runs."""
+    """Print the plan of a study. Raises OptionError for options of --at."""
     import ablate
     from ablate.api.recorded import recorded, sentence
 
@@ -168,6 +168,6 @@ def _show_fit(options: argparse.Namespace) -> int:
 
 
 def _paper(options: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """The settings of a prediction that were given."""
+    """The options of a prediction at full size that were given."""
     found = given(options, "at", "scale", "sets", "batch", "dtype", *names)
     return {name: value for name, value in found.items() if value is not None}

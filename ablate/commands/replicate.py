@@ -1,8 +1,8 @@
-"""Replicate a paper's table: theirs, ours beside it, and whether each row agrees, disagrees, or cannot be told.
+"""Replicate a paper's table: show ours beside it, and whether each row agrees, disagrees, or cannot be told.
 
-PAPER is a study file with a section `published`, the name of one that ships, or its arXiv number; without PAPER those
-that ship are listed. Rows are claims of the study and judged as such, at the scale asked for. --plan says what that
-costs and what it could tell, without training.
+PAPER is a study file with a section `published`, the name of one that ships, or its arXiv number; without PAPER, the
+shipped papers are listed. Rows are judged as claims of the study, at the given scale. --plan shows the cost and the
+differences that it would detect, without training.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Re-render a report from the store: a study, a search, or a whole store with an index.
 
 STUDY is a name, such as norm_placement, the path of its file, or a folder: of a study, such as
-runs/studies/norm_placement-cpu, of a search, or a whole store, such as runs. Without it, the store.
+runs/studies/norm_placement-cpu, of a search, or of a whole store, such as runs (default: the store).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ablate.store.documents import JsonObject
 
 BESIDE = Path()
-"""Value of --record without a folder."""
+"""Value of --record if no folder is given."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     if options.export:
         return _export(options)
     folder, kind = reported(options.path)
-    # Whoever may only read another's store still gets the numbers.
+    # A reader without write access to the store still gets the numbers.
     reads_only = options.json and not os.access(folder, os.W_OK)
     if not reads_only:
         page = ablate.report(options.path)
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _folder_of(options: argparse.Namespace) -> Path:
-    """The folder of the study that a name or a file means. A file may also be a page in its folder."""
+    """The folder of the study with this name or file; a file that is no study, such as its page, stays as it is."""
     from ablate.api.named import named_folder
 
     if options.path.is_file() and options.path.suffix not in (".yaml", ".yml"):

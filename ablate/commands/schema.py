@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     builds_no_model(options)
     from ablate.study.schema import study_schema
 
-    schema = json.dumps(study_schema(), ensure_ascii=False)  # on one line: it is megabytes, and for editors
+    schema = json.dumps(study_schema(), ensure_ascii=False)  # one line: megabytes, which only editors read
     if options.file in (None, "-"):
         print(schema)
     else:

@@ -1,6 +1,7 @@
-"""Show what runs now, and how far each study of a store is. `ablate list` has the answers.
+"""Show the runs in progress, and the progress of each study of a store.
 
-A study counts its runs once it has planned its arms, after tuning; what tunes or searches is listed among what runs.
+A study counts its runs once it has planned its arms, after tuning; runs of tuning and of searches are only listed among
+those in progress. `ablate list` shows the answers.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ GO_ON = (
     ("ablate report STUDY", "draw a study's page again"),
     ("ablate new my_question", "begin a study of your own"),
 )
-"""Commands, and what they do: for an empty store, and for one with studies."""
+"""Commands and their effects: `BEGIN` for an empty store, `GO_ON` for one with studies."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

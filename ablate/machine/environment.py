@@ -1,4 +1,4 @@
-"""Where a run was made: versions, source, machine."""
+"""The environment of a run: versions, source, machine."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from ablate.store.documents import Environment
 
 SINGLE_THREADED = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-"""Variables of a process that shares a processor with others."""
+"""Environment variables for a process that shares the processor with others."""
 PROJECT = Path(__file__).resolve().parent.parent.parent
 
 
 def describe(device: str, threads: int) -> Environment:
-    """Where a document is made."""
-    import torch  # noqa: PLC0415 (most of this module is for commands that do without)
+    """The environment in which a document is made."""
+    import torch  # noqa: PLC0415 (commands without torch use most of this module)
 
     from ablate.store.documents import Environment  # noqa: PLC0415 (as above)
 
@@ -48,20 +48,20 @@ def device_name(device: str) -> str:
 
 
 def worker_command(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module of ours. -P: what lies in the current folder, such as `datasets/` or `random.py`
-    beside a study, does not take the place of a package."""
+    """The command that runs a module of ours. -P keeps files in the current folder, such as `datasets/` or `random.py`
+    beside a study, from shadowing packages."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def environment_of_worker(variables: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process that imports the packages that we run, installed or not."""
+    """The environment variables of a process that imports our packages, installed or not."""
     inherited = os.environ.get("PYTHONPATH")
     path = os.pathsep.join([str(PROJECT), *([inherited] if inherited else [])])
     return {**os.environ, **variables, "PYTHONPATH": path}
 
 
 def project_version() -> str:
-    """The version of the checkout that this file is in, else that of the installed package."""
+    """The version of the checkout that this file is in, or else of the installed package."""
     declared = PROJECT / "pyproject.toml"
     if declared.exists():
         version: str = tomllib.loads(declared.read_text(encoding="utf-8"))["project"]["version"]
@@ -70,7 +70,7 @@ def project_version() -> str:
 
 
 class GitState(NamedTuple):
-    """Commit of a checkout, and whether it has uncommitted changes; None where there is no telling."""
+    """Commit of a checkout, and whether it has uncommitted changes; None if unknown."""
 
     commit: str | None
     dirty: bool | None
@@ -96,33 +96,33 @@ def _git(checkout: Path, *arguments: str) -> str | None:
 
 
 def user_cache(name: str) -> Path:
-    """$XDG_CACHE_HOME/ablate/<name>, ~/.cache/ablate/<name> without it: what can be made again."""
+    """$XDG_CACHE_HOME/ablate/<name>, or ~/.cache/ablate/<name> if that is unset, for data that can be recreated."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "ablate" / name
 
 
 def cpu_name() -> str:
-    """The processor's name as Linux gives it, else its architecture."""
+    """The processor's name as Linux reports it, or else its architecture."""
     return _cpu_fact("model name") or platform.machine()
 
 
 def cpu_instructions() -> str:
-    """Names of the processor's instruction sets as Linux gives them, else nothing."""
+    """Names of the processor's instruction sets as Linux reports them, or else nothing."""
     return _cpu_fact("flags")
 
 
 @cache
 def _cpu_fact(name: str) -> str:
-    """A fact that Linux tells of the first processor; empty where it tells none."""
+    """A field of the first processor in /proc/cpuinfo; empty if it is missing."""
     information = Path("/proc/cpuinfo")
     lines = information.read_text(encoding="utf-8").splitlines() if information.exists() else []
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
 
 def cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """Processor cores that this process may use: its affinity, or its container's quota where that is less.
+    """Processor cores that this process may use: its affinity, or its container's quota if that is less.
 
-    cpu_max: a cgroup's `quota period` in microseconds. A quota of less than one core is one.
+    cpu_max: a cgroup's `quota period` in microseconds. The quota is rounded down, but to no less than one core.
     """
     allowed = (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) or 1
     quota, period = cpu_max.read_text(encoding="utf-8").split() if cpu_max.exists() else ("max", "")
@@ -130,6 +130,6 @@ def cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
 
 
 def own_threads() -> int:
-    """Threads of a command that computes by itself: `OMP_NUM_THREADS` as for any program, or one for each core."""
+    """Threads of a command that computes in its own process: `OMP_NUM_THREADS`, or else one for each core."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, int(asked)) if asked.isdigit() else cores()

@@ -1,4 +1,4 @@
-"""GPUs of this machine that the runs of a study may have: those of one kind, which the runs' identity names.
+"""GPUs of this machine that a study's runs may use: those of one kind, which is part of the runs' identity.
 
 Losses differ between kinds in their last digits, and speeds by more. CUDA_VISIBLE_DEVICES chooses another kind, whose
 runs have an identity of their own.
@@ -13,7 +13,7 @@ import torch
 
 
 class Gpu(NamedTuple):
-    """number: torch's, in this process. place: its value of CUDA_VISIBLE_DEVICES. kind: its name."""
+    """number: torch's index, in this process. place: its entry in CUDA_VISIBLE_DEVICES. kind: its name."""
 
     number: int
     place: str
@@ -21,7 +21,7 @@ class Gpu(NamedTuple):
 
 
 def visible_gpus() -> list[Gpu]:
-    """All that this process may use."""
+    """All GPUs that this process may use."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
     places = named.split(",")[:count] if named else map(str, range(count))
@@ -29,13 +29,13 @@ def visible_gpus() -> list[Gpu]:
 
 
 def alike_gpus() -> list[Gpu]:
-    """Those of the kind of the first."""
+    """The visible GPUs of the same kind as the first."""
     found = visible_gpus()
     return [gpu for gpu in found if gpu.kind == found[0].kind]
 
 
 def unlike_gpus() -> str | None:
-    """Why some GPUs are not used; None where all are of one kind."""
+    """Why some GPUs are not used; None if all are of one kind."""
     found = visible_gpus()
     others = [gpu for gpu in found if gpu.kind != found[0].kind]
     if not others:

@@ -1,4 +1,4 @@
-"""Number formats and matmul precision: part of a run's identity, because it changes its bits."""
+"""Number formats and matmul precision: part of a run's identity, because they change the bits of its result."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from zoo.kernels.fla import use_fla
 
 
 class NumericsError(AblateError):
-    """This machine does not compute as the run's identity says."""
+    """This machine's numerics are not those of the run's identity."""
 
 
 @dataclass(frozen=True)
 class Numerics:
     """`device` is "cpu" or "cuda". `dtype` bfloat16 means autocast over float32 weights and optimiser state.
 
-    `matmul` is torch's float32 matmul precision. On a CPU "medium" is in force only where it was found to be exact
-    (see `evals.costs.precision`), and "highest" otherwise; on CUDA "high" allows TF32. gpu: what kernels are
-    chosen by; None on a CPU, and where a run is planned for GPUs elsewhere.
+    `matmul` is torch's float32 matmul precision. On a CPU "medium" is used only if it was found to be exact (see
+    `evals.costs.precision`), and "highest" otherwise; on CUDA "high" allows TF32. gpu: the GPU and the packages that
+    determine its kernels; None on a CPU, and if a run is planned for GPUs elsewhere.
     """
 
     device: str
@@ -42,7 +42,7 @@ class Numerics:
         return RunNumerics(device=self.device, dtype=self.dtype, matmul=self.matmul, gpu=self.gpu)
 
     def meets(self, wanted: RunNumerics) -> bool:
-        """Whether a run that was planned with `wanted` may be carried out with these."""
+        """Whether a run that was planned with `wanted` may be executed with these numerics."""
         own = self.identity()
         return own == wanted or (wanted.gpu is None and own.model_copy(update={"gpu": None}) == wanted)
 
@@ -57,10 +57,10 @@ class Numerics:
 
 @contextmanager
 def deterministic(wanted: bool) -> Iterator[None]:
-    """Where it is wanted, CUDA takes only kernels inside the block that add in one order. An operation that has none is
-    an error, which names it. Matrix products heed it if it comes before the first of them in the process.
+    """If `wanted`, the block uses only CUDA kernels that add in a fixed order. An operation without one raises an error
+    that names it. Matrix products are included only if this comes before the first of them in the process.
 
-    A CPU always adds in one order.
+    A CPU always adds in a fixed order.
     """
     if not wanted:
         yield
@@ -68,7 +68,7 @@ def deterministic(wanted: bool) -> Iterator[None]:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     settings: Any = torch.utils.deterministic
     before, filled = torch.are_deterministic_algorithms_enabled(), settings.fill_uninitialized_memory
-    settings.fill_uninitialized_memory = False  # nothing reads it
+    settings.fill_uninitialized_memory = False  # no code reads such memory
     torch.use_deterministic_algorithms(True)
     try:
         yield
@@ -78,12 +78,12 @@ def deterministic(wanted: bool) -> Iterator[None]:
 
 
 def enforce(device: str, dtype: str, threads: int = 1, error: ProductError | None = None) -> Numerics:
-    """Put this process's numerics in force and say what they are.
+    """Set this process's numerics, and return them.
 
-    Subnormal numbers are flushed to zero on a CPU: they cost a hundred times a normal one, and the second moments of
-    AdamW pass through them.
+    Subnormal numbers are flushed to zero on a CPU: arithmetic on them takes a hundred times as long, and the second
+    moments of AdamW pass through their range.
 
-    error: that of float32 products, where it need not be computed.
+    error: the error of float32 products by shape; None measures it.
     """
     if device == "cuda":
         torch.set_float32_matmul_precision("high")
@@ -94,7 +94,7 @@ def enforce(device: str, dtype: str, threads: int = 1, error: ProductError | Non
 
 
 def enforce_as(wanted: RunNumerics, threads: int) -> Numerics:
-    """Put the numerics of a run's identity in force. Raises NumericsError."""
+    """Set the numerics of a run's identity. Raises NumericsError if this machine has others."""
     found = enforce(wanted.device, wanted.dtype, threads)
     if not found.meets(wanted):
         asked, given = wanted.model_dump(), found.identity().model_dump()
@@ -103,18 +103,18 @@ def enforce_as(wanted: RunNumerics, threads: int) -> Numerics:
 
 
 def _gpu() -> str:
-    """The GPU and the packages that its kernels are chosen by."""
+    """Names of the GPU and of the packages that determine its kernels."""
     packages = {"FlashAttention-3": use_flash_3(), "flash-linear-attention": use_fla()}
-    version = torch.backends.cudnn.version()  # torch takes its attention where that is new enough
+    version = torch.backends.cudnn.version()  # torch uses its attention if it is new enough
     cudnn = [] if version is None else [f"cuDNN {version}"]
     return ", ".join([torch.cuda.get_device_name(), *cudnn, *(name for name, used in packages.items() if used)])
 
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Put torch's settings back afterwards: a caller from Python has other work in this process."""
+    """Restore torch's settings afterwards: a caller from Python has other work in this process."""
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    flushes = sys.float_info.min / 2 == 0  # a switch of the processor, for this thread, that torch sets and cannot read
+    flushes = sys.float_info.min / 2 == 0  # a flag of this thread's processor that torch can set but not read
     try:
         yield
     finally:
@@ -124,7 +124,7 @@ def restored() -> Iterator[None]:
 
 
 def unused_gpu(driver: Path = Path("/proc/driver/nvidia/version")) -> str | None:
-    """Why torch cannot use this machine's NVIDIA GPU. None where it can, or where there is none."""
+    """Why torch cannot use this machine's NVIDIA GPU; None if it can, or if there is none."""
     if torch.cuda.is_available() or not driver.exists():
         return None
     if torch.version.cuda is None:
@@ -135,5 +135,5 @@ def unused_gpu(driver: Path = Path("/proc/driver/nvidia/version")) -> str | None
 
 
 def pick_device() -> str:
-    """ "cuda" where there is a GPU, else "cpu"."""
+    """The device of this machine: "cuda" if torch can use a GPU, else "cpu"."""
     return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,8 +1,8 @@
-"""Figures of this machine that were measured within an hour: a command that needs no others needs no torch.
+"""Figures of this machine that were measured within the last hour: a command that needs no others needs no torch.
 
-They lie in `~/.cache/ablate/machine` (`$XDG_CACHE_HOME`, `$ABLATE_MACHINE_DIR`), in a file for each processor, version
-of torch and setting of the libraries of its matrix products. A file that is damaged, or of another machine, counts as
-none, and removing one is always safe.
+They are in `~/.cache/ablate/machine` (`$XDG_CACHE_HOME`, `$ABLATE_MACHINE_DIR`), in a file for each combination of
+processor, torch version and settings of matmul libraries. A file that is damaged or of another machine is ignored, and
+removing one is always safe.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ablate.machine.environment import cpu_instructions, cpu_name, user_cache
 from ablate.store.files import write_text
 
 HOUR = 3600.0
-"""After which a figure is measured again: the machine may have been busy."""
+"""Seconds after which a figure is measured again: the machine may have been busy."""
 FOLDER = "ABLATE_MACHINE_DIR"
 LIBRARIES = ("ATEN_", "DNNL_", "KMP_", "MKL_", "OMP_", "ONEDNN_", "OPENBLAS_")
-"""Beginnings of the variables that choose kernels and their threads."""
+"""Prefixes of the environment variables that choose kernels and their threads."""
 
 
 def recently(name: str, measure: Callable[[], float]) -> float:
-    """A figure as it was measured within an hour, else as `measure` finds it now, which is kept."""
+    """A figure measured within the last hour; if there is none, `measure` it now and keep it."""
     found = read().get(name)
     if found is None:
         found = measure()
@@ -39,8 +39,8 @@ def recently(name: str, measure: Callable[[], float]) -> float:
 
 
 def keep(name: str, value: float) -> None:
-    """Keep a figure, where the folder can be written to. Of commands that do so at the same time, one may lose its own
-    and measure again."""
+    """Store a figure, if the folder can be written to. One of several concurrent commands may lose its figure and
+    measure again."""
     figures = {**_taken(), name: (value, time.time())}
     with suppress(OSError):  # a home that is read-only or full: the next command measures again
         path().parent.mkdir(parents=True, exist_ok=True)
@@ -48,12 +48,12 @@ def keep(name: str, value: float) -> None:
 
 
 def read() -> dict[str, float]:
-    """The figures that hold."""
+    """The figures that are still valid, by name."""
     return {name: value for name, (value, _) in _taken().items()}
 
 
 def _taken() -> dict[str, tuple[float, float]]:
-    """The figures that hold, each with the time at which it was taken (seconds since 1970)."""
+    """The figures that are still valid, each with the time at which it was taken (seconds since 1970)."""
     try:
         document = json.loads(path().read_text(encoding="utf-8"))
         figures = document["figures"].items() if document["machine"] == machine() else ()
@@ -63,14 +63,14 @@ def _taken() -> dict[str, tuple[float, float]]:
 
 
 def path() -> Path:
-    """Where this machine's figures are."""
+    """The file of this machine's figures."""
     folder = os.environ.get(FOLDER)
     name = hashlib.sha256(json.dumps(machine()).encode()).hexdigest()[:16]
     return (Path(folder) if folder else user_cache("machine")) / f"{name}.json"
 
 
 def machine() -> dict[str, str]:
-    """Facts of the machine that a figure depends on, beside what its name says."""
+    """Properties of the machine that a figure depends on, beside those in its name."""
     chosen = {name: value for name, value in sorted(os.environ.items()) if name.startswith(LIBRARIES)}
     processor = {"processor": cpu_name(), "instructions": cpu_instructions()}
     return {**processor, "torch": _version(), **chosen}

@@ -1,4 +1,4 @@
-"""Noise: how far losses scatter, what a tuned rate may have lost, and which differences a study can see. Pure numpy.
+"""Noise: scatter of losses, penalties of tuned rates, and differences that a study can detect. Pure numpy and scipy.
 
 Planning uses it to choose rates and to predict power, reports to judge; `docs/statistics.md` states the rule.
 """

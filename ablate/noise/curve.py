@@ -1,20 +1,20 @@
-"""Loss against learning rate near its best: which rate to take, which to try next, what the taken one may have lost.
+"""Loss against learning rate near the best: which rate to take, which to try next, what the taken one may have lost.
 
 With x = log₁₀ rate and u = x − x*, each hypothesis has its minimum m at x*:
 
     smooth   L = m + A·2(e^ku − 1 − ku)/k²       k = 0 is a parabola; larger k rises ever more steeply above x*
     ramp     L = m + A·u² below, m + B·u above   a basin that ends in a ramp
-    cliff    L = m + A·u² or m + A·|u| below     anything ≥ m above: those losses say nothing else of the basin
+    cliff    L = m + A·u² or m + A·|u| below     anything ≥ m above: losses there tell nothing else about the basin
 
-for x* on a grid between the rates about the best one. A, B ≥ 0 are fitted by least squares to the mean losses, and a
-hypothesis weighs as much as Student's likelihood of its residuals, times σ/`PRIOR_RANGE` for each parameter that it
-has more than a smooth curve (the Occam factor of a parameter whose prior is that wide). Losses that no hypothesis fits
-to within the noise make all of it as much larger. All tuning seeds are shared by an arm's rates, so what a seed does
-to all of them cancels.
+x* runs over a grid across the fitted rates, up to a failed rate if that is next above the best. A, B ≥ 0 are fitted to
+the mean losses by least squares. A hypothesis is weighted by Student's likelihood of its residuals, times the Occam
+factor min(1, √(2π)·σ/`PRIOR_RANGE`), σ that of a mean, for each parameter beyond those of a smooth curve: one for a
+ramp, and for a cliff one for each loss above it. If no hypothesis fits to within the noise, the noise is enlarged until
+the best one does. All rates of an arm share their tuning seeds, so the common effect of a seed cancels.
 
-The rate taken is always one that was tried. What it may have lost, P = L(x̂) − m, is a distribution over hypotheses and
-amplitudes: near a smooth optimum it is of second order in the noise, beside a cliff as much as the basin may still
-have fallen before it.
+The taken rate x̂ is always one that was tried. Its penalty, P = L(x̂) − m, is a distribution over hypotheses and
+amplitudes: near a smooth optimum it is of second order in the noise; beside a cliff it may be as large as the fall of
+the basin that remains before the cliff.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy  # whose parts are loaded when they are first used
+import scipy  # loads its parts on first use
 from numpy.typing import NDArray
 
 from ablate.noise.fit import Floats
@@ -34,24 +34,25 @@ from ablate.noise.penalty import Penalty
 from ablate.noise.scatter import Noise
 
 STEP = 0.02
-"""Decades between the places of the minimum that are considered."""
+"""Spacing of the grid of x*, in decades."""
 SKEWS = (0.0, 1.5, 3.0, 6.0, 12.0, 24.0)
-"""k of smooth curves, per decade."""
+"""k of the smooth curves, per decade."""
 PRIOR_RANGE = 1.0
-"""Nats within which a loss above a cliff or the height of a ramp may lie, before anything is known."""
+"""Width of the prior of a loss above a cliff and of the height of a ramp, in nats."""
 BELOW, ABOVE = 3, 2
-"""Rates below and above the best tried that the curve is fitted to: further off it is another one."""
+"""Number of rates below and above the best tried one that the curve is fitted to: further away it does not hold."""
 WORTH_TRYING = 0.1
 """Expected gain, in standard deviations of a run, above which another rate is tried."""
 SHRINKAGE = 4
-"""Degrees of freedom that the pooled noise counts for beside that of a rate above the best, which is often larger."""
+"""ν₀ of `_variances`: weight of the pooled noise against that of a rate above the best, which is often larger."""
 
 
 @dataclass(frozen=True)
 class RateCurve:
-    """The hypotheses about one arm's losses by rate, weighted by the evidence. Arrays are over hypotheses.
+    """Hypotheses about one arm's losses by rate, weighted by the evidence.
 
-    rates: those that it is fitted to, in order; x: their log₁₀; y: their mean losses; `best`: the place of the least.
+    rates: the fitted rates, ascending; x: their log₁₀; y: their mean losses; `best`: index of the least, all over
+    rates. From `star` on, arrays are over hypotheses.
     """
 
     rates: tuple[float, ...]
@@ -66,20 +67,21 @@ class RateCurve:
     star: Floats
     """x*."""
     shape: NDArray[np.int_]
-    """The place in `SHAPES`."""
+    """Index into `SHAPES`."""
     minimum: Floats
     """m."""
     amplitude: Floats
     """(hypotheses, 2): A and B."""
     error: Floats
-    """Standard errors of these."""
+    """Standard errors of A and B."""
     weight: Floats
 
     @classmethod
     def fit(cls, losses: Mapping[float, Sequence[float]], noise: Noise | None) -> RateCurve | None:
-        """Fit to the losses of every tuning seed by rate, infinite where a seed failed.
+        """Fit to the losses of every tuning seed by rate, infinite for a failed seed.
 
-        noise: that of one run. None where the best rate is not between two others, or the noise is not known.
+        noise: the noise of one run. Returns None if the best rate is not between two others, of which the upper may
+        have failed, or if the noise is not known or zero.
         """
         rates = sorted(losses)
         means = np.array([np.mean(losses[rate]) for rate in rates])
@@ -95,7 +97,7 @@ class RateCurve:
 
     @cached_property
     def taken(self) -> int:
-        """The place of the rate to take: of the best and its neighbours, the one of least expected loss."""
+        """Index of the rate to take: of the best and its neighbours, the least by expected loss plus standard error."""
         near = np.arange(max(self.best - 1, 0), min(self.best + 2, len(self.x)))
         cautious = self.expected(self.x[near]) + np.sqrt(self.variance[near])
         return int(near[np.argmin(cautious)])
@@ -106,11 +108,12 @@ class RateCurve:
         return self.rates[self.taken]
 
     def expected(self, x: Floats) -> Floats:
-        """Expected loss at these places."""
+        """Expected loss at these x, (places,)."""
         return np.asarray(self.weight @ self._losses(x))
 
     def _losses(self, x: Floats) -> Floats:
-        """(hypotheses, places). Above a cliff it is that of the nearest rate tried there, or `PRIOR_RANGE` higher."""
+        """Losses, (hypotheses, places). Above a cliff they are interpolated between the mean losses, but at least m;
+        above the highest rate `PRIOR_RANGE` is added to its mean loss."""
         left, right = _bases(x[None, :] - self.star[:, None], self.shape)
         found = self.minimum[:, None] + self.amplitude[:, :1] * left + self.amplitude[:, 1:] * right
         beyond = _IS_CLIFF[self.shape][:, None] & (x[None, :] > self.star[:, None])
@@ -118,15 +121,15 @@ class RateCurve:
         return np.where(beyond, np.maximum(over, self.minimum[:, None]), found)
 
     def penalty(self, rate: float, draws: int = 20_000) -> Penalty:
-        """Distribution of what this rate may have lost."""
+        """Distribution of the nats that taking this rate may have lost."""
         x, draw = math.log10(rate), np.random.default_rng(0)
         picked = draw.choice(len(self.weight), draws, p=self.weight)
-        scale = np.sqrt(self.freedom / draw.chisquare(self.freedom, draws))
+        scale = np.sqrt(self.freedom / draw.chisquare(self.freedom, draws))  # unknown σ: Student's t, not a normal
         u = x - self.star[picked]
         left, right = (each[:, 0] for each in _bases(u[:, None], self.shape[picked]))
-        side = (right > 0).astype(int)  # one amplitude is at work on either side
+        side = (right > 0).astype(int)  # B above the x* of a ramp, else A
         mean, error = self.amplitude[picked, side], scale * self.error[picked, side]
-        # Draws of normal amplitudes that are not negative.
+        # Amplitudes from normal distributions truncated at zero: Φ⁻¹(p₀ + U·(1 − p₀)) with p₀ = Φ(−mean/error).
         below = scipy.special.ndtr(-mean / error)
         quantile = scipy.special.ndtri(below + draw.random(len(mean)) * (1 - below))
         amplitude = np.maximum(mean + error * np.where(np.isfinite(quantile), quantile, 0.0), 0.0)
@@ -137,9 +140,9 @@ class RateCurve:
         return Penalty.of(lost, np.full(draws, 1 / draws))
 
     def next_rate(self) -> float | None:
-        """The rate between the best and its neighbours that gains most if tried; None where none is worth it."""
+        """The rate between the best and its neighbours with the largest expected gain; None if none is worth trying."""
         at = self.x[[self.taken]]
-        # Where the bracket of the best rate ends above: the next rate, or the one that failed.
+        # Upper end of the bracket of the best rate: the next rate, or the one that failed.
         end = self.x[self.best + 1] if self.best + 1 < len(self.x) else self.star.max()
         ends = [self.x[max(self.best - 1, 0)], self.x[self.best], end]
         places = np.concatenate([a + (b - a) * np.array([0.25, 0.5, 0.75]) for a, b in itertools.pairwise(ends)])
@@ -149,26 +152,26 @@ class RateCurve:
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
-        """Rates between which the best one lies with 95 % probability."""
+        """Ends of the interval that has the best rate with 95 % probability."""
         order = np.argsort(self.star)
         below = np.cumsum(self.weight[order])
         low, high = (float(self.star[order][np.searchsorted(below, level)]) for level in (0.025, 0.975))
         return 10**low, 10**high
 
     def points(self, count: int = 41) -> tuple[tuple[float, float], ...]:
-        """Rates and expected losses, for drawing."""
+        """Rates and expected losses of the curve, for drawing."""
         x = np.linspace(self.x[0], self.x[-1], count)
         return tuple(zip((10**x).tolist(), self.expected(x).tolist(), strict=True))
 
 
 SHAPES = (*((f"smooth {k:g}", 1) for k in SKEWS), ("ramp", 2), ("cliff", 2), ("falling cliff", 2))
-"""Names, and the number of parameters beside m and x*."""
+"""Names, and numbers of parameters beside m and x*."""
 _IS_CLIFF = np.array(["cliff" in name for name, _ in SHAPES])
 _RAMP, _CLIFF, _FALLING = range(len(SKEWS), len(SKEWS) + 3)
 
 
 def _bases(u: Floats, shape: NDArray[np.int_]) -> tuple[Floats, Floats]:
-    """Factors of A and B, (hypotheses, places) each; a smooth curve has A on both sides."""
+    """Factors of A and B at u = x − x*, (hypotheses, places) each; a smooth curve has A on both sides."""
     below = np.minimum(u, 0.0)
     left = below**2
     for place, k in enumerate(SKEWS):
@@ -180,9 +183,9 @@ def _bases(u: Floats, shape: NDArray[np.int_]) -> tuple[Floats, Floats]:
 
 
 def _window(means: Floats) -> tuple[int, int, int, bool] | None:
-    """Places of the lowest rate to fit, of the best and of the highest, and whether the one above that failed.
+    """Indices of the lowest rate to fit, of the best and of the highest, and whether the rate above that failed.
 
-    None where the best rate has no neighbour below, or neither a neighbour nor a failed rate above.
+    None if the best rate has no neighbour below, or neither a neighbour nor a failed rate above.
     """
     finite = np.isfinite(means)
     if not finite.any():
@@ -198,9 +201,10 @@ def _window(means: Floats) -> tuple[int, int, int, bool] | None:
 
 
 def _variances(losses: Floats, best: int, noise: Noise) -> Floats:
-    """Variance of one run at each rate: the pooled one, and above the best rate its own where that is larger.
+    """Variance of one run at each rate, from losses (rates, seeds): σ², pooled; above the best at least its own.
 
-    A rate's own is that of its differences from the best, shrunken towards the pooled one.
+    A rate's own is s² = Var(differences from the best) − σ², shrunken to (ν₀·σ² + (n − 1)·s²) / (ν₀ + n − 1) over n
+    seeds, ν₀ = `SHRINKAGE`.
     """
     found = np.full(len(losses), noise.sd**2)
     seeds = losses.shape[1]
@@ -213,18 +217,21 @@ def _variances(losses: Floats, best: int, noise: Noise) -> Floats:
 
 
 def _fitted(rates: Sequence[float], y: Floats, best: int, variance: Floats, noise: Noise, end: float) -> RateCurve:
+    """Fit and weigh every hypothesis: each x* of the grid from the lowest rate to `end` (log₁₀) with each shape."""
     x: Floats = np.log10(np.asarray(rates, dtype=np.float64))
     stars = np.arange(x[0], end + STEP / 2, STEP)
     star, shape = (each.ravel() for each in np.meshgrid(stars, np.arange(len(SHAPES)), indexing="ij"))
     u = x[None, :] - star[:, None]
     left, right = _bases(u, shape)
-    silent = _IS_CLIFF[shape][:, None] & (u > 0)  # losses above a cliff
+    # (hypotheses, rates): losses above a cliff are not fitted, and at least two others are needed.
+    silent = _IS_CLIFF[shape][:, None] & (u > 0)
     weights = np.where(silent, 0.0, 1 / variance)
     enough = (weights > 0).sum(axis=1) >= 2
     star, shape, left, right, weights = (each[enough] for each in (star, shape, left, right, weights))
     minimum, amplitude, error, squares = _least_squares(y, left, right, weights)
-    under = np.maximum(minimum[:, None] - y[None, :], 0.0)  # nor is a loss above a cliff below the minimum
+    under = np.maximum(minimum[:, None] - y[None, :], 0.0)  # a loss above a cliff contradicts it only if below m
     squares += np.where(weights > 0, 0.0, under**2 / variance).sum(axis=1)
+    # Enlarge the noise until the best hypothesis fits, weigh by Student's likelihood, and add the Occam factors.
     spare = max(len(x) - 3, 1)
     misfit = max(1.0, float(squares.min()) / spare)
     freedom = noise.freedom
@@ -251,13 +258,14 @@ def _fitted(rates: Sequence[float], y: Floats, best: int, variance: Floats, nois
 
 
 def _least_squares(y: Floats, left: Floats, right: Floats, weights: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """m, (A, B) ≥ 0, their standard errors, and the weighted sum of squares, for every hypothesis."""
+    """m, (A, B) ≥ 0, the standard errors of A and B, and the weighted sum of squares, for every hypothesis."""
     total = weights.sum(axis=1)
 
     def centred(values: Floats) -> tuple[Floats, Floats]:
         mean = (weights * values).sum(axis=1) / total
         return mean, values - mean[:, None]
 
+    # Centring eliminates m and leaves 2 × 2 normal equations for A and B.
     (mean_y, dy), (mean_a, da), (mean_b, db) = centred(np.broadcast_to(y, left.shape)), centred(left), centred(right)
     aa, bb, ab, ay, by = ((weights * p * q).sum(axis=1) for p, q in ((da, da), (db, db), (da, db), (da, dy), (db, dy)))
     tiny = 1e-12
@@ -266,6 +274,7 @@ def _least_squares(y: Floats, left: Floats, right: Floats, weights: Floats) -> t
     both = determinant > tiny * np.maximum(aa * bb, tiny)
     safe = np.where(both, determinant, 1.0)
     a, b = (bb * ay - ab * by) / safe, (aa * by - ab * ay) / safe
+    # If A or B is negative, the constrained optimum has one of them at zero: take the one that explains more.
     inside = both & (a >= 0) & (b >= 0)
     gain_a, gain_b = alone_a * ay, alone_b * by
     a_only = gain_a >= gain_b

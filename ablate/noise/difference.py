@@ -1,15 +1,16 @@
-"""The difference of two arms, and all that is uncertain about it.
+"""The difference of two arms, with all of its uncertainty.
 
     D = min L_a − min L_b = d + noise − P_a + P_b        d = mean over shared seeds of loss_a − loss_b
 
-`error` is the standard error of d over seeds with Student's degrees of freedom; `shared` that of what all seeds have
-in common (the held-out documents, a measured step time), which more seeds do not reduce; P_a and P_b are what the
-choice of each arm's settings may have lost (`ablate.noise.penalty`). With T ~ d + t(ν)·error + N(0, shared²), normal of
-variance error²·ν/χ² + shared² given χ² ~ χ²(ν), an interval at level α has the ends
+`error` is the standard error of d over seeds, with ν degrees of freedom; `shared` is the standard error of effects that
+all seeds have in common (the held-out documents, a measured step time), which more seeds do not reduce; the penalties
+P_a and P_b are what the choice of each arm's settings may have lost (`ablate.noise.penalty`). With
+T ~ d + t(ν)·error + N(0, shared²), which given χ² ~ χ²(ν) is normal of variance error²·ν/χ² + shared², an interval at
+level α has the ends
 
     low: P(T − P_a < low) = α/2        high: P(T + P_b > high) = α/2        p: the α at which one of them is zero
 
-No end takes credit for what the other arm may have lost, so it contains the interval without tuning.
+Neither end takes credit for the other arm's penalty, so the interval contains the one without tuning.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy  # whose parts are loaded when they are first used
+import scipy  # loads its parts on first use
 from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.noise.fit import ROUNDING, Floats
@@ -39,13 +40,13 @@ class Difference:
     own: Penalty = NOTHING
     other: Penalty = NOTHING
     pooled: bool = field(default=False, kw_only=True)
-    """Whether `error` is that of the study's pooled noise, which other pairs have in common with it."""
+    """Whether `error` comes from the study's pooled noise, which other pairs share."""
 
     @property
     def joint(self) -> Joint | None:
-        """Dependence of this test on those of other arms against the same one; None where it has noise of its own.
+        """Dependence of this test on those of other arms against the same one; None if it has noise of its own.
 
-        Penalties make it the less likely to err.
+        Penalties are ignored: they only make errors less likely.
         """
         return Joint(self.freedom, (self.shared / self.error) ** 2) if self.pooled else None
 
@@ -58,13 +59,14 @@ class Difference:
         return self._tail(value, self.other, -1.0)
 
     def _tail(self, value: float, penalty: Penalty, sign: float) -> float:
+        """P(sign·(T − value) < penalty), averaged over the penalty's values and, with `shared`, over χ²."""
         if not penalty.is_bounded:
             return 1.0
         centre = sign * (value - self.value) + penalty.values
         if not self.shared:
             return float(penalty.weights @ special.stdtr(self.freedom, centre / self.error))
         stretch, weights = spread_of(self.freedom)
-        scale = np.hypot(self.error * stretch, self.shared)
+        scale = np.hypot(self.error * stretch, self.shared)  # (nodes of χ²,)
         return float(penalty.weights @ special.ndtr(centre[:, None] / scale[None, :]) @ weights)
 
     def p(self) -> float:
@@ -76,7 +78,7 @@ class Difference:
         return max(self.below(-margin), self.above(margin))
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Ends at this level; infinite beside a penalty without a bound."""
+        """Ends of the interval at this level; infinite on the side of an unbounded penalty."""
         reach = math.hypot(self.error * -float(special.stdtrit(self.freedom, level / 2)), 10 * self.shared)
         low, high = -math.inf, math.inf
         if self.own.is_bounded:
@@ -88,7 +90,7 @@ class Difference:
         return low, high
 
     def room(self, level: float) -> float:
-        """Nats by which the choice of settings widens the interval on its wider side; maybe infinite."""
+        """Nats by which the penalties widen the interval at one end, the larger of the two; may be infinite."""
         plain = Difference(self.value, self.error, self.freedom, self.shared).interval(level)
         low, high = self.interval(level)
         return max(plain[0] - low, high - plain[1], 0.0)
@@ -105,8 +107,9 @@ def _root(rising: Callable[[float], float], low: float, high: float) -> float:
 def seed_difference(differences: Floats, noise: Noise | None) -> Difference | None:
     """Difference of two arms over shared seeds.
 
-    noise: the pooled noise of a run; None where an arm is noisier than the rest: then the scatter of these differences
-    alone. None with fewer than two seeds, or where all differ alike: such runs are not independent.
+    noise: the pooled noise of one run; None if an arm is noisier than the rest: then the error comes from the scatter
+    of these differences alone. Returns None for fewer than two seeds, for equal differences at all seeds (such runs are
+    not independent), and if the error is zero.
     """
     seeds = len(differences)
     if seeds < 2 or float(np.ptp(differences)) <= ROUNDING:

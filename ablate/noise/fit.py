@@ -1,4 +1,4 @@
-"""Rows and blocks fitted to losses by least squares: y_rs = μ_r + b_s + e_rs, rows may lack some blocks."""
+"""Least-squares fit of row and block effects to losses: y_rs = μ_r + b_s + e_rs. Rows may lack some blocks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 Row = Hashable
 SeedLosses = Mapping[Any, Mapping[Any, float]]
-"""Losses by row and seed, which may be named by anything."""
+"""Losses by row and seed, whose names may be of any hashable type."""
 DIGITS = 8
 ROUNDING = 10**-DIGITS
-"""Nats below which scatter is rounding."""
+"""Nats below which scatter counts as rounding."""
 
 
 class TwoWayFit:
-    """Least squares of one table. The means of rows or of blocks are taken out first, whichever are more, so that only
-    the fewer of the two are solved for: runs × fewer² operations."""
+    """Least-squares fit of one table. The means of rows or of blocks, whichever are more numerous, are projected out
+    first, so that only the fewer of the two are solved for: runs × fewer² operations."""
 
     def __init__(self, table: SeedLosses, blocks: bool) -> None:
         self.rows = [row for row, of in table.items() if len(of) > 1]
@@ -28,7 +28,7 @@ class TwoWayFit:
         self.sizes = [len(table[row]) for row in self.rows]
         self.squares, self.freedom = 0.0, 0
         self.deviations = self.residuals = self.leverage = np.empty(0)
-        """Distance of each run from the mean of its row and from what row and block explain, and its leverage."""
+        """For each run: deviation from the mean of its row, residual about row and block effects, and leverage."""
         if self.rows:
             self._solve(table, blocks)
 
@@ -53,7 +53,7 @@ class TwoWayFit:
 
 
 def _centred(values: Floats, group_of: Places) -> Floats:
-    """Values (runs,) less the mean of each one's group."""
+    """Values (runs,) minus the means of their groups."""
     means = np.bincount(group_of, values) / np.bincount(group_of)
     return values - means[group_of]
 
@@ -61,8 +61,8 @@ def _centred(values: Floats, group_of: Places) -> Floats:
 def _unexplained(values: Floats, more: Places, fewer: Places) -> tuple[Floats, Floats]:
     """Residuals of values (runs,) about the means of two crossed groupings, and each run's leverage.
 
-    The indicators of the second grouping, X, are projected on what the first leaves: D = X − P₁X. So the residual is
-    (1 − P₁)y − D(DᵀD)⁺Dᵀy, and the leverage 1/n₁ + diag D(DᵀD)⁺Dᵀ.
+    The projection P₁ on the first grouping is removed from the indicators X of the second: D = X − P₁X. So the residual
+    is (1 − P₁)y − D(DᵀD)⁺Dᵀy, and the leverage 1/n₁ + diag D(DᵀD)⁺Dᵀ.
     """
     sizes = np.bincount(more)
     shares = np.zeros((len(sizes), fewer.max() + 1))

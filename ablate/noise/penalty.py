@@ -1,4 +1,4 @@
-"""Loss, in nats, that a choice by tuning may have cost, as a distribution."""
+"""Distribution of the loss, in nats, that a choice by tuning may have cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEVELS = np.append(np.geomspace(1e-5, 0.05, 60, endpoint=False), np.linspace(0.0
 
 @dataclass(frozen=True)
 class Penalty:
-    """Distribution of what a choice may have lost: `values` in nats, in order, with `weights` that sum to 1."""
+    """Distribution of the loss due to a choice: `values` in nats, ascending, with `weights` that sum to 1."""
 
     values: Floats
     weights: Floats
@@ -33,16 +33,16 @@ class Penalty:
 
     @property
     def is_bounded(self) -> bool:
-        """False where nothing bounds the loss."""
+        """False if nothing bounds the loss."""
         return bool(np.isfinite(self.values[-1]))
 
     @property
     def is_nothing(self) -> bool:
-        """True where no choice was made."""
+        """True if nothing can have been lost, as when no choice was made."""
         return float(self.values[-1]) == 0.0
 
     def at_most(self, most: float) -> Penalty:
-        """The same, knowing that no more than this can have been lost."""
+        """This penalty, capped at `most` nats; an unbounded one stays unbounded."""
         return Penalty(np.minimum(self.values, most), self.weights) if self.is_bounded else self
 
     def plus(self, other: Penalty) -> Penalty:
@@ -55,15 +55,15 @@ class Penalty:
 
 
 NOTHING = Penalty(np.zeros(1), np.ones(1))
-"""An arm that chose nothing."""
+"""The penalty of an arm that chose nothing."""
 
 
 UNBOUNDED = Penalty(np.full(1, math.inf), np.ones(1))
-"""An arm whose best setting may lie beyond those that were tried."""
+"""The penalty of an arm whose best setting may lie beyond those that were tried."""
 
 
 def choice_penalty(means: Sequence[float], chosen: int, noise: Noise, draws: int = 10_000) -> Penalty:
-    """Penalty of taking one of several unordered settings; `noise` is that of their mean losses."""
+    """Penalty of taking one of several unordered settings; `noise` is the noise of their mean losses."""
     draw = np.random.default_rng(0)
     scale = noise.sd * np.sqrt(noise.freedom / draw.chisquare(noise.freedom, (draws, 1)))
     truth = np.asarray(means) + scale * draw.normal(size=(draws, len(means)))

@@ -1,8 +1,8 @@
-"""Power: which differences a number of seeds can see. Pure arithmetic, for normal differences.
+"""Power: which differences a number of seeds can detect. Pure arithmetic, for normal differences.
 
     detectable = δ with P(T > t_crit) = 0.8,  T ~ noncentral t(ν, δ/error),  error = σ √(2/n)
 
-The level is what the correction for several arms asks of the smallest p, so power is not overstated.
+The level is the one that the correction for several arms requires of the smallest p, so power is not overstated.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ FIRST_SHARE = 0.8
 """Share of α that the first judgement of a question may spend; all later ones share the rest."""
 POWER = 0.8
 MOST_SEEDS = 1000
-"""Beyond so many more seeds a question is hopeless at this size."""
+"""Largest number of seeds, or of further seeds: a question that needs more is hopeless at this size."""
 FAR = 10
 
 
 def detectable(error: float, freedom: int, alpha: float = ALPHA, power: float = POWER) -> float:
-    """The true difference that a t-test at `alpha` finds with probability `power`, given the standard error of its
+    """The true difference that a t-test at `alpha` detects with probability `power`, given the standard error of its
     estimate.
 
-    Solves power = P(T > t_crit) for T noncentral t with noncentrality δ / error; finding the wrong sign does not count
-    as finding it.
+    Solves power = P(T > t_crit) for T noncentral t with noncentrality δ / error; significance with the wrong sign does
+    not count as detection.
     """
     critical = -special.stdtrit(freedom, alpha / 2)
     return float(special.nctdtrinc(freedom, 1 - power, critical)) * error
 
 
 def power_at(difference: float, known: float, error: float, freedom: int, room: float = 0.0) -> float:
-    """The probability that a test finds a difference with its sign, if it finds the difference `known` with `POWER`.
+    """The probability that a test detects a difference with its sign, if it detects `known` with probability `POWER`.
 
-    room: how far the test's interval reaches for other reasons than the error: it takes as much from any difference.
+    room: nats by which other causes than the error widen the test's interval; they are subtracted from differences.
     """
     critical = special.nctdtrit(freedom, (known - room) / error, 1 - POWER)
     return float(1 - special.nctdtr(freedom, max(0.0, abs(difference) - room) / error, critical))
 
 
 def detectable_by(noise: Noise, seeds: int, arms: int, alpha: float = ALPHA) -> float:
-    """The difference from the baseline that a study of so many arms and seeds finds with probability `POWER`.
+    """The difference from the baseline that a study of this size detects with probability `POWER`.
 
-    noise: that of one run, known beforehand; the study's own (arms − 1)(seeds − 1) degrees of freedom are added.
+    noise: the noise of one run, known beforehand; the study's own (arms − 1)(seeds − 1) degrees of freedom are added.
     """
     freedom = noise.freedom + (arms - 1) * (seeds - 1)
     return detectable(noise.sd * math.sqrt(2 / seeds), freedom, level_of_each(alpha, arms - 1, Joint(freedom)))
 
 
 def seeds_for(difference: float, noise: Noise, arms: int, alpha: float = ALPHA) -> int | None:
-    """The fewest seeds with which such a study detects `difference`; None where `MOST_SEEDS` would not do."""
+    """The fewest seeds with which such a study detects `difference`; None if `MOST_SEEDS` are too few."""
 
     def is_enough(seeds: int) -> bool:
         return detectable_by(noise, seeds, arms, alpha) <= difference
@@ -78,10 +78,11 @@ def seeds_needed(
 ) -> int | None:
     """Number of seeds beyond `n` that settle a pair with probability 0.8, if its true difference and sd are these.
 
-    sd: that of the differences of paired seeds, with `freedom` degrees of freedom at n seeds (default: n − 1).
+    sd: standard deviation of the differences of paired seeds, with `freedom` degrees of freedom at n seeds (default:
+    n − 1).
 
-    Settled means found to differ, or, with a margin, found not to differ by more than it: whichever takes fewer seeds.
-    None if even `MOST_SEEDS` more would not do.
+    Settled means found to differ or, with a margin, found to differ by no more than it: whichever takes fewer seeds.
+    None if even `MOST_SEEDS` more are too few.
     """
     seeds = np.arange(n + 1, n + 1 + MOST_SEEDS)
     grown = seeds - 1 if freedom is None else freedom + (seeds - n)
@@ -94,7 +95,7 @@ def seeds_needed(
 def difference_power(
     difference: float, sd: float, seeds: NDArray[np.int_], alpha: float, freedom: NDArray[np.int_] | None = None
 ) -> Floats:
-    """P(t-test of `seeds` pairs finds the difference, with its sign), two-sided at `alpha`."""
+    """P(t-test of `seeds` pairs detects the difference, with its sign), two-sided at `alpha`."""
     return _one_sided(abs(difference) / sd, seeds, alpha / 2, freedom)
 
 
@@ -108,7 +109,7 @@ def equivalence_power(
 ) -> Floats:
     """P(both one-sided t-tests at `alpha` put the difference within ± `margin`), never overstated.
 
-    P(A and B) ≥ P(A) + P(B) − 1, each a noncentral t, and close to it where that is near 0.8; Phillips 1990
+    P(A and B) ≥ P(A) + P(B) − 1, each a noncentral t; the bound is close where it is near 0.8. Phillips 1990
     (doi:10.1007/BF01063556) has the exact form.
     """
     above = _one_sided((margin + difference) / sd, seeds, alpha, freedom)
@@ -119,7 +120,7 @@ def equivalence_power(
 def _one_sided(effect: float, seeds: NDArray[np.int_], alpha: float, freedom: NDArray[np.int_] | None) -> Floats:
     """P(T > t_crit) for T noncentral t with noncentrality effect·√n.
 
-    The latter is cut at ± FAR · t_crit, where P is 1 or 0: far beyond, its series converges no more.
+    The noncentrality is clipped at ± FAR · t_crit, where P is 1 or 0: far beyond, its series does not converge.
     """
     known = seeds - 1 if freedom is None else freedom
     critical = -special.stdtrit(known, alpha)

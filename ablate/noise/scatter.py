@@ -1,20 +1,21 @@
-"""The scatter of runs about what their arm, rate and seed explain: one standard deviation for a whole study.
+"""Scatter of runs about the effects of their arm, rate and seed: one standard deviation for a whole study.
 
     y_rs = μ_r + b_s + e_rs        rows r (an arm at a rate), blocks s (seeds shared by rows), e ~ N(0, σ²)
 
-Blocks are fitted by least squares, so that rows may lack some seeds, and several tables (judging runs, tuning runs)
-have blocks of their own and σ in common. Rows that compute almost the same count as one: two would make the noise of
-the others look small. They are told by the F of their difference, at `ALIKE`. Three kinds of runs leave the pool, each
-by a test at `LEVEL`, corrected for the number of candidates, that is repeated until it finds nothing (Cook & Weisberg
-1982, Residuals and Influence in Regression, §2.2):
+Blocks are fitted by least squares, so rows may lack some seeds. Several tables (judging runs, tuning runs) have blocks
+of their own and σ in common. Rows that compute almost the same count as one, since two would make the noise of the
+others look small; an F-test of their difference at `ALIKE` finds them. Three kinds of runs leave the pool, each by a
+test at `LEVEL` that is repeated until it finds nothing (Cook & Weisberg 1982, Residuals and Influence in Regression,
+§2.2); the first two are corrected for the number of candidates:
 
     one odd run of a row    t = e / (s₋ √(1 − h)) ~ t(ν − 1)       s₋ without the run, h its leverage
     a noisier row           F = (SS − SS₋)/(ν − ν₋) / (SS₋/ν₋)     SS₋ without the row
     a table unlike the first                                        F of their mean squares, two-sided
 
-An odd run is left out of its arm's mean, and named; of fewer than `SPARED` judged seeds it is named alone, and its row
-is a noisier one: runs that go two ways look like one bad seed among few. A noisier row has its own σ. The first table
-is the one that is judged: losses of synthetic tasks, solved or not, may lie nats apart in tuning runs and nowhere else.
+An odd run is reported, and left out of its arm's mean. In a row of fewer than `SPARED` judged seeds it is only
+reported, and the row counts as noisier: among few seeds, a bimodal outcome looks like one bad seed. A noisier row has
+its own σ. The first table has the judged runs; a later one may be unlike it, since losses of synthetic tasks, solved or
+not, may lie nats apart in tuning runs and nowhere else.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from scipy import special  # scipy.stats takes seconds to load
 from ablate.noise.fit import DIGITS, ROUNDING, Row, SeedLosses, TwoWayFit
 
 LEVEL = 0.01
-"""Share of studies without such a run, or such a row, that lose one."""
+"""Share of studies without an odd run (or a noisier row, or an unlike table) in which the test finds one."""
 ALIKE = 0.1
-"""Share of studies of unlike arms in which two count as one: that costs some power, and no verdict is wrong for it."""
+"""Share of studies of unlike arms in which two count as one: this costs some power, but makes no verdict wrong."""
 MANY = 30
-"""Rows of a table above which two that are alike are no longer looked for: they tell little of its noise."""
+"""Number of rows of a table above which alike rows are not looked for: two of many hardly affect its noise."""
 FEWEST = 3
-"""Seeds of a row below which none can be the odd one, and rows and seeds below which no two are alike."""
+"""Number of seeds of a row below which no run is odd; numbers of rows, and of seeds, below which no rows are alike."""
 SPARED = 5
-"""Judged seeds of a row below which its odd run stays in its mean."""
+"""Number of judged seeds of a row below which its odd run stays in its mean."""
 ENOUGH = 3
-"""Degrees of freedom that must be left without a run for it to be the odd one: with fewer, losses that are rounded to
-three digits agree by chance."""
+"""Degrees of freedom that must be left without a run for it to be odd: with fewer, losses that are rounded to three
+digits agree by chance."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +54,14 @@ class Noise:
     freedom: int
 
     def of_mean(self, seeds: int) -> Noise:
-        """The noise of a mean over so many seeds."""
+        """The noise of a mean over this number of seeds."""
         return Noise(self.sd / math.sqrt(seeds), self.freedom)
 
 
 @dataclass(frozen=True)
 class Odd:
-    """A run far from what the other seeds of its row lead one to expect: `above` in nats, negative below; whether
-    means leave it out."""
+    """A run far from the value that the other runs predict: `above` in nats, negative below. left_out: whether means
+    exclude the run."""
 
     seed: Hashable
     above: float
@@ -74,8 +75,9 @@ class Odd:
 
 @dataclass(frozen=True)
 class Scatter:
-    """The pooled noise, None where nothing tells it; the standard deviation of each noisier row; the odd runs; by row
-    the other with which it counts as one; and those pairs whose difference is plainly quieter than the pooled noise."""
+    """noise: the pooled noise; None if it cannot be estimated. noisier: standard deviations of noisier rows. odd: the
+    odd run of a row. alike: for a row, the earlier one with which it counts as one. quiet: pairs of alike rows whose
+    difference is plainly (at `LEVEL`) quieter than the noise of the others."""
 
     noise: Noise | None
     noisier: Mapping[Row, float] = field(default_factory=dict)
@@ -85,14 +87,14 @@ class Scatter:
 
 
 def scatter(*tables: SeedLosses, blocks: bool = True) -> Scatter:
-    """Pool the residuals of all tables, the judged one first. Rows are named differently in different tables.
+    """Pool the residuals of all tables, the judged one first. No two tables may have rows of the same name.
 
-    blocks: False where the seeds of different rows have nothing in common.
+    blocks: False if the same seed of different rows has nothing in common.
     """
     twins = {twin: row for table in tables for twin, row in _twins(table)}
     kept = [{row: dict(of) for row, of in table.items() if row not in twins} for table in tables]
     quiet = set[frozenset[Row]]()
-    fewest = [(len(table) + 2) // 2 for table in kept]  # rows that stay: fewer would not tell a loud one from two alike
+    fewest = [(len(table) + 2) // 2 for table in kept]  # rows that stay: with fewer, one loud row looks like two alike
     while blocks and (alike := _alike(kept, fewest)):
         place, twin, row, plainly = alike
         del kept[place][twin]
@@ -101,6 +103,7 @@ def scatter(*tables: SeedLosses, blocks: bool = True) -> Scatter:
     noisier: dict[Row, float] = {}
     odd: dict[Row, Odd] = {}
     noise = None
+    # Remove one odd run, noisier row or unlike table at a time, and fit again: each may hide others.
     while True:
         fits, squares, freedom = _fitted(kept, blocks)
         if freedom <= 0:
@@ -134,13 +137,13 @@ def scatter(*tables: SeedLosses, blocks: bool = True) -> Scatter:
 
 
 def _fitted(tables: Sequence[SeedLosses], blocks: bool) -> tuple[list[TwoWayFit], float, int]:
-    """The fit of each table, and the squares and degrees of freedom of all."""
+    """The fit of each table, and the total of squares and of degrees of freedom."""
     fits = [TwoWayFit(table, blocks) for table in tables]
     return fits, sum(fit.squares for fit in fits), sum(fit.freedom for fit in fits)
 
 
 def _twins(table: SeedLosses) -> Iterator[tuple[Row, Row]]:
-    """Rows that differ from an earlier one by the same at every seed, each with that one: they tell nothing of noise.
+    """Rows that differ from an earlier one by the same amount at all seeds, each with that one.
 
     Runs that compute the same have losses that move together. Counted as independent, they would make the noise of the
     other rows look smaller than it is.
@@ -155,10 +158,11 @@ def _twins(table: SeedLosses) -> Iterator[tuple[Row, Row]]:
 
 
 def _alike(tables: Sequence[SeedLosses], fewest: Sequence[int]) -> tuple[int, Row, Row, bool] | None:
-    """The place of a table and two of its rows, the later one first, whose difference scatters less than the noise of
-    the other rows leads one to expect, and whether it does so at `LEVEL`; None where no two do.
+    """The index of a table, two of its rows (the later one first) whose difference scatters less than the noise of the
+    other rows predicts, and whether it does so even at `LEVEL`; None if there are no such rows.
 
-    Noisier rows are left aside, and of more than two that remain the loudest: beside one, any two others look alike.
+    Noise is estimated without noisier rows and, if more than two rows remain, without the loudest one: beside a loud
+    row, any two others look alike.
     """
     pairs = [
         (place, other, one)
@@ -189,6 +193,7 @@ def _alike(tables: Sequence[SeedLosses], fewest: Sequence[int]) -> tuple[int, Ro
         fits, squares, freedom = _fitted(rest, blocks=True)
     if freedom <= 0 or squares <= 0:
         return None
+    # The difference of independent rows would have variance 2σ².
     p = float(special.fdtr(own_freedom, freedom, variance / (2 * squares / freedom)))
     return (place, twin, row, p < LEVEL / len(pairs)) if p < ALIKE / len(pairs) else None
 
@@ -196,7 +201,7 @@ def _alike(tables: Sequence[SeedLosses], fewest: Sequence[int]) -> tuple[int, Ro
 def _odd_run(
     fits: Sequence[TwoWayFit], squares: float, freedom: int, odd: Mapping[Row, Odd]
 ) -> tuple[int, Row, Odd] | None:
-    """The run of the largest externally studentised residual, if that is significant; a row has one at the most."""
+    """The run with the largest externally studentised residual, if that is significant; at most one for each row."""
     if freedom - 1 < ENOUGH:
         return None
     least, found = LEVEL / sum(len(fit.seeds) for fit in fits), None
@@ -207,8 +212,9 @@ def _odd_run(
         usable = (free > 1e-9) & (sizes >= FEWEST) & np.array([row not in odd for row in rows], dtype=bool)
         if not usable.any():
             continue
+        # Without a run, the sum of squares is less by its distance e² / (1 − h).
         distance = np.where(usable, fit.residuals**2 / np.where(usable, free, 1.0), 0.0)
-        # where only two rows have a seed, both of its runs are as far off: the odd one is further from its own row
+        # If only two rows have a seed, its two runs have equal residuals: the odd one is further from its row's mean.
         furthest = distance > (1 - 1e-6) * distance.max()
         largest = int(np.argmax(np.where(furthest, abs(fit.deviations), -1.0)))
         rest = (squares - distance[largest]) / (freedom - 1)
@@ -224,7 +230,7 @@ def _odd_run(
 def _noisier_row(
     tables: Sequence[SeedLosses], fits: Sequence[TwoWayFit], squares: float, freedom: int, blocks: bool
 ) -> tuple[int, Row] | None:
-    """The row of the largest residuals, if these are larger than the others'."""
+    """The row with the largest mean squared residual, if that is significantly larger than the others'."""
     candidates = [(square, place, row) for place, fit in enumerate(fits) for square, row in fit.by_row()]
     _, place, row = max(candidates, key=lambda each: each[0])
     without = TwoWayFit({name: of for name, of in tables[place].items() if name != row}, blocks)
@@ -238,7 +244,7 @@ def _noisier_row(
 
 
 def _unlike_table(fits: Sequence[TwoWayFit]) -> int | None:
-    """The place of a later table whose noise is not that of the first."""
+    """The index of a later table whose noise differs significantly from that of the first."""
     for place, fit in enumerate(fits[1:], start=1):
         if fit.freedom and fits[0].freedom:
             ratio = fit.squares / fit.freedom / max(fits[0].squares / fits[0].freedom, ROUNDING**2)
@@ -249,6 +255,6 @@ def _unlike_table(fits: Sequence[TwoWayFit]) -> int | None:
 
 
 def _sd_beside(rest: SeedLosses, row: SeedLosses, blocks: bool) -> float:
-    """Standard deviation of a row, all of its runs included, beside the rest of its table."""
+    """Standard deviation of a row, with all of its runs, given the rest of its table."""
     known, whole = TwoWayFit(rest, blocks), TwoWayFit({**rest, **row}, blocks)
     return math.sqrt((whole.squares - known.squares) / (whole.freedom - known.freedom))

@@ -1,8 +1,8 @@
-"""Where runs are shown beside the store: one tracker per file, `ablate/tracking/<name>.py` with `begin(run) -> Sink`
-and `REMEDY`, what to do where its package is missing.
+"""Trackers that runs are logged to, one per file: `ablate/tracking/<name>.py` with `begin(run) -> RunTracker` and
+`REMEDY`, the advice if its package is missing.
 
-The store stays the truth. Trackers are told what it holds by the process that follows the study, whatever the engine,
-so no worker waits for one, and one that fails is left out from there on.
+The store remains the source of truth. The process that follows the study copies from the store to the trackers,
+whatever the engine, so no worker waits for a tracker. A tracker that fails is left out from then on.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from zoo.errors import did_you_mean
 from zoo.settings.registry import member, members
 
 POLL_SECONDS = 2.0
-"""Metrics of a run that goes on are read this often."""
+"""Time between two reads of the metrics of a run in progress."""
 MEASURED = ("loss", "bits_per_byte", "accuracy", "train_seconds", "peak_memory_bytes", "parameters", "flops", "mfu")
-"""Fields of a result that are shown as one number each."""
+"""Fields of a result that are logged as one number each."""
 
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """A run as a tracker shows it: `config` is its identity, `folder` where a tracker keeps files that stay local."""
+    """A run for a tracker: `config` is its identity, `folder` is where a tracker keeps local files."""
 
     study: str
     scale: str
@@ -52,11 +52,11 @@ class RunTracker(Protocol):
     """One run in one tracker."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Numbers of a step, by name."""
+        """Log the numbers of a step, by name."""
         ...
 
     def finish(self, summary: Mapping[str, float], status: str) -> None:
-        """The run has ended: `finished`, `diverged` or `failed`."""
+        """End the run, with status `finished`, `diverged` or `failed`."""
         ...
 
 
@@ -65,7 +65,7 @@ def names() -> list[str]:
 
 
 def check(wanted: Sequence[str]) -> None:
-    """Raise ArgumentError for a tracker that there is not."""
+    """Raise ArgumentError for an unknown tracker."""
     for name in wanted:
         if name not in names():
             hint = did_you_mean(name, names()) or f": one of {', '.join(names())}"
@@ -74,7 +74,7 @@ def check(wanted: Sequence[str]) -> None:
 
 @dataclass
 class _Followed:
-    """A run, its sinks by tracker, and how much of its metrics they have."""
+    """A run, its open trackers by name, and the number of rows of its metrics that were sent to them."""
 
     digest: str
     sinks: dict[str, RunTracker] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class _Followed:
 
 @dataclass
 class Trackers:
-    """The trackers of a study. `say` is told of one that fails, which is then left out."""
+    """The trackers of a study. `say` reports a tracker that fails, which is then left out."""
 
     store: Store
     wanted: list[str]
@@ -92,7 +92,7 @@ class Trackers:
     followed: dict[str, _Followed] = field(default_factory=dict)
 
     def begin(self, study: str, scale: str, arm: str, identity: RunDocument) -> None:
-        """A run has been started."""
+        """Open a started run in every tracker."""
         config = identity.model_dump(mode="json")
         folder, digest = self.store.root / "trackers", identity.digest
         self.followed[digest] = _Followed(digest)
@@ -105,13 +105,13 @@ class Trackers:
         self.followed[digest].sinks[name] = member(__name__, name).begin(run)
 
     def look(self) -> None:
-        """Send what is new of the runs that go on, now and then."""
+        """Send new metrics of the runs in progress, at most once in `POLL_SECONDS` for each."""
         for each in self.followed.values():
             if time.monotonic() - each.looked >= POLL_SECONDS:
                 self._send(each)
 
     def end(self, digest: str) -> None:
-        """A run has ended."""
+        """Send the last metrics and the result of an ended run, and close it in every tracker."""
         each = self.followed.pop(digest, None)
         if each is None:
             return
@@ -125,14 +125,14 @@ class Trackers:
             self._guarded(name, lambda sink=sink: sink.finish(numbers, result.status if result else "failed"))  # type: ignore[misc]
 
     def close(self) -> None:
-        """The study has ended, or was stopped: so have its runs."""
+        """End all runs: the study has ended, or was stopped."""
         for digest in list(self.followed):
             self.end(digest)
 
     def _send(self, each: _Followed) -> None:
         each.looked = time.monotonic()
         rows = self.store.read_metrics(each.digest)
-        each.sent = min(each.sent, len(rows))  # a run that resumes cuts its log
+        each.sent = min(each.sent, len(rows))  # a resumed run truncates its log
         for row in rows[each.sent :].iter_rows(named=True):
             step = int(row.pop("step"))
             values = {key: value for key, value in row.items() if value is not None and math.isfinite(value)}
@@ -141,12 +141,12 @@ class Trackers:
         each.sent = len(rows)
 
     def _guarded(self, name: str, call: Callable[[], None]) -> None:
-        """Whatever a tracker raises, the study goes on without it."""
+        """Call a tracker; if it raises anything, go on without it."""
         if name not in self.wanted:
             return
         try:
             call()
-        except Exception as error:  # any library, any network
+        except Exception as error:  # libraries and networks may raise anything
             self.wanted.remove(name)
             remedy = ""
             if isinstance(error, ModuleNotFoundError):

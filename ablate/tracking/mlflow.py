@@ -1,4 +1,4 @@
-"""MLflow: an experiment per study, a run per run. Without MLFLOW_TRACKING_URI in `trackers/mlflow/mlflow.db`."""
+"""MLflow: an experiment per study, a run per run; in `trackers/mlflow/mlflow.db` unless MLFLOW_TRACKING_URI is set."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from zoo.settings.edits import flatten
 
 REMEDY = "pip install mlflow-skinny"
 DIGEST = "ablate.digest"
-"""The tag by which a run that resumes is found."""
+"""The tag by which a resumed run is found."""
 LONGEST = 500
-"""Characters of a parameter's value: MLflow's databases have room for these at least."""
+"""Maximum length of a parameter's value, in characters: every database of MLflow has room for these."""
 
 
 @dataclass
 class MlflowRun:
-    """A run through MLflow's client, not its current run: several are open at the same time. sent: the last step
-    logged."""
+    """A run through MLflow's client instead of its global current run, since several runs are open at once. sent: the
+    last step logged."""
 
     client: Any
     id: str
     sent: int
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        if step <= self.sent:  # it had them before the run was resumed
+        if step <= self.sent:  # logged before the run was resumed
             return
         self._metrics(values, step)
         self.sent = step
@@ -45,7 +45,7 @@ class MlflowRun:
 
 
 def begin(run: TrackedRun) -> MlflowRun:
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # 7, the default, are minutes without a server
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # the default, 7, takes minutes without a server
     address = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{run.folder.resolve() / 'mlflow.db'}"
     client = importlib.import_module("mlflow").MlflowClient(tracking_uri=address)
     found = client.get_experiment_by_name(run.study)
@@ -60,6 +60,6 @@ def begin(run: TrackedRun) -> MlflowRun:
     made = client.create_run(experiment, run_name=f"{run.scale} {run.name}", tags=tags)
     parameter = importlib.import_module("mlflow.entities").Param
     flat = [parameter(name, str(value)[:LONGEST]) for name, value in flatten(run.config) if value != {}]
-    for start in range(0, len(flat), 100):  # the most that one call takes
+    for start in range(0, len(flat), 100):  # the limit of one call
         client.log_batch(made.info.run_id, params=flat[start : start + 100])
     return MlflowRun(client, made.info.run_id, -1)

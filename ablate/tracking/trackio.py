@@ -1,4 +1,4 @@
-"""trackio: a project per study, a group per arm. Local, in `trackers/trackio`, unless TRACKIO_DIR says otherwise."""
+"""trackio: a project per study, a group per arm; local, in `trackers/trackio` unless TRACKIO_DIR is set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REMEDY = "pip install trackio"
 
 @dataclass
 class TrackioRun:
-    """trackio prints on standard output, which is ours: it is sent to standard error."""
+    """A run in trackio, whose prints are redirected to standard error: standard output is for our results."""
 
     run: Any
 
@@ -32,10 +32,10 @@ class TrackioRun:
 
 
 def begin(run: TrackedRun) -> TrackioRun:
-    os.environ.setdefault("TRACKIO_DIR", str(run.folder.resolve()))  # read when it is imported
+    os.environ.setdefault("TRACKIO_DIR", str(run.folder.resolve()))  # read on import
     init = importlib.import_module("trackio").init
     with redirect_stdout(sys.stderr):
-        # In a context of its own: otherwise each run would end the one before.
+        # In a context of its own: otherwise each run would end the previous one.
         found = Context().run(
             init,
             project=run.study,

@@ -14,12 +14,12 @@ REMEDY = "pip install wandb"
 
 @dataclass
 class WandbRun:
-    """Its id is the run's digest, so that a run that resumes goes on where it was."""
+    """A run in W&B. Its id is the run's digest, so that a resumed run continues it."""
 
     run: Any
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        # Not as wandb's own step, which may not go back where a run was cut to its last checkpoint.
+        # Not as wandb's own step, which cannot go back when a run resumes from its last checkpoint.
         self.run.log({"step": step, **values})
 
     def finish(self, summary: Mapping[str, float], status: str) -> None:
