@@ -185,7 +185,7 @@ def _tried_values(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> 
 
 
 def _beyond(tried: Sequence[Any], side: int) -> Any:
-    """The next value outwards, a step as large as the last: by a factor if all values are positive, else a difference."""
+    """The next value outwards, a step as large as the last: a factor if all values are positive, else a difference."""
     last, before = (tried[0], tried[1]) if side < 0 else (tried[-1], tried[-2])
     value = last * last / before if tried[0] > 0 else 2 * last - before
     whole = all(isinstance(number, int) for number in tried)

@@ -30,7 +30,8 @@ def prepare_corpora(study: Study, store: Store, progress: Progress) -> list[AnyC
 
 
 def prepare_checkpoints(study: Study, store: Store, say: Callable[[str], None]) -> None:
-    """Copy every checkpoint of the study to the store. say: receives lines on what is used of each. Raises StudyError."""
+    """Copy every checkpoint of the study to the store. say: receives a line on what is used of each. Raises
+    StudyError."""
     with _named(study):
         for checkpoint in _checkpoints(study):
             for line in checkpoint.receipt:

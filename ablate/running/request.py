@@ -67,7 +67,8 @@ class Request(Part):
 
 
 def phases_after(status: Status, store: Store, digest: str, measure: str | None, evals: str | None) -> list[str]:
-    """Phases still to do of a run with a known status. measure, evals: digests of the requests; None if none is made."""
+    """Phases still to do of a run with a known status. measure, evals: digests of the requests; None skips the phase.
+    The status "diverged" leaves none."""
     if status == "diverged":
         return []
     phases = [] if status == "finished" else ["train"]

@@ -41,7 +41,7 @@ class Asking:
         self._ends = time.monotonic() + spec.seconds
 
     def next(self) -> tuple[optuna.Trial, Job] | None:
-        """A new trial with legal settings; None if there are enough trials, the time is over, or no settings are left."""
+        """A new trial with legal settings; None if there are enough trials, the time is over, or none are found."""
         with self.owner.asking():
             for _ in range(ILLEGAL_IN_A_ROW):
                 trials = self.study.get_trials(deepcopy=False)

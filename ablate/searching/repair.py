@@ -54,7 +54,7 @@ def _moves(space: SearchSpace, here: Params, train: bool) -> Iterator[tuple[floa
 
 
 def _completed(space: SearchSpace, params: Params) -> Params:
-    """Settings completed after a change of a part: new ones of the part get a middle value, those it lacks are dropped."""
+    """Settings after a change of a part: settings new to the part get a middle value, those it lacks are dropped."""
     return space.draw(lambda path, axis: params.get(path, middle(axis)))
 
 

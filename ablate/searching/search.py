@@ -161,7 +161,7 @@ class Search:
         return True
 
     def _report_seeds(self, flight: Flight, trial: optuna.Trial) -> None:
-        """Report the score of every seed that has ended to the pruner. Steps are the seeds, so that trials are paired."""
+        """Report the scores of ended seeds to the pruner. Steps are the seeds, so that trials are compared in pairs."""
         for request in flight.job.requests[flight.reported :]:
             values = self.lab.values(replace(flight.job, requests=(request,)))
             if values is None:

@@ -175,7 +175,7 @@ def write_tables(document: SearchDocument, folder: SearchFolder) -> None:
 
 
 def column_of(values: Sequence[Any]) -> list[Any]:
-    """Values converted to one type: numbers to float, other mixtures to text, as a choice may be between `4x` and 512."""
+    """Values converted to one type: mixed numbers to float, other mixtures (a choice of `4x` or 512) to text."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float} or len(kinds) < 2:
         return [float(value) if kinds == {int, float} and value is not None else value for value in values]

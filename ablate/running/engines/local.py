@@ -147,7 +147,7 @@ class Slot:
         return how_it_ended(request, status, last_words)
 
     def _restarted(self, request: Request, group: int) -> Event | None:
-        """Restart a worker that hangs, to resume from its checkpoint; the event of failure after `RESTARTS` restarts."""
+        """Restart a worker that hangs, to resume from its checkpoint; a failure event after `RESTARTS` restarts."""
         if not self._stands_still(request, group):
             return None
         self.close()

@@ -188,7 +188,7 @@ class Progress:
         return text
 
     def _references(self, digest: str) -> ReferenceLosses | None:
-        """Reference losses of a run's text; None for synthetic tasks and objectives other than next-token prediction."""
+        """Reference losses of a run's text; None for synthetic tasks and for other objectives than the next token."""
         run = self.store.read_run(digest)
         if run is None or "objective" in run.train:
             return None
