@@ -48,6 +48,7 @@ class Corpus:
             )
         first = step * batch
         out = np.empty((batch, context + 1), dtype=np.int64)
+        # A batch may span the end of an epoch, a large one several.
         for epoch in range(first // windows, (first + batch - 1) // windows + 1):
             begin = max(first, epoch * windows)
             end = min(first + batch, (epoch + 1) * windows)
@@ -162,6 +163,7 @@ def permuted(index: NDArray[np.uint64], size: int, key: tuple[int, ...]) -> NDAr
 
 
 def _scrambled(x: NDArray[np.uint64], bits: int, key: tuple[int, ...]) -> NDArray[np.uint64]:
+    """A permutation of the `bits`-bit integers: `ROUNDS` rounds of x ← x · factor + addend, x ^= x >> ⌈bits/2⌉."""
     mask = np.uint64((1 << bits) - 1)
     half = np.uint64((bits + 1) // 2)
     for factor, addend in _round_keys(key):

@@ -40,6 +40,6 @@ class HeldOutRows:
 
 
 def width(rows: Rows) -> int:
-    """T."""
+    """T: tokens per row."""
     tokens = rows.tokens if isinstance(rows, Examples) else rows[:, 1:]
     return int(tokens.shape[1])

@@ -49,7 +49,7 @@ def reference_losses(folder: DataFolder, vocab_size: int, size: PerSplit, tokens
 
 
 def unigram_probabilities(train: Tokens, vocab_size: int) -> Floats:
-    """(V,)"""
+    """(V,): add-one smoothed frequencies of the training tokens."""
     return (np.bincount(train, minlength=vocab_size) + 1) / (len(train) + vocab_size)
 
 

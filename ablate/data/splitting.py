@@ -53,7 +53,7 @@ class Survey:
     largest: int | None
     """Size in bytes above which documents were cut; None if none was cut for its size."""
     documents: PerSplit
-    """Number of documents."""
+    """Number of documents in each split."""
     bytes: PerSplit
     duplicates: int
     """Number of texts left out as copies of earlier ones."""

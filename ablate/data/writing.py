@@ -1,4 +1,4 @@
-"""Writing the tokens of one split."""
+"""Write the tokens of one split."""
 
 from __future__ import annotations
 

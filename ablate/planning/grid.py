@@ -38,6 +38,7 @@ LEAST_NOISE = 1e-6
 
 
 def grid(spec: TuneSpec, space: Space, legal: Legal, stalls: Stalls) -> Batches:
+    """Propose all listed values, then extensions of the grid and, for a rate alone, refinements; see `propose`."""
     axes = {path: axis.choice for path, axis in space.items() if isinstance(axis, Categorical)}
     batch = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     trials = trials_of(batch, (yield batch), stalls)

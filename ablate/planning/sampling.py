@@ -25,6 +25,7 @@ class IllegalSpaceError(ValueError):
 
 
 def sampled(spec: TuneSpec, among: Space, legal: Legal, stalls: Stalls) -> Batches:
+    """Propose settings from ranges, `spec.at_once` a batch; see `propose`. Raises IllegalSpaceError."""
     import optuna  # noqa: PLC0415 (takes long, and few studies tune by it)
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -85,6 +85,7 @@ def _is_uniform(axis: AnyAxis) -> bool:
 
 def _exact(costs: _Costs, values: Mapping[str, Sequence[Any]]) -> dict[str, list[VarianceShare]]:
     every = [costs(dict(zip(values, of, strict=True))) for of in product(*values.values())]
+    # (values of setting 1, …, values of setting n, costs); NaN if a combination cannot be built
     grid = np.array(every, dtype=float).reshape(*map(len, values.values()), len(costs.names))
     built = ~np.isnan(grid)
     known, every_axis = np.where(built, grid, 0.0), tuple(range(len(values)))

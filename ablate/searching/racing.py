@@ -86,6 +86,7 @@ def standings(scores: Seeds, directions: Sequence[str]) -> Standings:
     signs = np.array([1.0 if way == "minimize" else -1.0 for way in directions])
     known = {n: np.array(of, dtype=float) * signs for n, of in scores.items() if np.isfinite(of).all()}
     repeated = [of for of in known.values() if len(of) > 1]
+    # (repeated settings, objectives): by how much the mean of the repeats is worse than the first score
     falls = np.array([of[1:].mean(axis=0) - of[0] for of in repeated]).reshape(-1, len(signs))
     optimism = np.maximum(falls.mean(axis=0), 0.0) if repeated else np.zeros(len(signs))
     corrected = [np.vstack([of[:1] + optimism, of[1:]]) for of in known.values()]
@@ -126,6 +127,7 @@ def fronts(values: Values, directions: Sequence[str]) -> list[list[int]]:
 
 def _ranks(points: NDArray[np.float64]) -> NDArray[np.int64]:
     """(N,): index of the front of each point (N, M); less is better. N² comparisons per objective, and N² bytes."""
+    # no_worse[i, j]: point i is no worse than point j in any objective. Fronts are peeled off one by one.
     no_worse = np.ones((len(points), len(points)), dtype=np.bool_)
     for column in points.T:
         no_worse &= column[:, None] <= column[None, :]

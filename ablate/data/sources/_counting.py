@@ -18,7 +18,7 @@ class Counting(SyntheticSource):
     @property
     @abstractmethod
     def base(self) -> int:
-        """m."""
+        """m: the modulus."""
 
     @property
     def vocab_size(self) -> int:

@@ -1,4 +1,4 @@
-"""Addition."""
+"""Synthetic task: addition of decimal numbers."""
 
 from __future__ import annotations
 

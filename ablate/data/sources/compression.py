@@ -1,4 +1,4 @@
-"""Compression: a synthetic task of storing a sequence in context."""
+"""Synthetic task: compression of a sequence into the model's state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copying."""
+"""Synthetic task: copying a sequence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fuzzy in-context recall."""
+"""Synthetic task: fuzzy in-context recall."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A language with known entropy."""
+"""Synthetic task: a language with known entropy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Induction heads."""
+"""Synthetic task: induction heads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memorisation."""
+"""Synthetic task: memorisation of facts."""
 
 from __future__ import annotations
 

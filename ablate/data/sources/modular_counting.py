@@ -1,4 +1,4 @@
-"""Counting modulo a number."""
+"""Synthetic task: counting modulo a number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multi-query associative recall."""
+"""Synthetic task: multi-query associative recall."""
 
 from __future__ import annotations
 

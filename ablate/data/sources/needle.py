@@ -1,4 +1,4 @@
-"""A needle in a haystack."""
+"""Synthetic task: a needle in a haystack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noisy in-context recall."""
+"""Synthetic task: noisy in-context recall."""
 
 from __future__ import annotations
 

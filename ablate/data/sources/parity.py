@@ -1,4 +1,4 @@
-"""Parity."""
+"""Synthetic task: parity of bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selective copying."""
+"""Synthetic task: selective copying."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of SentencePiece."""
+"""SentencePiece models."""
 
 from __future__ import annotations
 

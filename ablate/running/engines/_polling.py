@@ -110,7 +110,7 @@ class _Waiting:
         return self._ended and not self._held
 
     def take(self, limit: int) -> list[Request]:
-        """Take the requests that are available now, up to a limit."""
+        """Take up to `limit` requests that are available now: unclaimed ones first, then claimed ones."""
         taken: list[Request] = []
         held: list[Request] = []
         while len(taken) < limit and (request := self._held.pop(0) if self._held else self._unseen()) is not None:
