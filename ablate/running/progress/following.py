@@ -74,7 +74,7 @@ class WorkRate:
     """Work per second while steps are taken, excluding the time before the first step and after the last."""
 
     before: float
-    """Work done before this command."""
+    """Work done before the current stage."""
     since: float
     """Last time at which the work was still `before`."""
     work: float = field(init=False)
@@ -213,7 +213,7 @@ class Progress:
         """Estimated seconds left, from the durations of completed runs, measuring and evaluation included.
 
         Before a run has completed, the estimate covers training alone, from the rate of steps; None before 2 % of the
-        steps are done.
+        stage's steps are done.
         """
         if not self._ended:
             total = sum(run.work for run in self.runs.values())
